@@ -1,0 +1,79 @@
+# Every dependency of the core: found on the machine, else fetched at a pinned version and hash.
+# On a machine without network set FETCHCONTENT_SOURCE_DIR_<NAME> to an unpacked source folder.
+include(FetchContent)
+set(FETCHCONTENT_QUIET ON)
+
+# What scripts/setup puts beside the compiler's own search path.
+if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
+  set(lockstep_default_cache "$ENV{XDG_CACHE_HOME}/lockstep")
+else()
+  set(lockstep_default_cache "$ENV{HOME}/.cache/lockstep")
+endif()
+set(LOCKSTEP_CACHE "${lockstep_default_cache}" CACHE PATH "Where scripts/setup keeps headers and Python peers")
+
+set(LOCKSTEP_DEPENDENCY_NOTES "" CACHE INTERNAL "")
+function(lockstep_note_dependency name origin)
+  set(LOCKSTEP_DEPENDENCY_NOTES "${LOCKSTEP_DEPENDENCY_NOTES};${name}: ${origin}" CACHE INTERNAL "")
+endfunction()
+
+# lockstep_dependency(<package> <target> URL <url> HASH <sha256> [OPTIONS name=value...])
+# Makes <target> available, from the machine first.
+function(lockstep_dependency package target)
+  cmake_parse_arguments(arg "" "URL;HASH;VERSION" "OPTIONS" ${ARGN})
+  string(TOUPPER ${package} upper)
+  if(NOT DEFINED FETCHCONTENT_SOURCE_DIR_${upper})
+    find_package(${package} ${arg_VERSION} QUIET GLOBAL)
+    if(TARGET ${target})
+      lockstep_note_dependency(${package} "${${package}_VERSION} (found)")
+      return()
+    endif()
+  endif()
+  foreach(option ${arg_OPTIONS})
+    string(REGEX MATCH "^([^=]+)=(.*)$" unused ${option})
+    set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2} CACHE INTERNAL "" FORCE)
+  endforeach()
+  set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)
+  FetchContent_Declare(${package} URL ${arg_URL} URL_HASH SHA256=${arg_HASH} SYSTEM)
+  FetchContent_MakeAvailable(${package})
+  if(NOT TARGET ${target})
+    message(FATAL_ERROR "lockstep: ${package} was fetched but has no target ${target}\n"
+      "  next: run scripts/setup, which installs it from your distribution")
+  endif()
+  lockstep_note_dependency(${package} "fetched from source")
+endfunction()
+
+include(pinned_versions)
+
+# zstd's own CMake package exists only in newer releases; the library and its header are enough.
+find_path(LOCKSTEP_ZSTD_INCLUDE zstd.h)
+find_library(LOCKSTEP_ZSTD_LIBRARY zstd)
+add_library(lockstep_zstd INTERFACE)
+if(LOCKSTEP_ZSTD_INCLUDE AND LOCKSTEP_ZSTD_LIBRARY AND NOT DEFINED FETCHCONTENT_SOURCE_DIR_ZSTD)
+  target_include_directories(lockstep_zstd SYSTEM INTERFACE ${LOCKSTEP_ZSTD_INCLUDE})
+  target_link_libraries(lockstep_zstd INTERFACE ${LOCKSTEP_ZSTD_LIBRARY})
+  lockstep_note_dependency(zstd "${LOCKSTEP_ZSTD_LIBRARY} (found)")
+else()
+  set(ZSTD_BUILD_PROGRAMS OFF CACHE INTERNAL "")
+  set(ZSTD_BUILD_SHARED OFF CACHE INTERNAL "")
+  set(ZSTD_BUILD_TESTS OFF CACHE INTERNAL "")
+  FetchContent_Declare(zstd URL ${LOCKSTEP_ZSTD_URL} URL_HASH SHA256=${LOCKSTEP_ZSTD_HASH}
+    SOURCE_SUBDIR build/cmake SYSTEM)
+  FetchContent_MakeAvailable(zstd)
+  target_link_libraries(lockstep_zstd INTERFACE libzstd_static)
+  target_include_directories(lockstep_zstd SYSTEM INTERFACE ${zstd_SOURCE_DIR}/lib)
+  lockstep_note_dependency(zstd "fetched from source")
+endif()
+
+# NVML: the header at build time, dlopen at run time; nothing links it.
+find_path(LOCKSTEP_NVML_INCLUDE nvml.h
+  HINTS ${LOCKSTEP_CACHE}/deps/nvml
+  PATHS /usr/local/cuda/include /usr/local/cuda/targets/x86_64-linux/include /usr/local/cuda/targets/sbsa-linux/include)
+if(NOT LOCKSTEP_NVML_INCLUDE)
+  message(FATAL_ERROR "lockstep: nvml.h not found (looked in the CUDA toolkit and ${LOCKSTEP_CACHE}/deps/nvml)\n"
+    "  next: run scripts/setup, or pass -DLOCKSTEP_NVML_INCLUDE=<folder with nvml.h>")
+endif()
+lockstep_note_dependency(nvml.h "${LOCKSTEP_NVML_INCLUDE}")
+add_library(lockstep_nvml_header INTERFACE)
+target_include_directories(lockstep_nvml_header SYSTEM INTERFACE ${LOCKSTEP_NVML_INCLUDE})
+
+find_package(Threads REQUIRED)

@@ -1,0 +1,15 @@
+# Installation keeps the build folder's shape: bin/lockstep, lib/lockstep/virtual, and a man page.
+include(GNUInstallDirs)
+install(TARGETS lockstep RUNTIME DESTINATION bin)
+install(TARGETS lockstep_virtual_nvml LIBRARY DESTINATION lib/lockstep/virtual NAMELINK_SKIP)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/NOTICE ${CMAKE_SOURCE_DIR}/README.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(NOT CMAKE_CROSSCOMPILING)
+  set(man_page ${CMAKE_BINARY_DIR}/share/man/man1/lockstep.1)
+  add_custom_command(OUTPUT ${man_page}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share/man/man1
+    COMMAND $<TARGET_FILE:lockstep> man > ${man_page}
+    DEPENDS lockstep VERBATIM)
+  add_custom_target(man_page ALL DEPENDS ${man_page})
+  install(FILES ${man_page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()

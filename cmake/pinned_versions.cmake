@@ -1,0 +1,24 @@
+# The versions that are built from source where the distribution has none. They are the versions of
+# Debian 12, so that both ways build the same code.
+set(github https://github.com)
+
+set(LOCKSTEP_GTEST_URL ${github}/google/googletest/archive/refs/tags/release-1.12.1.tar.gz)
+set(LOCKSTEP_GTEST_HASH 81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2)
+set(LOCKSTEP_ZSTD_URL ${github}/facebook/zstd/releases/download/v1.5.4/zstd-1.5.4.tar.gz)
+set(LOCKSTEP_ZSTD_HASH 0f470992aedad543126d06efab344dc5f3e171893810455787d38347343a4424)
+
+lockstep_dependency(fmt fmt::fmt
+  URL ${github}/fmtlib/fmt/archive/refs/tags/9.1.0.tar.gz
+  HASH 5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2)
+lockstep_dependency(CLI11 CLI11::CLI11
+  URL ${github}/CLIUtils/CLI11/archive/refs/tags/v2.1.2.tar.gz
+  HASH 26291377e892ba0e5b4972cdfd4a2ab3bf53af8dac1f4ea8fe0d1376b625c8cb
+  OPTIONS CLI11_BUILD_TESTS=OFF CLI11_BUILD_EXAMPLES=OFF CLI11_BUILD_DOCS=OFF CLI11_PRECOMPILED=OFF)
+lockstep_dependency(nlohmann_json nlohmann_json::nlohmann_json
+  URL ${github}/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz
+  HASH d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273
+  OPTIONS JSON_BuildTests=OFF)
+lockstep_dependency(simdjson simdjson::simdjson
+  URL ${github}/simdjson/simdjson/archive/refs/tags/v3.0.1.tar.gz
+  HASH 156b1bc5eb0561b2bd166b46d191fd3d95a3e709cc63761477d3b7aec2b6e9ed
+  OPTIONS SIMDJSON_DEVELOPER_MODE=OFF)

@@ -1,0 +1,23 @@
+# lockstep_test(<name> SOURCES ... LINK ... [LABELS quick|slow|peers] [SERIAL] [TIMEOUT s])
+# One test program a folder; its cases are found when it is built.
+lockstep_dependency(GTest GTest::gtest_main URL ${LOCKSTEP_GTEST_URL} HASH ${LOCKSTEP_GTEST_HASH}
+  OPTIONS INSTALL_GTEST=OFF)
+include(GoogleTest)
+
+function(lockstep_test name)
+  cmake_parse_arguments(arg "SERIAL" "LABELS;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} lockstep_test_support GTest::gmock GTest::gtest_main lockstep::warnings)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(NOT arg_LABELS)
+    set(arg_LABELS quick)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  set(properties LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  if(arg_SERIAL)
+    list(APPEND properties RUN_SERIAL ON)
+  endif()
+  gtest_discover_tests(${name} PROPERTIES ${properties} DISCOVERY_TIMEOUT 60)
+endfunction()

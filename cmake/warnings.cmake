@@ -1,0 +1,17 @@
+# One INTERFACE target that every layer links privately: warnings, and the sanitizers of the preset.
+add_library(lockstep_warnings INTERFACE)
+add_library(lockstep::warnings ALIAS lockstep_warnings)
+
+target_compile_options(lockstep_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
+  -Wold-style-cast -Woverloaded-virtual -Wnull-dereference -Wformat=2
+  # g++ 12 reports members of std::optional and std::variant that are never read (GCC bug 105562 and kin).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-null-dereference>)
+if(LOCKSTEP_WERROR)
+  target_compile_options(lockstep_warnings INTERFACE -Werror)
+endif()
+
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()

@@ -1,0 +1,26 @@
+// What to change about a finding, and how safe the change is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+enum class FixKind : std::uint8_t { command, edit, environment, advice };
+enum class FixSafety : std::uint8_t {
+  safe,    // the meaning of the program is unchanged
+  unsafe,  // results may change
+  manual,  // shown, never applied
+};
+
+struct Fix {
+  FixKind kind = FixKind::advice;
+  FixSafety safety = FixSafety::manual;
+  std::string description;
+  std::vector<std::string> command;
+  std::optional<std::string> diff;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// What was watched: the host and its GPUs, fixed for the length of a recording.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// A slice of a GPU: shown as a row of its own, after the physical GPUs.
+struct MigSlice {
+  int parent = 0;
+  int instance = 0;
+
+  bool operator==(const MigSlice&) const = default;
+};
+
+struct GpuInfo {
+  int index = 0;
+  std::optional<std::string> uuid;
+  std::optional<std::string> name;
+  std::optional<std::uint64_t> memory_total_bytes;
+  std::optional<double> power_limit_mw;
+  std::optional<double> busy_window_ms;  // how far back `busy` looks; 200 on an H200
+  std::optional<MigSlice> mig;
+
+  bool operator==(const GpuInfo&) const = default;
+};
+
+// How much the absence of a process proves.
+enum class ProcessCoverage : std::uint8_t { all, partial, none };
+
+struct Machine {
+  std::int64_t started_unix_ns = 0;
+  std::optional<std::string> host;
+  std::optional<std::string> driver;
+  ProcessCoverage process_coverage = ProcessCoverage::all;
+  std::optional<double> power_window_ms;  // about 1000 for the averaged reading, 0 for the instant one
+  std::optional<std::vector<std::pair<int, int>>> peer_to_peer;  // pairs of GPUs that reach each other
+  std::vector<GpuInfo> gpus;
+
+  bool operator==(const Machine&) const = default;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+#include "base/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+
+std::optional<std::string> read_small_file(const std::filesystem::path& path, std::size_t limit) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  std::string content;
+  std::array<char, 16384> block;  // left uninitialised: read() fills what is used
+  while (content.size() < limit) {
+    const auto wanted = std::min(block.size(), limit - content.size());
+    const ssize_t got = ::read(file, block.data(), wanted);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      ::close(file);
+      return std::nullopt;
+    }
+    if (got == 0) break;
+    content.append(block.data(), static_cast<std::size_t>(got));
+  }
+  ::close(file);
+  return content;
+}
+
+namespace {
+Error cannot_write(const std::filesystem::path& path, int error_number) {
+  return usage_error(fmt::format("cannot write {}: {}", printable(path.string()), std::strerror(error_number)),
+                     "choose a folder you may write to, with free space");
+}
+
+bool write_all(int file, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(file, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+}  // namespace
+
+Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  std::string temporary = path.string() + ".XXXXXX";
+  const int file = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (file < 0) return cannot_write(path, errno);
+
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  const bool written = write_all(file, content) && ::fchmod(file, 0666 & ~mask) == 0 && ::fsync(file) == 0;
+  const int write_error = errno;
+  ::close(file);
+  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error_number = written ? errno : write_error;
+    ::unlink(temporary.c_str());
+    return cannot_write(path, error_number);
+  }
+  return Done{};
+}
+
+std::filesystem::path executable_folder() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
+Error cannot_read(const std::filesystem::path& path, int error_number) {
+  const std::string name = printable(path.string());
+  switch (error_number) {
+    case ENOENT:
+      return {fmt::format("no such file: {}", name),
+              "check the path; live input needs none, and `virtual:2` is two virtual GPUs"};
+    case EACCES:
+      return {fmt::format("cannot read {}: permission denied", name), "check who owns the file: ls -l"};
+    case EISDIR:
+      return {fmt::format("{} is a folder, not a recording or log", name), "name a file inside it"};
+    default:
+      return {fmt::format("cannot read {}: {}", name, std::strerror(error_number)), "check the file and its disk"};
+  }
+}
+
+}  // namespace lockstep

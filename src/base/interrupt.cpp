@@ -1,0 +1,32 @@
+#include "base/interrupt.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <initializer_list>
+
+namespace lockstep {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+volatile std::sig_atomic_t from_terminal = 0;
+
+void note(int signal, siginfo_t* information, void*) {
+  if (interrupted != 0) ::_exit(130);
+  from_terminal = information->si_code == SI_KERNEL ? 1 : 0;
+  interrupted = signal;
+}
+
+}  // namespace
+
+void watch_for_interrupts() {
+  struct sigaction action {};
+  action.sa_sigaction = note;
+  action.sa_flags = SA_SIGINFO;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+}
+
+int interrupted_by() { return interrupted; }
+bool interrupted_from_terminal() { return from_terminal != 0; }
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+// Remembers that the user asked to stop, so that loops end and files are closed properly.
+#pragma once
+
+namespace lockstep {
+
+// Ctrl-C, SIGTERM and SIGHUP are noted from now on. A second one ends the process at once.
+void watch_for_interrupts();
+
+// The signal that asked us to stop, or 0.
+int interrupted_by();
+
+// Whether it came from the terminal, which sends it to the whole foreground group.
+bool interrupted_from_terminal();
+
+}  // namespace lockstep

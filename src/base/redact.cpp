@@ -1,0 +1,100 @@
+#include "base/redact.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kHidden = "\xE2\x80\xA6";  // an ellipsis
+constexpr std::array<std::string_view, 4> kSecretNames = {"token", "key", "secret", "password"};
+constexpr std::array<std::string_view, 4> kSecretPrefixes = {"hf_", "sk-", "ghp_", "AKIA"};
+
+bool names_a_secret(std::string_view option) {
+  std::string lower(option);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return std::any_of(kSecretNames.begin(), kSecretNames.end(),
+                     [&](std::string_view name) { return lower.find(name) != std::string::npos; });
+}
+
+// Hides secret words at the start of a text and after what separates values in URLs, assignments and
+// quoted shell lines; not inside paths, where `hf_cache` is a folder.
+std::string hide_secret_words(std::string text) {
+  constexpr std::string_view kSeparators = "=:@,\"'&?;()[]{}|<> \t\n";
+  for (std::size_t at = 0; at < text.size();) {
+    if (kSeparators.find(text[at]) != std::string_view::npos) {
+      ++at;
+      if (text.compare(at, 2, "//") == 0) at += 2;  // user information of a URL
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
+    const std::string_view word = std::string_view(text).substr(at, end - at);
+    const bool secret = std::any_of(kSecretPrefixes.begin(), kSecretPrefixes.end(), [&](std::string_view prefix) {
+      return word.size() > prefix.size() && word.starts_with(prefix);
+    });
+    if (secret) text.replace(at, end - at, kHidden);
+    at = secret ? at + kHidden.size() : end;
+  }
+  return text;
+}
+
+// An argument that is itself a command line (`bash -c "train --token x"`): hide NAME=value and --name value in it.
+std::string hide_inside_line(const std::string& line) {
+  std::string result;
+  bool hide_next = false;
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t blank_end = std::min(line.find_first_not_of(" \t\n", at), line.size());
+    result.append(line, at, blank_end - at);
+    at = blank_end;
+    const std::size_t word_end = std::min(line.find_first_of(" \t\n", at), line.size());
+    const std::string word = line.substr(at, word_end - at);
+    const std::size_t equals = word.find('=');
+    if (hide_next && !word.empty()) {
+      result += kHidden;
+      hide_next = false;
+    } else if (equals != std::string::npos && names_a_secret(word.substr(0, equals))) {
+      result += word.substr(0, equals + 1);
+      result += kHidden;
+    } else {
+      hide_next = word.starts_with("-") && equals == std::string::npos && names_a_secret(word);
+      result += word;
+    }
+    at = word_end;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> redact_command(std::vector<std::string> command) {
+  bool value_is_secret = false;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    std::string& word = command[i];
+    if (value_is_secret) {
+      value_is_secret = false;
+      if (!word.starts_with("--")) {  // `--use-key --next`: the option had no value
+        word = kHidden;
+        continue;
+      }
+    }
+    if (i > 0 && word.find_first_of(" \t\n") != std::string::npos) {
+      word = hide_secret_words(hide_inside_line(word));
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    const bool assigns = equals != std::string::npos;
+    if (assigns && names_a_secret(std::string_view(word).substr(0, equals))) {
+      word = word.substr(0, equals + 1) + std::string(kHidden);
+      continue;
+    }
+    // An option by its dash; the first word is the program, whose name may well hold "key".
+    value_is_secret = i > 0 && !assigns && word.starts_with("-") && names_a_secret(word);
+    word = hide_secret_words(std::move(word));
+  }
+  return command;
+}
+
+}  // namespace lockstep

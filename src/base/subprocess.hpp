@@ -1,0 +1,43 @@
+// Runs a user's command beside us: its streams, its signals, its end.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/result.hpp"
+
+namespace lockstep {
+
+enum class ChildOutput : std::uint8_t {
+  untouched,  // stdout stays the command's own
+  to_stderr,  // stdout carries our result: the command's output joins the words on stderr
+};
+
+struct ChildEnd {
+  int exit_code = 0;                // as a shell would say it: 128+n for a signal
+  std::optional<int> ended_by_signal;
+};
+
+class Subprocess {
+ public:
+  static Result<Subprocess> start(const std::vector<std::string>& command, ChildOutput output);
+  Subprocess(Subprocess&& other) noexcept;
+  Subprocess& operator=(Subprocess&&) = delete;
+  ~Subprocess();  // ends a child that still runs: SIGTERM, two seconds, SIGKILL
+
+  pid_t pid() const { return pid_; }
+  std::optional<ChildEnd> poll();  // its end, once it came to it
+  ChildEnd wait();
+  void send(int signal) const;
+
+ private:
+  explicit Subprocess(pid_t pid) : pid_(pid) {}
+  pid_t pid_;
+  std::optional<ChildEnd> end_;
+};
+
+}  // namespace lockstep

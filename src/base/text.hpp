@@ -1,0 +1,45 @@
+// Words and numbers as people write them: durations, lists, sizes, near misses.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/result.hpp"
+
+namespace lockstep {
+
+std::vector<std::string_view> split(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+std::string join(std::span<const std::string> parts, std::string_view separator);
+
+// The whole text as a number of the type asked for, or nothing.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+std::optional<std::uint64_t> parse_unsigned(std::string_view text);
+
+// "100ms", "10s", "2m", "1h", "1.5s": always with a unit, never negative.
+Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
+
+// "0,2-4" as {0,2,3,4}.
+Result<std::vector<int>> parse_index_list(std::string_view text);
+
+// "1.5 GiB", with three figures.
+std::string format_bytes(double bytes);
+// "350 ms", "2.5 s", "1 h 02 min".
+std::string format_duration(std::chrono::nanoseconds duration);
+
+// The candidate nearest to a mistyped word, when it is near enough to be meant.
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
+
+// Text from outside (command lines, file names) made safe to print: control characters and escape
+// sequences become visible, invalid UTF-8 becomes '?'.
+std::string printable(std::string_view text);
+
+// A word as a POSIX shell would need it typed.
+std::string shell_quoted(std::string_view word);
+
+}  // namespace lockstep

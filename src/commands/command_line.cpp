@@ -1,0 +1,189 @@
+#include "commands/command_line.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include "base/text.hpp"
+#include "commands/version.hpp"
+#include "sources/nvml/poller.hpp"
+
+namespace lockstep {
+namespace {
+
+Run configure_help(CLI::App& app, RawOptions&) {
+  auto topic = std::make_shared<std::string>();
+  app.add_option("COMMAND", *topic, "the command to explain");
+  return [topic]() -> Result<int> {
+    const auto line = make_command_line();
+    if (topic->empty()) {
+      fmt::print("{}", line->app.help());
+      return exit_code::kDone;
+    }
+    std::vector<std::string> names;
+    for (const auto& [command, run] : line->runs) {
+      names.push_back(command->get_name());
+      if (command->get_name() != *topic) continue;
+      fmt::print("{}", command->help());
+      return exit_code::kDone;
+    }
+    const auto near = nearest(*topic, names);
+    return usage_error(fmt::format("no command '{}'", printable(*topic)),
+                       near ? fmt::format("did you mean `lockstep help {}`?", *near) : "see `lockstep help`");
+  };
+}
+
+constexpr std::array kCommands = {
+    CommandRow{"monitor", "show the GPUs, their processes and ranks",
+               "Reads every GPU and the processes on it. With --once prints a plain table (or, with --json, a report) "
+               "and ends.",
+               false, configure_monitor},
+    CommandRow{"record", "write a recording of GPUs and processes to a file",
+               "Writes what the GPUs and their processes do, line by line, until the duration is over, the command "
+               "after -- ends, or Ctrl-C. A file cut at any point can still be read.",
+               true, configure_record},
+    CommandRow{"doctor", "say what can be measured here, and what to do about each no",
+               "Checks the driver, each signal and its cost, what may be read of processes, and the virtual GPUs. "
+               "Ends with 1 when an answer is no.",
+               false, configure_doctor},
+    CommandRow{"help", "explain a command", "Prints the options of a command.", false, configure_help},
+    CommandRow{"completions", "print completions for bash, zsh or fish",
+               "Prints a completion script for your shell, made from this very table of commands.", false,
+               configure_completions},
+    CommandRow{"man", "print the manual page", "Prints the manual page in roff: lockstep man | man -l -", false,
+               configure_man},
+};
+
+int report_error(const Error& error) {
+  fmt::print(stderr, "lockstep: error: {}\n  next: {}\n", error.what, error.next);
+  return error.kind == ErrorKind::usage ? exit_code::kUsage : exit_code::kCannotMeasure;
+}
+
+// Options and commands known at this point of the line, for "did you mean".
+std::vector<std::string> known_words(const CLI::App& app, bool options) {
+  std::vector<std::string> words;
+  if (options) {
+    for (const CLI::Option* option : app.get_options())
+      for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+  } else {
+    for (const CLI::App* command : app.get_subcommands({})) words.push_back(command->get_name());
+  }
+  return words;
+}
+
+// CLI11's complaint in our words, with the nearest known word.
+Error explain(const CLI::ParseError& problem, const CommandLine& line, const std::vector<std::string>& words) {
+  const CLI::App* active = &line.app;
+  for (const auto& [command, run] : line.runs)
+    if (command->parsed()) active = command;
+  const std::string help = active == &line.app ? "see `lockstep help`"
+                                               : fmt::format("see `lockstep help {}`", active->get_name());
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    const bool is_option = name.starts_with("-") && name.size() > 1;
+    if (!is_option && (active != &line.app)) continue;
+    const auto known = known_words(*active, is_option);
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (is_option && name.size() == 2) continue;
+    if (problem.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError) &&
+        problem.get_exit_code() != static_cast<int>(CLI::ExitCodes::RequiredError))
+      continue;
+    const auto near = nearest(name, known);
+    return usage_error(fmt::format("unknown {} '{}'", is_option ? "option" : "command", printable(name)),
+                       near ? fmt::format("did you mean `{}`? {}", *near, help) : help);
+  }
+  return usage_error(printable(problem.what()), help);
+}
+
+int finish(int code) {
+  std::fflush(stdout);
+  std::fflush(stderr);
+  // A thread that is stuck in the driver cannot be joined; leaving through exit() would wait for it.
+  if (Poller::any_left_behind()) ::_exit(code);
+  return code;
+}
+
+// What stands after the first --, and the words before it.
+std::optional<std::vector<std::string>> split_off_command(std::vector<std::string>& words) {
+  const auto separator = std::find(words.begin(), words.end(), "--");
+  if (separator == words.end()) return std::nullopt;
+  std::vector<std::string> command(separator + 1, words.end());
+  words.erase(separator, words.end());
+  return command;
+}
+
+const CommandRow* row_named(const std::string& name) {
+  for (const CommandRow& row : kCommands)
+    if (name == row.name) return &row;
+  return nullptr;
+}
+
+Result<int> dispatch(std::vector<std::string> words) {
+  const auto line = make_command_line();
+  const auto command = split_off_command(words);
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 takes them from the back
+  try {
+    line->app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* topic = &line->app;
+    for (const auto& [sub, run] : line->runs)
+      if (sub->parsed()) topic = sub;
+    fmt::print("{}", topic->help());
+    return exit_code::kDone;
+  } catch (const CLI::ParseError& problem) {
+    return explain(problem, *line, words);
+  }
+  if (line->version) {
+    fmt::print("{}", version_text());
+    return exit_code::kDone;
+  }
+  for (const auto& [sub, run] : line->runs) {
+    if (!sub->parsed()) continue;
+    if (command && !row_named(sub->get_name())->takes_command)
+      return usage_error(fmt::format("`lockstep {}` takes no command after --", sub->get_name()),
+                         fmt::format("see `lockstep help {}`", sub->get_name()));
+    if (command && command->empty()) return usage_error("no command after --", "write it: -- python train.py");
+    line->raw.command = command.value_or(std::vector<std::string>{});
+    return run();
+  }
+  fmt::print("{}", line->app.help());
+  return exit_code::kUsage;
+}
+
+}  // namespace
+
+std::span<const CommandRow> all_commands() { return kCommands; }
+
+std::unique_ptr<CommandLine> make_command_line() {
+  auto line = std::make_unique<CommandLine>();
+  line->app.name("lockstep");
+  line->app.set_help_flag("-h,--help", "print this help");
+  line->app.add_flag("--version", line->version, "print the version, the commit and what is built in");
+  line->app.require_subcommand(0, 1);
+  line->app.footer("Exit codes: 0 done, 1 findings, 2 usage, 3 could not measure, 4 the command failed, 130 interrupted.");
+  for (const CommandRow& row : kCommands) {
+    CLI::App* const sub = line->app.add_subcommand(row.name, row.summary);
+    sub->footer(row.description);
+    sub->set_help_flag("-h,--help", "print this help");
+    line->runs.emplace_back(sub, row.configure(*sub, line->raw));
+  }
+  return line;
+}
+
+int run_command_line(int argc, char** argv) {
+  try {
+    Result<int> result = dispatch(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+    return finish(result ? *result : report_error(result.error()));
+  } catch (const std::exception& problem) {
+    fmt::print(stderr, "lockstep: error: {}\n  next: this is a fault of lockstep; please report it with the command line\n",
+               printable(problem.what()));
+    return finish(exit_code::kCannotMeasure);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// The table of commands, the one catch, and the exit codes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "commands/shared_options.hpp"
+#include "lockstep/result.hpp"
+
+namespace lockstep {
+
+// Exit codes, the same for every command.
+namespace exit_code {
+inline constexpr int kDone = 0;
+inline constexpr int kFindings = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kCannotMeasure = 3;
+inline constexpr int kCommandFailed = 4;
+inline constexpr int kInterrupted = 130;
+}  // namespace exit_code
+
+// What a command does once its options are read: its exit code, or an error.
+using Run = std::function<Result<int>()>;
+
+struct CommandRow {
+  const char* name;
+  const char* summary;      // one line, for help and the man page
+  const char* description;  // a paragraph
+  bool takes_command;       // whether `-- CMD...` may follow
+  Run (*configure)(CLI::App& app, RawOptions& raw);
+};
+std::span<const CommandRow> all_commands();
+
+// The whole command line as CLI11 sees it, for help, completions and the man page.
+struct CommandLine {
+  RawOptions raw;
+  CLI::App app{"lockstep tells you why your GPUs are not busy"};
+  std::vector<std::pair<CLI::App*, Run>> runs;
+  bool version = false;
+};
+std::unique_ptr<CommandLine> make_command_line();
+
+int run_command_line(int argc, char** argv);
+
+// One row each; the files are named after them.
+Run configure_monitor(CLI::App& app, RawOptions& raw);
+Run configure_record(CLI::App& app, RawOptions& raw);
+Run configure_doctor(CLI::App& app, RawOptions& raw);
+Run configure_completions(CLI::App& app, RawOptions& raw);
+Run configure_man(CLI::App& app, RawOptions& raw);
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+// The user's defaults: $XDG_CONFIG_HOME/lockstep/config.json, or the file named by --config.
+#pragma once
+
+#include <string>
+
+#include "lockstep/result.hpp"
+
+namespace lockstep {
+
+struct RawOptions;
+
+// Fills in what was not typed. No file is fine, unless it was named; an unknown key is an error.
+Status fill_from_config(RawOptions& raw);
+
+}  // namespace lockstep

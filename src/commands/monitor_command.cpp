@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "base/file.hpp"
+#include "base/interrupt.hpp"
+#include "base/text.hpp"
+#include "commands/command_line.hpp"
+#include "commands/watch.hpp"
+#include "render/json/json_renderer.hpp"
+#include "render/text/monitor_table.hpp"
+#include "report/report_builder.hpp"
+#include "signals/busy_fraction.hpp"
+#include "timeline/timeline_builder.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Long enough for one whole utilization window (200 ms) and two looks at the processes' CPU time.
+constexpr auto kOnce = 300ms;
+constexpr auto kProcessesDuringOnce = 150ms;
+
+std::optional<std::size_t> terminal_width() {
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return std::nullopt;
+  return size.ws_col;
+}
+
+Result<Timeline> look_once(Source& source, const SharedOptions& options) {
+  const bool finite = source.kind() == SourceKind::recording;
+  const WatchOptions how{options.duration ? options.duration : finite ? std::nullopt : std::optional<std::chrono::nanoseconds>(kOnce), {}};
+  TimelineBuilder builder(source.machine(), source.kind(), source.detail());
+  bool any_gpu = false;
+  auto watched = watch(source, how, [&](const Record& record) -> Status {
+    const auto* tick = std::get_if<GpuTick>(&record.content);
+    any_gpu = any_gpu || (tick != nullptr && !tick->empty());
+    builder.add(record);
+    return Done{};
+  });
+  if (!watched) return std::move(watched).error();
+  if (watched->silence && !any_gpu)
+    return Error{fmt::format("the driver has not answered '{}' for {}", watched->silence->call,
+                             format_duration(watched->silence->since)),
+                 "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"};
+  if (!any_gpu)
+    return Error{fmt::format("{} holds no reading of any GPU", printable(source.detail())),
+                 "record longer: lockstep record -o FILE --duration 10s"};
+  Timeline timeline = builder.build();
+  timeline.not_measured = source.not_measured();
+  if (watched->silence)
+    timeline.not_measured.push_back({"all", fmt::format("the driver stopped answering '{}' {} ago", watched->silence->call,
+                                                        format_duration(watched->silence->since))});
+  return timeline;
+}
+
+Result<int> monitor(const RawOptions& raw, bool once) {
+  auto options = check(raw);
+  if (!options) return std::move(options).error();
+  if (!once && !options->quiet)
+    fmt::print(stderr, "lockstep: the live screen is not part of this version: printing once (as with --once)\n");
+
+  watch_for_interrupts();
+  SourceOptions how = options->source_options();
+  how.process_period = kProcessesDuringOnce;
+  auto source = open_source(options->input, how);
+  if (!source) return std::move(source).error();
+  auto timeline = look_once(**source, *options);
+  if (!timeline) return std::move(timeline).error();
+  if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
+
+  const Report report = build_report(*timeline, gpu_means(*timeline));
+  std::unique_ptr<Renderer> renderer;
+  if (options->format == Format::json) renderer = std::make_unique<JsonRenderer>();
+  else renderer = std::make_unique<MonitorTable>(options->colors, options->output.empty() ? terminal_width() : std::nullopt);
+  const std::string text = renderer->render(report);
+  if (options->output.empty() || options->output == "-") {
+    fmt::print("{}", text);
+  } else if (Status written = write_file_atomically(options->output, text); !written) {
+    return std::move(written).error();
+  }
+  return interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
+}
+
+}  // namespace
+
+Run configure_monitor(CLI::App& app, RawOptions& raw) {
+  auto once = std::make_shared<bool>(false);
+  add_input_options(app, raw);
+  app.add_flag("--once", *once, "print a plain table and end");
+  add_output_options(app, raw);
+  add_common_options(app, raw);
+  return [once, &raw] { return monitor(raw, *once); };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/interrupt.hpp"
+#include "base/subprocess.hpp"
+#include "base/text.hpp"
+#include "commands/command_line.hpp"
+#include "commands/watch.hpp"
+#include "recording/writer.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kFlushEvery = 1s;     // the most that a crash can cost
+constexpr auto kProgressEvery = 500ms;
+
+// Counts what goes into the file and keeps the promises about it.
+class Recorder {
+ public:
+  Recorder(RecordingWriter& writer, const SharedOptions& options)
+      : writer_(writer), show_progress_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
+
+  Status take(const Record& record) {
+    if (Status status = writer_.write(record); !status) return status;
+    ticks_ += std::holds_alternative<GpuTick>(record.content) ? 1U : 0U;
+    last_ms_ = record.t_ms;
+    const auto now = monotonic_now();
+    if (show_progress_ && now - last_progress_ >= kProgressEvery) {
+      last_progress_ = now;
+      fmt::print(stderr, "\rrecording {}, {} ticks", format_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(last_ms_ * 1e6))), ticks_);
+      std::fflush(stderr);
+    }
+    if (now - last_flush_ < kFlushEvery) return Done{};
+    last_flush_ = now;
+    return writer_.flush();
+  }
+
+  void end_progress() const {
+    if (show_progress_) fmt::print(stderr, "\r\x1b[K");
+  }
+  std::size_t ticks() const { return ticks_; }
+  double last_ms() const { return last_ms_; }
+
+ private:
+  RecordingWriter& writer_;
+  bool show_progress_;
+  std::size_t ticks_ = 0;
+  double last_ms_ = 0;
+  std::chrono::nanoseconds last_flush_ = monotonic_now();
+  std::chrono::nanoseconds last_progress_{};
+};
+
+// Waits for the command, however long it takes: a recording that is over is no reason to stop a training
+// run. An interrupt is handed on once; Ctrl-C at the terminal reaches the command by itself.
+ChildEnd wait_for(Subprocess& command) {
+  bool handed_on = false;
+  while (!command.poll()) {
+    if (interrupted_by() != 0 && !std::exchange(handed_on, true) && !interrupted_from_terminal())
+      command.send(interrupted_by());
+    std::this_thread::sleep_for(10ms);
+  }
+  return *command.poll();
+}
+
+std::string in_words(const ChildEnd& end) {
+  return end.ended_by_signal ? fmt::format("was ended by signal {}", *end.ended_by_signal)
+                             : fmt::format("ended with code {}", end.exit_code);
+}
+
+Result<int> record(const RawOptions& raw, Redaction redaction) {
+  auto options = check(raw);
+  if (!options) return std::move(options).error();
+  if (options->output.empty())
+    return usage_error("no file to record to", "name one: lockstep record -o run.jsonl (or run.jsonl.zst)");
+
+  watch_for_interrupts();
+  auto source = open_source(options->input, options->source_options());
+  if (!source) return std::move(source).error();
+  auto writer = RecordingWriter::create(options->output, (*source)->machine(), {redaction});
+  if (!writer) return std::move(writer).error();
+
+  std::optional<Subprocess> command;
+  if (!options->command.empty()) {
+    auto process = Subprocess::start(options->command,
+                                     options->output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched);
+    if (!process) return std::move(process).error();
+    command.emplace(std::move(*process));
+  }
+
+  Recorder recorder(*writer, *options);
+  const auto take = [&](const Record& entry) { return recorder.take(entry); };
+  auto watched = watch(**source, {options->duration, [&] { return command && command->poll().has_value(); }}, take);
+  recorder.end_progress();
+  if (!watched) return std::move(watched).error();
+  if (watched->silence && !options->quiet)
+    fmt::print(stderr, "lockstep: the driver stopped answering '{}' {} ago; the recording holds what came before\n",
+               watched->silence->call, format_duration(watched->silence->since));
+
+  if (const auto end = command ? command->poll() : std::nullopt) {
+    const Record note{recorder.last_ms(), Event{"command_ended", std::nullopt, std::to_string(end->exit_code)}};
+    if (Status status = writer->write(note); !status) return std::move(status).error();
+  }
+  if (Status status = writer->close(); !status) return std::move(status).error();
+  if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
+  if (!options->quiet)
+    fmt::print(stderr, "lockstep: recorded {} of {} GPU{} in {} ticks to {}\n",
+               format_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(recorder.last_ms() * 1e6))),
+               (*source)->machine().gpus.size(), (*source)->machine().gpus.size() == 1 ? "" : "s", recorder.ticks(),
+               options->output == "-" ? "standard output" : printable(options->output));
+  const auto end = command ? std::optional(wait_for(*command)) : std::nullopt;
+  if (interrupted_by() != 0) return exit_code::kInterrupted;
+  if (!end || end->exit_code == 0) return exit_code::kDone;
+  fmt::print(stderr, "lockstep: the command {}: {}\n", in_words(*end), printable(join(options->command, " ")));
+  return exit_code::kCommandFailed;
+}
+
+}  // namespace
+
+Run configure_record(CLI::App& app, RawOptions& raw) {
+  auto redact = std::make_shared<bool>(false);
+  add_input_options(app, raw);
+  app.add_option("-o,--output", raw.output, "the file to write; .zst compresses; - is standard output")->type_name("FILE");
+  app.add_flag("--redact", *redact, "leave out commands, users and host names altogether");
+  add_common_options(app, raw);
+  return [redact, &raw] { return record(raw, *redact ? Redaction::commands_and_host : Redaction::secrets); };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// The options that several commands share: their names, their words, their checks. One list.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/renderer.hpp"
+#include "lockstep/result.hpp"
+#include "sources/open_source.hpp"
+
+namespace lockstep {
+
+enum class Format : std::uint8_t { text, json };
+
+// As typed. Checked once, by check(), so that every command gives the same error for the same mistake.
+struct RawOptions {
+  std::string input;
+  std::string interval;
+  std::string duration;
+  std::string gpus;
+  std::string format;
+  bool json = false;
+  std::string output;
+  std::string color;
+  bool quiet = false;
+  std::string config;
+  std::vector<std::string> command;  // after --
+};
+
+struct SharedOptions {
+  std::string input;
+  std::chrono::nanoseconds interval = std::chrono::milliseconds(100);
+  std::optional<std::chrono::nanoseconds> duration;
+  std::vector<int> gpus;
+  Format format = Format::text;
+  std::string output;
+  Colors colors = Colors::off;
+  bool quiet = false;
+  std::vector<std::string> command;
+
+  SourceOptions source_options() const { return {interval, std::chrono::seconds(2), gpus}; }
+};
+
+void add_input_options(CLI::App& app, RawOptions& raw);   // INPUT --interval --duration --gpus
+void add_output_options(CLI::App& app, RawOptions& raw);  // --format --json -o --color
+void add_common_options(CLI::App& app, RawOptions& raw);  // --quiet --config
+
+// Reads the config file for what was not typed, and checks everything.
+Result<SharedOptions> check(const RawOptions& raw);
+
+}  // namespace lockstep

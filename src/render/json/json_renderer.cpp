@@ -1,0 +1,190 @@
+#include "render/json/json_renderer.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kReportVersion = 1;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+// Four digits: more are noise, and 0.30000000000000004 helps nobody.
+Json number(const std::optional<double>& value) {
+  if (!value || !std::isfinite(*value)) return nullptr;
+  return std::round(*value * 1e4) / 1e4;
+}
+
+// Bytes and milliwatts are whole.
+Json whole(const std::optional<double>& value) {
+  if (!value || !std::isfinite(*value) || *value < 0 || *value >= 1.8e19) return nullptr;
+  return static_cast<std::uint64_t>(std::llround(*value));
+}
+
+const char* name_of(SourceKind kind) {
+  switch (kind) {
+    case SourceKind::nvml: return "nvml";
+    case SourceKind::virtual_gpus: return "virtual";
+    case SourceKind::recording: return "recording";
+    case SourceKind::trace: return "trace";
+    case SourceKind::nvidia_smi: return "nvidia-smi";
+    case SourceKind::csv: return "csv";
+    case SourceKind::gpustat: return "gpustat";
+    case SourceKind::wandb: return "wandb";
+    case SourceKind::prometheus: return "prometheus";
+    case SourceKind::log: return "log";
+  }
+  return "unknown";
+}
+
+const char* name_of(Severity severity) {
+  return severity == Severity::info ? "info" : severity == Severity::warning ? "warning" : "critical";
+}
+
+const char* name_of(FixKind kind) {
+  switch (kind) {
+    case FixKind::command: return "command";
+    case FixKind::edit: return "edit";
+    case FixKind::environment: return "environment";
+    case FixKind::advice: return "advice";
+  }
+  return "advice";
+}
+
+const char* name_of(FixSafety safety) {
+  return safety == FixSafety::safe ? "safe" : safety == FixSafety::unsafe ? "unsafe" : "manual";
+}
+
+Json verdict_json(const std::optional<Verdict>& verdict) {
+  if (!verdict) return nullptr;
+  return {{"pattern", kPatternNames[static_cast<std::size_t>(verdict->pattern)]},
+          {"confidence", number(verdict->confidence)},
+          {"sentence", verdict->sentence}};
+}
+
+Json job_json(const Job& job) {
+  return {{"gpus", job.gpus}, {"pids", job.pids}, {"ranks", job.ranks}, {"verdict", verdict_json(job.verdict)}};
+}
+
+Json fix_json(const Fix& fix) {
+  return {{"kind", name_of(fix.kind)},
+          {"safety", name_of(fix.safety)},
+          {"description", fix.description},
+          {"command", fix.command},
+          {"diff", or_null(fix.diff)}};
+}
+
+Json finding_json(const Finding& finding) {
+  Json where = Json::array();
+  for (const SourceLine& line : finding.where) where.push_back({{"file", line.file}, {"line", line.line}});
+  Json evidence = Json::array();
+  for (const Evidence& item : finding.evidence)
+    evidence.push_back({{"signal", item.signal},
+                        {"value", number(item.value)},
+                        {"threshold", number(item.threshold)},
+                        {"unit", item.unit}});
+  Json fixes = Json::array();
+  for (const Fix& fix : finding.fixes) fixes.push_back(fix_json(fix));
+  const FindingName& name = name_of(finding.code);
+  return {{"code", name.id},
+          {"name", name.name},
+          {"severity", name_of(finding.severity)},
+          {"confidence", number(finding.confidence)},
+          {"lost_throughput", number(finding.lost_throughput)},
+          {"gpus", finding.gpus},
+          {"pids", finding.pids},
+          {"ranks", finding.ranks},
+          {"where", where},
+          {"evidence", evidence},
+          {"fixes", fixes}};
+}
+
+Json gpu_json(const GpuReport& gpu) {
+  Json limits = nullptr;
+  if (const auto set = gpu.latest.limits.value()) {
+    limits = Json::array();
+    for (std::size_t i = 0; i < kClockLimitNames.size(); ++i)
+      if (set->has(static_cast<ClockLimit>(i))) limits.push_back(kClockLimitNames[i]);
+  }
+  Json json = {{"index", gpu.info.index},
+               {"name", or_null(gpu.info.name)},
+               {"uuid", or_null(gpu.info.uuid)},
+               {"busy", number(gpu.busy)},
+               {"memory_used_bytes", whole(gpu.memory_used_bytes)},
+               {"memory_total_bytes", or_null(gpu.info.memory_total_bytes)},
+               {"power_mw", whole(gpu.power_mw)},
+               {"power_limit_mw", whole(gpu.info.power_limit_mw)},
+               {"sm", number(gpu.latest.sm.value())},
+               {"tensor", number(gpu.latest.tensor.value())},
+               {"dram", number(gpu.latest.dram.value())},
+               {"sm_clock_mhz", number(gpu.latest.sm_clock_mhz.value())},
+               {"temperature_c", number(gpu.latest.temperature_c.value())},
+               {"limits", limits},
+               {"lost", gpu.lost}};
+  if (gpu.info.mig) json["mig"] = {{"parent", gpu.info.mig->parent}, {"instance", gpu.info.mig->instance}};
+  return json;
+}
+
+Json process_json(const ProcessSample& process) {
+  Json gpus = Json::array();
+  for (const ProcessOnGpu& gpu : process.gpus)
+    gpus.push_back({{"index", gpu.index}, {"memory_bytes", or_null(gpu.memory_bytes)}});
+  return {{"pid", process.pid},
+          {"gpus", gpus},
+          {"command", or_null(process.command)},
+          {"rank", or_null(process.rank)},
+          {"local_rank", or_null(process.local_rank)},
+          {"world_size", or_null(process.world_size)},
+          {"launcher", or_null(process.launcher)},
+          {"cpu", number(process.cpu)},
+          {"state", process.state ? Json(std::string(1, *process.state)) : Json(nullptr)},
+          {"user", or_null(process.user)},
+          {"parent_pid", or_null(process.parent_pid)},
+          {"loader_workers", or_null(process.loader_workers)},
+          {"read_bytes", or_null(process.read_bytes)},
+          {"write_bytes", or_null(process.write_bytes)},
+          {"environment", or_null(process.environment)},
+          {"libraries", or_null(process.libraries)}};
+}
+
+template <class List, class Convert>
+Json list_json(const List& list, Convert convert) {
+  Json json = Json::array();
+  for (const auto& entry : list) json.push_back(convert(entry));
+  return json;
+}
+
+}  // namespace
+
+std::string JsonRenderer::render(const Report& report) const {
+  Json throughput = nullptr;
+  if (report.throughput)
+    throughput = {{"now", number(report.throughput->now)}, {"possible", number(report.throughput->possible)}};
+  const Json json = {
+      {"lockstep_report", kReportVersion},
+      {"source", {{"kind", name_of(report.source_kind)}, {"detail", report.source_detail}}},
+      {"duration_s", number(report.duration_s)},
+      {"jobs", list_json(report.jobs, job_json)},
+      {"verdict", verdict_json(report.verdict)},
+      {"throughput", throughput},
+      {"findings", list_json(report.findings, finding_json)},
+      {"gpus", list_json(report.gpus, gpu_json)},
+      {"processes", list_json(report.processes, process_json)},
+      {"suspicions", list_json(report.suspicions, finding_json)},
+      {"events", list_json(report.events,
+                           [](const Event& event) {
+                             return Json{{"kind", event.kind}, {"gpu", or_null(event.gpu)}, {"detail", event.detail}};
+                           })},
+      {"not_measured", list_json(report.not_measured, [](const NotMeasured& entry) {
+         return Json{{"signal", entry.signal}, {"reason", entry.reason}};
+       })}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// The live view: the driver's readings, with the host's knowledge of each process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/source.hpp"
+#include "sources/nvml/poller.hpp"
+
+namespace lockstep {
+
+// Fills in what is known of processes beside the driver.
+class ProcessDescriber {
+ public:
+  virtual ~ProcessDescriber() = default;
+  virtual void describe(ProcessTick& processes, double t_ms) = 0;
+  virtual std::vector<NotMeasured> not_measured() const = 0;
+};
+
+class LiveSource : public Source {
+ public:
+  LiveSource(std::unique_ptr<Poller> poller, std::unique_ptr<ProcessDescriber> describer, SourceKind kind,
+             std::string detail);
+
+  SourceKind kind() const override { return kind_; }
+  std::string detail() const override { return detail_; }
+  const Machine& machine() const override { return poller_->machine(); }
+  Result<NextRecord> next(std::chrono::milliseconds wait) override;
+  void finish() override { poller_->finish(); }
+  std::vector<NotMeasured> not_measured() const override;
+  std::optional<Silence> silence() const override { return poller_->silence(); }
+
+  SamplingCost cost() const { return poller_->cost(); }
+
+ private:
+  std::unique_ptr<Poller> poller_;
+  std::unique_ptr<ProcessDescriber> describer_;
+  SourceKind kind_;
+  std::string detail_;
+};
+
+}  // namespace lockstep

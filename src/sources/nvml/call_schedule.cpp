@@ -1,0 +1,102 @@
+#include "sources/nvml/call_schedule.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The period is shaken by this much either way, so that training steps cannot fall in with it.
+constexpr double kJitter = 0.05;
+// What is due within this share of an interval joins the call at hand: one wake-up, one line.
+constexpr double kJoins = 0.3;
+// Slower than this, a reading is of no use to a person watching.
+constexpr CallSchedule::Time kSlowest = 60s;
+// How much a new cost counts against the old mean: ten or so readings make the figure.
+constexpr double kNewCostWeight = 0.1;
+
+}  // namespace
+
+CallSchedule::CallSchedule(const ScheduleOptions& options, std::size_t gpu_count, Time start)
+    : interval_(options.interval),
+      budget_(options.budget),
+      gpu_count_(static_cast<double>(gpu_count)),
+      random_(options.seed) {
+  const auto wish = [&](CallKind kind, Time period) {
+    plan(kind) = {period, std::max(kSlowest, period), period, start, 0, 0};
+  };
+  for (const CallKind kind : {CallKind::busy, CallKind::clocks, CallKind::power}) wish(kind, interval_);
+  // Costs of one H200 (design): memory 4 us, field values 118 us, the power buffer 1.4 ms and 2.4 s long.
+  wish(CallKind::memory, std::max<Time>(interval_, 500ms));
+  wish(CallKind::temperature, std::max<Time>(interval_, 1s));
+  wish(CallKind::limits, std::max<Time>(interval_, 500ms));
+  wish(CallKind::power_samples, 2s);
+  wish(CallKind::gpm, std::max<Time>(interval_, options.gpm_period));
+  wish(CallKind::byte_counters, std::max<Time>(interval_, 1s));
+  wish(CallKind::events, std::max<Time>(interval_, 1s));
+  wish(CallKind::processes, std::max<Time>(interval_, options.process_period));
+  limit_period(CallKind::power_samples, 2s);
+}
+
+std::vector<CallKind> CallSchedule::take_due(Time now) {
+  const Time joins = std::chrono::duration_cast<Time>(interval_ * kJoins);
+  std::vector<CallKind> due;
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    Plan& plan = plans_[i];
+    if (plan.due > now + joins) continue;
+    due.push_back(static_cast<CallKind>(i));
+    // The next one is counted from when this was due, so that the mean rate is exact; unless we fell
+    // behind (a call that blocked, a machine that slept): what was missed is missed.
+    plan.due = plan.due + plan.period > now ? plan.due + plan.period : now + plan.period;
+  }
+  return due;
+}
+
+CallSchedule::Time CallSchedule::next_wake() {
+  Time earliest = Time::max();
+  for (const Plan& plan : plans_) earliest = std::min(earliest, plan.due);
+  std::uniform_real_distribution<double> shake(-kJitter, kJitter);
+  return earliest + std::chrono::duration_cast<Time>(interval_ * shake(random_));
+}
+
+void CallSchedule::measured(CallKind kind, std::chrono::nanoseconds cost) {
+  Plan& entry = plan(kind);
+  const auto cost_ns = static_cast<double>(cost.count());
+  // The first call of a kind also pays for the driver's own set-up: the second one replaces it.
+  const bool replaces = ++entry.measurements <= 2;
+  entry.cost_ns = replaces ? cost_ns : entry.cost_ns + kNewCostWeight * (cost_ns - entry.cost_ns);
+}
+
+void CallSchedule::limit_period(CallKind kind, std::chrono::nanoseconds longest) {
+  plan(kind).longest = longest;
+  plan(kind).wished = std::min<Time>(plan(kind).wished, longest);
+  plan(kind).period = std::min<Time>(plan(kind).period, longest);
+}
+
+double CallSchedule::load_of(const Plan& plan) const {
+  return plan.cost_ns * gpu_count_ / static_cast<double>(plan.period.count());
+}
+
+double CallSchedule::load() const {
+  double sum = 0;
+  for (const Plan& plan : plans_) sum += load_of(plan);
+  return sum;
+}
+
+std::chrono::nanoseconds CallSchedule::cost(CallKind kind) const {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(plan(kind).cost_ns));
+}
+
+void CallSchedule::replan() {
+  for (Plan& plan : plans_) plan.period = plan.wished;
+  while (load() > budget_) {
+    Plan* dearest = nullptr;
+    for (Plan& plan : plans_)
+      if (plan.period * 2 <= plan.longest && (dearest == nullptr || load_of(plan) > load_of(*dearest))) dearest = &plan;
+    if (dearest == nullptr || load_of(*dearest) == 0) return;  // the rest cannot be slowed: its cost is shown
+    dearest->period *= 2;
+  }
+}
+
+}  // namespace lockstep

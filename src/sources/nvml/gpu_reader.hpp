@@ -1,0 +1,107 @@
+// Reads one GPU (or one MIG slice) through NVML, one kind of call at a time.
+//
+// Used by the poller's thread alone. A GPU that is lost or asleep keeps its row: its readings then say so.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/machine.hpp"
+#include "lockstep/record.hpp"
+#include "lockstep/sample.hpp"
+#include "lockstep/source.hpp"
+#include "sources/nvml/call_schedule.hpp"
+#include "sources/nvml/nvml_api.hpp"
+
+namespace lockstep {
+
+class GpuReader {
+ public:
+  struct Place {
+    int index = 0;                      // of the row
+    unsigned int nvml_index = 0;        // of the physical GPU
+    std::optional<unsigned int> slice;  // of the MIG device within it
+    std::string pci_address;            // for sysfs; empty when unknown
+    std::optional<MigSlice> mig;
+  };
+
+  // `started_unix`: the t_ms = 0 of the recording; earlier power samples are not this run's.
+  GpuReader(const NvmlApi& api, Place place, nvmlDevice_t device, nvmlDevice_t parent,
+            std::chrono::nanoseconds started_unix);
+  // A GPU that sleeps, or that the driver does not open: nothing is known but its place, and why.
+  GpuReader(const NvmlApi& api, Place place, std::chrono::nanoseconds started_unix, std::string absence);
+  ~GpuReader();
+  GpuReader(const GpuReader&) = delete;
+  GpuReader& operator=(const GpuReader&) = delete;
+
+  const GpuInfo& info() const { return info_; }
+  const Place& place() const { return place_; }
+  nvmlDevice_t device() const { return device_; }
+
+  // Reads one kind of value into `sample`. What the driver refuses is marked in the sample.
+  void read(CallKind kind, GpuSample& sample);
+  // The processes on this GPU; nothing when the driver does not tell.
+  std::optional<std::vector<std::pair<int, std::optional<std::uint64_t>>>> read_processes();
+  // Power samples that did not fit into one equally spaced run (the driver's buffer had a gap).
+  std::vector<PowerSamples> take_extra_power_runs();
+
+  bool lost() const { return lost_; }
+  void try_to_find_again();
+
+  // Why the GPU is asked for nothing at present; empty: it is read.
+  const std::string& absence() const { return absence_; }
+  void leave_alone(std::string why) { absence_ = std::move(why); }
+  void wake(nvmlDevice_t device);
+
+  // Signals that this GPU does not give, with the driver's reason.
+  std::vector<NotMeasured> not_measured() const;
+  // How long the driver's power buffer reaches back, once known.
+  std::optional<std::chrono::nanoseconds> power_buffer_length() const { return power_buffer_length_; }
+
+ private:
+  void learn_static_facts();
+  std::optional<double> busy_window_ms() const;
+
+  // The value of a call, or the state its failure means.
+  template <class T>
+  Reading<T> answer(CallKind kind, nvmlReturn_t result, T value);
+  template <class T>
+  Reading<T> missing_function(CallKind kind);
+
+  // A call that gives one unsigned number.
+  template <class Call, class... Arguments>
+  Reading<double> ask(CallKind kind, Call call, Arguments... arguments);
+
+  void read_busy(GpuSample& sample);
+  void read_memory(GpuSample& sample);
+  void read_limits(GpuSample& sample);
+  void read_power_samples(GpuSample& sample);
+  void read_gpm(GpuSample& sample);
+  void read_byte_counters(GpuSample& sample);
+  void mark_all(CallKind kind, GpuSample& sample) const;
+
+  const NvmlApi& api_;
+  const Place place_;
+  nvmlDevice_t device_ = nullptr;
+  nvmlDevice_t parent_ = nullptr;  // of a MIG slice; else the device itself
+  GpuInfo info_;
+  const std::chrono::nanoseconds started_unix_;
+  std::array<std::string, kCallKinds> refusal_;  // why a kind is not supported; empty: it is, or was not tried
+  bool lost_ = false;
+  std::string absence_;
+
+  std::uint64_t last_power_us_;
+  std::vector<nvmlSample_t> power_buffer_;
+  std::vector<PowerSamples> extra_power_runs_;
+  std::optional<std::chrono::nanoseconds> power_buffer_length_;
+  nvmlGpmSample_t gpm_old_ = nullptr;
+  nvmlGpmSample_t gpm_new_ = nullptr;
+  bool gpm_has_old_ = false;
+};
+
+}  // namespace lockstep

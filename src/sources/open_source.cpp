@@ -1,0 +1,146 @@
+#include "sources/open_source.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "recording/reader.hpp"
+#include "sources/host/host_reader.hpp"
+#include "sources/live_source.hpp"
+#include "sources/replay/replay_source.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kVirtualPrefix = "virtual:";
+
+// Processes of this machine.
+class HostDescriber : public ProcessDescriber {
+ public:
+  explicit HostDescriber(PidOrigin origin) : host_({.root = "/", .pid_origin = origin}) {}
+  void describe(ProcessTick& processes, double t_ms) override {
+    host_.describe(processes, std::chrono::nanoseconds(static_cast<std::int64_t>(t_ms * 1e6)));
+  }
+  std::vector<NotMeasured> not_measured() const override { return host_.not_measured(); }
+
+ private:
+  HostReader host_;
+};
+
+// Processes of a played recording: their pids mean nothing on this machine, so the recording tells of them.
+class PlayedDescriber : public ProcessDescriber {
+ public:
+  PlayedDescriber(RecordingReader reader, std::chrono::nanoseconds start) : reader_(std::move(reader)), start_(start) {}
+
+  void describe(ProcessTick& processes, double) override {
+    const double played_ms = to_ms(monotonic_now() - start_);
+    while (true) {
+      if (!upcoming_) upcoming_ = reader_.next();
+      if (!upcoming_ || upcoming_->t_ms > played_ms) break;
+      if (const auto* tick = std::get_if<ProcessTick>(&upcoming_->content)) known_ = *tick;
+      upcoming_.reset();
+    }
+    for (ProcessSample& process : processes)
+      for (const ProcessSample& recorded : known_)
+        if (recorded.pid == process.pid) {
+          auto gpus = std::move(process.gpus);
+          process = recorded;
+          process.gpus = std::move(gpus);
+        }
+  }
+  std::vector<NotMeasured> not_measured() const override { return {}; }
+
+ private:
+  RecordingReader reader_;
+  std::chrono::nanoseconds start_;
+  std::optional<Record> upcoming_;
+  ProcessTick known_;
+};
+
+Result<std::unique_ptr<Source>> start_live(PollerOptions poller_options, std::unique_ptr<ProcessDescriber> describer,
+                                           SourceKind kind, const std::string& detail) {
+  auto poller = Poller::start(std::move(poller_options));
+  if (!poller) return std::move(poller).error();
+  const std::string driver = (*poller)->machine().driver.value_or("unknown");
+  const std::string words = kind == SourceKind::nvml ? fmt::format("NVIDIA driver {}", driver) : detail;
+  return std::unique_ptr<Source>(std::make_unique<LiveSource>(std::move(*poller), std::move(describer), kind, words));
+}
+
+PollerOptions poller_options(const SourceOptions& options) {
+  PollerOptions result;
+  result.schedule.interval = options.interval;
+  result.schedule.process_period = options.process_period;
+  result.schedule.seed = static_cast<std::uint32_t>(unix_now().count());
+  result.gpus = options.gpus;
+  return result;
+}
+
+// The moment at which the recording starts to play: the user's, else now.
+std::chrono::nanoseconds play_start() {
+  const char* const given = std::getenv("LOCKSTEP_VIRTUAL_START_NS");
+  if (const auto start = parse_integer(given != nullptr ? given : "")) return std::chrono::nanoseconds(*start);
+  const auto now = monotonic_now();
+  ::setenv("LOCKSTEP_VIRTUAL_START_NS", std::to_string(now.count()).c_str(), 1);
+  return now;
+}
+
+Result<std::unique_ptr<Source>> open_virtual(const std::string& description, const SourceOptions& options) {
+  PollerOptions virtual_options = poller_options(options);
+  virtual_options.library = virtual_library_path().string();
+  if (!std::filesystem::exists(virtual_options.library))
+    return Error{fmt::format("the virtual NVML library is missing: {}", virtual_options.library),
+                 "build it: cmake --build --preset release"};
+
+  std::unique_ptr<ProcessDescriber> describer;
+  if (const auto count = parse_integer(description)) {
+    if (*count < 1 || *count > 64)
+      return usage_error(fmt::format("virtual:{} asks for {} virtual GPUs", description, *count),
+                         "choose from 1 to 64: virtual:2");
+    describer = std::make_unique<HostDescriber>(PidOrigin::this_machine);
+  } else {
+    if (description.empty()) return usage_error("virtual: names neither a number nor a file", "try virtual:2");
+    auto reader = RecordingReader::open(description);
+    if (!reader) return std::move(reader).error();
+    describer = std::make_unique<PlayedDescriber>(std::move(*reader), play_start());
+  }
+  // The library reads these when it is initialised, on the poller's thread, which starts after this.
+  ::setenv("LOCKSTEP_VIRTUAL", description.c_str(), 1);
+  return start_live(std::move(virtual_options), std::move(describer), SourceKind::virtual_gpus,
+                    fmt::format("virtual:{}", description));
+}
+
+Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceOptions& options) {
+  if (looks_like_recording(path)) {
+    auto reader = RecordingReader::open(path);
+    if (!reader) return std::move(reader).error();
+    return std::unique_ptr<Source>(std::make_unique<ReplaySource>(std::move(*reader), path, options.gpus));
+  }
+  auto lines = LineStream::open(path);
+  if (!lines) return std::move(lines).error();
+  const auto first = lines->next();
+  const std::string_view start = (first ? *first : lines->remainder()).substr(0, 40);
+  if (!first && start.empty())
+    return Error{fmt::format("{} is empty", printable(path)), "make a recording: lockstep record -o FILE --duration 10s"};
+  return Error{fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path), printable(start)),
+               "give a recording (lockstep record -o FILE), virtual:2, or nothing for this machine's GPUs"};
+}
+
+}  // namespace
+
+std::filesystem::path virtual_library_path() {
+  return executable_folder().parent_path() / "lib/lockstep/virtual/libnvidia-ml.so.1";
+}
+
+Result<std::unique_ptr<Source>> open_source(const std::string& input, const SourceOptions& options) {
+  if (input.empty())
+    return start_live(poller_options(options), std::make_unique<HostDescriber>(PidOrigin::driver), SourceKind::nvml, "");
+  if (input.starts_with(kVirtualPrefix)) return open_virtual(input.substr(kVirtualPrefix.size()), options);
+  return open_file(input, options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// The one map from what the user typed to a source, by content and never by name.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/result.hpp"
+#include "lockstep/source.hpp"
+
+namespace lockstep {
+
+struct SourceOptions {
+  std::chrono::nanoseconds interval = std::chrono::milliseconds(100);
+  std::chrono::nanoseconds process_period = std::chrono::seconds(2);
+  std::vector<int> gpus;  // empty: all
+};
+
+// `input` empty: the machine's own GPUs through NVML. "virtual:2", "virtual:FILE", or a file.
+Result<std::unique_ptr<Source>> open_source(const std::string& input, const SourceOptions& options);
+
+// Where the virtual NVML library lies: beside the executable, as built and as installed.
+std::filesystem::path virtual_library_path();
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// Puts records on one clock: a series for each quantity of each GPU, with gaps marked and never filled.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "lockstep/timeline.hpp"
+
+namespace lockstep {
+
+class TimelineBuilder {
+ public:
+  TimelineBuilder(Machine machine, SourceKind kind, std::string detail);
+
+  void add(const Record& record);
+  // The timeline so far. What was last read long before its end is marked stale.
+  Timeline build() const;
+
+ private:
+  // What is known of a quantity beside its values.
+  struct Asked {
+    bool had_value = false;
+    std::optional<ReadingState> failed_as;
+    double last_ms = 0;
+  };
+
+  GpuTrack& track(int index);
+  void add_tick(const GpuTick& tick, double t_ms);
+  void add_sample(const GpuSample& sample, double t_ms);
+  void note_gap(double t_ms);
+
+  Timeline timeline_;
+  std::map<std::pair<int, std::string>, Asked> asked_;
+  std::optional<double> last_tick_ms_;
+  std::vector<double> recent_spacings_ms_;
+  bool any_ = false;
+};
+
+}  // namespace lockstep

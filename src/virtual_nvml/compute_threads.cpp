@@ -1,0 +1,250 @@
+#include "virtual_nvml/compute_threads.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr Nanoseconds kScanEvery = std::chrono::seconds(1);
+constexpr std::string_view kThreadName = "vgpu";
+
+// The number behind a prefix: "vgpu3" -> 3.
+std::optional<std::size_t> number_after(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  const auto number = parse_unsigned(text.substr(prefix.size()));
+  if (!number || *number > 4095) return std::nullopt;
+  return static_cast<std::size_t>(*number);
+}
+
+template <class Visit>
+void for_each_number_in(const std::filesystem::path& folder, Visit visit) {
+  DIR* const open = ::opendir(folder.c_str());
+  if (open == nullptr) return;
+  while (const dirent* entry = ::readdir(open))
+    if (const auto number = parse_integer(entry->d_name); number && *number > 0) visit(static_cast<int>(*number));
+  ::closedir(open);
+}
+
+}  // namespace
+
+std::optional<Registration> parse_registration(const std::string& json) {
+  const auto parsed = nlohmann::json::parse(json, nullptr, false);
+  if (!parsed.is_object() || !parsed.contains("pid") || !parsed["pid"].is_number_integer()) return std::nullopt;
+  Registration registration;
+  registration.pid = parsed["pid"].get<int>();
+  const auto gpus = parsed.find("gpus");
+  if (gpus == parsed.end() || !gpus->is_array()) return std::nullopt;
+  for (const auto& entry : *gpus) {
+    if (!entry.is_object() || !entry.contains("index") || !entry["index"].is_number_unsigned()) continue;
+    Registration::Gpu gpu;
+    gpu.index = entry["index"].get<int>();
+    if (entry.contains("memory_bytes") && entry["memory_bytes"].is_number_unsigned())
+      gpu.memory_bytes = entry["memory_bytes"].get<std::uint64_t>();
+    if (entry.contains("tid") && entry["tid"].is_number_unsigned()) gpu.tid = entry["tid"].get<int>();
+    gpu.waiting = entry.contains("waiting") && entry["waiting"].is_boolean() && entry["waiting"].get<bool>();
+    registration.gpus.push_back(gpu);
+  }
+  return registration;
+}
+
+std::filesystem::path registration_folder() {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime != '\0') return std::filesystem::path(runtime) / "lockstep";
+  const char* const temporary = std::getenv("TMPDIR");
+  const std::filesystem::path base = temporary != nullptr && *temporary != '\0' ? temporary : "/tmp";
+  return base / ("lockstep-" + std::to_string(::getuid()));
+}
+
+ComputeThreads::ComputeThreads(std::size_t gpu_count, std::filesystem::path proc_root,
+                               std::filesystem::path registrations, std::optional<std::string> scope)
+    : proc_(std::move(proc_root)),
+      registration_folder_(std::move(registrations)),
+      scope_(std::move(scope)),
+      total_(gpu_count) {}
+
+ComputeThreads::~ComputeThreads() {
+  for (auto& [tid, thread] : threads_)
+    if (thread.schedstat >= 0) ::close(thread.schedstat);
+}
+
+void ComputeThreads::refresh(Nanoseconds now) {
+  if (last_scan_ && now - *last_scan_ < kScanEvery) {
+    reread_registrations();
+    return;
+  }
+  last_scan_ = now;
+  scan_registrations();
+  scan_threads();
+}
+
+bool ComputeThreads::in_scope(int pid) {
+  const auto known = scope_of_.find(pid);
+  if (known != scope_of_.end()) return known->second;
+  std::optional<std::string> scope;
+  const auto environment = read_small_file(proc_ / std::to_string(pid) / "environ", 4U << 20U);
+  constexpr std::string_view kName = "LOCKSTEP_VIRTUAL_SCOPE=";
+  for (const std::string_view entry : split(environment.value_or(""), '\0'))
+    if (entry.starts_with(kName)) scope = std::string(entry.substr(kName.size()));
+  return scope_of_[pid] = scope == scope_;
+}
+
+void ComputeThreads::scan_registrations() {
+  std::map<int, KnownRegistration> found;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(registration_folder_, missing)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("vgpu-") || !name.ends_with(".json")) continue;
+    const auto number = parse_integer(std::string_view(name).substr(5, name.size() - 10));
+    if (!number || *number <= 0 || *number > 0x7FFFFFFF) continue;
+    const int owner = static_cast<int>(*number);
+    if (!std::filesystem::exists(proc_ / std::to_string(owner), missing) || !in_scope(owner)) continue;
+    const auto known = registrations_.find(owner);
+    found[owner] = known != registrations_.end() ? known->second : KnownRegistration{};
+  }
+  registrations_ = std::move(found);
+  reread_registrations();
+}
+
+// A registration is replaced by rename, so a new inode or time stamp is a new content.
+void ComputeThreads::reread_registrations() {
+  for (auto& [pid, known] : registrations_) {
+    const auto path = registration_folder_ / ("vgpu-" + std::to_string(pid) + ".json");
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0) {
+      known.content.gpus.clear();
+      continue;
+    }
+    const std::int64_t changed = facts.st_mtim.tv_sec * 1'000'000'000LL + facts.st_mtim.tv_nsec;
+    if (facts.st_ino == known.inode && changed == known.changed_ns) continue;
+    auto content = parse_registration(read_small_file(path).value_or(""));
+    if (!content || content->pid != pid) continue;  // not written by rename, or not its owner's: keep the last
+    known = {std::move(*content), facts.st_ino, changed};
+    for (const Registration::Gpu& gpu : known.content.gpus)
+      if (gpu.tid && gpu.index >= 0 && static_cast<std::size_t>(gpu.index) < total_.size())
+        track(pid, *gpu.tid, static_cast<std::size_t>(gpu.index), true);
+  }
+}
+
+void ComputeThreads::scan_threads() {
+  std::map<int, bool> still_kernel;
+  std::map<int, bool> still_scoped;
+  std::set<int> alive;
+  for_each_number_in(proc_, [&](int pid) {
+    const auto folder = proc_ / std::to_string(pid);
+    if (const auto known = is_kernel_.find(pid); known != is_kernel_.end() && known->second) {
+      still_kernel[pid] = true;
+      return;
+    }
+    const bool kernel = read_small_file(folder / "cmdline", 1).value_or("").empty();
+    still_kernel[pid] = kernel;
+    if (kernel) return;
+    for_each_number_in(folder / "task", [&](int tid) {
+      if (const auto known = threads_.find(tid); known != threads_.end() && known->second.registered) {
+        alive.insert(tid);
+        return;
+      }
+      const auto name = read_small_file(folder / "task" / std::to_string(tid) / "comm", 32);
+      const auto gpu = name ? number_after(trim(*name), kThreadName) : std::nullopt;
+      if (!gpu || *gpu >= total_.size() || !in_scope(pid)) return;
+      alive.insert(tid);
+      track(pid, tid, *gpu, false);
+    });
+    if (const auto known = scope_of_.find(pid); known != scope_of_.end()) still_scoped.insert(*known);
+  });
+  is_kernel_ = std::move(still_kernel);
+  scope_of_ = std::move(still_scoped);  // a pid that ended may come back as another process
+  std::erase_if(threads_, [&](auto& entry) {
+    if (alive.contains(entry.first)) return false;
+    if (entry.second.schedstat >= 0) ::close(entry.second.schedstat);
+    return true;
+  });
+}
+
+void ComputeThreads::track(int pid, int tid, std::size_t gpu, bool registered) {
+  if (const auto known = threads_.find(tid); known != threads_.end()) {
+    known->second.gpu = gpu;
+    known->second.registered = known->second.registered || registered;
+    return;
+  }
+  Thread thread;
+  thread.pid = pid;
+  thread.gpu = gpu;
+  thread.registered = registered;
+  const auto path = proc_ / std::to_string(pid) / "task" / std::to_string(tid) / "schedstat";
+  thread.schedstat = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  thread.last_run_time = run_time(thread).value_or(Nanoseconds{});
+  threads_[tid] = thread;
+}
+
+std::optional<Nanoseconds> ComputeThreads::run_time(const Thread& thread) {
+  std::array<char, 96> text;
+  const ssize_t got = ::pread(thread.schedstat, text.data(), text.size(), 0);
+  if (got <= 0) return std::nullopt;
+  const std::string_view line(text.data(), static_cast<std::size_t>(got));
+  const auto nanoseconds = parse_unsigned(line.substr(0, line.find(' ')));
+  if (!nanoseconds) return std::nullopt;
+  return Nanoseconds(static_cast<std::int64_t>(*nanoseconds));
+}
+
+GpuWork ComputeThreads::work(std::size_t gpu) {
+  GpuWork work;
+  for (auto& [tid, thread] : threads_) {
+    if (thread.gpu != gpu) continue;
+    const auto run = run_time(thread);
+    if (!run) continue;
+    total_[gpu] += std::max(*run - thread.last_run_time, Nanoseconds{});
+    thread.last_run_time = *run;
+  }
+  work.run_time = total_[gpu];
+  for (const auto& [pid, known] : registrations_)
+    for (const Registration::Gpu& entry : known.content.gpus)
+      if (static_cast<std::size_t>(entry.index) == gpu && entry.waiting) work.waiting = true;
+  return work;
+}
+
+bool ComputeThreads::runs_now(std::size_t gpu) const {
+  for (const auto& [tid, thread] : threads_) {
+    if (thread.gpu != gpu) continue;
+    const auto stat = read_small_file(
+        proc_ / std::to_string(thread.pid) / "task" / std::to_string(tid) / "stat", 512);
+    if (!stat) continue;
+    const auto name_end = stat->rfind(')');  // the name may hold blanks and brackets
+    if (name_end != std::string::npos && name_end + 2 < stat->size() && (*stat)[name_end + 2] == 'R') return true;
+  }
+  return false;
+}
+
+std::vector<std::pair<int, std::uint64_t>> ComputeThreads::processes(std::size_t gpu) {
+  std::map<int, std::optional<std::uint64_t>> by_pid;
+  for (const auto& [tid, thread] : threads_)
+    if (thread.gpu == gpu) by_pid[thread.pid];
+  for (const auto& [pid, known] : registrations_)
+    for (const Registration::Gpu& entry : known.content.gpus)
+      if (static_cast<std::size_t>(entry.index) == gpu) by_pid[pid] = entry.memory_bytes;
+
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<std::pair<int, std::uint64_t>> result;
+  for (const auto& [pid, registered] : by_pid) {
+    const auto statm = read_small_file(proc_ / std::to_string(pid) / "statm", 128);
+    if (!statm) continue;  // ended since the last scan
+    const auto fields = split(trim(*statm), ' ');
+    const auto resident_pages = fields.size() > 1 ? parse_unsigned(fields[1]) : std::nullopt;
+    result.emplace_back(pid, registered.value_or(resident_pages.value_or(0) * page));
+  }
+  return result;
+}
+
+}  // namespace lockstep

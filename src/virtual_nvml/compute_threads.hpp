@@ -1,0 +1,89 @@
+// Finds threads named vgpu<i> and the CPU time they used: the work of virtual GPU i.
+//
+// One thread at a time (the owner locks). Takes the root of /proc so that tests can give it their own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+// What a process said about itself in its vgpu-<pid>.json.
+struct Registration {
+  struct Gpu {
+    int index = 0;
+    std::optional<std::uint64_t> memory_bytes;
+    std::optional<int> tid;
+    bool waiting = false;
+  };
+  int pid = 0;
+  std::vector<Gpu> gpus;
+};
+std::optional<Registration> parse_registration(const std::string& json);
+
+// Where registrations lie: $XDG_RUNTIME_DIR/lockstep, else a 0700 folder of the user's in the temporary folder.
+std::filesystem::path registration_folder();
+
+// The work on one virtual GPU, read at one moment.
+struct GpuWork {
+  Nanoseconds run_time{};    // of all its threads since they were first seen; never falls
+  bool waiting = false;      // a registered thread says it spins in a collective
+};
+
+class ComputeThreads {
+ public:
+  ComputeThreads(std::size_t gpu_count, std::filesystem::path proc_root, std::filesystem::path registrations,
+                 std::optional<std::string> scope);
+  ~ComputeThreads();
+  ComputeThreads(const ComputeThreads&) = delete;
+  ComputeThreads& operator=(const ComputeThreads&) = delete;
+
+  // Looks for new threads and forgets ended ones; cheap when called again within the second.
+  void refresh(Nanoseconds now);
+  GpuWork work(std::size_t gpu);
+  // Whether a thread of the GPU is on a CPU, or waits for one, at this moment.
+  bool runs_now(std::size_t gpu) const;
+  // Processes on a GPU and the memory each registered there, else its resident memory.
+  std::vector<std::pair<int, std::uint64_t>> processes(std::size_t gpu);
+
+ private:
+  struct Thread {
+    int pid = 0;
+    std::size_t gpu = 0;
+    int schedstat = -1;          // kept open: one pread a reading
+    Nanoseconds last_run_time{};
+    bool registered = false;
+  };
+  struct KnownRegistration {
+    Registration content;
+    std::uint64_t inode = 0;
+    std::int64_t changed_ns = 0;
+  };
+
+  bool in_scope(int pid);
+  void scan_registrations();
+  void reread_registrations();
+  void scan_threads();
+  void track(int pid, int tid, std::size_t gpu, bool registered);
+  static std::optional<Nanoseconds> run_time(const Thread& thread);
+
+  const std::filesystem::path proc_;
+  const std::filesystem::path registration_folder_;
+  const std::optional<std::string> scope_;
+  std::map<int, Thread> threads_;  // by thread id
+  std::map<int, KnownRegistration> registrations_;
+  std::map<int, bool> scope_of_;     // by pid; read once
+  std::map<int, bool> is_kernel_;    // by pid; kernel threads never compute for us
+  std::vector<Nanoseconds> total_;   // run time a GPU
+  std::optional<Nanoseconds> last_scan_;
+};
+
+}  // namespace lockstep

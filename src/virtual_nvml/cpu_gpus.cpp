@@ -1,0 +1,213 @@
+#include "virtual_nvml/cpu_gpus.hpp"
+
+#include <pthread.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+
+#include "base/clock.hpp"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The shape of an H200: a utilization window of 200 ms and a buffer of 120 power samples of 20 ms.
+constexpr Nanoseconds kBusyWindow = milliseconds(200);
+constexpr Nanoseconds kSampleEvery = milliseconds(20);
+constexpr std::size_t kBufferedSamples = 120;
+// A first reading straight after nvmlInit waits for this much of a window: two and a half scheduler
+// ticks at 250 Hz, the least from which a running thread can be told from a sleeping one.
+constexpr Nanoseconds kLeastWindow = milliseconds(10);
+
+// A client asks for utilization, power, clocks and memory in one breath: one look serves them all.
+constexpr Nanoseconds kOneBreath = milliseconds(2);
+
+// The power model: idle, full load and a spinning collective, as shares of the limit.
+constexpr double kPowerLimitMw = 300'000;
+constexpr double kIdleShare = 0.10;
+constexpr double kFullShare = 0.90;
+constexpr double kWaitingShare = 0.20;
+
+// Temperature follows power with the lag of a heat sink.
+constexpr double kCoolestC = 30;
+constexpr double kHottestC = 75;
+constexpr double kHeatLagS = 10;
+
+constexpr double kBaseClockMhz = 210;
+constexpr double kBoostClockMhz = 1980;
+
+std::uint64_t unix_now_us() { return static_cast<std::uint64_t>(unix_now().count() / 1000); }
+
+// How far a running thread's schedstat may lag: it is brought up to date at each scheduler tick.
+Nanoseconds scheduler_tick() {
+  timespec resolution{};
+  if (::clock_getres(CLOCK_MONOTONIC_COARSE, &resolution) != 0) return milliseconds(10);
+  return std::chrono::seconds(resolution.tv_sec) + Nanoseconds(resolution.tv_nsec);
+}
+
+double power_mw(double busy, bool waiting) {
+  if (waiting) return kPowerLimitMw * kWaitingShare;
+  return kPowerLimitMw * (kIdleShare + (kFullShare - kIdleShare) * busy);
+}
+
+void keep(std::deque<TimedSample>& buffer, TimedSample sample) {
+  buffer.push_back(sample);
+  if (buffer.size() > kBufferedSamples) buffer.pop_front();
+}
+
+std::optional<std::string> own_scope() {
+  const char* const scope = std::getenv("LOCKSTEP_VIRTUAL_SCOPE");
+  return scope != nullptr ? std::optional<std::string>(scope) : std::nullopt;
+}
+
+}  // namespace
+
+CpuGpus::CpuGpus(std::size_t count)
+    : threads_(count, "/proc", registration_folder(), own_scope()), gpus_(count) {
+  struct sysinfo memory {};
+  ::sysinfo(&memory);
+  const std::uint64_t total = static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
+  machine_.driver = "lockstep virtual";
+  for (std::size_t i = 0; i < count; ++i) {
+    GpuInfo info;
+    info.index = static_cast<int>(i);
+    std::array<char, 48> uuid;
+    std::snprintf(uuid.data(), uuid.size(), "GPU-00000000-0000-0000-0000-%012zx", i);
+    info.uuid = uuid.data();
+    info.name = "lockstep virtual GPU";
+    info.memory_total_bytes = total;
+    info.power_limit_mw = kPowerLimitMw;
+    info.busy_window_ms = to_ms(kBusyWindow);
+    machine_.gpus.push_back(info);
+  }
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < count; ++i) look(i);  // the start of the first window
+}
+
+CpuGpus::~CpuGpus() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopping_.notify_all();
+  if (sampler_.joinable()) sampler_.join();
+}
+
+// Reads a GPU's threads now and remembers the reading.
+CpuGpus::Moment CpuGpus::look(std::size_t gpu) {
+  const Nanoseconds now = monotonic_now();
+  threads_.refresh(now);
+  const GpuWork work = threads_.work(gpu);
+  const Moment moment{now, work.run_time, work.waiting};
+  auto& moments = gpus_[gpu].moments;
+  moments.push_back(moment);
+  // One moment older than the window stays: the window starts there.
+  while (moments.size() > 2 && now - moments[1].at >= kBusyWindow) moments.pop_front();
+  return moment;
+}
+
+CpuGpus::Load CpuGpus::load_since(std::size_t gpu, const Moment& from, const Moment& to) const {
+  static const Nanoseconds tick = scheduler_tick();
+  if (to.waiting) return {1.0, true};
+  const Nanoseconds window = to.at - from.at;
+  const Nanoseconds ran = to.run_time - from.run_time;
+  if (window <= Nanoseconds{}) return {};
+  // What is missing is less than the counter may lag behind, and the thread runs: it ran all the time.
+  if (ran > Nanoseconds{} && ran < window && window - ran <= tick && threads_.runs_now(gpu)) return {1.0, false};
+  return {std::min(1.0, static_cast<double>(ran.count()) / static_cast<double>(window.count())), false};
+}
+
+CpuGpus::Load CpuGpus::window_load(std::size_t gpu) {
+  const Moment now = look(gpu);
+  return load_since(gpu, gpus_[gpu].moments.front(), now);
+}
+
+GpuSample CpuGpus::sample(std::size_t gpu) {
+  std::unique_lock lock(mutex_);
+  if (gpus_[gpu].last && monotonic_now() - gpus_[gpu].last_at < kOneBreath) return *gpus_[gpu].last;
+  const Nanoseconds window = monotonic_now() - gpus_[gpu].moments.front().at;
+  if (window < kLeastWindow) {
+    lock.unlock();
+    std::this_thread::sleep_for(kLeastWindow - window);
+    lock.lock();
+  }
+  const Load load = window_load(gpu);
+
+  GpuSample sample;
+  sample.index = static_cast<int>(gpu);
+  sample.busy = load.busy;
+  sample.power_mw = power_mw(load.busy, load.waiting);
+  sample.sm_clock_mhz = load.busy > 0.01 ? kBoostClockMhz : kBaseClockMhz;
+  ClockLimits limits;
+  if (load.busy <= 0.01) limits.add(ClockLimit::gpu_idle);
+  sample.limits = limits;
+
+  Gpu& state = gpus_[gpu];
+  const double target = kCoolestC + (kHottestC - kCoolestC) * *sample.power_mw.value() / kPowerLimitMw;
+  const double elapsed_s = std::chrono::duration<double>(monotonic_now() - state.temperature_at).count();
+  const double kept = state.temperature_c > 0 ? std::exp(-elapsed_s / kHeatLagS) : 0.0;
+  state.temperature_c = target + (state.temperature_c - target) * kept;
+  state.temperature_at = monotonic_now();
+  sample.temperature_c = std::round(state.temperature_c);
+
+  std::uint64_t used = 0;
+  for (const auto& [pid, memory] : threads_.processes(gpu)) used += memory;
+  sample.memory_used_bytes = std::min(used, *machine_.gpus[gpu].memory_total_bytes);
+  state.last = sample;
+  state.last_at = monotonic_now();
+  return sample;
+}
+
+std::vector<PidOnGpu> CpuGpus::processes(std::size_t gpu) {
+  const std::lock_guard lock(mutex_);
+  threads_.refresh(monotonic_now());
+  std::vector<PidOnGpu> result;
+  for (const auto& [pid, memory] : threads_.processes(gpu)) result.push_back({pid, memory});
+  return result;
+}
+
+std::optional<std::vector<TimedSample>> CpuGpus::power_samples(std::size_t gpu, std::uint64_t since_us) {
+  const std::lock_guard lock(mutex_);
+  if (!sampler_.joinable()) {
+    sampler_ = std::thread([this] { run_sampler(); });
+    ::pthread_setname_np(sampler_.native_handle(), "vnvml-sampler");
+  }
+  std::vector<TimedSample> result;
+  for (const TimedSample& sample : gpus_[gpu].power)
+    if (sample.unix_us > since_us) result.push_back(sample);
+  return result;
+}
+
+void CpuGpus::run_sampler() {
+  std::unique_lock lock(mutex_);
+  std::vector<Moment> last(gpus_.size());
+  for (std::size_t i = 0; i < gpus_.size(); ++i) last[i] = look(i);
+  auto due = std::chrono::steady_clock::now();
+  std::uint64_t stamp_us = unix_now_us();
+  while (!stop_) {
+    due += kSampleEvery;
+    stamp_us += 20'000;
+    if (stopping_.wait_until(lock, due, [this] { return stop_; })) return;
+    // A machine that slept or was overloaded leaves a gap in the buffer, as a driver would.
+    const auto late = std::chrono::steady_clock::now() - due;
+    if (late > kSampleEvery) {
+      const auto missed = late / kSampleEvery;
+      due += missed * kSampleEvery;
+      stamp_us += static_cast<std::uint64_t>(missed) * 20'000;
+    }
+    for (std::size_t i = 0; i < gpus_.size(); ++i) {
+      const Moment now = look(i);
+      const Load load = load_since(i, last[i], now);
+      last[i] = now;
+      keep(gpus_[i].power, {stamp_us, static_cast<std::uint32_t>(power_mw(load.busy, load.waiting))});
+    }
+  }
+}
+
+}  // namespace lockstep
