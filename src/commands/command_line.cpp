@@ -29,7 +29,7 @@ Run configure_help(CLI::App& app, RawOptions&) {
     for (const auto& [command, run] : line->runs) {
       names.push_back(command->get_name());
       if (command->get_name() != *topic) continue;
-      fmt::print("{}", command->help());
+      fmt::print("{}", command->help("lockstep"));
       return exit_code::kDone;
     }
     const auto near = nearest(*topic, names);
@@ -133,7 +133,7 @@ Result<int> dispatch(std::vector<std::string> words) {
     const CLI::App* topic = &line->app;
     for (const auto& [sub, run] : line->runs)
       if (sub->parsed()) topic = sub;
-    fmt::print("{}", topic->help());
+    fmt::print("{}", topic == &line->app ? topic->help() : topic->help("lockstep"));
     return exit_code::kDone;
   } catch (const CLI::ParseError& problem) {
     return explain(problem, *line, words);

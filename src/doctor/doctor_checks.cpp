@@ -46,6 +46,12 @@ Heard listen(const std::string& input) {
     if (!next || std::holds_alternative<EndOfInput>(*next)) break;
     if (const auto* record = std::get_if<Record>(&*next)) builder.add(*record);
   }
+  (*source)->finish();  // the power samples that the driver has buffered meanwhile
+  for (const auto last = monotonic_now() + 1s; monotonic_now() < last;) {
+    auto next = (*source)->next(50ms);
+    if (!next || std::holds_alternative<EndOfInput>(*next)) break;
+    if (const auto* record = std::get_if<Record>(&*next)) builder.add(*record);
+  }
   heard.timeline = builder.build();
   heard.not_measured = (*source)->not_measured();
   if (const auto* live = dynamic_cast<const LiveSource*>(source->get())) heard.cost = live->cost();
@@ -61,27 +67,26 @@ void add_machine_checks(std::vector<Check>& checks) {
 }
 
 struct SignalQuestion {
-  const char* name;       // in words
-  const char* field;      // in a recording
-  const char* next;
+  const char* name;   // in words
+  const char* field;  // in a recording
+  const char* next;   // what its absence means; empty: it is nice to have, and nothing need be done
   std::size_t (*count)(const GpuTrack&);
 };
 
-constexpr const char* kNewerGpu = "nothing to do: this GPU or driver does not have it; verdicts rest on the other signals";
+constexpr const char* kDriver = "update the NVIDIA driver; `nvidia-smi -q` shows what it gives";
 constexpr SignalQuestion kSignals[] = {
-    {"utilization", "busy", kNewerGpu, [](const GpuTrack& gpu) { return gpu.busy.size(); }},
-    {"memory", "memory_used_bytes", kNewerGpu, [](const GpuTrack& gpu) { return gpu.memory_used_bytes.size(); }},
-    {"power", "power_mw", kNewerGpu, [](const GpuTrack& gpu) { return gpu.power_mw.size(); }},
-    {"20 ms power samples", "power_samples_mw", "without them turns shorter than 400 ms need probes: lockstep profile",
+    {"utilization", "busy", kDriver, [](const GpuTrack& gpu) { return gpu.busy.size(); }},
+    {"memory", "memory_used_bytes", kDriver, [](const GpuTrack& gpu) { return gpu.memory_used_bytes.size(); }},
+    {"power", "power_mw", kDriver, [](const GpuTrack& gpu) { return gpu.power_mw.size(); }},
+    {"20 ms power samples", "power_samples_mw",
+     "turns shorter than 400 ms cannot be told from outside on this GPU: lockstep will say `unclear` there",
      [](const GpuTrack& gpu) { return gpu.power_samples_mw.size(); }},
-    {"SM, tensor and DRAM activity (GPM)", "sm", "needs Hopper or later; verdicts rest on power instead",
-     [](const GpuTrack& gpu) { return gpu.sm.size(); }},
-    {"clocks", "sm_clock_mhz", kNewerGpu, [](const GpuTrack& gpu) { return gpu.sm_clock_mhz.size(); }},
-    {"throttle reasons", "limits", kNewerGpu, [](const GpuTrack& gpu) { return gpu.limits.size(); }},
-    {"temperature", "temperature_c", kNewerGpu, [](const GpuTrack& gpu) { return gpu.temperature_c.size(); }},
-    {"PCIe byte counters", "pcie_rx_bytes", kNewerGpu, [](const GpuTrack& gpu) { return gpu.pcie_rx_bytes.size(); }},
-    {"NVLink byte counters", "nvlink_rx_bytes", "nothing to do where the GPUs have no NVLink",
-     [](const GpuTrack& gpu) { return gpu.nvlink_rx_bytes.size(); }},
+    {"SM, tensor and DRAM activity (GPM)", "sm", "", [](const GpuTrack& gpu) { return gpu.sm.size(); }},
+    {"clocks", "sm_clock_mhz", "", [](const GpuTrack& gpu) { return gpu.sm_clock_mhz.size(); }},
+    {"throttle reasons", "limits", "", [](const GpuTrack& gpu) { return gpu.limits.size(); }},
+    {"temperature", "temperature_c", "", [](const GpuTrack& gpu) { return gpu.temperature_c.size(); }},
+    {"PCIe byte counters", "pcie_rx_bytes", "", [](const GpuTrack& gpu) { return gpu.pcie_rx_bytes.size(); }},
+    {"NVLink byte counters", "nvlink_rx_bytes", "", [](const GpuTrack& gpu) { return gpu.nvlink_rx_bytes.size(); }},
 };
 
 std::string reason_for(const Heard& heard, std::string_view field) {
@@ -97,10 +102,11 @@ void add_signal_checks(std::vector<Check>& checks, const Heard& heard) {
     std::size_t with_value = 0;
     for (const GpuTrack& gpu : heard.timeline.gpus) with_value += signal.count(gpu) > 0 ? 1U : 0U;
     const std::size_t all = heard.timeline.gpus.size();
-    Check check{"signals", signal.name, with_value == all ? Answer::yes : Answer::no, "", ""};
+    const bool needed = *signal.next != '\0';
+    Check check{"signals", signal.name, with_value == all ? Answer::yes : needed ? Answer::no : Answer::note, "", ""};
     check.detail = with_value == all ? "on every GPU"
                    : with_value > 0  ? fmt::format("on {} of {} GPUs: {}", with_value, all, reason_for(heard, signal.field))
-                                     : reason_for(heard, signal.field);
+                                     : fmt::format("not here: {}", reason_for(heard, signal.field));
     if (check.answer == Answer::no) check.next = signal.next;
     checks.push_back(std::move(check));
   }

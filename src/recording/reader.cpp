@@ -52,7 +52,9 @@ Result<RecordingReader> RecordingReader::read_header(LineStream lines, const std
     error.what = fmt::format("{}: {}", printable(name), error.what);
     return error;
   }
-  return RecordingReader(std::move(lines), std::move(parser), std::move(*header));
+  RecordingReader reader(std::move(lines), std::move(parser), std::move(*header));
+  reader.remainder_done_ = !first;  // the header was the remainder
+  return reader;
 }
 
 RecordingReader::RecordingReader(LineStream lines, std::unique_ptr<Parser> parser, Machine machine)

@@ -124,7 +124,7 @@ Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceO
   if (!lines) return std::move(lines).error();
   const auto first = lines->next();
   const std::string_view start = (first ? *first : lines->remainder()).substr(0, 40);
-  if (!first && start.empty())
+  if (!first && start.empty() && lines->overlong_lines() == 0)
     return Error{fmt::format("{} is empty", printable(path)), "make a recording: lockstep record -o FILE --duration 10s"};
   return Error{fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path), printable(start)),
                "give a recording (lockstep record -o FILE), virtual:2, or nothing for this machine's GPUs"};

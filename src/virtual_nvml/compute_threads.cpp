@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -94,9 +95,9 @@ bool ComputeThreads::in_scope(int pid) {
   const auto known = scope_of_.find(pid);
   if (known != scope_of_.end()) return known->second;
   std::optional<std::string> scope;
-  const auto environment = read_small_file(proc_ / std::to_string(pid) / "environ", 4U << 20U);
+  const std::string environment = read_small_file(proc_ / std::to_string(pid) / "environ", 4U << 20U).value_or("");
   constexpr std::string_view kName = "LOCKSTEP_VIRTUAL_SCOPE=";
-  for (const std::string_view entry : split(environment.value_or(""), '\0'))
+  for (const std::string_view entry : split(environment, '\0'))
     if (entry.starts_with(kName)) scope = std::string(entry.substr(kName.size()));
   return scope_of_[pid] = scope == scope_;
 }
@@ -215,15 +216,39 @@ GpuWork ComputeThreads::work(std::size_t gpu) {
   return work;
 }
 
-bool ComputeThreads::runs_now(std::size_t gpu) const {
+// The fields of a thread's stat from its state on; the name before them may hold anything.
+std::optional<std::string> ComputeThreads::thread_stat(int pid, int tid) const {
+  auto stat = read_small_file(proc_ / std::to_string(pid) / "task" / std::to_string(tid) / "stat", 1024);
+  const auto name_end = stat ? stat->rfind(')') : std::string::npos;
+  if (name_end == std::string::npos || name_end + 2 >= stat->size()) return std::nullopt;
+  return stat->substr(name_end + 2);
+}
+
+Nanoseconds ComputeThreads::past_run_time(std::size_t gpu, Nanoseconds window) const {
+  timespec since_boot{};
+  ::clock_gettime(CLOCK_BOOTTIME, &since_boot);
+  const Nanoseconds now = std::chrono::seconds(since_boot.tv_sec) + Nanoseconds(since_boot.tv_nsec);
+  const auto ticks_per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  double sum_ns = 0;
   for (const auto& [tid, thread] : threads_) {
     if (thread.gpu != gpu) continue;
-    const auto stat = read_small_file(
-        proc_ / std::to_string(thread.pid) / "task" / std::to_string(tid) / "stat", 512);
-    if (!stat) continue;
-    const auto name_end = stat->rfind(')');  // the name may hold blanks and brackets
-    if (name_end != std::string::npos && name_end + 2 < stat->size() && (*stat)[name_end + 2] == 'R') return true;
+    const std::string stat = thread_stat(thread.pid, tid).value_or("");
+    const auto fields = split(stat, ' ');
+    constexpr std::size_t kStartTime = 19;  // counted from the state
+    const auto start_ticks = fields.size() > kStartTime ? parse_unsigned(fields[kStartTime]) : std::nullopt;
+    const auto ran = run_time(thread);
+    if (!start_ticks || !ran) continue;
+    const Nanoseconds started(static_cast<std::int64_t>(static_cast<double>(*start_ticks) / ticks_per_second * 1e9));
+    const Nanoseconds lived = std::max<Nanoseconds>(now - started, std::chrono::milliseconds(10));
+    const double share = std::min(1.0, static_cast<double>(ran->count()) / static_cast<double>(lived.count()));
+    sum_ns += share * static_cast<double>(std::min(lived, window).count());
   }
+  return std::min(window, Nanoseconds(static_cast<std::int64_t>(sum_ns)));
+}
+
+bool ComputeThreads::runs_now(std::size_t gpu) const {
+  for (const auto& [tid, thread] : threads_)
+    if (thread.gpu == gpu && thread_stat(thread.pid, tid).value_or("").starts_with('R')) return true;
   return false;
 }
 

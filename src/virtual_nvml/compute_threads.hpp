@@ -49,6 +49,9 @@ class ComputeThreads {
   // Looks for new threads and forgets ended ones; cheap when called again within the second.
   void refresh(Nanoseconds now);
   GpuWork work(std::size_t gpu);
+  // How long the GPU's threads ran in the `window` before now, by the mean since each was started: the kernel
+  // keeps no finer record of the past.
+  Nanoseconds past_run_time(std::size_t gpu, Nanoseconds window) const;
   // Whether a thread of the GPU is on a CPU, or waits for one, at this moment.
   bool runs_now(std::size_t gpu) const;
   // Processes on a GPU and the memory each registered there, else its resident memory.
@@ -74,6 +77,7 @@ class ComputeThreads {
   void scan_threads();
   void track(int pid, int tid, std::size_t gpu, bool registered);
   static std::optional<Nanoseconds> run_time(const Thread& thread);
+  std::optional<std::string> thread_stat(int pid, int tid) const;
 
   const std::filesystem::path proc_;
   const std::filesystem::path registration_folder_;

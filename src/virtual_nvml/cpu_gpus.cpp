@@ -21,10 +21,6 @@ using std::chrono::milliseconds;
 constexpr Nanoseconds kBusyWindow = milliseconds(200);
 constexpr Nanoseconds kSampleEvery = milliseconds(20);
 constexpr std::size_t kBufferedSamples = 120;
-// A first reading straight after nvmlInit waits for this much of a window: two and a half scheduler
-// ticks at 250 Hz, the least from which a running thread can be told from a sleeping one.
-constexpr Nanoseconds kLeastWindow = milliseconds(10);
-
 // A client asks for utilization, power, clocks and memory in one breath: one look serves them all.
 constexpr Nanoseconds kOneBreath = milliseconds(2);
 
@@ -87,7 +83,12 @@ CpuGpus::CpuGpus(std::size_t count)
     machine_.gpus.push_back(info);
   }
   const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < count; ++i) look(i);  // the start of the first window
+  for (std::size_t i = 0; i < count; ++i) {
+    // A driver's window reaches back before its client started; so does the first one here.
+    const Moment now = look(i);
+    const Nanoseconds before = threads_.past_run_time(i, kBusyWindow);
+    gpus_[i].moments.push_front({now.at - kBusyWindow, now.run_time - before, false});
+  }
 }
 
 CpuGpus::~CpuGpus() {
@@ -129,14 +130,8 @@ CpuGpus::Load CpuGpus::window_load(std::size_t gpu) {
 }
 
 GpuSample CpuGpus::sample(std::size_t gpu) {
-  std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   if (gpus_[gpu].last && monotonic_now() - gpus_[gpu].last_at < kOneBreath) return *gpus_[gpu].last;
-  const Nanoseconds window = monotonic_now() - gpus_[gpu].moments.front().at;
-  if (window < kLeastWindow) {
-    lock.unlock();
-    std::this_thread::sleep_for(kLeastWindow - window);
-    lock.lock();
-  }
   const Load load = window_load(gpu);
 
   GpuSample sample;

@@ -97,7 +97,7 @@ Reading<T> GpuReader::answer(CallKind kind, nvmlReturn_t result, T value) {
   if (result == NVML_SUCCESS) return Reading<T>(std::move(value));
   if (means_lost(result)) lost_ = true;
   if (!means_unsupported(result)) return Reading<T>::error();
-  refusal_[static_cast<std::size_t>(kind)] = api_.nvmlErrorString(result);
+  refusal_[static_cast<std::size_t>(kind)] = std::string("the driver says: ") + api_.nvmlErrorString(result);
   return Reading<T>::not_supported();
 }
 

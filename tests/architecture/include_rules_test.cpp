@@ -1,0 +1,122 @@
+// Data goes one way: what each layer may include, checked from the sources. docs/architecture.md says why.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a layer's include may point, beside its own folder, base and the contracts.
+struct Rule {
+  std::set<std::string> layers;
+  std::set<std::string> libraries;         // third party, in headers and sources
+  std::set<std::string> source_libraries;  // third party, in .cpp files only
+};
+
+// A longer path is a stricter room within its layer.
+const std::map<std::string, Rule> kRules = {
+    {"include/lockstep", {{}, {}, {}}},
+    {"src/base", {{}, {}, {"fmt"}}},
+    {"src/recording", {{}, {}, {"fmt", "nlohmann", "simdjson.h", "zstd.h"}}},
+    {"src/sources", {{"src/recording"}, {}, {"fmt"}}},
+    {"src/sources/nvml", {{}, {"nvml.h"}, {"fmt"}}},
+    {"src/sources/host", {{}, {}, {"fmt"}}},
+    {"src/sources/replay", {{"src/recording"}, {}, {"fmt"}}},
+    {"src/timeline", {{}, {}, {}}},
+    {"src/signals", {{}, {}, {}}},
+    {"src/report", {{}, {}, {}}},
+    {"src/render/text", {{}, {}, {"fmt"}}},
+    {"src/render/json", {{}, {}, {"nlohmann"}}},
+    {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
+    {"src/commands",
+     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/report", "src/render/text", "src/render/json", "src/doctor"},
+      {"CLI"},
+      {"fmt", "nlohmann"}}},
+    {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
+};
+
+const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI"};
+
+std::string rule_of(const std::string& path) {
+  std::string best;
+  for (const auto& [folder, rule] : kRules)
+    if (path.starts_with(folder + "/") && folder.size() > best.size()) best = folder;
+  return best;
+}
+
+struct Include {
+  std::string text;
+  bool quoted = false;
+};
+std::vector<Include> includes_of(const fs::path& file) {
+  static const std::regex kInclude(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
+  std::vector<Include> includes;
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);)
+    if (std::smatch found; std::regex_search(line, found, kInclude)) includes.push_back({found[2], found[1] == "\""});
+  return includes;
+}
+
+// Why an include breaks the rules; empty: it does not.
+std::string objection(const std::string& path, const Include& include) {
+  const std::string folder = rule_of(path);
+  if (folder.empty()) return path == "src/main.cpp" ? "" : "is in a folder without a rule";
+  const Rule& rule = kRules.at(folder);
+  if (!include.quoted) {
+    const std::string library = include.text.substr(0, include.text.find('/'));
+    if (!kThirdParty.contains(library)) return "";  // the system's
+    const bool in_source = path.ends_with(".cpp") && rule.source_libraries.contains(library);
+    return rule.libraries.contains(library) || in_source ? "" : "may not include the library " + include.text;
+  }
+  if (include.text.starts_with("lockstep/")) return "";
+  const std::string target = "src/" + include.text;
+  if (!fs::exists(fs::path(LOCKSTEP_SOURCE_DIR) / target)) return "includes " + include.text + ", which is not there";
+  const std::string target_folder = rule_of(target);
+  if (folder == "include/lockstep") return "is a contract and may include contracts only";
+  if (target_folder == folder || target.starts_with("src/base/")) return "";
+  // The room above its parts: sources/open_source may include each source, no source another.
+  if (target_folder.starts_with(folder + "/")) return "";
+  for (const std::string& allowed : rule.layers)
+    if (target_folder == allowed || target_folder.starts_with(allowed + "/")) return "";
+  return "may not include " + include.text;
+}
+
+std::vector<std::string> all_objections() {
+  std::vector<std::string> objections;
+  for (const char* tree : {"include", "src"})
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / tree)) {
+      const std::string kind = entry.path().extension().string();
+      if (kind != ".cpp" && kind != ".hpp" && kind != ".h") continue;
+      const std::string path = fs::relative(entry.path(), LOCKSTEP_SOURCE_DIR).string();
+      for (const Include& include : includes_of(entry.path()))
+        if (const std::string why = objection(path, include); !why.empty()) objections.push_back(path + " " + why);
+    }
+  return objections;
+}
+
+TEST(IncludeRules, AreKept) {
+  for (const std::string& line : all_objections()) ADD_FAILURE() << line;
+}
+
+TEST(IncludeRules, WouldNoticeAShortcut) {
+  EXPECT_NE(objection("src/signals/x.cpp", {"sources/open_source.hpp", true}), "");
+  EXPECT_NE(objection("src/sources/host/x.cpp", {"sources/nvml/poller.hpp", true}), "") << "no source includes another";
+  EXPECT_NE(objection("src/render/text/x.cpp", {"render/json/json_renderer.hpp", true}), "");
+  EXPECT_NE(objection("src/timeline/x.cpp", {"fmt/format.h", false}), "");
+  EXPECT_NE(objection("src/recording/x.hpp", {"simdjson.h", false}), "") << "third party stays out of headers";
+  EXPECT_NE(objection("include/lockstep/x.hpp", {"base/text.hpp", true}), "");
+  EXPECT_EQ(objection("src/sources/x.cpp", {"sources/nvml/poller.hpp", true}), "");
+  EXPECT_EQ(objection("src/timeline/x.cpp", {"vector", false}), "");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+"""Reports and recordings follow the JSON Schemas in docs/formats."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
+SOURCE = os.environ["LOCKSTEP_SOURCE_DIR"]
+PYTHON = os.path.join(os.environ["LOCKSTEP_PEERS"], "bin", "python")
+
+try:
+    import jsonschema
+except ImportError:
+    if os.path.exists(PYTHON) and os.path.realpath(sys.prefix) != os.path.realpath(os.environ["LOCKSTEP_PEERS"]):
+        os.execv(PYTHON, [PYTHON, *sys.argv])
+    print("skipped: the Python package jsonschema is not installed; scripts/setup --tests does that")
+    sys.exit(77)
+
+
+def schema(name):
+    with open(os.path.join(SOURCE, "docs", "formats", name)) as file:
+        loaded = json.load(file)
+    jsonschema.Draft202012Validator.check_schema(loaded)
+    return jsonschema.Draft202012Validator(loaded)
+
+
+def complaints(validator, instance):
+    return [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(instance)]
+
+
+def lockstep(*arguments):
+    environment = dict(os.environ, LOCKSTEP_VIRTUAL_SCOPE=f"schemas-{os.getpid()}")
+    return subprocess.run([LOCKSTEP, *arguments], capture_output=True, text=True, check=True, env=environment).stdout
+
+
+report = schema("report.schema.json")
+line = schema("recording.schema.json")
+
+seen = complaints(report, json.loads(lockstep("monitor", "--once", "--json", "virtual:2")))
+assert not seen, seen
+broken = json.loads(lockstep("monitor", "--once", "--json", "virtual:2"))
+broken["gpus"][0]["busy"] = "75%"
+assert complaints(report, broken), "the schema lets a percentage in a string pass"
+print("ok: the report follows its schema, and the schema refuses a string where a number belongs")
+
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "run.jsonl")
+    lockstep("record", "--quiet", "-o", path, "virtual:2", "--duration", "2500ms")
+    lines = [json.loads(text) for text in open(path)]
+for number, entry in enumerate(lines, 1):
+    assert not complaints(line, entry), (number, complaints(line, entry))
+kinds = {key for entry in lines for key in entry}
+assert {"lockstep_recording", "gpus", "processes"} <= kinds, kinds
+assert complaints(line, {"t_ms": 1.0, "gpus": [{"index": 0, "busy": 97}]}), "the schema lets 97 pass for a fraction"
+print(f"ok: {len(lines)} lines of a recording follow their schema, and the schema refuses a percentage")

@@ -1,0 +1,90 @@
+#include "support/sample_recording.hpp"
+
+#include "recording/writer.hpp"
+
+namespace lockstep::testing {
+
+Machine two_gpu_machine() {
+  Machine machine;
+  machine.started_unix_ns = 1'700'000'000'000'000'000;
+  machine.host = "node1";
+  machine.driver = "580.1";
+  machine.power_window_ms = 1000;
+  machine.peer_to_peer = {{0, 1}};
+  for (int i = 0; i < 2; ++i)
+    machine.gpus.push_back({i, "GPU-" + std::to_string(i), "NVIDIA H200", 150'000'000'000, 700'000, 200, std::nullopt});
+  return machine;
+}
+
+std::vector<Record> one_of_each() {
+  GpuSample gpu;
+  gpu.index = 0;
+  gpu.busy = 0.97;
+  gpu.memory_used_bytes = 80'000'000'000;
+  gpu.power_mw = 650'123.0;
+  gpu.power_samples = PowerSamples{{650'000, 651'000}, 20, 3.5};
+  gpu.sm = 0.8;
+  gpu.tensor = 0.4;
+  gpu.dram = 0.5;
+  gpu.sm_clock_mhz = 1980.0;
+  gpu.temperature_c = 61.0;
+  ClockLimits limits;
+  limits.add(ClockLimit::sw_power_cap);
+  gpu.limits = limits;
+  gpu.pcie_rx_bytes = 1;
+  gpu.pcie_tx_bytes = 2;
+  gpu.nvlink_rx_bytes = 18'446'744'073'709'551'615ULL;
+  gpu.nvlink_tx_bytes = Reading<std::uint64_t>::not_supported();
+
+  ProcessSample process;
+  process.pid = 4242;
+  process.gpus = {{0, 1'000'000}, {1, std::nullopt}};
+  process.command = {"python", "train.py", "--name", "caf\xC3\xA9 \"x\"\n"};
+  process.rank = 0;
+  process.local_rank = 0;
+  process.world_size = 2;
+  process.launcher = "torchrun";
+  process.cpu = 0.9;
+  process.state = 'R';
+  process.user = "ada";
+  process.parent_pid = 4000;
+  process.loader_workers = 4;
+  process.read_bytes = 10;
+  process.write_bytes = 20;
+  process.environment = {{"RANK", "0"}, {"MASTER_ADDR", "node1"}};
+  process.libraries = {"torch"};
+
+  StepMark step{0, 12, 80.5, {}};
+  step.spans_ms[0] = 1.5;
+  step.spans_ms[5] = 3.25;
+  return {{0.0, GpuTick{gpu}}, {0.5, ProcessTick{process}}, {80.5, step}, {81.0, Event{"xid", 1, "79"}}};
+}
+
+std::string recording_text(const Machine& machine, const std::vector<Record>& records) {
+  std::string text = header_line(machine);
+  for (const Record& record : records) text += record_line(record);
+  return text;
+}
+
+GpuSample steady_sample(int index, double busy) {
+  GpuSample gpu;
+  gpu.index = index;
+  gpu.busy = busy;
+  gpu.memory_used_bytes = static_cast<std::uint64_t>(index + 1) << 30U;
+  gpu.power_mw = 100'000 + 500'000 * busy;
+  gpu.sm_clock_mhz = 1500.0;
+  gpu.temperature_c = 40.0 + index;
+  return gpu;
+}
+
+std::vector<Record> plateau(const std::vector<double>& busy, double seconds) {
+  std::vector<Record> records;
+  for (int tick = 0; tick <= static_cast<int>(seconds * 10); ++tick) {
+    GpuTick gpus;
+    for (std::size_t i = 0; i < busy.size(); ++i) gpus.push_back(steady_sample(static_cast<int>(i), busy[i]));
+    records.push_back({tick * 100.0, gpus});
+  }
+  return records;
+}
+
+}  // namespace lockstep::testing

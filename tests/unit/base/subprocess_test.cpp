@@ -1,0 +1,52 @@
+#include "base/subprocess.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "base/time_limit.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Subprocess, KeepsTheExitCode) {
+  auto process = Subprocess::start({"sh", "-c", "exit 7"}, ChildOutput::untouched);
+
+  ASSERT_TRUE(process);
+  EXPECT_EQ(process->wait().exit_code, 7);
+}
+
+TEST(Subprocess, TellsASignalFromAnExit) {
+  auto process = Subprocess::start({"sleep", "60"}, ChildOutput::untouched);
+  ASSERT_TRUE(process);
+
+  process->send(SIGTERM);
+
+  const ChildEnd end = process->wait();
+  EXPECT_EQ(end.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(end.ended_by_signal, SIGTERM);
+}
+
+TEST(Subprocess, SaysWhenAProgramDoesNotExist) {
+  const auto process = Subprocess::start({"no-such-program-anywhere"}, ChildOutput::untouched);
+
+  ASSERT_FALSE(process);
+  EXPECT_THAT(process.error().what, ::testing::HasSubstr("no-such-program-anywhere"));
+  EXPECT_EQ(process.error().kind, ErrorKind::usage);
+}
+
+TEST(TimeLimit, GivesUpOnWorkThatDoesNotComeBack) {
+  EXPECT_EQ(run_with_time_limit(20ms, [] {
+              std::this_thread::sleep_for(2s);
+              return 1;
+            }),
+            std::nullopt);
+}
+
+TEST(TimeLimit, HandsOverWhatComesInTime) { EXPECT_EQ(run_with_time_limit(10s, [] { return 42; }), 42); }
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+#include "report/report_builder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Timeline two_gpus() {
+  Timeline timeline;
+  timeline.gpus.resize(2);
+  timeline.gpus[1].info.index = 1;
+  return timeline;
+}
+
+TEST(Report, AGpuIsLostUntilItRecovers) {
+  Timeline timeline = two_gpus();
+  timeline.events = {{0, {"lost", 0, ""}}, {1, {"lost", 1, ""}}, {2, {"recovered", 1, ""}}};
+
+  const Report report = build_report(timeline, {});
+
+  EXPECT_TRUE(report.gpus[0].lost);
+  EXPECT_FALSE(report.gpus[1].lost);
+}
+
+TEST(Report, SaysOnceWhatNoGpuGave) {
+  Timeline timeline = two_gpus();
+  for (GpuTrack& gpu : timeline.gpus) gpu.missing = {{"sm", ReadingState::not_supported}};
+
+  EXPECT_THAT(build_report(timeline, {}).not_measured, ElementsAre(NotMeasured{"sm", "no value in the input for GPU 0, 1"}));
+}
+
+TEST(Report, DoesNotRepeatWhatTheSourceExplained) {
+  Timeline timeline = two_gpus();
+  timeline.gpus[0].missing = {{"tensor", ReadingState::not_supported}, {"pcie_rx_bytes", ReadingState::not_supported}};
+  timeline.not_measured = {{"sm, tensor, dram", "no GPM"}, {"pcie and nvlink bytes", "no"}};
+
+  EXPECT_EQ(build_report(timeline, {}).not_measured.size(), 2U);
+}
+
+TEST(Report, ShowsTheNewestProcesses) {
+  Timeline timeline = two_gpus();
+  ProcessSample early;
+  early.pid = 1;
+  ProcessSample late;
+  late.pid = 2;
+  timeline.process_lists = {{0, {early}}, {1, {late}}};
+
+  EXPECT_EQ(build_report(timeline, {}).processes.at(0).pid, 2);
+}
+
+TEST(Report, JudgesNothingByItself) {
+  const Report report = build_report(two_gpus(), {});
+
+  EXPECT_FALSE(report.verdict);
+  EXPECT_THAT(report.findings, IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#include "signals/busy_fraction.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+Timeline with_busy(std::vector<double> t_ms, std::vector<double> busy) {
+  Timeline timeline;
+  timeline.gpus.emplace_back();
+  timeline.gpus[0].busy = {std::move(t_ms), std::move(busy)};
+  return timeline;
+}
+
+TEST(GpuMeans, WeighEachReadingByTheTimeItStandsFor) {
+  // One second at 100 %, then nine at 0 %, read at uneven times.
+  const Timeline timeline = with_busy({0, 1000, 10'000}, {0.0, 1.0, 0.0});
+
+  EXPECT_DOUBLE_EQ(*gpu_means(timeline).gpus[0].busy_fraction, 0.1);
+}
+
+TEST(GpuMeans, LeaveGapsOut) {
+  Timeline timeline = with_busy({0, 1000, 101'000, 102'000}, {0.5, 0.5, 1.0, 0.5});
+  timeline.gaps = {{1000, 101'000}};
+
+  EXPECT_DOUBLE_EQ(*gpu_means(timeline).gpus[0].busy_fraction, 0.5) << "what is not known counts for nothing";
+}
+
+TEST(GpuMeans, OfOneReadingAreThatReading) {
+  EXPECT_DOUBLE_EQ(*gpu_means(with_busy({5}, {0.7})).gpus[0].busy_fraction, 0.7);
+}
+
+TEST(GpuMeans, OfNothingAreNothing) { EXPECT_FALSE(gpu_means(with_busy({}, {})).gpus[0].busy_fraction); }
+
+TEST(GpuMeans, PreferTheInstantPowerSamples) {
+  Timeline timeline = with_busy({0}, {1});
+  timeline.gpus[0].power_mw = {{0, 100}, {100, 100}};
+  timeline.gpus[0].power_samples_mw = {{0, 20, 40}, {300, 300, 300}};
+
+  EXPECT_DOUBLE_EQ(*gpu_means(timeline).gpus[0].power_mw, 300);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,120 @@
+// Virtual GPUs under a real CPU load. Serial: other load on the machine would be measured too.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "support/run_program.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/watch_virtual.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::BackgroundProgram;
+using testing::listen;
+using testing::only;
+using testing::rest_of;
+
+class VirtualLoad : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv("LOCKSTEP_VIRTUAL_SCOPE", scope_.c_str(), 1); }
+
+  static std::vector<std::string> load(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), LOCKSTEP_TEST_TOOLS "/vgpu_load");
+    return arguments;
+  }
+  static std::unique_ptr<Source> open() {
+    auto source = open_source("virtual:2", {});
+    EXPECT_TRUE(source) << source.error().what;
+    return source ? std::move(*source) : nullptr;
+  }
+  static double mean_busy(const std::vector<Record>& records, int gpu) {
+    double sum = 0;
+    int count = 0;
+    for (const GpuTick& tick : only<GpuTick>(records))
+      for (const GpuSample& sample : tick)
+        if (sample.index == gpu && sample.busy.has_value()) sum += *sample.busy.value(), ++count;
+    return count > 0 ? sum / count : -1;
+  }
+  static std::vector<std::uint32_t> power_of(const std::vector<Record>& records, int gpu) {
+    std::vector<std::uint32_t> power;
+    for (const GpuTick& tick : only<GpuTick>(records))
+      for (const GpuSample& sample : tick)
+        if (sample.index == gpu)
+          if (const auto samples = sample.power_samples.value())
+            power.insert(power.end(), samples->milliwatts.begin(), samples->milliwatts.end());
+    return power;
+  }
+
+  const std::string scope_ = "virtual-load-" + std::to_string(::getpid());
+};
+
+TEST_F(VirtualLoad, IsSeenAsBusyAsItIs) {
+  const BackgroundProgram work(load({"20", "0:0.4", "1:0.2"}));
+  std::this_thread::sleep_for(300ms);
+  const auto source = open();
+
+  const auto records = listen(*source, 2s);
+
+  EXPECT_NEAR(mean_busy(records, 0), 0.4, 0.1);
+  EXPECT_NEAR(mean_busy(records, 1), 0.2, 0.1);
+  const auto processes = only<ProcessTick>(records);
+  ASSERT_FALSE(processes.empty());
+  ASSERT_EQ(processes[0].size(), 1U) << "one process on both GPUs";
+  EXPECT_EQ(processes[0][0].pid, work.pid());
+  EXPECT_EQ(processes[0][0].gpus.size(), 2U);
+}
+
+TEST_F(VirtualLoad, ThatTakesTurnsShowsInThePowerSamples) {
+  // Turns of 200 ms: plain utilization (a 200 ms window) blurs them, 20 ms power samples do not.
+  const BackgroundProgram work(load({"20", "0:0.5:400:0", "1:0.5:400:200"}));
+  std::this_thread::sleep_for(300ms);
+  const auto source = open();
+
+  auto records = listen(*source, 2500ms);
+  for (Record& record : rest_of(*source)) records.push_back(std::move(record));
+
+  const auto first = power_of(records, 0);
+  const auto second = power_of(records, 1);
+  ASSERT_GT(first.size(), 100U);
+  ASSERT_EQ(first.size(), second.size());
+  int exactly_one = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    constexpr std::uint32_t kHalfLoad = 150'000;
+    exactly_one += (first[i] > kHalfLoad) != (second[i] > kHalfLoad) ? 1 : 0;
+  }
+  EXPECT_GT(exactly_one, static_cast<int>(first.size() * 8 / 10));
+}
+
+TEST_F(VirtualLoad, ThatSpinsInACollectiveReadsBusyAtLowPower) {
+  const testing::TemporaryFolder runtime;
+  ::setenv("XDG_RUNTIME_DIR", runtime.path().c_str(), 1);
+  const BackgroundProgram work(load({"20", "0:0.05", "--register", "123456789", "--waiting"}));
+  std::this_thread::sleep_for(300ms);
+  const auto source = open();
+
+  const auto records = listen(*source, 700ms);
+
+  const GpuSample gpu = testing::last_sample(records, 0);
+  EXPECT_EQ(gpu.busy.value(), 1.0);
+  EXPECT_EQ(gpu.power_mw.value(), 60'000) << "0.2 of the limit of 300 W";
+  std::optional<std::uint64_t> memory;
+  for (const GpuTick& tick : only<GpuTick>(records))
+    if (const auto value = tick.at(0).memory_used_bytes.value()) memory = value;
+  EXPECT_EQ(memory, 123'456'789U);
+}
+
+TEST_F(VirtualLoad, OfAnotherScopeIsNotSeen) {
+  const BackgroundProgram work(load({"20", "0:0.5"}), {{"LOCKSTEP_VIRTUAL_SCOPE", "somebody else"}});
+  std::this_thread::sleep_for(300ms);
+  const auto source = open();
+
+  const auto records = listen(*source, 500ms);
+
+  EXPECT_EQ(mean_busy(records, 0), 0);
+  EXPECT_EQ(testing::last_sample(records, 0).power_mw.value(), 30'000) << "idle: a tenth of the limit";
+}
+
+}  // namespace
+}  // namespace lockstep
