@@ -91,9 +91,7 @@ constexpr SignalQuestion kSignals[] = {
 
 std::string reason_for(const Heard& heard, std::string_view field) {
   for (const NotMeasured& entry : heard.not_measured)
-    if (entry.signal.find(field) != std::string::npos ||
-        (field.ends_with("_bytes") && entry.signal.find("bytes") != std::string::npos))
-      return entry.reason;
+    if (entry.signal.find(field) != std::string::npos) return entry.reason;
   return "no value came";
 }
 

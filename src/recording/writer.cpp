@@ -30,6 +30,14 @@ Json or_null(const std::optional<T>& value) {
 // The shortest text that reads back as the same number; fractions and milliseconds need no more than this.
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
+// A number as people write it: 700000 and not 700000.0.
+Json plain(double value) {
+  const double kept = rounded(value);
+  if (kept == std::floor(kept) && std::abs(kept) < 9e15) return static_cast<std::int64_t>(kept);
+  return kept;
+}
+Json plain_or_null(const std::optional<double>& value) { return value ? plain(*value) : Json(nullptr); }
+
 std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -131,7 +139,7 @@ Json process_json(const ProcessSample& process, const WriterOptions& options) {
           {"local_rank", or_null(process.local_rank)},
           {"world_size", or_null(process.world_size)},
           {"launcher", or_null(process.launcher)},
-          {"cpu", process.cpu ? Json(rounded(*process.cpu)) : Json(nullptr)},
+          {"cpu", plain_or_null(process.cpu)},
           {"state", process.state ? Json(std::string(1, *process.state)) : Json(nullptr)},
           {"user", drop ? Json(nullptr) : or_null(process.user)},
           {"parent_pid", or_null(process.parent_pid)},
@@ -145,8 +153,8 @@ Json process_json(const ProcessSample& process, const WriterOptions& options) {
 Json step_json(const StepMark& step) {
   Json spans = Json::object();
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
-    if (step.spans_ms[i]) spans[std::string(kStepSpanNames[i])] = rounded(*step.spans_ms[i]);
-  return {{"rank", step.rank}, {"index", step.index}, {"duration_ms", rounded(step.duration_ms)}, {"spans_ms", spans}};
+    if (step.spans_ms[i]) spans[std::string(kStepSpanNames[i])] = plain(*step.spans_ms[i]);
+  return {{"rank", step.rank}, {"index", step.index}, {"duration_ms", plain(step.duration_ms)}, {"spans_ms", spans}};
 }
 
 }  // namespace
@@ -158,8 +166,8 @@ std::string header_line(const Machine& machine, const WriterOptions& options) {
                   {"uuid", or_null(gpu.uuid)},
                   {"name", or_null(gpu.name)},
                   {"memory_total_bytes", or_null(gpu.memory_total_bytes)},
-                  {"power_limit_mw", or_null(gpu.power_limit_mw)},
-                  {"busy_window_ms", or_null(gpu.busy_window_ms)}};
+                  {"power_limit_mw", plain_or_null(gpu.power_limit_mw)},
+                  {"busy_window_ms", plain_or_null(gpu.busy_window_ms)}};
     if (gpu.mig) entry["mig"] = {{"parent", gpu.mig->parent}, {"instance", gpu.mig->instance}};
     gpus.push_back(entry);
   }
@@ -169,7 +177,7 @@ std::string header_line(const Machine& machine, const WriterOptions& options) {
                  {"host", drop ? Json(nullptr) : or_null(machine.host)},
                  {"driver", or_null(machine.driver)},
                  {"process_coverage", name_of(machine.process_coverage)}};
-  if (machine.power_window_ms) header["power_window_ms"] = *machine.power_window_ms;
+  if (machine.power_window_ms) header["power_window_ms"] = plain(*machine.power_window_ms);
   if (machine.peer_to_peer) header["p2p"] = *machine.peer_to_peer;
   header["gpus"] = gpus;
   return line_of(header);
@@ -181,7 +189,7 @@ std::string record_line(const Record& record, const WriterOptions& options) {
     for (const GpuSample& gpu : *tick) line.add(gpu);
     return line.take();
   }
-  Json json = {{"t_ms", rounded(record.t_ms)}};
+  Json json = {{"t_ms", plain(record.t_ms)}};
   if (const auto* processes = std::get_if<ProcessTick>(&record.content)) {
     Json list = Json::array();
     for (const ProcessSample& process : *processes) list.push_back(process_json(process, options));

@@ -24,8 +24,7 @@ void add_missing(const Timeline& timeline, std::vector<NotMeasured>& list) {
     for (const MissingSeries& missing : gpu.missing) gpus_of[missing.signal].push_back(gpu.info.index);
   for (const auto& [signal, gpus] : gpus_of) {
     const bool explained = std::any_of(list.begin(), list.end(), [&, &name = signal](const NotMeasured& entry) {
-      return entry.signal.find(name) != std::string::npos || entry.signal == "all" ||
-             (entry.signal.find("bytes") != std::string::npos && name.ends_with("_bytes"));
+      return entry.signal.find(name) != std::string::npos || entry.signal == "all";
     });
     if (explained) continue;
     std::string which;

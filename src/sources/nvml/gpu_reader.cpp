@@ -11,6 +11,10 @@
 namespace lockstep {
 namespace {
 
+constexpr const char* kNoSuchCall = "this driver has no such call";
+constexpr const char* kGpmSignals = "sm, tensor, dram";
+constexpr const char* kPcieBytes = "pcie_rx_bytes, pcie_tx_bytes";
+constexpr const char* kNvlinkBytes = "nvlink_rx_bytes, nvlink_tx_bytes";
 constexpr unsigned int kAllLinks = 0xFFFFFFFFU;  // NVLink counters summed over links
 constexpr std::size_t kMostPowerSamples = 4096;  // a bound on what a driver may claim
 
@@ -93,26 +97,26 @@ std::optional<double> GpuReader::busy_window_ms() const {
 }
 
 template <class T>
-Reading<T> GpuReader::answer(CallKind kind, nvmlReturn_t result, T value) {
+Reading<T> GpuReader::answer(const char* signal, nvmlReturn_t result, T value) {
   if (result == NVML_SUCCESS) return Reading<T>(std::move(value));
   if (means_lost(result)) lost_ = true;
   if (!means_unsupported(result)) return Reading<T>::error();
-  refusal_[static_cast<std::size_t>(kind)] = std::string("the driver says: ") + api_.nvmlErrorString(result);
+  refusals_[signal] = std::string("the driver says: ") + api_.nvmlErrorString(result);
   return Reading<T>::not_supported();
 }
 
 template <class T>
-Reading<T> GpuReader::missing_function(CallKind kind) {
-  refusal_[static_cast<std::size_t>(kind)] = "this driver has no such call";
+Reading<T> GpuReader::missing_function(const char* signal) {
+  refusals_[signal] = kNoSuchCall;
   return Reading<T>::not_supported();
 }
 
 template <class Call, class... Arguments>
-Reading<double> GpuReader::ask(CallKind kind, Call call, Arguments... arguments) {
-  if (call == nullptr) return missing_function<double>(kind);
+Reading<double> GpuReader::ask(const char* signal, Call call, Arguments... arguments) {
+  if (call == nullptr) return missing_function<double>(signal);
   unsigned int value = 0;
   const nvmlReturn_t result = call(device_, arguments..., &value);
-  return answer<double>(kind, result, value);
+  return answer<double>(signal, result, value);
 }
 
 void GpuReader::read(CallKind kind, GpuSample& sample) {
@@ -122,15 +126,15 @@ void GpuReader::read(CallKind kind, GpuSample& sample) {
     case CallKind::busy:
       return read_busy(sample);
     case CallKind::clocks:
-      sample.sm_clock_mhz = ask(kind, api_.nvmlDeviceGetClockInfo, NVML_CLOCK_SM);
+      sample.sm_clock_mhz = ask("sm_clock_mhz", api_.nvmlDeviceGetClockInfo, NVML_CLOCK_SM);
       return;
     case CallKind::power:
-      sample.power_mw = ask(kind, api_.nvmlDeviceGetPowerUsage);
+      sample.power_mw = ask("power_mw", api_.nvmlDeviceGetPowerUsage);
       return;
     case CallKind::memory:
       return read_memory(sample);
     case CallKind::temperature:
-      sample.temperature_c = ask(kind, api_.nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU);
+      sample.temperature_c = ask("temperature_c", api_.nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU);
       return;
     case CallKind::limits:
       return read_limits(sample);
@@ -149,7 +153,7 @@ void GpuReader::read(CallKind kind, GpuSample& sample) {
 void GpuReader::read_busy(GpuSample& sample) {
   nvmlUtilization_t utilization{};
   const nvmlReturn_t result = api_.nvmlDeviceGetUtilizationRates(device_, &utilization);
-  sample.busy = answer<double>(CallKind::busy, result, utilization.gpu / 100.0);
+  sample.busy = answer<double>("busy", result, utilization.gpu / 100.0);
 }
 
 void GpuReader::read_memory(GpuSample& sample) {
@@ -158,13 +162,13 @@ void GpuReader::read_memory(GpuSample& sample) {
     memory.version = nvmlMemory_v2;
     const nvmlReturn_t result = api_.nvmlDeviceGetMemoryInfo_v2(device_, &memory);
     if (!means_unsupported(result)) {
-      sample.memory_used_bytes = answer<std::uint64_t>(CallKind::memory, result, memory.used);
+      sample.memory_used_bytes = answer<std::uint64_t>("memory_used_bytes", result, memory.used);
       return;
     }
   }
   nvmlMemory_t memory{};
   const nvmlReturn_t result = api_.nvmlDeviceGetMemoryInfo(device_, &memory);
-  sample.memory_used_bytes = answer<std::uint64_t>(CallKind::memory, result, memory.used);
+  sample.memory_used_bytes = answer<std::uint64_t>("memory_used_bytes", result, memory.used);
 }
 
 void GpuReader::read_limits(GpuSample& sample) {
@@ -172,7 +176,7 @@ void GpuReader::read_limits(GpuSample& sample) {
                         ? api_.nvmlDeviceGetCurrentClocksEventReasons
                         : api_.nvmlDeviceGetCurrentClocksThrottleReasons;
   if (call == nullptr) {
-    sample.limits = missing_function<ClockLimits>(CallKind::limits);
+    sample.limits = missing_function<ClockLimits>("limits");
     return;
   }
   unsigned long long reasons = 0;
@@ -180,12 +184,12 @@ void GpuReader::read_limits(GpuSample& sample) {
   ClockLimits limits;
   for (std::size_t bit = 0; bit < kClockLimitNames.size(); ++bit)
     if ((reasons >> bit & 1U) != 0) limits.add(static_cast<ClockLimit>(bit));
-  sample.limits = answer<ClockLimits>(CallKind::limits, result, limits);
+  sample.limits = answer<ClockLimits>("limits", result, limits);
 }
 
 void GpuReader::read_power_samples(GpuSample& sample) {
   if (api_.nvmlDeviceGetSamples == nullptr) {
-    sample.power_samples = missing_function<PowerSamples>(CallKind::power_samples);
+    sample.power_samples = missing_function<PowerSamples>("power_samples_mw");
     return;
   }
   nvmlValueType_t type{};
@@ -194,7 +198,7 @@ void GpuReader::read_power_samples(GpuSample& sample) {
     const nvmlReturn_t result =
         api_.nvmlDeviceGetSamples(device_, NVML_TOTAL_POWER_SAMPLES, 0, &type, &capacity, nullptr);
     if (result != NVML_SUCCESS) {
-      sample.power_samples = answer<PowerSamples>(CallKind::power_samples, result, {});
+      sample.power_samples = answer<PowerSamples>("power_samples_mw", result, {});
       return;
     }
     power_buffer_.resize(std::clamp<std::size_t>(capacity, 1, kMostPowerSamples));
@@ -204,7 +208,7 @@ void GpuReader::read_power_samples(GpuSample& sample) {
                                                         &count, power_buffer_.data());
   if (result == NVML_ERROR_NOT_FOUND) return;  // nothing new since the last read
   if (result != NVML_SUCCESS) {
-    sample.power_samples = answer<PowerSamples>(CallKind::power_samples, result, {});
+    sample.power_samples = answer<PowerSamples>("power_samples_mw", result, {});
     return;
   }
   std::vector<TimedPower> fresh;
@@ -227,13 +231,13 @@ void GpuReader::read_gpm(GpuSample& sample) {
   const bool known = api_.nvmlGpmSampleGet != nullptr && api_.nvmlGpmMetricsGet != nullptr &&
                      api_.nvmlGpmSampleAlloc != nullptr && api_.nvmlGpmSampleFree != nullptr &&
                      api_.nvmlGpmQueryDeviceSupport != nullptr;
-  if (!known) return none(missing_function<double>(CallKind::gpm));
+  if (!known) return none(missing_function<double>(kGpmSignals));
   if (gpm_new_ == nullptr) {
     nvmlGpmSupport_t support{};
     support.version = NVML_GPM_SUPPORT_VERSION;
     const nvmlReturn_t result = api_.nvmlGpmQueryDeviceSupport(parent_, &support);
     if (result != NVML_SUCCESS || support.isSupportedDevice == 0) {
-      refusal_[static_cast<std::size_t>(CallKind::gpm)] = "the GPU has no GPM counters (Hopper and later have)";
+      refusals_[kGpmSignals] = "the GPU has no GPM counters (Hopper and later have)";
       return none(Reading<double>::not_supported());
     }
     if (api_.nvmlGpmSampleAlloc(&gpm_old_) != NVML_SUCCESS || api_.nvmlGpmSampleAlloc(&gpm_new_) != NVML_SUCCESS)
@@ -243,34 +247,54 @@ void GpuReader::read_gpm(GpuSample& sample) {
       place_.mig && api_.nvmlGpmMigSampleGet != nullptr
           ? api_.nvmlGpmMigSampleGet(parent_, static_cast<unsigned int>(place_.mig->instance), gpm_new_)
           : api_.nvmlGpmSampleGet(device_, gpm_new_);
-  if (result != NVML_SUCCESS) return none(answer<double>(CallKind::gpm, result, 0));
+  if (result != NVML_SUCCESS) return none(answer<double>(kGpmSignals, result, 0));
   std::swap(gpm_old_, gpm_new_);  // gpm_old_ now holds the sample just taken
-  if (!std::exchange(gpm_has_old_, true)) return;  // one sample has no span yet
+  const auto now = monotonic_now();
+  const auto before = std::exchange(gpm_old_at_, now);
+  if (!before) return;  // one sample has no span yet
 
   nvmlGpmMetricsGet_t get{};
   get.version = NVML_GPM_METRICS_GET_VERSION;
   get.sample1 = gpm_new_;
   get.sample2 = gpm_old_;
-  constexpr std::array<unsigned int, 3> kMetrics = {NVML_GPM_METRIC_SM_UTIL, NVML_GPM_METRIC_ANY_TENSOR_UTIL,
-                                                    NVML_GPM_METRIC_DRAM_BW_UTIL};
+  constexpr std::array<unsigned int, 7> kMetrics = {
+      NVML_GPM_METRIC_SM_UTIL,         NVML_GPM_METRIC_ANY_TENSOR_UTIL,         NVML_GPM_METRIC_DRAM_BW_UTIL,
+      NVML_GPM_METRIC_PCIE_RX_PER_SEC, NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+      NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC};
   get.numMetrics = kMetrics.size();
   for (std::size_t i = 0; i < kMetrics.size(); ++i) get.metrics[i].metricId = kMetrics[i];
   const nvmlReturn_t computed = api_.nvmlGpmMetricsGet(&get);
-  if (computed != NVML_SUCCESS) return none(answer<double>(CallKind::gpm, computed, 0));
-  const auto metric = [&](std::size_t i) {
-    const double fraction = get.metrics[i].value / 100;
-    const bool usable = get.metrics[i].nvmlReturn == NVML_SUCCESS && std::isfinite(fraction);
-    return usable ? Reading<double>(std::clamp(fraction, 0.0, 1.0)) : Reading<double>::error();
+  if (computed != NVML_SUCCESS) return none(answer<double>(kGpmSignals, computed, 0));
+  const auto usable = [&](std::size_t i) {
+    return get.metrics[i].nvmlReturn == NVML_SUCCESS && std::isfinite(get.metrics[i].value);
   };
-  sample.sm = metric(0);
-  sample.tensor = metric(1);
-  sample.dram = metric(2);
+  const auto fraction = [&](std::size_t i) {
+    return usable(i) ? Reading<double>(std::clamp(get.metrics[i].value / 100, 0.0, 1.0)) : Reading<double>::error();
+  };
+  sample.sm = fraction(0);
+  sample.tensor = fraction(1);
+  sample.dram = fraction(2);
+
+  // GPM also gives the traffic, as a rate since the last sample, and does not wrap.
+  gpm_counts_bytes_ = usable(3) && usable(4);
+  const double seconds = std::chrono::duration<double>(now - *before).count();
+  const auto moved = [&](std::size_t i, ByteTotal& total) {
+    constexpr double kMebibyte = 1048576;
+    return usable(i) ? Reading<std::uint64_t>(total.add(get.metrics[i].value * kMebibyte * seconds))
+                     : Reading<std::uint64_t>::not_supported();
+  };
+  if (!gpm_counts_bytes_) return;
+  sample.pcie_rx_bytes = moved(3, pcie_rx_);
+  sample.pcie_tx_bytes = moved(4, pcie_tx_);
+  sample.nvlink_rx_bytes = moved(5, nvlink_rx_);
+  sample.nvlink_tx_bytes = moved(6, nvlink_tx_);
 }
 
 void GpuReader::read_byte_counters(GpuSample& sample) {
+  if (gpm_counts_bytes_) return;  // without wrapping, and at no further cost
   if (api_.nvmlDeviceGetFieldValues == nullptr) {
-    sample.pcie_rx_bytes = sample.pcie_tx_bytes = sample.nvlink_rx_bytes = sample.nvlink_tx_bytes =
-        missing_function<std::uint64_t>(CallKind::byte_counters);
+    sample.pcie_rx_bytes = sample.pcie_tx_bytes = missing_function<std::uint64_t>(kPcieBytes);
+    sample.nvlink_rx_bytes = sample.nvlink_tx_bytes = missing_function<std::uint64_t>(kNvlinkBytes);
     return;
   }
   std::array<nvmlFieldValue_t, 4> fields{};
@@ -280,20 +304,20 @@ void GpuReader::read_byte_counters(GpuSample& sample) {
   fields[3].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
   fields[2].scopeId = fields[3].scopeId = kAllLinks;
   const nvmlReturn_t result = api_.nvmlDeviceGetFieldValues(device_, fields.size(), fields.data());
-  const auto counter = [&](std::size_t i, std::uint64_t unit) {
-    if (result != NVML_SUCCESS) return answer<std::uint64_t>(CallKind::byte_counters, result, 0);
-    if (fields[i].nvmlReturn != NVML_SUCCESS)
-      return answer<std::uint64_t>(CallKind::byte_counters, fields[i].nvmlReturn, 0);
+  const auto counter = [&](std::size_t i, const char* signal, ByteTotal& total, std::uint64_t unit) {
     const nvmlFieldValue_t& field = fields[i];
-    const std::uint64_t value = field.valueType == NVML_VALUE_TYPE_UNSIGNED_INT ? field.value.uiVal : field.value.ullVal;
-    return Reading<std::uint64_t>(value * unit);
+    const nvmlReturn_t got = result != NVML_SUCCESS ? result : field.nvmlReturn;
+    if (got != NVML_SUCCESS) return answer<std::uint64_t>(signal, got, 0);
+    const bool narrow = field.valueType == NVML_VALUE_TYPE_UNSIGNED_INT;
+    return Reading<std::uint64_t>(total.read(narrow ? field.value.uiVal : field.value.ullVal,
+                                             narrow ? ByteTotal::Width::bits_32 : ByteTotal::Width::bits_64, unit));
   };
   constexpr std::uint64_t kBytes = 1;
   constexpr std::uint64_t kKibibytes = 1024;  // NVLink throughput counts KiB
-  sample.pcie_rx_bytes = counter(0, kBytes);
-  sample.pcie_tx_bytes = counter(1, kBytes);
-  sample.nvlink_rx_bytes = counter(2, kKibibytes);
-  sample.nvlink_tx_bytes = counter(3, kKibibytes);
+  sample.pcie_rx_bytes = counter(0, kPcieBytes, pcie_rx_, kBytes);
+  sample.pcie_tx_bytes = counter(1, kPcieBytes, pcie_tx_, kBytes);
+  sample.nvlink_rx_bytes = counter(2, kNvlinkBytes, nvlink_rx_, kKibibytes);
+  sample.nvlink_tx_bytes = counter(3, kNvlinkBytes, nvlink_tx_, kKibibytes);
 }
 
 std::optional<std::vector<std::pair<int, std::optional<std::uint64_t>>>> GpuReader::read_processes() {
@@ -308,7 +332,7 @@ std::optional<std::vector<std::pair<int, std::optional<std::uint64_t>>>> GpuRead
         infos.resize(static_cast<std::size_t>(count) + 32);
         continue;
       }
-      static_cast<void>(answer<int>(CallKind::processes, result, 0));
+      static_cast<void>(answer<int>("processes", result, 0));
       if (result != NVML_SUCCESS) return std::nullopt;
       Found found;
       for (unsigned int i = 0; i < std::min<unsigned int>(count, static_cast<unsigned int>(infos.size())); ++i) {
@@ -326,7 +350,7 @@ std::optional<std::vector<std::pair<int, std::optional<std::uint64_t>>>> GpuRead
     return fetch(api_.nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t{});
   if (api_.nvmlDeviceGetComputeRunningProcesses != nullptr)
     return fetch(api_.nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t{});
-  refusal_[static_cast<std::size_t>(CallKind::processes)] = "this driver has no such call";
+  refusals_["processes"] = kNoSuchCall;
   return std::nullopt;
 }
 
@@ -362,24 +386,9 @@ void GpuReader::try_to_find_again() {
 
 std::vector<NotMeasured> GpuReader::not_measured() const {
   if (!absence_.empty()) return {{"all", absence_}};
-  struct Signal {
-    CallKind kind;
-    const char* name;
-  };
-  constexpr std::array<Signal, 10> kSignals = {{{CallKind::busy, "busy"},
-                                                {CallKind::clocks, "sm_clock_mhz"},
-                                                {CallKind::power, "power_mw"},
-                                                {CallKind::memory, "memory_used_bytes"},
-                                                {CallKind::temperature, "temperature_c"},
-                                                {CallKind::limits, "limits"},
-                                                {CallKind::power_samples, "power_samples_mw"},
-                                                {CallKind::gpm, "sm, tensor, dram"},
-                                                {CallKind::byte_counters, "pcie and nvlink bytes"},
-                                                {CallKind::processes, "processes"}}};
   std::vector<NotMeasured> list;
-  for (const Signal& signal : kSignals)
-    if (const std::string& why = refusal_[static_cast<std::size_t>(signal.kind)]; !why.empty())
-      list.push_back({signal.name, why});
+  for (const auto& [signal, reason] : refusals_)
+    if (!gpm_counts_bytes_ || (signal != kPcieBytes && signal != kNvlinkBytes)) list.push_back({signal, reason});
   return list;
 }
 

@@ -3,9 +3,9 @@
 // Used by the poller's thread alone. A GPU that is lost or asleep keeps its row: its readings then say so.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +15,7 @@
 #include "lockstep/record.hpp"
 #include "lockstep/sample.hpp"
 #include "lockstep/source.hpp"
+#include "sources/nvml/byte_total.hpp"
 #include "sources/nvml/call_schedule.hpp"
 #include "sources/nvml/nvml_api.hpp"
 
@@ -69,13 +70,13 @@ class GpuReader {
 
   // The value of a call, or the state its failure means.
   template <class T>
-  Reading<T> answer(CallKind kind, nvmlReturn_t result, T value);
+  Reading<T> answer(const char* signal, nvmlReturn_t result, T value);
   template <class T>
-  Reading<T> missing_function(CallKind kind);
+  Reading<T> missing_function(const char* signal);
 
   // A call that gives one unsigned number.
   template <class Call, class... Arguments>
-  Reading<double> ask(CallKind kind, Call call, Arguments... arguments);
+  Reading<double> ask(const char* signal, Call call, Arguments... arguments);
 
   void read_busy(GpuSample& sample);
   void read_memory(GpuSample& sample);
@@ -91,7 +92,7 @@ class GpuReader {
   nvmlDevice_t parent_ = nullptr;  // of a MIG slice; else the device itself
   GpuInfo info_;
   const std::chrono::nanoseconds started_unix_;
-  std::array<std::string, kCallKinds> refusal_;  // why a kind is not supported; empty: it is, or was not tried
+  std::map<std::string, std::string> refusals_;  // signal -> why it is not had
   bool lost_ = false;
   std::string absence_;
 
@@ -101,7 +102,12 @@ class GpuReader {
   std::optional<std::chrono::nanoseconds> power_buffer_length_;
   nvmlGpmSample_t gpm_old_ = nullptr;
   nvmlGpmSample_t gpm_new_ = nullptr;
-  bool gpm_has_old_ = false;
+  std::optional<std::chrono::nanoseconds> gpm_old_at_;
+  ByteTotal pcie_rx_;
+  ByteTotal pcie_tx_;
+  ByteTotal nvlink_rx_;
+  ByteTotal nvlink_tx_;
+  bool gpm_counts_bytes_ = false;
 };
 
 }  // namespace lockstep

@@ -4,6 +4,26 @@
 #include <cmath>
 
 namespace lockstep {
+namespace {
+
+// The driver's time stamps jitter: on an H200 under load a sample came up to 12 ms late, and the next one
+// so much early. Spacings over several samples even that out.
+double spacing_of(const std::vector<TimedPower>& samples, double if_unknown_ms) {
+  if (samples.size() < 2) return if_unknown_ms;
+  const std::size_t reach = std::min<std::size_t>(8, samples.size() - 1);
+  std::vector<double> spacings_ms;
+  for (std::size_t i = reach; i < samples.size(); ++i)
+    spacings_ms.push_back(static_cast<double>(samples[i].unix_us - samples[i - reach].unix_us) / 1e3 /
+                          static_cast<double>(reach));
+  const auto middle = spacings_ms.begin() + static_cast<std::ptrdiff_t>(spacings_ms.size() / 2);
+  std::nth_element(spacings_ms.begin(), middle, spacings_ms.end());
+  return *middle;
+}
+
+// A sample that comes late by this share of the spacing, and whose successor is as late, follows a gap.
+constexpr double kLate = 0.75;
+
+}  // namespace
 
 std::vector<PowerSamples> equally_spaced_runs(std::vector<TimedPower> samples, std::chrono::nanoseconds started_unix,
                                               std::uint64_t& last_seen_us) {
@@ -14,24 +34,27 @@ std::vector<PowerSamples> equally_spaced_runs(std::vector<TimedPower> samples, s
                 samples.end());
   if (samples.empty()) return {};
 
-  std::vector<double> spacings_ms;
-  for (std::size_t i = 1; i < samples.size(); ++i)
-    spacings_ms.push_back(static_cast<double>(samples[i].unix_us - samples[i - 1].unix_us) / 1e3);
-  double spacing_ms = static_cast<double>(samples.front().unix_us - std::min(last_seen_us, samples.front().unix_us)) / 1e3;
-  if (!spacings_ms.empty()) {
-    const auto middle = spacings_ms.begin() + static_cast<std::ptrdiff_t>(spacings_ms.size() / 2);
-    std::nth_element(spacings_ms.begin(), middle, spacings_ms.end());
-    spacing_ms = *middle;
-  }
-  if (spacing_ms <= 0) spacing_ms = 20;  // one lone sample at the very start: an H200's spacing
+  constexpr double kH200SpacingMs = 20;  // for one lone sample at the very start
+  const double since_last_ms =
+      static_cast<double>(samples.front().unix_us - std::min(last_seen_us, samples.front().unix_us)) / 1e3;
+  const double spacing_ms = spacing_of(samples, since_last_ms > 0 ? since_last_ms : kH200SpacingMs);
 
-  const auto t_ms = [&](std::uint64_t unix_us) {
-    return (static_cast<double>(unix_us) - static_cast<double>(started_unix.count()) / 1e3) / 1e3;
+  const auto t_ms = [&](std::size_t i) {
+    return (static_cast<double>(samples[i].unix_us) - static_cast<double>(started_unix.count()) / 1e3) / 1e3;
   };
   std::vector<PowerSamples> runs;
+  const auto lateness = [&](std::size_t i, std::size_t place) {
+    return t_ms(i) - (*runs.back().first_ms + static_cast<double>(place) * spacing_ms);
+  };
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const double gap_ms = i == 0 ? 0 : static_cast<double>(samples[i].unix_us - samples[i - 1].unix_us) / 1e3;
-    if (i == 0 || gap_ms > 1.5 * spacing_ms) runs.push_back({{}, spacing_ms, t_ms(samples[i].unix_us)});
+    if (!runs.empty()) {
+      const std::size_t place = runs.back().milliwatts.size();
+      const bool last = i + 1 == samples.size();
+      const bool gap = lateness(i, place) > kLate * spacing_ms && (last || lateness(i + 1, place + 1) > kLate * spacing_ms);
+      if (gap) runs.push_back({{}, spacing_ms, t_ms(i)});
+    } else {
+      runs.push_back({{}, spacing_ms, t_ms(i)});
+    }
     runs.back().milliwatts.push_back(samples[i].milliwatts);
   }
   last_seen_us = samples.back().unix_us;

@@ -36,7 +36,7 @@ TEST(Report, SaysOnceWhatNoGpuGave) {
 TEST(Report, DoesNotRepeatWhatTheSourceExplained) {
   Timeline timeline = two_gpus();
   timeline.gpus[0].missing = {{"tensor", ReadingState::not_supported}, {"pcie_rx_bytes", ReadingState::not_supported}};
-  timeline.not_measured = {{"sm, tensor, dram", "no GPM"}, {"pcie and nvlink bytes", "no"}};
+  timeline.not_measured = {{"sm, tensor, dram", "no GPM"}, {"pcie_rx_bytes, pcie_tx_bytes", "no"}};
 
   EXPECT_EQ(build_report(timeline, {}).not_measured.size(), 2U);
 }

@@ -27,12 +27,27 @@ TEST(PowerRuns, AreOneRunWhenNothingIsMissing) {
 TEST(PowerRuns, EndWhereTheDriverSkippedASample) {
   std::uint64_t seen = kStartUs;
 
-  const auto runs = equally_spaced_runs(
-      {{kStartUs + 20'000, 1}, {kStartUs + 40'000, 2}, {kStartUs + 100'000, 3}, {kStartUs + 120'000, 4}}, kStart, seen);
+  std::vector<TimedPower> samples;
+  for (std::uint32_t i = 1; i <= 40; ++i)
+    if (i < 20 || i > 22) samples.push_back({kStartUs + i * 20'000, i});
+  const auto runs = equally_spaced_runs(samples, kStart, seen);
 
   ASSERT_EQ(runs.size(), 2U);
-  EXPECT_THAT(runs[1].milliwatts, ElementsAre(3, 4));
-  EXPECT_DOUBLE_EQ(*runs[1].first_ms, 100) << "no sample is given another's time";
+  EXPECT_EQ(runs[1].milliwatts.front(), 23U);
+  EXPECT_DOUBLE_EQ(*runs[1].first_ms, 23 * 20) << "no sample is given another's time";
+}
+
+TEST(PowerRuns, TakeJitterForJitter) {
+  // Time stamps of an H200 under load: one sample 12 ms late, the next on time.
+  std::uint64_t seen = kStartUs;
+  std::vector<TimedPower> samples;
+  for (std::uint32_t i = 1; i <= 20; ++i) samples.push_back({kStartUs + i * 20'000 + (i == 7 ? 12'000 : i % 3 * 1'000), i});
+
+  const auto runs = equally_spaced_runs(samples, kStart, seen);
+
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].milliwatts.size(), 20U);
+  EXPECT_NEAR(runs[0].sample_ms, 20, 0.2);
 }
 
 TEST(PowerRuns, SortOutOfOrderAndDoubledSamples) {
