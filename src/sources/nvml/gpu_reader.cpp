@@ -6,7 +6,6 @@
 
 #include "base/clock.hpp"
 #include "lockstep/virtual_driver.hpp"
-#include "sources/nvml/power_runs.hpp"
 
 namespace lockstep {
 namespace {
@@ -43,7 +42,7 @@ GpuReader::GpuReader(const NvmlApi& api, Place place, std::chrono::nanoseconds s
       place_(std::move(place)),
       started_unix_(started_unix),
       absence_(std::move(absence)),
-      last_power_us_(static_cast<std::uint64_t>(started_unix.count() / 1000)) {
+      power_state_{static_cast<std::uint64_t>(started_unix.count() / 1000)} {
   info_.index = place_.index;
   info_.mig = place_.mig;
 }
@@ -204,7 +203,7 @@ void GpuReader::read_power_samples(GpuSample& sample) {
     power_buffer_.resize(std::clamp<std::size_t>(capacity, 1, kMostPowerSamples));
   }
   auto count = static_cast<unsigned int>(power_buffer_.size());
-  const nvmlReturn_t result = api_.nvmlDeviceGetSamples(device_, NVML_TOTAL_POWER_SAMPLES, last_power_us_, &type,
+  const nvmlReturn_t result = api_.nvmlDeviceGetSamples(device_, NVML_TOTAL_POWER_SAMPLES, power_state_.last_seen_us, &type,
                                                         &count, power_buffer_.data());
   if (result == NVML_ERROR_NOT_FOUND) return;  // nothing new since the last read
   if (result != NVML_SUCCESS) {
@@ -213,15 +212,17 @@ void GpuReader::read_power_samples(GpuSample& sample) {
   }
   std::vector<TimedPower> fresh;
   for (unsigned int i = 0; i < std::min<unsigned int>(count, static_cast<unsigned int>(power_buffer_.size())); ++i)
-    if (power_buffer_[i].timeStamp > last_power_us_)
+    if (power_buffer_[i].timeStamp > power_state_.last_seen_us)
       fresh.push_back({power_buffer_[i].timeStamp, power_buffer_[i].sampleValue.uiVal});
   if (fresh.empty()) return;
-  std::vector<PowerSamples> runs = equally_spaced_runs(std::move(fresh), started_unix_, last_power_us_);
-  if (!power_buffer_length_ && !runs.empty())
-    power_buffer_length_ = std::chrono::nanoseconds(
-        std::llround(static_cast<double>(power_buffer_.size()) * runs.front().sample_ms * 1e6));
+  std::vector<PowerSamples> runs = equally_spaced_runs(std::move(fresh), started_unix_, power_state_);
   sample.power_samples = std::move(runs.front());
   extra_power_runs_.assign(std::make_move_iterator(runs.begin() + 1), std::make_move_iterator(runs.end()));
+}
+
+std::optional<std::chrono::nanoseconds> GpuReader::power_buffer_length() const {
+  if (!power_state_.spacing_seen) return std::nullopt;
+  return std::chrono::nanoseconds(std::llround(static_cast<double>(power_buffer_.size()) * power_state_.spacing_ms * 1e6));
 }
 
 std::vector<PowerSamples> GpuReader::take_extra_power_runs() { return std::exchange(extra_power_runs_, {}); }

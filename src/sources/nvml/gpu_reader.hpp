@@ -18,6 +18,7 @@
 #include "sources/nvml/byte_total.hpp"
 #include "sources/nvml/call_schedule.hpp"
 #include "sources/nvml/nvml_api.hpp"
+#include "sources/nvml/power_runs.hpp"
 
 namespace lockstep {
 
@@ -62,7 +63,7 @@ class GpuReader {
   // Signals that this GPU does not give, with the driver's reason.
   std::vector<NotMeasured> not_measured() const;
   // How long the driver's power buffer reaches back, once known.
-  std::optional<std::chrono::nanoseconds> power_buffer_length() const { return power_buffer_length_; }
+  std::optional<std::chrono::nanoseconds> power_buffer_length() const;
 
  private:
   void learn_static_facts();
@@ -96,10 +97,9 @@ class GpuReader {
   bool lost_ = false;
   std::string absence_;
 
-  std::uint64_t last_power_us_;
+  PowerBufferState power_state_;
   std::vector<nvmlSample_t> power_buffer_;
   std::vector<PowerSamples> extra_power_runs_;
-  std::optional<std::chrono::nanoseconds> power_buffer_length_;
   nvmlGpmSample_t gpm_old_ = nullptr;
   nvmlGpmSample_t gpm_new_ = nullptr;
   std::optional<std::chrono::nanoseconds> gpm_old_at_;

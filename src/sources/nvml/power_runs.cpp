@@ -7,17 +7,18 @@ namespace lockstep {
 namespace {
 
 // The driver's time stamps jitter: on an H200 under load a sample came up to 12 ms late, and the next one
-// so much early. Spacings over several samples even that out.
-double spacing_of(const std::vector<TimedPower>& samples, double if_unknown_ms) {
-  if (samples.size() < 2) return if_unknown_ms;
-  const std::size_t reach = std::min<std::size_t>(8, samples.size() - 1);
+// so much early. Spacings over several samples even that out; fewer samples say nothing.
+constexpr std::size_t kReach = 8;
+
+void learn_spacing(const std::vector<TimedPower>& samples, PowerBufferState& state) {
+  if (samples.size() < 2 * kReach) return;
   std::vector<double> spacings_ms;
-  for (std::size_t i = reach; i < samples.size(); ++i)
-    spacings_ms.push_back(static_cast<double>(samples[i].unix_us - samples[i - reach].unix_us) / 1e3 /
-                          static_cast<double>(reach));
+  for (std::size_t i = kReach; i < samples.size(); ++i)
+    spacings_ms.push_back(static_cast<double>(samples[i].unix_us - samples[i - kReach].unix_us) / 1e3 / kReach);
   const auto middle = spacings_ms.begin() + static_cast<std::ptrdiff_t>(spacings_ms.size() / 2);
   std::nth_element(spacings_ms.begin(), middle, spacings_ms.end());
-  return *middle;
+  state.spacing_ms = *middle;
+  state.spacing_seen = true;
 }
 
 // A sample that comes late by this share of the spacing, and whose successor is as late, follows a gap.
@@ -26,7 +27,7 @@ constexpr double kLate = 0.75;
 }  // namespace
 
 std::vector<PowerSamples> equally_spaced_runs(std::vector<TimedPower> samples, std::chrono::nanoseconds started_unix,
-                                              std::uint64_t& last_seen_us) {
+                                              PowerBufferState& state) {
   // The driver's ring may hand them out in any order.
   std::sort(samples.begin(), samples.end(), [](const auto& a, const auto& b) { return a.unix_us < b.unix_us; });
   samples.erase(std::unique(samples.begin(), samples.end(),
@@ -34,10 +35,8 @@ std::vector<PowerSamples> equally_spaced_runs(std::vector<TimedPower> samples, s
                 samples.end());
   if (samples.empty()) return {};
 
-  constexpr double kH200SpacingMs = 20;  // for one lone sample at the very start
-  const double since_last_ms =
-      static_cast<double>(samples.front().unix_us - std::min(last_seen_us, samples.front().unix_us)) / 1e3;
-  const double spacing_ms = spacing_of(samples, since_last_ms > 0 ? since_last_ms : kH200SpacingMs);
+  learn_spacing(samples, state);
+  const double spacing_ms = state.spacing_ms;
 
   const auto t_ms = [&](std::size_t i) {
     return (static_cast<double>(samples[i].unix_us) - static_cast<double>(started_unix.count()) / 1e3) / 1e3;
@@ -57,7 +56,7 @@ std::vector<PowerSamples> equally_spaced_runs(std::vector<TimedPower> samples, s
     }
     runs.back().milliwatts.push_back(samples[i].milliwatts);
   }
-  last_seen_us = samples.back().unix_us;
+  state.last_seen_us = samples.back().unix_us;
   return runs;
 }
 

@@ -13,7 +13,7 @@ constexpr std::uint64_t kStartUs = 1'700'000'000'000'000;
 constexpr std::chrono::nanoseconds kStart = std::chrono::microseconds(kStartUs);
 
 TEST(PowerRuns, AreOneRunWhenNothingIsMissing) {
-  std::uint64_t seen = kStartUs;
+  PowerBufferState seen{kStartUs};
 
   const auto runs = equally_spaced_runs({{kStartUs + 20'000, 1}, {kStartUs + 40'000, 2}, {kStartUs + 60'000, 3}}, kStart, seen);
 
@@ -21,11 +21,11 @@ TEST(PowerRuns, AreOneRunWhenNothingIsMissing) {
   EXPECT_THAT(runs[0].milliwatts, ElementsAre(1, 2, 3));
   EXPECT_DOUBLE_EQ(runs[0].sample_ms, 20);
   EXPECT_DOUBLE_EQ(*runs[0].first_ms, 20);
-  EXPECT_EQ(seen, kStartUs + 60'000) << "the next read asks for what is younger";
+  EXPECT_EQ(seen.last_seen_us, kStartUs + 60'000) << "the next read asks for what is younger";
 }
 
 TEST(PowerRuns, EndWhereTheDriverSkippedASample) {
-  std::uint64_t seen = kStartUs;
+  PowerBufferState seen{kStartUs};
 
   std::vector<TimedPower> samples;
   for (std::uint32_t i = 1; i <= 40; ++i)
@@ -39,7 +39,7 @@ TEST(PowerRuns, EndWhereTheDriverSkippedASample) {
 
 TEST(PowerRuns, TakeJitterForJitter) {
   // Time stamps of an H200 under load: one sample 12 ms late, the next on time.
-  std::uint64_t seen = kStartUs;
+  PowerBufferState seen{kStartUs};
   std::vector<TimedPower> samples;
   for (std::uint32_t i = 1; i <= 20; ++i) samples.push_back({kStartUs + i * 20'000 + (i == 7 ? 12'000 : i % 3 * 1'000), i});
 
@@ -51,7 +51,7 @@ TEST(PowerRuns, TakeJitterForJitter) {
 }
 
 TEST(PowerRuns, SortOutOfOrderAndDoubledSamples) {
-  std::uint64_t seen = kStartUs;
+  PowerBufferState seen{kStartUs};
 
   const auto runs = equally_spaced_runs({{kStartUs + 40'000, 2}, {kStartUs + 20'000, 1}, {kStartUs + 40'000, 2}}, kStart, seen);
 
@@ -59,12 +59,15 @@ TEST(PowerRuns, SortOutOfOrderAndDoubledSamples) {
   EXPECT_THAT(runs[0].milliwatts, ElementsAre(1, 2));
 }
 
-TEST(PowerRuns, OfOneSampleTakeTheSpacingSinceTheLast) {
-  std::uint64_t seen = kStartUs + 20'000;
+TEST(PowerRuns, OfAFewSamplesKeepTheSpacingThatManyShowed) {
+  PowerBufferState state{kStartUs};
+  std::vector<TimedPower> many;
+  for (std::uint32_t i = 1; i <= 30; ++i) many.push_back({kStartUs + i * 50'000, i});
+  equally_spaced_runs(many, kStart, state);
 
-  const auto runs = equally_spaced_runs({{kStartUs + 40'000, 9}}, kStart, seen);
+  const auto runs = equally_spaced_runs({{kStartUs + 1'557'000, 9}}, kStart, state);
 
-  EXPECT_DOUBLE_EQ(runs.at(0).sample_ms, 20);
+  EXPECT_DOUBLE_EQ(runs.at(0).sample_ms, 50) << "57 ms since the last one is jitter, not the spacing";
 }
 
 }  // namespace
