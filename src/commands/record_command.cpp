@@ -27,7 +27,9 @@ constexpr auto kProgressEvery = 500ms;
 class Recorder {
  public:
   Recorder(RecordingWriter& writer, const SharedOptions& options)
-      : writer_(writer), show_progress_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
+      : writer_(writer),
+        show_progress_(!options.quiet && ::isatty(STDERR_FILENO) == 1),
+        flush_every_(options.output == "-" ? 0ns : std::chrono::nanoseconds(kFlushEvery)) {}
 
   Status take(const Record& record) {
     if (Status status = writer_.write(record); !status) return status;
@@ -39,7 +41,7 @@ class Recorder {
       fmt::print(stderr, "\rrecording {}, {} ticks", format_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(last_ms_ * 1e6))), ticks_);
       std::fflush(stderr);
     }
-    if (now - last_flush_ < kFlushEvery) return Done{};
+    if (now - last_flush_ < flush_every_) return Done{};
     last_flush_ = now;
     return writer_.flush();
   }
@@ -53,6 +55,7 @@ class Recorder {
  private:
   RecordingWriter& writer_;
   bool show_progress_;
+  std::chrono::nanoseconds flush_every_;  // whoever reads a pipe wants each record as it comes
   std::size_t ticks_ = 0;
   double last_ms_ = 0;
   std::chrono::nanoseconds last_flush_ = monotonic_now();
