@@ -106,4 +106,23 @@ struct GpuSample {
   bool operator==(const GpuSample&) const = default;
 };
 
+// The plain quantities of a sample, each with its name in a recording: one list that writer, reader, player
+// and timeline follow. Takes any number of things with these members (samples, tracks) and visits them abreast.
+template <class Visit, class... Parts>
+void for_each_quantity(Visit visit, Parts&&... parts) {
+  visit("busy", parts.busy...);
+  visit("memory_used_bytes", parts.memory_used_bytes...);
+  visit("power_mw", parts.power_mw...);
+  visit("sm", parts.sm...);
+  visit("tensor", parts.tensor...);
+  visit("dram", parts.dram...);
+  visit("sm_clock_mhz", parts.sm_clock_mhz...);
+  visit("temperature_c", parts.temperature_c...);
+  visit("limits", parts.limits...);
+  visit("pcie_rx_bytes", parts.pcie_rx_bytes...);
+  visit("pcie_tx_bytes", parts.pcie_tx_bytes...);
+  visit("nvlink_rx_bytes", parts.nvlink_rx_bytes...);
+  visit("nvlink_tx_bytes", parts.nvlink_tx_bytes...);
+}
+
 }  // namespace lockstep

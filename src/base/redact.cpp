@@ -41,15 +41,31 @@ std::string hide_secret_words(std::string text) {
   return text;
 }
 
-// An argument that is itself a command line (`bash -c "train --token x"`): hide NAME=value and --name value in it.
-std::string hide_inside_line(const std::string& line) {
+// Where a shell word that starts at `at` ends: at a blank, but not inside quotes.
+std::size_t shell_word_end(const std::string& line, std::size_t at) {
+  char quote = '\0';
+  for (; at < line.size(); ++at) {
+    const char letter = line[at];
+    if (quote != '\0') {
+      if (letter == quote) quote = '\0';
+    } else if (letter == '\'' || letter == '"') {
+      quote = letter;
+    } else if (letter == ' ' || letter == '\t' || letter == '\n') {
+      return at;
+    }
+  }
+  return at;
+}
+
+// Shell code (`bash -c "train --token x"`): hides NAME=value and --name value in it.
+std::string hide_inside_code(const std::string& line) {
   std::string result;
   bool hide_next = false;
   for (std::size_t at = 0; at < line.size();) {
     const std::size_t blank_end = std::min(line.find_first_not_of(" \t\n", at), line.size());
     result.append(line, at, blank_end - at);
     at = blank_end;
-    const std::size_t word_end = std::min(line.find_first_of(" \t\n", at), line.size());
+    const std::size_t word_end = shell_word_end(line, at);
     const std::string word = line.substr(at, word_end - at);
     const std::size_t equals = word.find('=');
     if (hide_next && !word.empty()) {
@@ -67,6 +83,11 @@ std::string hide_inside_line(const std::string& line) {
   return result;
 }
 
+// `-c`, `-lc`: what follows is code.
+bool announces_code(const std::string& option) {
+  return option.size() >= 2 && option.size() <= 4 && option[0] == '-' && option[1] != '-' && option.back() == 'c';
+}
+
 }  // namespace
 
 std::vector<std::string> redact_command(std::vector<std::string> command) {
@@ -80,8 +101,8 @@ std::vector<std::string> redact_command(std::vector<std::string> command) {
         continue;
       }
     }
-    if (i > 0 && word.find_first_of(" \t\n") != std::string::npos) {
-      word = hide_secret_words(hide_inside_line(word));
+    if (i > 0 && announces_code(command[i - 1])) {
+      word = hide_secret_words(hide_inside_code(word));
       continue;
     }
     const std::size_t equals = word.find('=');

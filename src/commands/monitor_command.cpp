@@ -2,10 +2,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
+#include "base/clock.hpp"
 #include "base/file.hpp"
 #include "base/interrupt.hpp"
+#include "base/proc.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "commands/watch.hpp"
@@ -50,12 +53,41 @@ Result<Timeline> look_once(Source& source, const SharedOptions& options) {
   if (!any_gpu)
     return Error{fmt::format("{} holds no reading of any GPU", printable(source.detail())),
                  "record longer: lockstep record -o FILE --duration 10s"};
+  if (!finite) builder.advance_to(to_ms(unix_now() - std::chrono::nanoseconds(source.machine().started_unix_ns)));
   Timeline timeline = builder.build();
   timeline.not_measured = source.not_measured();
   if (watched->silence)
     timeline.not_measured.push_back({"all", fmt::format("the driver stopped answering '{}' {} ago", watched->silence->call,
                                                         format_duration(watched->silence->since))});
   return timeline;
+}
+
+// Whether a process is `ancestor` or stands below it. A process that has ended has no parent any more: then
+// the parent that was recorded with it counts.
+bool is_or_descends_from(const ProcessSample& process, int ancestor) {
+  std::optional<int> pid = process.pid;
+  std::optional<int> parent = process.parent_pid;
+  for (int depth = 0; pid && depth < 64; ++depth) {
+    if (*pid == ancestor) return true;
+    pid = parent;
+    parent = pid ? parent_of(*pid) : std::nullopt;
+  }
+  return false;
+}
+
+// Only the process, what it started, and the GPUs that those hold.
+Status keep_only(int pid, Report& report) {
+  std::erase_if(report.processes, [&](const ProcessSample& process) { return !is_or_descends_from(process, pid); });
+  if (report.processes.empty())
+    return Error{fmt::format("process {} and its children hold no GPU", pid),
+                 "see which do: lockstep monitor --once"};
+  std::erase_if(report.gpus, [&](const GpuReport& gpu) {
+    return std::none_of(report.processes.begin(), report.processes.end(), [&](const ProcessSample& process) {
+      return std::any_of(process.gpus.begin(), process.gpus.end(),
+                         [&](const ProcessOnGpu& use) { return use.index == gpu.info.index; });
+    });
+  });
+  return Done{};
 }
 
 Result<int> monitor(const RawOptions& raw, bool once) {
@@ -73,7 +105,9 @@ Result<int> monitor(const RawOptions& raw, bool once) {
   if (!timeline) return std::move(timeline).error();
   if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
 
-  const Report report = build_report(*timeline, gpu_means(*timeline));
+  Report report = build_report(*timeline, gpu_means(*timeline));
+  if (options->pid)
+    if (Status kept = keep_only(*options->pid, report); !kept) return std::move(kept).error();
   std::unique_ptr<Renderer> renderer;
   if (options->format == Format::json) renderer = std::make_unique<JsonRenderer>();
   else renderer = std::make_unique<MonitorTable>(options->colors, options->output.empty() ? terminal_width() : std::nullopt);
@@ -91,6 +125,7 @@ Result<int> monitor(const RawOptions& raw, bool once) {
 Run configure_monitor(CLI::App& app, RawOptions& raw) {
   auto once = std::make_shared<bool>(false);
   add_input_options(app, raw);
+  app.add_option("--pid", raw.pid, "only this process, its children and their GPUs")->type_name("PID");
   app.add_flag("--once", *once, "print a plain table and end");
   add_output_options(app, raw);
   add_common_options(app, raw);

@@ -95,6 +95,12 @@ Result<SharedOptions> check(const RawOptions& typed) {
     if (!gpus) return std::move(gpus).error();
     options.gpus = std::move(*gpus);
   }
+  if (!raw.pid.empty()) {
+    const auto pid = parse_integer(raw.pid);
+    if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF)
+      return usage_error(fmt::format("'{}' is not a process id", printable(raw.pid)), "give a number: --pid 4242");
+    options.pid = static_cast<int>(*pid);
+  }
   auto format = checked_format(raw);
   if (!format) return std::move(format).error();
   options.format = *format;

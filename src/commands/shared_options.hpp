@@ -22,6 +22,7 @@ struct RawOptions {
   std::string interval;
   std::string duration;
   std::string gpus;
+  std::string pid;
   std::string format;
   bool json = false;
   std::string output;
@@ -36,6 +37,7 @@ struct SharedOptions {
   std::chrono::nanoseconds interval = std::chrono::milliseconds(100);
   std::optional<std::chrono::nanoseconds> duration;
   std::vector<int> gpus;
+  std::optional<int> pid;
   Format format = Format::text;
   std::string output;
   Colors colors = Colors::off;

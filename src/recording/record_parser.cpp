@@ -62,17 +62,17 @@ Reading<T> reading(std::optional<T> value, bool null) {
   return null ? Reading<T>::not_supported() : Reading<T>::error();
 }
 
-Reading<double> number_reading(Value value) {
+void read_into(Reading<double>& into, Value value) {
   const bool null = is_null(value);
-  return reading(null ? std::nullopt : as_number(value), null);
+  into = reading(null ? std::nullopt : as_number(value), null);
 }
 
-Reading<std::uint64_t> bytes_reading(Value value) {
+void read_into(Reading<std::uint64_t>& into, Value value) {
   const bool null = is_null(value);
-  return reading(null ? std::nullopt : as_unsigned(value), null);
+  into = reading(null ? std::nullopt : as_unsigned(value), null);
 }
 
-Reading<ClockLimits> limits_reading(Value value) {
+Reading<ClockLimits> limits_in(Value value) {
   if (is_null(value)) return Reading<ClockLimits>::not_supported();
   ondemand::array names;
   if (value.get_array().get(names) != simdjson::SUCCESS) return Reading<ClockLimits>::error();
@@ -84,6 +84,8 @@ Reading<ClockLimits> limits_reading(Value value) {
   }
   return limits;
 }
+
+void read_into(Reading<ClockLimits>& into, Value value) { into = limits_in(value); }
 
 // The three keys of a power run arrive one by one and in any order.
 struct PowerRun {
@@ -128,38 +130,17 @@ std::optional<GpuSample> gpu_sample(ondemand::object fields) {
       if (!index || *index < 0 || *index >= kMostGpus) return std::nullopt;
       gpu.index = static_cast<int>(*index);
       has_index = true;
-    } else if (key == "busy") {
-      gpu.busy = number_reading(value);
-    } else if (key == "memory_used_bytes") {
-      gpu.memory_used_bytes = bytes_reading(value);
-    } else if (key == "power_mw") {
-      gpu.power_mw = number_reading(value);
     } else if (key == "power_samples_mw") {
       power.read_samples(value);
     } else if (key == "power_sample_ms") {
       power.sample_ms = as_number(value);
     } else if (key == "power_first_ms") {
       power.first_ms = as_number(value);
-    } else if (key == "sm") {
-      gpu.sm = number_reading(value);
-    } else if (key == "tensor") {
-      gpu.tensor = number_reading(value);
-    } else if (key == "dram") {
-      gpu.dram = number_reading(value);
-    } else if (key == "sm_clock_mhz") {
-      gpu.sm_clock_mhz = number_reading(value);
-    } else if (key == "temperature_c") {
-      gpu.temperature_c = number_reading(value);
-    } else if (key == "limits") {
-      gpu.limits = limits_reading(value);
-    } else if (key == "pcie_rx_bytes") {
-      gpu.pcie_rx_bytes = bytes_reading(value);
-    } else if (key == "pcie_tx_bytes") {
-      gpu.pcie_tx_bytes = bytes_reading(value);
-    } else if (key == "nvlink_rx_bytes") {
-      gpu.nvlink_rx_bytes = bytes_reading(value);
-    } else if (key == "nvlink_tx_bytes") {
-      gpu.nvlink_tx_bytes = bytes_reading(value);
+    } else {
+      const auto take = [&](std::string_view name, auto& quantity) {
+        if (name == key) read_into(quantity, value);
+      };
+      for_each_quantity(take, gpu);
     }
   }
   gpu.power_samples = power.take();

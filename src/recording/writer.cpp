@@ -54,20 +54,8 @@ class TickLine {
   void add(const GpuSample& gpu) {
     fmt::format_to(end(), R"({}{{"index":{})", first_ ? "" : ",", gpu.index);
     first_ = false;
-    number("busy", gpu.busy);
-    number("memory_used_bytes", gpu.memory_used_bytes);
-    number("power_mw", gpu.power_mw);
-    power_samples(gpu.power_samples);
-    number("sm", gpu.sm);
-    number("tensor", gpu.tensor);
-    number("dram", gpu.dram);
-    number("sm_clock_mhz", gpu.sm_clock_mhz);
-    number("temperature_c", gpu.temperature_c);
-    limits(gpu.limits);
-    number("pcie_rx_bytes", gpu.pcie_rx_bytes);
-    number("pcie_tx_bytes", gpu.pcie_tx_bytes);
-    number("nvlink_rx_bytes", gpu.nvlink_rx_bytes);
-    number("nvlink_tx_bytes", gpu.nvlink_tx_bytes);
+    for_each_quantity([this](const char* name, const auto& reading) { put(name, reading); }, gpu);
+    put_power_samples(gpu.power_samples);
     text_.push_back('}');
   }
 
@@ -89,7 +77,7 @@ class TickLine {
   }
 
   template <class T>
-  void number(std::string_view key, const Reading<T>& reading) {
+  void put(std::string_view key, const Reading<T>& reading) {
     if (absent_or_null(key, reading)) return;
     if constexpr (std::is_same_v<T, double>) {
       if (std::isfinite(*reading.value()))
@@ -101,7 +89,7 @@ class TickLine {
     }
   }
 
-  void power_samples(const Reading<PowerSamples>& reading) {
+  void put_power_samples(const Reading<PowerSamples>& reading) {
     if (absent_or_null("power_samples_mw", reading)) return;
     const PowerSamples samples = *reading.value();
     fmt::format_to(end(), R"(,"power_samples_mw":[{}],"power_sample_ms":{})", fmt::join(samples.milliwatts, ","),
@@ -109,10 +97,10 @@ class TickLine {
     if (samples.first_ms) fmt::format_to(end(), R"(,"power_first_ms":{})", rounded(*samples.first_ms));
   }
 
-  void limits(const Reading<ClockLimits>& reading) {
-    if (absent_or_null("limits", reading)) return;
+  void put(std::string_view key, const Reading<ClockLimits>& reading) {
+    if (absent_or_null(key, reading)) return;
     std::string_view separator;
-    fmt::format_to(end(), R"(,"limits":[)");
+    fmt::format_to(end(), R"(,"{}":[)", key);
     for (std::size_t i = 0; i < kClockLimitNames.size(); ++i) {
       if (!reading.value()->has(static_cast<ClockLimit>(i))) continue;
       fmt::format_to(end(), R"({}"{}")", separator, kClockLimitNames[i]);

@@ -19,25 +19,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Every plain quantity of a sample with its name, its series and its latest reading, in one place.
-template <class Visit>
-void for_each_quantity(const GpuSample& sample, GpuTrack& track, Visit visit) {
-  GpuSample& latest = track.latest;
-  visit("busy", sample.busy, track.busy, latest.busy);
-  visit("memory_used_bytes", sample.memory_used_bytes, track.memory_used_bytes, latest.memory_used_bytes);
-  visit("power_mw", sample.power_mw, track.power_mw, latest.power_mw);
-  visit("sm", sample.sm, track.sm, latest.sm);
-  visit("tensor", sample.tensor, track.tensor, latest.tensor);
-  visit("dram", sample.dram, track.dram, latest.dram);
-  visit("sm_clock_mhz", sample.sm_clock_mhz, track.sm_clock_mhz, latest.sm_clock_mhz);
-  visit("temperature_c", sample.temperature_c, track.temperature_c, latest.temperature_c);
-  visit("limits", sample.limits, track.limits, latest.limits);
-  visit("pcie_rx_bytes", sample.pcie_rx_bytes, track.pcie_rx_bytes, latest.pcie_rx_bytes);
-  visit("pcie_tx_bytes", sample.pcie_tx_bytes, track.pcie_tx_bytes, latest.pcie_tx_bytes);
-  visit("nvlink_rx_bytes", sample.nvlink_rx_bytes, track.nvlink_rx_bytes, latest.nvlink_rx_bytes);
-  visit("nvlink_tx_bytes", sample.nvlink_tx_bytes, track.nvlink_tx_bytes, latest.nvlink_tx_bytes);
-}
-
 template <class T>
 void append(Series<T>& series, double t_ms, T value) {
   series.t_ms.push_back(t_ms);
@@ -73,6 +54,8 @@ void TimelineBuilder::add(const Record& record) {
   else timeline_.events.push_back({record.t_ms, std::get<Event>(record.content)});
 }
 
+void TimelineBuilder::advance_to(double t_ms) { timeline_.to_ms = std::max(timeline_.to_ms, t_ms); }
+
 void TimelineBuilder::add_tick(const GpuTick& tick, double t_ms) {
   note_gap(t_ms);
   for (const GpuSample& sample : tick) add_sample(sample, t_ms);
@@ -92,7 +75,7 @@ void TimelineBuilder::note_gap(double t_ms) {
 
 void TimelineBuilder::add_sample(const GpuSample& sample, double t_ms) {
   GpuTrack& gpu = track(sample.index);
-  for_each_quantity(sample, gpu, [&](const char* name, const auto& reading, auto& series, auto& latest) {
+  const auto take = [&](const char* name, const auto& reading, auto& series, auto& latest) {
     if (!reading.asked()) return;
     Asked& asked = asked_[{sample.index, name}];
     latest = reading;
@@ -104,7 +87,8 @@ void TimelineBuilder::add_sample(const GpuSample& sample, double t_ms) {
     asked.had_value = true;
     using Value = typename std::decay_t<decltype(series.values)>::value_type;
     append(series, t_ms, static_cast<Value>(*reading.value()));
-  });
+  };
+  for_each_quantity(take, sample, gpu, gpu.latest);
   if (!sample.power_samples.asked()) return;
   Asked& asked = asked_[{sample.index, "power_samples_mw"}];
   asked.last_ms = t_ms;
@@ -124,8 +108,7 @@ void TimelineBuilder::add_sample(const GpuSample& sample, double t_ms) {
 Timeline TimelineBuilder::build() const {
   Timeline result = timeline_;
   for (GpuTrack& gpu : result.gpus) {
-    const GpuSample unused;
-    for_each_quantity(unused, gpu, [&](const char* name, const auto&, const auto& series, auto& latest) {
+    const auto settle = [&](const char* name, const auto& series, auto& latest) {
       const auto asked = asked_.find({gpu.info.index, name});
       if (asked == asked_.end()) return;
       if (!asked->second.had_value) {
@@ -137,7 +120,8 @@ Timeline TimelineBuilder::build() const {
       const double usual = spacings.empty() ? 0 : median(std::move(spacings));
       if (result.to_ms - asked->second.last_ms > std::max(kStaleAtLeastMs, kStaleSpacings * usual))
         latest = latest.as_stale();
-    });
+    };
+    for_each_quantity(settle, gpu, gpu.latest);
     const auto samples = asked_.find({gpu.info.index, "power_samples_mw"});
     if (samples != asked_.end() && !samples->second.had_value)
       gpu.missing.push_back({"power_samples_mw", samples->second.failed_as.value_or(ReadingState::error)});

@@ -13,6 +13,9 @@ class TimelineBuilder {
   TimelineBuilder(Machine machine, SourceKind kind, std::string detail);
 
   void add(const Record& record);
+  // The run goes on at least until here, though no record came: what a driver said before it fell silent
+  // grows old.
+  void advance_to(double t_ms);
   // The timeline so far. What was last read long before its end is marked stale.
   Timeline build() const;
 

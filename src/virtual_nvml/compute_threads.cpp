@@ -1,6 +1,5 @@
 #include "virtual_nvml/compute_threads.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <string_view>
 
 #include "base/file.hpp"
+#include "base/proc.hpp"
 #include "base/text.hpp"
 
 namespace lockstep {
@@ -28,15 +28,6 @@ std::optional<std::size_t> number_after(std::string_view text, std::string_view 
   const auto number = parse_unsigned(text.substr(prefix.size()));
   if (!number || *number > 4095) return std::nullopt;
   return static_cast<std::size_t>(*number);
-}
-
-template <class Visit>
-void for_each_number_in(const std::filesystem::path& folder, Visit visit) {
-  DIR* const open = ::opendir(folder.c_str());
-  if (open == nullptr) return;
-  while (const dirent* entry = ::readdir(open))
-    if (const auto number = parse_integer(entry->d_name); number && *number > 0) visit(static_cast<int>(*number));
-  ::closedir(open);
 }
 
 }  // namespace
@@ -216,12 +207,8 @@ GpuWork ComputeThreads::work(std::size_t gpu) {
   return work;
 }
 
-// The fields of a thread's stat from its state on; the name before them may hold anything.
-std::optional<std::string> ComputeThreads::thread_stat(int pid, int tid) const {
-  auto stat = read_small_file(proc_ / std::to_string(pid) / "task" / std::to_string(tid) / "stat", 1024);
-  const auto name_end = stat ? stat->rfind(')') : std::string::npos;
-  if (name_end == std::string::npos || name_end + 2 >= stat->size()) return std::nullopt;
-  return stat->substr(name_end + 2);
+std::string ComputeThreads::thread_stat(int pid, int tid) const {
+  return read_small_file(proc_ / std::to_string(pid) / "task" / std::to_string(tid) / "stat", 1024).value_or("");
 }
 
 Nanoseconds ComputeThreads::past_run_time(std::size_t gpu, Nanoseconds window) const {
@@ -232,9 +219,9 @@ Nanoseconds ComputeThreads::past_run_time(std::size_t gpu, Nanoseconds window) c
   double sum_ns = 0;
   for (const auto& [tid, thread] : threads_) {
     if (thread.gpu != gpu) continue;
-    const std::string stat = thread_stat(thread.pid, tid).value_or("");
-    const auto fields = split(stat, ' ');
-    constexpr std::size_t kStartTime = 19;  // counted from the state
+    const std::string stat = thread_stat(thread.pid, tid);
+    const auto fields = stat_fields_after_name(stat);
+    constexpr std::size_t kStartTime = 19;
     const auto start_ticks = fields.size() > kStartTime ? parse_unsigned(fields[kStartTime]) : std::nullopt;
     const auto ran = run_time(thread);
     if (!start_ticks || !ran) continue;
@@ -247,8 +234,12 @@ Nanoseconds ComputeThreads::past_run_time(std::size_t gpu, Nanoseconds window) c
 }
 
 bool ComputeThreads::runs_now(std::size_t gpu) const {
-  for (const auto& [tid, thread] : threads_)
-    if (thread.gpu == gpu && thread_stat(thread.pid, tid).value_or("").starts_with('R')) return true;
+  for (const auto& [tid, thread] : threads_) {
+    if (thread.gpu != gpu) continue;
+    const std::string stat = thread_stat(thread.pid, tid);
+    const auto fields = stat_fields_after_name(stat);
+    if (!fields.empty() && fields[0] == "R") return true;
+  }
   return false;
 }
 

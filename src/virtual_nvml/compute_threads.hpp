@@ -77,7 +77,7 @@ class ComputeThreads {
   void scan_threads();
   void track(int pid, int tid, std::size_t gpu, bool registered);
   static std::optional<Nanoseconds> run_time(const Thread& thread);
-  std::optional<std::string> thread_stat(int pid, int tid) const;
+  std::string thread_stat(int pid, int tid) const;
 
   const std::filesystem::path proc_;
   const std::filesystem::path registration_folder_;

@@ -40,22 +40,10 @@ std::string function_of(std::string_view name) {
 
 // Newer readings replace older ones; a field that a tick does not hold keeps its value.
 void merge(GpuSample& now, const GpuSample& newer) {
-  const auto take = [](auto& old, const auto& fresh) {
+  const auto take = [](const char*, auto& old, const auto& fresh) {
     if (fresh.asked()) old = fresh;
   };
-  take(now.busy, newer.busy);
-  take(now.memory_used_bytes, newer.memory_used_bytes);
-  take(now.power_mw, newer.power_mw);
-  take(now.sm, newer.sm);
-  take(now.tensor, newer.tensor);
-  take(now.dram, newer.dram);
-  take(now.sm_clock_mhz, newer.sm_clock_mhz);
-  take(now.temperature_c, newer.temperature_c);
-  take(now.limits, newer.limits);
-  take(now.pcie_rx_bytes, newer.pcie_rx_bytes);
-  take(now.pcie_tx_bytes, newer.pcie_tx_bytes);
-  take(now.nvlink_rx_bytes, newer.nvlink_rx_bytes);
-  take(now.nvlink_tx_bytes, newer.nvlink_tx_bytes);
+  for_each_quantity(take, now, newer);
 }
 
 }  // namespace

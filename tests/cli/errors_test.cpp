@@ -50,6 +50,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCall{"UnknownColor", {"monitor", "--once", "virtual:2", "--color", "pink"}, 2, "pink"},
         BadCall{"BadGpuList", {"monitor", "--once", "virtual:2", "--gpus", "a"}, 2, "GPU list 'a'"},
         BadCall{"GpuThatIsNotThere", {"monitor", "--once", "virtual:2", "--gpus", "7"}, 3, "none of the 2 GPUs"},
+        BadCall{"BadPid", {"monitor", "--once", "virtual:2", "--pid", "me"}, 2, "not a process id"},
+        BadCall{"PidWithoutGpu", {"monitor", "--once", "virtual:2", "--pid", "1"}, 3, "hold no GPU"},
         BadCall{"NoSuchFile", {"monitor", "--once", "/no/such/file"}, 3, "no such file: /no/such/file"},
         BadCall{"AFolder", {"monitor", "--once", "/"}, 3, "is a folder"},
         BadCall{"NothingThatIsKnown", {"monitor", "--once", "/etc/passwd"}, 3, "no input that lockstep knows"},

@@ -93,10 +93,34 @@ TEST(MonitorOnce, EndsThoughTheDriverHangs) {
   records.insert(records.begin() + 3, {250, Event{"hang", 0, ""}});
   const auto file = folder.write("run", recording_text(two_gpu_machine(), records));
 
-  const auto end = run_lockstep({"monitor", "--once", "--duration", "1500ms", "virtual:" + file.string()});
+  const auto end = run_lockstep({"monitor", "--once", "--duration", "2500ms", "virtual:" + file.string()});
 
   EXPECT_EQ(end.code, 0) << "GPUs were read before it hung";
   EXPECT_THAT(end.out, HasSubstr("stopped answering"));
+  EXPECT_THAT(end.out, HasSubstr("50 %?")) << "what it said last is shown as old";
+}
+
+TEST(MonitorOnce, OfOneProcessShowsItsChildrenAndTheirGpus) {
+  const TemporaryFolder folder;
+  std::vector<Record> records = plateau({0.5, 0.25}, 1);
+  ProcessSample rank;
+  rank.pid = 2'000'000'001;  // no process of this machine
+  rank.parent_pid = 2'000'000'000;
+  rank.gpus = {{1, 1000}};
+  ProcessSample other = rank;
+  other.pid = 2'000'000'002;
+  other.parent_pid = 1;
+  other.gpus = {{0, 1000}};
+  records.push_back({900, ProcessTick{rank, other}});
+  const auto file = folder.write("run", recording_text(two_gpu_machine(), records));
+
+  const auto report =
+      nlohmann::json::parse(run_lockstep({"monitor", "--once", file.string(), "--json", "--pid", "2000000000"}).out);
+
+  ASSERT_EQ(report.at("processes").size(), 1U);
+  EXPECT_EQ(report.at("processes")[0].at("pid"), 2'000'000'001);
+  ASSERT_EQ(report.at("gpus").size(), 1U);
+  EXPECT_EQ(report.at("gpus")[0].at("index"), 1);
 }
 
 TEST(Monitor, WithoutOncePrintsOnceAndSaysSo) {

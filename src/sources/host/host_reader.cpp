@@ -1,6 +1,5 @@
 #include "sources/host/host_reader.hpp"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 #include <system_error>
 
 #include "base/file.hpp"
+#include "base/proc.hpp"
 #include "base/redact.hpp"
 #include "base/text.hpp"
 
@@ -21,15 +21,6 @@ constexpr auto kLibrariesAgainAfter = 10s; // torch is loaded some seconds after
 constexpr int kMostAncestors = 32;
 // The inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO).
 constexpr std::string_view kInitialPidNamespace = "pid:[4026531836]";
-
-template <class Visit>
-void for_each_pid(const std::filesystem::path& proc, Visit visit) {
-  DIR* const folder = ::opendir(proc.c_str());
-  if (folder == nullptr) return;
-  while (const dirent* entry = ::readdir(folder))
-    if (const auto pid = parse_integer(entry->d_name); pid && *pid > 0) visit(static_cast<int>(*pid));
-  ::closedir(folder);
-}
 
 }  // namespace
 
@@ -84,7 +75,7 @@ std::optional<int> HostReader::local_pid(int driver_pid) {
   // one only if it holds the GPU; else one whose outer pid is that number, where /proc shows outer pids.
   if (exists && holds_nvidia_device(driver_pid)) return driver_pid;
   std::optional<int> found;
-  for_each_pid(proc_, [&](int pid) {
+  for_each_number_in(proc_, [&](int pid) {
     const auto status = parse_status(read(pid, "status").value_or(""));
     const auto& pids = status.namespace_pids;
     if (pids.size() > 1 && std::find(pids.begin(), pids.end(), driver_pid) != pids.end()) found = pid;
@@ -113,7 +104,7 @@ void HostReader::scan_tree(const ProcessTick& processes, std::chrono::nanosecond
   tree_read_ = now;
   tree_.clear();
   children_.clear();
-  for_each_pid(proc_, [&](int pid) {
+  for_each_number_in(proc_, [&](int pid) {
     const auto stat = parse_stat(read(pid, "stat", 1024).value_or(""));
     if (!stat) return;
     tree_[pid] = {stat->parent_pid, stat->start_ticks, stat->name};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/proc.hpp"
 #include "base/text.hpp"
 
 namespace lockstep {
@@ -33,19 +34,16 @@ std::vector<std::string_view> fields_of(std::string_view text) {
 }  // namespace
 
 std::optional<ProcStat> parse_stat(std::string_view text) {
-  // "42 (name with ) and blanks) S 1 ...": the name ends at the last bracket.
-  const auto open = text.find('(');
-  const auto close = text.rfind(')');
-  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
-  const auto fields = fields_of(trim(text.substr(close + 1)));
-  constexpr std::size_t kState = 0, kParent = 1, kUser = 11, kSystem = 12, kStart = 19;  // counted after the name
+  const auto fields = stat_fields_after_name(text);
+  constexpr std::size_t kState = 0, kParent = 1, kUser = 11, kSystem = 12, kStart = 19;
   if (fields.size() <= kStart || fields[kState].size() != 1) return std::nullopt;
   const auto parent = parse_integer(fields[kParent]);
   const auto user = parse_unsigned(fields[kUser]);
   const auto system = parse_unsigned(fields[kSystem]);
   const auto start = parse_unsigned(fields[kStart]);
   if (!parent || !user || !system || !start) return std::nullopt;
-  return ProcStat{std::string(text.substr(open + 1, close - open - 1)), fields[kState].front(),
+  const auto open = text.find('(');
+  return ProcStat{std::string(text.substr(open + 1, text.rfind(')') - open - 1)), fields[kState].front(),
                   static_cast<int>(*parent), *user + *system, *start};
 }
 

@@ -35,6 +35,12 @@ TEST(Redact, LooksIntoShellLines) {
               ElementsAre("bash", "-c", std::string("HF_TOKEN=") + kHidden + " python t.py --wandb-key " + kHidden + " --lr 1"));
 }
 
+TEST(Redact, HidesSecretsWithBlanksWhole) {
+  EXPECT_THAT(redact_command({"x", "--password=correct horse battery"}), ElementsAre("x", std::string("--password=") + kHidden));
+  EXPECT_THAT(redact_command({"sh", "-lc", "t --password 'correct horse' PASSWORD=\"a b\" --lr 1"}),
+              ElementsAre("sh", "-lc", std::string("t --password ") + kHidden + " PASSWORD=" + kHidden + " --lr 1"));
+}
+
 TEST(Redact, LeavesOrdinaryCommandsAlone) {
   const std::vector<std::string> command = {"/opt/keys/python", "train.py", "/data/hf_cache/model", "--epochs", "3", "-k"};
 

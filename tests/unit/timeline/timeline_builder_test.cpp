@@ -104,6 +104,15 @@ TEST(Timeline, AValueNotRenewedForLongIsStale) {
   EXPECT_EQ(timeline.gpus[0].latest.sm_clock_mhz.last_value(), 1500.0) << "the figure stays, marked";
 }
 
+TEST(Timeline, ASilentDriversValuesGrowOld) {
+  TimelineBuilder build = builder();
+  for (const Record& record : plateau({0.5, 0.5}, 1)) build.add(record);
+
+  build.advance_to(6000);
+
+  EXPECT_EQ(build.build().gpus[1].latest.busy.state(), ReadingState::stale);
+}
+
 TEST(Timeline, TakesInAGpuThatTheHeaderDoesNotName) {
   TimelineBuilder build = builder();
   GpuSample sample;
