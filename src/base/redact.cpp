@@ -85,7 +85,8 @@ std::string hide_inside_code(const std::string& line) {
 
 // `-c`, `-lc`: what follows is code.
 bool announces_code(const std::string& option) {
-  return option.size() >= 2 && option.size() <= 4 && option[0] == '-' && option[1] != '-' && option.back() == 'c';
+  if (option.size() < 2 || option.size() > 4 || option[0] != '-' || option.back() != 'c') return false;
+  return std::all_of(option.begin() + 1, option.end(), [](unsigned char letter) { return std::isalpha(letter) != 0; });
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F) std::abort();
   static_cast<void>(lockstep::parse_duration(text));
   static_cast<void>(lockstep::parse_index_list(text));
-  const auto redacted = lockstep::redact_command({"program", text, "--token", text, "--password=" + text});
+  // A plain word before each: after -c, code would follow.
+  const auto redacted = lockstep::redact_command({"program", text, "a", "--token", text, "a", "--password=" + text});
   const std::string hidden = "\xE2\x80\xA6";
   if (redacted.back() != "--password=" + hidden) std::abort();
   return 0;
