@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLongestWait = 50ms;  // between looks at the clock, Ctrl-C and the command
+constexpr auto kLongestWait = 250ms;  // between looks at the clock, Ctrl-C and the command
 constexpr auto kLastWords = 1s;      // for a live source's final reading
 
 bool is_live(const Source& source) {

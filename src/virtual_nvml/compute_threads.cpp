@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,8 @@ namespace lockstep {
 namespace {
 
 constexpr Nanoseconds kScanEvery = std::chrono::seconds(1);
+// A trainer says "waiting" around collectives of milliseconds; power samples are 20 ms apart.
+constexpr Nanoseconds kRereadEvery = std::chrono::milliseconds(4);
 constexpr std::string_view kThreadName = "vgpu";
 
 // The number behind a prefix: "vgpu3" -> 3.
@@ -74,10 +77,12 @@ ComputeThreads::~ComputeThreads() {
 
 void ComputeThreads::refresh(Nanoseconds now) {
   if (last_scan_ && now - *last_scan_ < kScanEvery) {
+    if (now - last_reread_ < kRereadEvery) return;
+    last_reread_ = now;
     reread_registrations();
     return;
   }
-  last_scan_ = now;
+  last_scan_ = last_reread_ = now;
   scan_registrations();
   scan_threads();
 }
@@ -140,16 +145,15 @@ void ComputeThreads::scan_threads() {
       still_kernel[pid] = true;
       return;
     }
-    const bool kernel = read_small_file(folder / "cmdline", 1).value_or("").empty();
-    still_kernel[pid] = kernel;
-    if (kernel) return;
+    if (!is_kernel_.contains(pid)) is_kernel_[pid] = read_small_file(folder / "cmdline", 1).value_or("").empty();
+    still_kernel[pid] = is_kernel_[pid];
+    if (is_kernel_[pid]) return;
     for_each_number_in(folder / "task", [&](int tid) {
       if (const auto known = threads_.find(tid); known != threads_.end() && known->second.registered) {
         alive.insert(tid);
         return;
       }
-      const auto name = read_small_file(folder / "task" / std::to_string(tid) / "comm", 32);
-      const auto gpu = name ? number_after(trim(*name), kThreadName) : std::nullopt;
+      const auto gpu = gpu_named_by(pid, tid);
       if (!gpu || *gpu >= total_.size() || !in_scope(pid)) return;
       alive.insert(tid);
       track(pid, tid, *gpu, false);
@@ -165,6 +169,20 @@ void ComputeThreads::scan_threads() {
   });
 }
 
+// The GPU that a thread's name speaks of. Every thread of the machine is asked once a second, so without
+// the allocations of paths and strings.
+std::optional<std::size_t> ComputeThreads::gpu_named_by(int pid, int tid) const {
+  std::array<char, 4096> path;
+  std::snprintf(path.data(), path.size(), "%s/%d/task/%d/comm", proc_.c_str(), pid, tid);
+  const int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  std::array<char, 32> name;
+  const ssize_t got = ::read(file, name.data(), name.size());
+  ::close(file);
+  if (got <= 0) return std::nullopt;
+  return number_after(trim({name.data(), static_cast<std::size_t>(got)}), kThreadName);
+}
+
 void ComputeThreads::track(int pid, int tid, std::size_t gpu, bool registered) {
   if (const auto known = threads_.find(tid); known != threads_.end()) {
     known->second.gpu = gpu;
@@ -177,28 +195,36 @@ void ComputeThreads::track(int pid, int tid, std::size_t gpu, bool registered) {
   thread.registered = registered;
   const auto path = proc_ / std::to_string(pid) / "task" / std::to_string(tid) / "schedstat";
   thread.schedstat = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  thread.last_run_time = run_time(thread).value_or(Nanoseconds{});
+  thread.last_run_time = schedstat(thread).value_or(SchedStat{}).run_time;
   threads_[tid] = thread;
 }
 
-std::optional<Nanoseconds> ComputeThreads::run_time(const Thread& thread) {
+// "run time, time spent waiting for a CPU, times put on a CPU".
+std::optional<ComputeThreads::SchedStat> ComputeThreads::schedstat(const Thread& thread) {
   std::array<char, 96> text;
   const ssize_t got = ::pread(thread.schedstat, text.data(), text.size(), 0);
   if (got <= 0) return std::nullopt;
-  const std::string_view line(text.data(), static_cast<std::size_t>(got));
-  const auto nanoseconds = parse_unsigned(line.substr(0, line.find(' ')));
-  if (!nanoseconds) return std::nullopt;
-  return Nanoseconds(static_cast<std::int64_t>(*nanoseconds));
+  const auto fields = split(trim({text.data(), static_cast<std::size_t>(got)}), ' ');
+  const auto run_ns = parse_unsigned(fields[0]);
+  const auto slices = fields.size() > 2 ? parse_unsigned(fields[2]) : std::nullopt;
+  if (!run_ns || !slices) return std::nullopt;
+  return SchedStat{Nanoseconds(static_cast<std::int64_t>(*run_ns)), *slices};
+}
+
+bool ComputeThreads::in_use(std::size_t gpu) const {
+  return !registrations_.empty() || std::any_of(threads_.begin(), threads_.end(),
+                                                [&](const auto& entry) { return entry.second.gpu == gpu; });
 }
 
 GpuWork ComputeThreads::work(std::size_t gpu) {
   GpuWork work;
   for (auto& [tid, thread] : threads_) {
     if (thread.gpu != gpu) continue;
-    const auto run = run_time(thread);
-    if (!run) continue;
-    total_[gpu] += std::max(*run - thread.last_run_time, Nanoseconds{});
-    thread.last_run_time = *run;
+    const auto now = schedstat(thread);
+    if (!now) continue;
+    total_[gpu] += std::max(now->run_time - thread.last_run_time, Nanoseconds{});
+    thread.last_run_time = now->run_time;
+    work.slices += now->slices;
   }
   work.run_time = total_[gpu];
   for (const auto& [pid, known] : registrations_)
@@ -223,24 +249,14 @@ Nanoseconds ComputeThreads::past_run_time(std::size_t gpu, Nanoseconds window) c
     const auto fields = stat_fields_after_name(stat);
     constexpr std::size_t kStartTime = 19;
     const auto start_ticks = fields.size() > kStartTime ? parse_unsigned(fields[kStartTime]) : std::nullopt;
-    const auto ran = run_time(thread);
+    const auto ran = schedstat(thread);
     if (!start_ticks || !ran) continue;
     const Nanoseconds started(static_cast<std::int64_t>(static_cast<double>(*start_ticks) / ticks_per_second * 1e9));
     const Nanoseconds lived = std::max<Nanoseconds>(now - started, std::chrono::milliseconds(10));
-    const double share = std::min(1.0, static_cast<double>(ran->count()) / static_cast<double>(lived.count()));
+    const double share = std::min(1.0, static_cast<double>(ran->run_time.count()) / static_cast<double>(lived.count()));
     sum_ns += share * static_cast<double>(std::min(lived, window).count());
   }
   return std::min(window, Nanoseconds(static_cast<std::int64_t>(sum_ns)));
-}
-
-bool ComputeThreads::runs_now(std::size_t gpu) const {
-  for (const auto& [tid, thread] : threads_) {
-    if (thread.gpu != gpu) continue;
-    const std::string stat = thread_stat(thread.pid, tid);
-    const auto fields = stat_fields_after_name(stat);
-    if (!fields.empty() && fields[0] == "R") return true;
-  }
-  return false;
 }
 
 std::vector<std::pair<int, std::uint64_t>> ComputeThreads::processes(std::size_t gpu) {

@@ -35,6 +35,7 @@ std::filesystem::path registration_folder();
 // The work on one virtual GPU, read at one moment.
 struct GpuWork {
   Nanoseconds run_time{};    // of all its threads since they were first seen; never falls
+  std::uint64_t slices = 0;  // how often its threads were put on a CPU: unchanged, they were never taken off
   bool waiting = false;      // a registered thread says it spins in a collective
 };
 
@@ -46,14 +47,15 @@ class ComputeThreads {
   ComputeThreads(const ComputeThreads&) = delete;
   ComputeThreads& operator=(const ComputeThreads&) = delete;
 
-  // Looks for new threads and forgets ended ones; cheap when called again within the second.
+  // Looks for new threads and forgets ended ones once a second, and reads registrations again every few
+  // milliseconds; in between it costs nothing.
   void refresh(Nanoseconds now);
+  // Whether any thread or registration speaks of the GPU. One without costs nothing to read.
+  bool in_use(std::size_t gpu) const;
   GpuWork work(std::size_t gpu);
   // How long the GPU's threads ran in the `window` before now, by the mean since each was started: the kernel
   // keeps no finer record of the past.
   Nanoseconds past_run_time(std::size_t gpu, Nanoseconds window) const;
-  // Whether a thread of the GPU is on a CPU, or waits for one, at this moment.
-  bool runs_now(std::size_t gpu) const;
   // Processes on a GPU and the memory each registered there, else its resident memory.
   std::vector<std::pair<int, std::uint64_t>> processes(std::size_t gpu);
 
@@ -65,6 +67,10 @@ class ComputeThreads {
     Nanoseconds last_run_time{};
     bool registered = false;
   };
+  struct SchedStat {
+    Nanoseconds run_time{};
+    std::uint64_t slices = 0;
+  };
   struct KnownRegistration {
     Registration content;
     std::uint64_t inode = 0;
@@ -75,8 +81,9 @@ class ComputeThreads {
   void scan_registrations();
   void reread_registrations();
   void scan_threads();
+  std::optional<std::size_t> gpu_named_by(int pid, int tid) const;
   void track(int pid, int tid, std::size_t gpu, bool registered);
-  static std::optional<Nanoseconds> run_time(const Thread& thread);
+  static std::optional<SchedStat> schedstat(const Thread& thread);
   std::string thread_stat(int pid, int tid) const;
 
   const std::filesystem::path proc_;
@@ -88,6 +95,7 @@ class ComputeThreads {
   std::map<int, bool> is_kernel_;    // by pid; kernel threads never compute for us
   std::vector<Nanoseconds> total_;   // run time a GPU
   std::optional<Nanoseconds> last_scan_;
+  Nanoseconds last_reread_{};
 };
 
 }  // namespace lockstep

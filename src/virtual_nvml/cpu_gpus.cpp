@@ -87,17 +87,13 @@ CpuGpus::CpuGpus(std::size_t count)
     // A driver's window reaches back before its client started; so does the first one here.
     const Moment now = look(i);
     const Nanoseconds before = threads_.past_run_time(i, kBusyWindow);
-    gpus_[i].moments.push_front({now.at - kBusyWindow, now.run_time - before, false});
+    gpus_[i].moments.push_front({now.at - kBusyWindow, now.run_time - before, 0, false});
   }
 }
 
 CpuGpus::~CpuGpus() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  stopping_.notify_all();
-  if (sampler_.joinable()) sampler_.join();
+  stop_ = true;
+  if (sampler_.joinable()) sampler_.join();  // it sleeps 20 ms at the most
 }
 
 // Reads a GPU's threads now and remembers the reading.
@@ -105,7 +101,7 @@ CpuGpus::Moment CpuGpus::look(std::size_t gpu) {
   const Nanoseconds now = monotonic_now();
   threads_.refresh(now);
   const GpuWork work = threads_.work(gpu);
-  const Moment moment{now, work.run_time, work.waiting};
+  const Moment moment{now, work.run_time, work.slices, work.waiting};
   auto& moments = gpus_[gpu].moments;
   moments.push_back(moment);
   // One moment older than the window stays: the window starts there.
@@ -113,26 +109,27 @@ CpuGpus::Moment CpuGpus::look(std::size_t gpu) {
   return moment;
 }
 
-CpuGpus::Load CpuGpus::load_since(std::size_t gpu, const Moment& from, const Moment& to) const {
+CpuGpus::Load CpuGpus::load_between(const Moment& from, const Moment& to) {
   static const Nanoseconds tick = scheduler_tick();
   if (to.waiting) return {1.0, true};
   const Nanoseconds window = to.at - from.at;
   const Nanoseconds ran = to.run_time - from.run_time;
   if (window <= Nanoseconds{}) return {};
-  // What is missing is less than the counter may lag behind, and the thread runs: it ran all the time.
-  if (ran > Nanoseconds{} && ran < window && window - ran <= tick && threads_.runs_now(gpu)) return {1.0, false};
+  // What is missing is less than the counter may lag behind, and the thread was not taken off its CPU.
+  if (ran > Nanoseconds{} && window - ran <= tick && from.slices == to.slices) return {1.0, false};
   return {std::min(1.0, static_cast<double>(ran.count()) / static_cast<double>(window.count())), false};
 }
 
 CpuGpus::Load CpuGpus::window_load(std::size_t gpu) {
   const Moment now = look(gpu);
-  return load_since(gpu, gpus_[gpu].moments.front(), now);
+  return load_between(gpus_[gpu].moments.front(), now);
 }
 
 GpuSample CpuGpus::sample(std::size_t gpu) {
   const std::lock_guard lock(mutex_);
   if (gpus_[gpu].last && monotonic_now() - gpus_[gpu].last_at < kOneBreath) return *gpus_[gpu].last;
-  const Load load = window_load(gpu);
+  threads_.refresh(monotonic_now());
+  const Load load = threads_.in_use(gpu) ? window_load(gpu) : Load{};
 
   GpuSample sample;
   sample.index = static_cast<int>(gpu);
@@ -151,12 +148,17 @@ GpuSample CpuGpus::sample(std::size_t gpu) {
   state.temperature_at = monotonic_now();
   sample.temperature_c = std::round(state.temperature_c);
 
-  std::uint64_t used = 0;
-  for (const auto& [pid, memory] : threads_.processes(gpu)) used += memory;
-  sample.memory_used_bytes = std::min(used, *machine_.gpus[gpu].memory_total_bytes);
   state.last = sample;
   state.last_at = monotonic_now();
   return sample;
+}
+
+Reading<std::uint64_t> CpuGpus::memory_used_bytes(std::size_t gpu) {
+  const std::lock_guard lock(mutex_);
+  threads_.refresh(monotonic_now());
+  std::uint64_t used = 0;
+  for (const auto& [pid, memory] : threads_.processes(gpu)) used += memory;
+  return std::min(used, *machine_.gpus[gpu].memory_total_bytes);
 }
 
 std::vector<PidOnGpu> CpuGpus::processes(std::size_t gpu) {
@@ -180,15 +182,18 @@ std::optional<std::vector<TimedSample>> CpuGpus::power_samples(std::size_t gpu, 
 }
 
 void CpuGpus::run_sampler() {
-  std::unique_lock lock(mutex_);
   std::vector<Moment> last(gpus_.size());
-  for (std::size_t i = 0; i < gpus_.size(); ++i) last[i] = look(i);
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < gpus_.size(); ++i) last[i] = look(i);
+  }
   auto due = std::chrono::steady_clock::now();
   std::uint64_t stamp_us = unix_now_us();
-  while (!stop_) {
+  while (true) {
     due += kSampleEvery;
     stamp_us += 20'000;
-    if (stopping_.wait_until(lock, due, [this] { return stop_; })) return;
+    std::this_thread::sleep_until(due);  // one system call; a condition variable takes three
+    if (stop_) return;
     // A machine that slept or was overloaded leaves a gap in the buffer, as a driver would.
     const auto late = std::chrono::steady_clock::now() - due;
     if (late > kSampleEvery) {
@@ -196,12 +201,24 @@ void CpuGpus::run_sampler() {
       due += missed * kSampleEvery;
       stamp_us += static_cast<std::uint64_t>(missed) * 20'000;
     }
-    for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    take_power_samples(last, stamp_us);
+  }
+}
+
+void CpuGpus::take_power_samples(std::vector<Moment>& last, std::uint64_t stamp_us) {
+  const std::lock_guard lock(mutex_);
+  const Nanoseconds tick = monotonic_now();
+  threads_.refresh(tick);
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    Load load;
+    if (threads_.in_use(i)) {
       const Moment now = look(i);
-      const Load load = load_since(i, last[i], now);
+      load = load_between(last[i], now);
       last[i] = now;
-      keep(gpus_[i].power, {stamp_us, static_cast<std::uint32_t>(power_mw(load.busy, load.waiting))});
+    } else {
+      last[i].at = tick;
     }
+    keep(gpus_[i].power, {stamp_us, static_cast<std::uint32_t>(power_mw(load.busy, load.waiting))});
   }
 }
 

@@ -1,7 +1,7 @@
 // Virtual GPUs that are CPU compute: GPU i is busy while a thread named vgpu<i> runs.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -21,6 +21,7 @@ class CpuGpus : public VirtualGpus {
 
   const Machine& machine() const override { return machine_; }
   GpuSample sample(std::size_t gpu) override;
+  Reading<std::uint64_t> memory_used_bytes(std::size_t gpu) override;
   std::vector<PidOnGpu> processes(std::size_t gpu) override;
   std::optional<std::vector<TimedSample>> power_samples(std::size_t gpu, std::uint64_t since_us) override;
   bool has_gpm(std::size_t) override { return false; }
@@ -31,6 +32,7 @@ class CpuGpus : public VirtualGpus {
   struct Moment {
     Nanoseconds at{};
     Nanoseconds run_time{};
+    std::uint64_t slices = 0;
     bool waiting = false;
   };
   struct Load {
@@ -47,17 +49,17 @@ class CpuGpus : public VirtualGpus {
   };
 
   Moment look(std::size_t gpu);
-  Load load_since(std::size_t gpu, const Moment& from, const Moment& to) const;
+  static Load load_between(const Moment& from, const Moment& to);
   Load window_load(std::size_t gpu);
   void run_sampler();
+  void take_power_samples(std::vector<Moment>& last, std::uint64_t stamp_us);
 
   Machine machine_;
   std::mutex mutex_;
-  std::condition_variable stopping_;
   ComputeThreads threads_;  // guarded by mutex_, like all below
   std::vector<Gpu> gpus_;
   std::thread sampler_;
-  bool stop_ = false;
+  std::atomic<bool> stop_ = false;
 };
 
 }  // namespace lockstep

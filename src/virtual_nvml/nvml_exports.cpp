@@ -281,7 +281,7 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, 
 LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
-  const auto used = entry.sample().memory_used_bytes.value();
+  const auto used = entry.all->memory_used_bytes(entry.gpu).value();
   if (!used || !entry.info().memory_total_bytes) return NVML_ERROR_NOT_SUPPORTED;
   memory->total = *entry.info().memory_total_bytes;
   memory->used = *used;

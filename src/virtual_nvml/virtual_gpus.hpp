@@ -46,7 +46,8 @@ class VirtualGpus {
   virtual ~VirtualGpus() = default;
 
   virtual const Machine& machine() const = 0;
-  virtual GpuSample sample(std::size_t gpu) = 0;  // everything the GPU shows now
+  virtual GpuSample sample(std::size_t gpu) = 0;  // everything the GPU shows now but its memory
+  virtual Reading<std::uint64_t> memory_used_bytes(std::size_t gpu) = 0;
   virtual std::vector<PidOnGpu> processes(std::size_t gpu) = 0;
   // Power samples (mW) younger than `since_us`; nothing when the GPU has no such buffer. Starts the sampling.
   virtual std::optional<std::vector<TimedSample>> power_samples(std::size_t gpu, std::uint64_t since_us) = 0;

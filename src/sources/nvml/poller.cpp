@@ -88,21 +88,15 @@ class Poller::Work {
   void publish_state();
   void push(Record record);
 
-  template <class Call>
-  auto timed(CallKind kind, Call call) {
-    shared_->call_since_ns = monotonic_now().count();
-    shared_->call = kCallKindNames[static_cast<std::size_t>(kind)].data();
+  // Makes the same kind of call on `gpus` GPUs and notes what one of them took.
+  template <class Calls>
+  void timed(CallKind kind, std::size_t gpus, Calls calls) {
     const auto begin = monotonic_now();
-    if constexpr (std::is_void_v<decltype(call())>) {
-      call();
-      schedule_->measured(kind, monotonic_now() - begin);
-      shared_->call = nullptr;
-    } else {
-      auto result = call();
-      schedule_->measured(kind, monotonic_now() - begin);
-      shared_->call = nullptr;
-      return result;
-    }
+    shared_->call_since_ns = begin.count();
+    shared_->call = kCallKindNames[static_cast<std::size_t>(kind)].data();
+    calls();
+    shared_->call = nullptr;
+    schedule_->measured(kind, (monotonic_now() - begin) / static_cast<std::int64_t>(std::max<std::size_t>(gpus, 1)));
   }
 
   double now_ms() const { return to_ms(monotonic_now() - started_monotonic_); }
@@ -319,23 +313,27 @@ void Poller::Work::tick(const std::vector<CallKind>& kinds) {
 }
 
 void Poller::Work::read_gpus(const std::vector<CallKind>& kinds, double t_ms) {
-  GpuTick gpus;
+  GpuTick gpus(readers_.size());
   std::vector<Record> extra;
   const bool search = monotonic_now() - last_search_ >= kFindAgainEvery;
   if (search) last_search_ = monotonic_now();
+  for (std::size_t i = 0; i < readers_.size(); ++i) {
+    gpus[i].index = readers_[i]->info().index;
+    if (may_sleep_.contains(readers_[i].get())) look_after(*readers_[i], t_ms);
+    if (search && readers_[i]->lost()) readers_[i]->try_to_find_again();
+  }
+  // One quantity of all GPUs after the other: what is compared between GPUs is read close together.
+  for (const CallKind kind : kinds)
+    timed(kind, readers_.size(), [&] {
+      for (std::size_t i = 0; i < readers_.size(); ++i) readers_[i]->read(kind, gpus[i]);
+    });
   for (const auto& reader : readers_) {
-    if (may_sleep_.contains(reader.get())) look_after(*reader, t_ms);
-    if (search && reader->lost()) reader->try_to_find_again();
-    GpuSample sample;
-    sample.index = reader->info().index;
-    for (const CallKind kind : kinds) timed(kind, [&] { reader->read(kind, sample); });
     for (PowerSamples& run : reader->take_extra_power_runs()) {
       GpuSample rest;
-      rest.index = sample.index;
+      rest.index = reader->info().index;
       rest.power_samples = std::move(run);
       extra.push_back({t_ms, GpuTick{std::move(rest)}});
     }
-    gpus.push_back(std::move(sample));
     if (reader->lost() && known_lost_.insert(reader.get()).second)
       extra.push_back({t_ms, Event{"lost", reader->info().index, "the driver says: GPU is lost"}});
     if (!reader->lost() && known_lost_.erase(reader.get()) > 0)
@@ -362,15 +360,17 @@ void Poller::Work::look_after(GpuReader& reader, double t_ms) {
 
 void Poller::Work::read_processes(double t_ms) {
   std::map<int, ProcessSample> by_pid;
-  for (const auto& reader : readers_) {
-    const auto found = timed(CallKind::processes, [&] { return reader->read_processes(); });
-    if (!found) continue;
-    for (const auto& [pid, memory] : *found) {
-      ProcessSample& process = by_pid[pid];
-      process.pid = pid;
-      process.gpus.push_back({reader->info().index, memory});
+  timed(CallKind::processes, readers_.size(), [&] {
+    for (const auto& reader : readers_) {
+      const auto found = reader->read_processes();
+      if (!found) continue;
+      for (const auto& [pid, memory] : *found) {
+        ProcessSample& process = by_pid[pid];
+        process.pid = pid;
+        process.gpus.push_back({reader->info().index, memory});
+      }
     }
-  }
+  });
   ProcessTick tick;
   for (auto& [pid, process] : by_pid) tick.push_back(std::move(process));
   push({t_ms, std::move(tick)});
@@ -381,8 +381,9 @@ void Poller::Work::read_events(double t_ms) {
   for (int most = 0; most < 64; ++most) {  // a storm of Xids must not hold the poller
     nvmlEventData_t data{};
     constexpr unsigned int kDoNotWait = 0;
-    const nvmlReturn_t result =
-        timed(CallKind::events, [&] { return api_->nvmlEventSetWait_v2(events_, &data, kDoNotWait); });
+    nvmlReturn_t result = NVML_ERROR_TIMEOUT;
+    // One call serves all GPUs: its cost a GPU is a share of it.
+    timed(CallKind::events, readers_.size(), [&] { result = api_->nvmlEventSetWait_v2(events_, &data, kDoNotWait); });
     if (result != NVML_SUCCESS) return;
     if ((data.eventType & static_cast<unsigned long long>(nvmlEventTypeXidCriticalError)) == 0) continue;
     std::optional<int> gpu;
