@@ -51,7 +51,27 @@ bool write_all(int file, std::string_view content) {
 }
 }  // namespace
 
-Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+namespace {
+// A device, a pipe, /dev/stdout: there is nothing to replace, and a rename would put a plain file in its place.
+Status write_in_place(const std::filesystem::path& path, std::string_view content) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (file < 0) return cannot_write(path, errno);
+  const bool written = write_all(file, content);
+  const int error_number = errno;
+  ::close(file);
+  return written ? Status(Done{}) : Status(cannot_write(path, error_number));
+}
+}  // namespace
+
+Status write_file_atomically(const std::filesystem::path& name, std::string_view content) {
+  struct stat facts {};
+  const bool exists = ::stat(name.c_str(), &facts) == 0;
+  if (exists && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)) return write_in_place(name, content);
+  // Through a link the file behind it is replaced, and the link stays.
+  std::error_code unresolved;
+  const auto resolved = std::filesystem::canonical(name, unresolved);
+  const std::filesystem::path path = unresolved ? name : resolved;
+
   std::string temporary = path.string() + ".XXXXXX";
   const int file = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (file < 0) return cannot_write(path, errno);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <optional>
 #include <string_view>
 
 namespace lockstep {
@@ -41,6 +42,17 @@ std::string hide_secret_words(std::string text) {
   return text;
 }
 
+// Where the value of a secret starts in `--api-key=x`, `--env=API_KEY=x` or `--export=ALL,HF_TOKEN=x`: behind
+// the first `=` whose name, back to the last separator, is a secret's.
+std::optional<std::size_t> secret_value_in(std::string_view word) {
+  for (std::size_t equals = word.find('='); equals != std::string_view::npos; equals = word.find('=', equals + 1)) {
+    const std::size_t separator = equals == 0 ? std::string_view::npos : word.find_last_of("=,;:? &", equals - 1);
+    const std::size_t name_at = separator == std::string_view::npos ? 0 : separator + 1;
+    if (names_a_secret(word.substr(name_at, equals - name_at))) return equals + 1;
+  }
+  return std::nullopt;
+}
+
 // Where a shell word that starts at `at` ends: at a blank, but not inside quotes.
 std::size_t shell_word_end(const std::string& line, std::size_t at) {
   char quote = '\0';
@@ -67,15 +79,14 @@ std::string hide_inside_code(const std::string& line) {
     at = blank_end;
     const std::size_t word_end = shell_word_end(line, at);
     const std::string word = line.substr(at, word_end - at);
-    const std::size_t equals = word.find('=');
     if (hide_next && !word.empty()) {
       result += kHidden;
       hide_next = false;
-    } else if (equals != std::string::npos && names_a_secret(word.substr(0, equals))) {
-      result += word.substr(0, equals + 1);
+    } else if (const auto value_at = secret_value_in(word)) {
+      result += word.substr(0, *value_at);
       result += kHidden;
     } else {
-      hide_next = word.starts_with("-") && equals == std::string::npos && names_a_secret(word);
+      hide_next = word.starts_with("-") && word.find('=') == std::string::npos && names_a_secret(word);
       result += word;
     }
     at = word_end;
@@ -102,14 +113,13 @@ std::vector<std::string> redact_command(std::vector<std::string> command) {
         continue;
       }
     }
-    if (i > 0 && announces_code(command[i - 1])) {
+    if (i > 0 && announces_code(command[i - 1]) && !word.starts_with("-")) {
       word = hide_secret_words(hide_inside_code(word));
       continue;
     }
-    const std::size_t equals = word.find('=');
-    const bool assigns = equals != std::string::npos;
-    if (assigns && names_a_secret(std::string_view(word).substr(0, equals))) {
-      word = word.substr(0, equals + 1) + std::string(kHidden);
+    const bool assigns = word.find('=') != std::string::npos;
+    if (const auto value_at = secret_value_in(word)) {
+      word = word.substr(0, *value_at) + std::string(kHidden);
       continue;
     }
     // An option by its dash; the first word is the program, whose name may well hold "key".

@@ -62,22 +62,26 @@ Result<Timeline> look_once(Source& source, const SharedOptions& options) {
   return timeline;
 }
 
-// Whether a process is `ancestor` or stands below it. A process that has ended has no parent any more: then
-// the parent that was recorded with it counts.
-bool is_or_descends_from(const ProcessSample& process, int ancestor) {
+// Whether a process is `ancestor` or stands below it. Pids of a recording mean nothing on this machine: there only
+// the parents that were recorded count.
+bool is_or_descends_from(const ProcessSample& process, int ancestor, bool of_this_machine) {
   std::optional<int> pid = process.pid;
   std::optional<int> parent = process.parent_pid;
   for (int depth = 0; pid && depth < 64; ++depth) {
     if (*pid == ancestor) return true;
     pid = parent;
-    parent = pid ? parent_of(*pid) : std::nullopt;
+    parent = pid && of_this_machine ? parent_of(*pid) : std::nullopt;
   }
   return false;
 }
 
 // Only the process, what it started, and the GPUs that those hold.
 Status keep_only(int pid, Report& report) {
-  std::erase_if(report.processes, [&](const ProcessSample& process) { return !is_or_descends_from(process, pid); });
+  const bool of_this_machine = report.source_kind == SourceKind::nvml || parse_integer(report.source_detail.substr(
+      std::min(report.source_detail.size(), report.source_detail.find(':') + 1)));  // virtual:2, not virtual:FILE
+  std::erase_if(report.processes, [&](const ProcessSample& process) {
+    return !is_or_descends_from(process, pid, of_this_machine);
+  });
   if (report.processes.empty())
     return Error{fmt::format("process {} and its children hold no GPU", pid),
                  "see which do: lockstep monitor --once"};

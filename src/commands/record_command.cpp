@@ -9,6 +9,7 @@
 
 #include "base/clock.hpp"
 #include "base/interrupt.hpp"
+#include "base/redact.hpp"
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
@@ -79,6 +80,32 @@ std::string in_words(const ChildEnd& end) {
                              : fmt::format("ended with code {}", end.exit_code);
 }
 
+// From the first tick to the closed file.
+Status record_into(RecordingWriter& writer, Source& source, const SharedOptions& options,
+                   std::optional<Subprocess>& command) {
+  Recorder recorder(writer, options);
+  const auto command_ended = [&] { return command && command->poll().has_value(); };
+  auto watched = watch(source, {options.duration, command_ended}, [&](const Record& entry) { return recorder.take(entry); });
+  recorder.end_progress();
+  if (!watched) return std::move(watched).error();
+  if (watched->silence && !options.quiet)
+    fmt::print(stderr, "lockstep: the driver stopped answering '{}' {} ago; the recording holds what came before\n",
+               watched->silence->call, format_duration(watched->silence->since));
+  if (const auto end = command ? command->poll() : std::nullopt) {
+    const Record note{recorder.last_ms(), Event{"command_ended", std::nullopt, std::to_string(end->exit_code)}};
+    if (Status status = writer.write(note); !status) return status;
+  }
+  if (Status status = writer.close(); !status) return status;
+  if (options.quiet) return Done{};
+  if (const auto note = source.repair_note()) fmt::print(stderr, "lockstep: {}\n", *note);
+  const std::size_t gpus = source.machine().gpus.size();
+  fmt::print(stderr, "lockstep: recorded {} of {} GPU{} in {} ticks to {}\n",
+             format_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(recorder.last_ms() * 1e6))), gpus,
+             gpus == 1 ? "" : "s", recorder.ticks(),
+             options.output == "-" ? "standard output" : printable(options.output));
+  return Done{};
+}
+
 Result<int> record(const RawOptions& raw, Redaction redaction) {
   auto options = check(raw);
   if (!options) return std::move(options).error();
@@ -99,30 +126,14 @@ Result<int> record(const RawOptions& raw, Redaction redaction) {
     command.emplace(std::move(*process));
   }
 
-  Recorder recorder(*writer, *options);
-  const auto take = [&](const Record& entry) { return recorder.take(entry); };
-  auto watched = watch(**source, {options->duration, [&] { return command && command->poll().has_value(); }}, take);
-  recorder.end_progress();
-  if (!watched) return std::move(watched).error();
-  if (watched->silence && !options->quiet)
-    fmt::print(stderr, "lockstep: the driver stopped answering '{}' {} ago; the recording holds what came before\n",
-               watched->silence->call, format_duration(watched->silence->since));
-
-  if (const auto end = command ? command->poll() : std::nullopt) {
-    const Record note{recorder.last_ms(), Event{"command_ended", std::nullopt, std::to_string(end->exit_code)}};
-    if (Status status = writer->write(note); !status) return std::move(status).error();
-  }
-  if (Status status = writer->close(); !status) return std::move(status).error();
-  if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
-  if (!options->quiet)
-    fmt::print(stderr, "lockstep: recorded {} of {} GPU{} in {} ticks to {}\n",
-               format_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(recorder.last_ms() * 1e6))),
-               (*source)->machine().gpus.size(), (*source)->machine().gpus.size() == 1 ? "" : "s", recorder.ticks(),
-               options->output == "-" ? "standard output" : printable(options->output));
+  Status recorded = record_into(*writer, **source, *options, command);
+  // Whatever became of the recording, the command is the user's: it is waited for, never ended.
   const auto end = command ? std::optional(wait_for(*command)) : std::nullopt;
+  if (!recorded) return std::move(recorded).error();
   if (interrupted_by() != 0) return exit_code::kInterrupted;
   if (!end || end->exit_code == 0) return exit_code::kDone;
-  fmt::print(stderr, "lockstep: the command {}: {}\n", in_words(*end), printable(join(options->command, " ")));
+  fmt::print(stderr, "lockstep: the command {}: {}\n", in_words(*end),
+             printable(join(redact_command(options->command), " ")));
   return exit_code::kCommandFailed;
 }
 

@@ -120,6 +120,7 @@ std::optional<std::string_view> LineStream::next() {
     if (newline != nullptr) {
       const auto at = static_cast<std::size_t>(newline - buffer_.data());
       const std::string_view line(buffer_.data() + begin_, at - begin_);
+      last_line_ = begin_;
       begin_ = scanned_ = at + 1;
       if (!std::exchange(skipping_, false)) return line;
       continue;
@@ -135,6 +136,8 @@ std::optional<std::string_view> LineStream::next() {
     if (!refill()) return std::nullopt;
   }
 }
+
+void LineStream::put_back() { begin_ = scanned_ = last_line_; }
 
 bool LineStream::refill() {
   if (begin_ > 0) {

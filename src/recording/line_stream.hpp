@@ -29,6 +29,9 @@ class LineStream {
   // The next whole line without its newline; nothing at the end of the input.
   std::optional<std::string_view> next();
 
+  // The line that next() has just given is given again.
+  void put_back();
+
   // What stands after the last newline, once next() has returned nothing: a line that was cut, or a last
   // line whose newline is missing.
   std::string_view remainder() const;
@@ -48,6 +51,7 @@ class LineStream {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::size_t scanned_ = 0;  // no newline in [begin_, scanned_)
+  std::size_t last_line_ = 0;  // where the line given last begins
   bool skipping_ = false;    // inside an overlong line
   std::size_t overlong_ = 0;
   std::size_t skipped_bytes_ = 0;

@@ -14,10 +14,15 @@ class RecordingReader::Parser : public RecordParser {};
 
 bool looks_like_recording(const std::filesystem::path& path) {
   auto lines = LineStream::open(path);
-  if (!lines) return false;
-  const auto first = lines->next();
-  return (first ? *first : lines->remainder()).substr(0, 256).find(recording_format::kMagicKey) !=
-         std::string_view::npos;
+  return lines && looks_like_recording(*lines);
+}
+
+bool looks_like_recording(LineStream& lines) {
+  const auto first = lines.next();
+  const std::string_view start = (first ? *first : lines.remainder()).substr(0, 256);
+  const bool found = start.find(recording_format::kMagicKey) != std::string_view::npos;
+  if (first) lines.put_back();
+  return found;
 }
 
 std::string describe(const ReadLosses& losses) {
@@ -33,14 +38,14 @@ std::string describe(const ReadLosses& losses) {
 Result<RecordingReader> RecordingReader::open(const std::filesystem::path& path) {
   auto lines = LineStream::open(path);
   if (!lines) return std::move(lines).error();
-  return read_header(std::move(*lines), path.string());
+  return from(std::move(*lines), path.string());
 }
 
 Result<RecordingReader> RecordingReader::over(std::string bytes, const std::string& name) {
-  return read_header(LineStream::over(std::move(bytes)), name);
+  return from(LineStream::over(std::move(bytes)), name);
 }
 
-Result<RecordingReader> RecordingReader::read_header(LineStream lines, const std::string& name) {
+Result<RecordingReader> RecordingReader::from(LineStream lines, const std::string& name) {
   auto first = lines.next();
   if (!first && lines.remainder().empty())
     return Error{fmt::format("{} is empty", printable(name)),

@@ -16,6 +16,8 @@ namespace lockstep {
 
 // Whether the file starts with a recording's header, compressed or not.
 bool looks_like_recording(const std::filesystem::path& path);
+// The same of an open file, which can be read from its start afterwards: a pipe is opened but once.
+bool looks_like_recording(LineStream& lines);
 
 // What could not be used of a file. All zero for one that was closed properly.
 struct ReadLosses {
@@ -31,6 +33,7 @@ std::string describe(const ReadLosses& losses);
 class RecordingReader {
  public:
   static Result<RecordingReader> open(const std::filesystem::path& path);
+  static Result<RecordingReader> from(LineStream lines, const std::string& name);
   // For tests and fuzzers: the bytes of a file, under a name for messages.
   static Result<RecordingReader> over(std::string bytes, const std::string& name);
 
@@ -46,7 +49,6 @@ class RecordingReader {
  private:
   class Parser;
   RecordingReader(LineStream lines, std::unique_ptr<Parser> parser, Machine machine);
-  static Result<RecordingReader> read_header(LineStream lines, const std::string& name);
 
   LineStream lines_;
   std::unique_ptr<Parser> parser_;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -76,7 +76,7 @@ PollerOptions poller_options(const SourceOptions& options) {
   result.schedule.interval = options.interval;
   result.schedule.process_period = options.process_period;
   result.schedule.seed = static_cast<std::uint32_t>(unix_now().count());
-  result.gpus = options.gpus;
+  result.session.gpus = options.gpus;
   return result;
 }
 
@@ -91,9 +91,9 @@ std::chrono::nanoseconds play_start() {
 
 Result<std::unique_ptr<Source>> open_virtual(const std::string& description, const SourceOptions& options) {
   PollerOptions virtual_options = poller_options(options);
-  virtual_options.library = virtual_library_path().string();
-  if (!std::filesystem::exists(virtual_options.library))
-    return Error{fmt::format("the virtual NVML library is missing: {}", virtual_options.library),
+  virtual_options.session.library = virtual_library_path().string();
+  if (!std::filesystem::exists(virtual_options.session.library))
+    return Error{fmt::format("the virtual NVML library is missing: {}", virtual_options.session.library),
                  "build it: cmake --build --preset release"};
 
   std::unique_ptr<ProcessDescriber> describer;
@@ -115,13 +115,17 @@ Result<std::unique_ptr<Source>> open_virtual(const std::string& description, con
 }
 
 Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceOptions& options) {
-  if (looks_like_recording(path)) {
-    auto reader = RecordingReader::open(path);
-    if (!reader) return std::move(reader).error();
-    return std::unique_ptr<Source>(std::make_unique<ReplaySource>(std::move(*reader), path, options.gpus));
-  }
   auto lines = LineStream::open(path);
   if (!lines) return std::move(lines).error();
+  if (looks_like_recording(*lines)) {
+    auto reader = RecordingReader::from(std::move(*lines), path);
+    if (!reader) return std::move(reader).error();
+    for (const int wanted : options.gpus)
+      if (std::none_of(reader->machine().gpus.begin(), reader->machine().gpus.end(),
+                       [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
+        return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)), "leave --gpus out to see which are");
+    return std::unique_ptr<Source>(std::make_unique<ReplaySource>(std::move(*reader), path, options.gpus));
+  }
   const auto first = lines->next();
   const std::string_view start = (first ? *first : lines->remainder()).substr(0, 40);
   if (!first && start.empty() && lines->overlong_lines() == 0)

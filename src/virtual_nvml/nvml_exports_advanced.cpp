@@ -192,7 +192,9 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventDa
   while (true) {
     for (const lockstep::XidEvent& event : all->xid_events(set->seen)) {
       set->seen = event.serial;
-      const auto gpu = static_cast<std::size_t>(event.gpu);
+      const auto& gpus = all->machine().gpus;  // the recording's index is not the place in its list
+      const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const lockstep::GpuInfo& info) { return info.index == event.gpu; });
+      const auto gpu = static_cast<std::size_t>(found - gpus.begin());
       if (!set->gpus.contains(gpu)) continue;
       *data = {};
       data->device = lockstep::virtual_nvml::handle_of(gpu);

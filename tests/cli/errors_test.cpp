@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCall{"UnknownFormat", {"monitor", "--once", "virtual:2", "--format", "xml"}, 2, "xml"},
         BadCall{"UnknownColor", {"monitor", "--once", "virtual:2", "--color", "pink"}, 2, "pink"},
         BadCall{"BadGpuList", {"monitor", "--once", "virtual:2", "--gpus", "a"}, 2, "GPU list 'a'"},
-        BadCall{"GpuThatIsNotThere", {"monitor", "--once", "virtual:2", "--gpus", "7"}, 3, "none of the 2 GPUs"},
+        BadCall{"GpuThatIsNotThere", {"monitor", "--once", "virtual:2", "--gpus", "0,7"}, 2, "GPU 7 of --gpus is not here"},
         BadCall{"BadPid", {"monitor", "--once", "virtual:2", "--pid", "me"}, 2, "not a process id"},
         BadCall{"PidWithoutGpu", {"monitor", "--once", "virtual:2", "--pid", "1"}, 3, "hold no GPU"},
         BadCall{"NoSuchFile", {"monitor", "--once", "/no/such/file"}, 3, "no such file: /no/such/file"},

@@ -54,6 +54,17 @@ TEST(MonitorOnce, SummarisesARecording) {
   EXPECT_EQ(report.at("gpus")[1].at("power_mw"), 225'000);
 }
 
+TEST(MonitorOnce, ReadsARecordingFromAPipe) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("run", recording_text(two_gpu_machine(), plateau({0.5, 0.25}, 20)));
+
+  const auto end = testing::run_program(
+      {"bash", "-c", std::string(LOCKSTEP_BINARY) + " monitor --once <(cat " + file.string() + ")"});
+
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("GPU 1  25 %"));
+}
+
 TEST(MonitorOnce, SaysWhatACutRecordingLost) {
   const TemporaryFolder folder;
   const std::string text = recording_text(two_gpu_machine(), plateau({0.5, 0.25}, 1));

@@ -57,10 +57,10 @@ std::vector<CallKind> CallSchedule::take_due(Time now) {
 }
 
 CallSchedule::Time CallSchedule::next_wake() {
-  Time earliest = Time::max();
-  for (const Plan& plan : plans_) earliest = std::min(earliest, plan.due);
+  const auto next = std::min_element(plans_.begin(), plans_.end(), [](const Plan& a, const Plan& b) { return a.due < b.due; });
   std::uniform_real_distribution<double> shake(-kJitter, kJitter);
-  return earliest + std::chrono::duration_cast<Time>(interval_ * shake(random_));
+  // Never by more than the call at hand allows: the power buffer is due every 2 s at any interval.
+  return next->due + std::chrono::duration_cast<Time>(std::min(interval_, next->period) * shake(random_));
 }
 
 void CallSchedule::measured(CallKind kind, std::chrono::nanoseconds cost) {
@@ -72,7 +72,7 @@ void CallSchedule::measured(CallKind kind, std::chrono::nanoseconds cost) {
 }
 
 void CallSchedule::limit_period(CallKind kind, std::chrono::nanoseconds longest) {
-  plan(kind).longest = longest;
+  plan(kind).longest = std::min<Time>(plan(kind).longest, longest);  // GPUs of several kinds: the shortest buffer counts
   plan(kind).wished = std::min<Time>(plan(kind).wished, longest);
   plan(kind).period = std::min<Time>(plan(kind).period, longest);
 }

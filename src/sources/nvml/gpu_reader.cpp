@@ -97,7 +97,10 @@ std::optional<double> GpuReader::busy_window_ms() const {
 
 template <class T>
 Reading<T> GpuReader::answer(const char* signal, nvmlReturn_t result, T value) {
-  if (result == NVML_SUCCESS) return Reading<T>(std::move(value));
+  if (result == NVML_SUCCESS) {
+    if (!refusals_.empty()) refusals_.erase(signal);  // what was refused once may come later
+    return Reading<T>(std::move(value));
+  }
   if (means_lost(result)) lost_ = true;
   if (!means_unsupported(result)) return Reading<T>::error();
   refusals_[signal] = std::string("the driver says: ") + api_.nvmlErrorString(result);
@@ -216,7 +219,7 @@ void GpuReader::read_power_samples(GpuSample& sample) {
       fresh.push_back({power_buffer_[i].timeStamp, power_buffer_[i].sampleValue.uiVal});
   if (fresh.empty()) return;
   std::vector<PowerSamples> runs = equally_spaced_runs(std::move(fresh), started_unix_, power_state_);
-  sample.power_samples = std::move(runs.front());
+  sample.power_samples = answer<PowerSamples>("power_samples_mw", NVML_SUCCESS, std::move(runs.front()));
   extra_power_runs_.assign(std::make_move_iterator(runs.begin() + 1), std::make_move_iterator(runs.end()));
 }
 
@@ -272,6 +275,7 @@ void GpuReader::read_gpm(GpuSample& sample) {
   const auto fraction = [&](std::size_t i) {
     return usable(i) ? Reading<double>(std::clamp(get.metrics[i].value / 100, 0.0, 1.0)) : Reading<double>::error();
   };
+  refusals_.erase(kGpmSignals);
   sample.sm = fraction(0);
   sample.tensor = fraction(1);
   sample.dram = fraction(2);

@@ -22,7 +22,10 @@ std::vector<std::string> nvidia_gpu_addresses(const std::filesystem::path& sysfs
   for (const auto& entry : std::filesystem::directory_iterator(sysfs / "bus/pci/devices", missing)) {
     const std::string address = entry.path().filename().string();
     // Display controllers: 0x0300 VGA, 0x0302 3D. The audio function of a card is class 0x0403.
-    if (attribute(sysfs, address, "vendor") == "0x10de" && attribute(sysfs, address, "class").starts_with("0x03"))
+    // NVML counts what its own driver holds; a card handed to a virtual machine (vfio) is not among them.
+    const auto driver = std::filesystem::read_symlink(entry.path() / "driver", missing).filename();
+    if (driver == "nvidia" && attribute(sysfs, address, "vendor") == "0x10de" &&
+        attribute(sysfs, address, "class").starts_with("0x03"))
       addresses.push_back(address);
   }
   std::sort(addresses.begin(), addresses.end());

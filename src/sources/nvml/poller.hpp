@@ -9,7 +9,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,14 +21,13 @@
 #include "lockstep/result.hpp"
 #include "lockstep/source.hpp"
 #include "sources/nvml/call_schedule.hpp"
+#include "sources/nvml/nvml_session.hpp"
 
 namespace lockstep {
 
 struct PollerOptions {
+  SessionOptions session;
   ScheduleOptions schedule;
-  std::string library;                        // empty: the driver's own
-  std::filesystem::path sysfs = "/sys";
-  std::vector<int> gpus;                      // empty: all
   std::chrono::milliseconds start_limit = std::chrono::seconds(10);  // for nvmlInit and the first look
 };
 

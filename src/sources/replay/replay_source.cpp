@@ -29,10 +29,9 @@ void ReplaySource::keep_wanted(Record& record) const {
   if (auto* tick = std::get_if<GpuTick>(&record.content)) {
     std::erase_if(*tick, [&](const GpuSample& gpu) { return !wanted(gpu.index); });
   } else if (auto* processes = std::get_if<ProcessTick>(&record.content)) {
-    std::erase_if(*processes, [&](const ProcessSample& process) {
-      return std::none_of(process.gpus.begin(), process.gpus.end(),
-                          [&](const ProcessOnGpu& gpu) { return wanted(gpu.index); });
-    });
+    for (ProcessSample& process : *processes)
+      std::erase_if(process.gpus, [&](const ProcessOnGpu& gpu) { return !wanted(gpu.index); });
+    std::erase_if(*processes, [](const ProcessSample& process) { return process.gpus.empty(); });
   }
 }
 

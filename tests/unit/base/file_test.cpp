@@ -45,6 +45,27 @@ TEST(AtomicWrite, GivesTheFileTheUsersUsualRights) {
   EXPECT_EQ(facts.st_mode & 0777U, 0644U) << "mkstemp's 0600 would hide a report from colleagues";
 }
 
+TEST(AtomicWrite, ReplacesTheFileBehindALinkAndKeepsTheLink) {
+  const TemporaryFolder folder;
+  folder.write("real", "old");
+  std::filesystem::create_symlink("real", folder / "link");
+
+  ASSERT_TRUE(write_file_atomically(folder / "link", "new"));
+
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(content_of(folder / "real"), "new");
+}
+
+TEST(AtomicWrite, NeverPutsAFileInADevicesPlace) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("/dev/null", folder / "null");
+
+  ASSERT_TRUE(write_file_atomically(folder / "null", "gone"));
+  ASSERT_TRUE(write_file_atomically("/dev/null", "gone"));
+
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
 TEST(SmallFile, StopsAtItsLimit) {
   const TemporaryFolder folder;
   const auto file = folder.write("x", std::string(100'000, 'a'));

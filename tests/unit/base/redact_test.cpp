@@ -41,6 +41,13 @@ TEST(Redact, HidesSecretsWithBlanksWhole) {
               ElementsAre("sh", "-lc", std::string("t --password ") + kHidden + " PASSWORD=" + kHidden + " --lr 1"));
 }
 
+TEST(Redact, FindsSecretsBehindOtherOptions) {
+  EXPECT_THAT(redact_command({"x", "--env=WANDB_API_KEY=abc", "--export=ALL,HF_TOKEN=abc"}),
+              ElementsAre("x", std::string("--env=WANDB_API_KEY=") + kHidden, std::string("--export=ALL,HF_TOKEN=") + kHidden));
+  EXPECT_THAT(redact_command({"train.py", "-c", "--api-key", "abc"}), ElementsAre("train.py", "-c", "--api-key", kHidden))
+      << "a short option that ends in c need not be a shell's";
+}
+
 TEST(Redact, LeavesOrdinaryCommandsAlone) {
   const std::vector<std::string> command = {"/opt/keys/python", "train.py", "/data/hf_cache/model", "--epochs", "3", "-k"};
 

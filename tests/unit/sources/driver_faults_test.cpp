@@ -104,7 +104,7 @@ TEST_F(DriverFaults, ADriverThatHangsAtTheStartIsAnErrorWithinTheLimit) {
   const auto file = folder_.write("hang.jsonl", recording_text(two_gpu_machine(), records));
   ::setenv("LOCKSTEP_VIRTUAL", file.c_str(), 1);
   PollerOptions options;
-  options.library = virtual_library_path().string();
+  options.session.library = virtual_library_path().string();
   options.start_limit = 200ms;
 
   const auto poller = Poller::start(options);
@@ -132,7 +132,7 @@ TEST_F(DriverFaults, ASlowCallIsSlowedDownAndTheRestGoesOn) {
   const auto file = folder_.write("slow.jsonl", recording_text(two_gpu_machine(), records));
   ::setenv("LOCKSTEP_VIRTUAL", file.c_str(), 1);
   PollerOptions options;
-  options.library = virtual_library_path().string();
+  options.session.library = virtual_library_path().string();
   auto poller = Poller::start(options);
   ASSERT_TRUE(poller);
 
@@ -166,11 +166,16 @@ TEST_F(DriverFaults, MigSlicesAreRowsOfTheirOwn) {
   std::vector<Record> records = plateau({0.5, 0.1, 0.2}, 10);
   for (Record& record : records)
     for (GpuSample& gpu : std::get<GpuTick>(record.content)) gpu.sm = 0.1 * (gpu.index + 1);
+  ProcessSample process;  // as a driver lists it: on the slice and on its parent
+  process.pid = 77;
+  process.gpus = {{0, 1000}, {2, 1000}};
+  records.insert(records.begin(), {0, ProcessTick{process}});
   const auto source = play(machine, std::move(records));
 
   const auto heard = listen(*source, 1400ms);
 
   ASSERT_EQ(source->machine().gpus.size(), 3U);
+  EXPECT_THAT(only<ProcessTick>(heard).at(0).at(0).gpus, ElementsAre(ProcessOnGpu{2, 1000})) << "told by the slice alone";
   EXPECT_EQ(source->machine().gpus[2].mig, (MigSlice{0, 3}));
   EXPECT_EQ(last_sample(heard, 1).busy.state(), ReadingState::not_supported) << "NVML gives no utilization of a slice";
   double sm = 0;
@@ -248,10 +253,11 @@ class SleepingGpu : public DriverFaults {
       folder_.write(device + "class", "0x030200\n");
       folder_.write(device + "power/control", "auto\n");
       folder_.write(device + "power/runtime_status", "active\n");
+      std::filesystem::create_symlink("/sys/bus/pci/drivers/nvidia", folder_ / (device + "driver"));
     }
     set_second("suspended\n");
     PollerOptions options;
-    options.sysfs = folder_ / "sys";
+    options.session.sysfs = folder_ / "sys";
     options.start_limit = 1s;
     auto poller = Poller::start(options);
     EXPECT_TRUE(poller) << poller.error().what;

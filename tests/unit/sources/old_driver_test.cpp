@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 TEST(Driver, ThatIsTooOldIsNamedWithWhatItLacks) {
   PollerOptions options;
-  options.library = LOCKSTEP_TEST_TOOLS "/libold_driver.so";
+  options.session.library = LOCKSTEP_TEST_TOOLS "/libold_driver.so";
 
   const auto poller = Poller::start(options);
 
@@ -22,7 +22,7 @@ TEST(Driver, ThatIsTooOldIsNamedWithWhatItLacks) {
 
 TEST(Driver, ThatIsAbsentIsAnErrorWithTheWayToVirtualGpus) {
   PollerOptions options;
-  options.library = "/no/such/libnvidia-ml.so.1";
+  options.session.library = "/no/such/libnvidia-ml.so.1";
 
   const auto poller = Poller::start(options);
 

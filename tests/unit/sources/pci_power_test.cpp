@@ -12,12 +12,14 @@ using ::testing::ElementsAre;
 using testing::TemporaryFolder;
 
 void put_device(const TemporaryFolder& sysfs, const std::string& address, const std::string& vendor,
-                const std::string& kind, const std::string& status, const std::string& control) {
+                const std::string& kind, const std::string& status, const std::string& control,
+                const std::string& driver = "nvidia") {
   const std::string folder = "bus/pci/devices/" + address + "/";
   sysfs.write(folder + "vendor", vendor + "\n");
   sysfs.write(folder + "class", kind + "\n");
   sysfs.write(folder + "power/runtime_status", status + "\n");
   sysfs.write(folder + "power/control", control + "\n");
+  std::filesystem::create_symlink("/sys/bus/pci/drivers/" + driver, sysfs / (folder + "driver"));
 }
 
 TEST(PciPower, ListsNvidiaGpusInNvmlsOrder) {
@@ -25,7 +27,8 @@ TEST(PciPower, ListsNvidiaGpusInNvmlsOrder) {
   put_device(sysfs, "0000:65:00.0", "0x10de", "0x030200", "active", "on");
   put_device(sysfs, "0000:01:00.0", "0x10de", "0x030000", "suspended", "auto");
   put_device(sysfs, "0000:01:00.1", "0x10de", "0x040300", "active", "on");  // the card's sound
-  put_device(sysfs, "0000:00:02.0", "0x8086", "0x030000", "active", "on");
+  put_device(sysfs, "0000:00:02.0", "0x8086", "0x030000", "active", "on", "i915");
+  put_device(sysfs, "0000:00:09.0", "0x10de", "0x030200", "suspended", "auto", "vfio-pci");  // a virtual machine's
 
   EXPECT_THAT(nvidia_gpu_addresses(sysfs.path()), ElementsAre("0000:01:00.0", "0000:65:00.0"));
 }
