@@ -75,10 +75,17 @@ bool is_or_descends_from(const ProcessSample& process, int ancestor, bool of_thi
   return false;
 }
 
+// A driver's, and those of virtual:2; not a recording's, played (virtual:FILE) or read.
+bool pids_are_of_this_machine(const Report& report) {
+  constexpr std::string_view kVirtual = "virtual:";
+  const std::string_view detail = report.source_detail;
+  return report.source_kind == SourceKind::nvml ||
+         (detail.starts_with(kVirtual) && parse_integer(detail.substr(kVirtual.size())));
+}
+
 // Only the process, what it started, and the GPUs that those hold.
 Status keep_only(int pid, Report& report) {
-  const bool of_this_machine = report.source_kind == SourceKind::nvml || parse_integer(report.source_detail.substr(
-      std::min(report.source_detail.size(), report.source_detail.find(':') + 1)));  // virtual:2, not virtual:FILE
+  const bool of_this_machine = pids_are_of_this_machine(report);
   std::erase_if(report.processes, [&](const ProcessSample& process) {
     return !is_or_descends_from(process, pid, of_this_machine);
   });

@@ -24,8 +24,7 @@ using testing::TemporaryFolder;
 std::vector<Record> records_of(const std::filesystem::path& file) {
   auto reader = RecordingReader::open(file);
   EXPECT_TRUE(reader) << reader.error().what;
-  std::vector<Record> records;
-  while (auto record = reader->next()) records.push_back(std::move(*record));
+  std::vector<Record> records = testing::all_records(*reader);
   EXPECT_FALSE(reader->losses().any());
   return records;
 }

@@ -66,6 +66,12 @@ std::string recording_text(const Machine& machine, const std::vector<Record>& re
   return text;
 }
 
+std::vector<Record> all_records(RecordingReader& reader) {
+  std::vector<Record> records;
+  while (auto record = reader.next()) records.push_back(std::move(*record));
+  return records;
+}
+
 GpuSample steady_sample(int index, double busy) {
   GpuSample gpu;
   gpu.index = index;

@@ -6,6 +6,7 @@
 
 #include "lockstep/machine.hpp"
 #include "lockstep/record.hpp"
+#include "recording/reader.hpp"
 
 namespace lockstep::testing {
 
@@ -17,6 +18,9 @@ std::vector<Record> one_of_each();
 
 // The file's text.
 std::string recording_text(const Machine& machine, const std::vector<Record>& records);
+
+// What is left in a reader.
+std::vector<Record> all_records(RecordingReader& reader);
 
 // A GPU at a fixed load for a whole tick; memory and power follow from it.
 GpuSample steady_sample(int index, double busy);

@@ -10,17 +10,12 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::all_records;
 using testing::content_of;
 using testing::one_of_each;
 using testing::recording_text;
 using testing::TemporaryFolder;
 using testing::two_gpu_machine;
-
-std::vector<Record> read_all(RecordingReader& reader) {
-  std::vector<Record> records;
-  while (auto record = reader.next()) records.push_back(std::move(*record));
-  return records;
-}
 
 TEST(CutRecording, ReadsUpToTheLastWholeLineWhereverItIsCut) {
   const std::string header = recording_text(two_gpu_machine(), {});
@@ -35,7 +30,7 @@ TEST(CutRecording, ReadsUpToTheLastWholeLineWhereverItIsCut) {
       continue;
     }
     ASSERT_TRUE(reader) << "cut at byte " << cut;
-    const std::vector<Record> read = read_all(*reader);
+    const std::vector<Record> read = all_records(*reader);
     // A last line whose newline alone is missing is whole.
     const auto newlines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
     const bool only_newline_missing = cut < whole.size() && whole[cut] == '\n' && text.back() != '\n';
@@ -64,13 +59,13 @@ TEST(CutRecording, CompressedReadsWhatWasFlushedWhereverItIsCut) {
   for (std::size_t cut = flushed_size; cut < whole.size(); ++cut) {
     auto reader = RecordingReader::over(whole.substr(0, cut), "cut");
     ASSERT_TRUE(reader) << "cut at byte " << cut << " of " << whole.size();
-    const auto records = read_all(*reader);
+    const auto records = all_records(*reader);
     ASSERT_GE(records.size(), 1U) << "cut at byte " << cut;
     EXPECT_EQ(records[0], one_of_each()[0]);
   }
   auto last = RecordingReader::over(whole.substr(0, flushed_size), "cut");
   ASSERT_TRUE(last);
-  read_all(*last);
+  all_records(*last);
   EXPECT_TRUE(last->losses().damaged_compression) << "a frame without its end is said to be cut";
 }
 
@@ -80,7 +75,7 @@ TEST(DamagedRecording, CountsUnreadableLinesAndGoesOn) {
   auto reader = RecordingReader::over(text, "damaged");
   ASSERT_TRUE(reader);
 
-  EXPECT_EQ(read_all(*reader).size(), 2U);
+  EXPECT_EQ(all_records(*reader).size(), 2U);
   EXPECT_EQ(reader->losses().unreadable_lines, 2U);
   EXPECT_THAT(describe(reader->losses()), HasSubstr("2 lines could not be read"));
 }
@@ -89,7 +84,7 @@ TEST(DamagedRecording, LinesOfKindsYetUnknownAreNoDamage) {
   auto reader = RecordingReader::over(recording_text(two_gpu_machine(), {}) + "{\"t_ms\":1,\"weather\":{\"rain\":true}}\n", "new");
   ASSERT_TRUE(reader);
 
-  EXPECT_TRUE(read_all(*reader).empty());
+  EXPECT_TRUE(all_records(*reader).empty());
   EXPECT_FALSE(reader->losses().any());
 }
 
@@ -134,7 +129,7 @@ TEST(DamagedRecording, AnEndlessLineIsGivenUpOn) {
   auto reader = RecordingReader::over(std::move(text), "long");
   ASSERT_TRUE(reader);
 
-  EXPECT_EQ(read_all(*reader).size(), 2U);
+  EXPECT_EQ(all_records(*reader).size(), 2U);
   EXPECT_EQ(reader->losses().unreadable_lines, 1U);
 }
 

@@ -9,16 +9,11 @@
 namespace lockstep {
 namespace {
 
+using testing::all_records;
 using testing::one_of_each;
 using testing::recording_text;
 using testing::TemporaryFolder;
 using testing::two_gpu_machine;
-
-std::vector<Record> all_records(RecordingReader& reader) {
-  std::vector<Record> records;
-  while (auto record = reader.next()) records.push_back(std::move(*record));
-  return records;
-}
 
 TEST(Recording, ReadsBackEverythingThatWasWritten) {
   auto reader = RecordingReader::over(recording_text(two_gpu_machine(), one_of_each()), "test");
