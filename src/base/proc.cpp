@@ -3,6 +3,7 @@
 #include <dirent.h>
 
 #include <string>
+#include <system_error>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
@@ -23,6 +24,14 @@ std::vector<std::string_view> stat_fields_after_name(std::string_view stat) {
   const auto close = stat.rfind(')');
   if (open == std::string_view::npos || close == std::string_view::npos || close < open) return {};
   return split(trim(stat.substr(close + 1)), ' ');
+}
+
+bool in_own_pid_namespace(const std::filesystem::path& proc) {
+  // The inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO).
+  constexpr std::string_view kInitialPidNamespace = "pid:[4026531836]";
+  std::error_code unknown;
+  const auto name = std::filesystem::read_symlink(proc / "self/ns/pid", unknown);
+  return !unknown && name != kInitialPidNamespace;
 }
 
 std::optional<int> parent_of(int pid) {

@@ -16,6 +16,10 @@ void for_each_number_in(const std::filesystem::path& folder, const std::function
 // last bracket. Empty when the text is no stat file.
 std::vector<std::string_view> stat_fields_after_name(std::string_view stat);
 
+// Whether `proc` is seen from a PID namespace other than the machine's first: from inside a container. False when
+// it cannot be told.
+bool in_own_pid_namespace(const std::filesystem::path& proc);
+
 // Who started a process of this machine.
 std::optional<int> parent_of(int pid);
 

@@ -3,7 +3,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/file.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "doctor/doctor_checks.hpp"
@@ -52,11 +51,7 @@ Result<int> doctor(const RawOptions& raw) {
                        "run `lockstep doctor`, or `lockstep doctor virtual:2`");
   const std::vector<Check> checks = run_checks({.input = options->input});
   const std::string text = options->format == Format::json ? as_json(checks) : as_text(checks, options->colors);
-  if (options->output.empty() || options->output == "-") {
-    fmt::print("{}", text);
-  } else if (Status written = write_file_atomically(options->output, text); !written) {
-    return std::move(written).error();
-  }
+  if (Status put = put_result(*options, text); !put) return std::move(put).error();
   for (const Check& check : checks)
     if (check.answer == Answer::no) return exit_code::kFindings;
   return exit_code::kDone;

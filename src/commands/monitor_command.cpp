@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "base/clock.hpp"
-#include "base/file.hpp"
 #include "base/interrupt.hpp"
 #include "base/proc.hpp"
 #include "base/text.hpp"
@@ -123,11 +122,7 @@ Result<int> monitor(const RawOptions& raw, bool once) {
   if (options->format == Format::json) renderer = std::make_unique<JsonRenderer>();
   else renderer = std::make_unique<MonitorTable>(options->colors, options->output.empty() ? terminal_width() : std::nullopt);
   const std::string text = renderer->render(report);
-  if (options->output.empty() || options->output == "-") {
-    fmt::print("{}", text);
-  } else if (Status written = write_file_atomically(options->output, text); !written) {
-    return std::move(written).error();
-  }
+  if (Status put = put_result(*options, text); !put) return std::move(put).error();
   return interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "base/file.hpp"
 #include "base/text.hpp"
 #include "commands/config_file.hpp"
 
@@ -108,6 +109,12 @@ Result<SharedOptions> check(const RawOptions& typed) {
   if (!colors) return std::move(colors).error();
   options.colors = *colors;
   return options;
+}
+
+Status put_result(const SharedOptions& options, const std::string& text) {
+  if (!options.output.empty() && options.output != "-") return write_file_atomically(options.output, text);
+  fmt::print("{}", text);
+  return Done{};
 }
 
 }  // namespace lockstep

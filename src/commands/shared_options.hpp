@@ -54,4 +54,7 @@ void add_common_options(CLI::App& app, RawOptions& raw);  // --quiet --config
 // Reads the config file for what was not typed, and checks everything.
 Result<SharedOptions> check(const RawOptions& raw);
 
+// A command's result: to the file after -o, written whole or not at all, else to standard output.
+Status put_result(const SharedOptions& options, const std::string& text);
+
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "base/clock.hpp"
 #include "base/dynamic_library.hpp"
 #include "base/file.hpp"
+#include "base/proc.hpp"
 #include "base/text.hpp"
 #include "base/time_limit.hpp"
 #include "doctor/platform_notes.hpp"
@@ -145,9 +146,7 @@ void add_process_checks(std::vector<Check>& checks, const Heard& heard) {
     checks.push_back({"processes", "processes on the GPUs can be read", readable == seen ? Answer::yes : Answer::no,
                       fmt::format("{} of {}{}{}", readable, seen, why.empty() ? "" : "; ", why),
                       readable == seen ? "" : "run lockstep as the user of the job, or on the host"});
-  std::error_code unknown;
-  const auto name = std::filesystem::read_symlink("/proc/self/ns/pid", unknown);
-  const bool inside = !unknown && name != "pid:[4026531836]";
+  const bool inside = in_own_pid_namespace("/proc");
   checks.push_back({"processes", "PID namespace", Answer::note,
                     inside ? "a container's own: the driver may speak of processes that cannot be seen here (--pid=host shows them)"
                            : "the machine's own",

@@ -19,8 +19,6 @@ using namespace std::chrono_literals;
 constexpr auto kTreeEvery = 10s;           // the whole of /proc, 15 us a process; at once when a new one is on a GPU
 constexpr auto kLibrariesAgainAfter = 10s; // torch is loaded some seconds after the process starts
 constexpr int kMostAncestors = 32;
-// The inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO).
-constexpr std::string_view kInitialPidNamespace = "pid:[4026531836]";
 
 }  // namespace
 
@@ -29,11 +27,7 @@ HostReader::HostReader(HostOptions options)
       proc_(options_.root / "proc"),
       ticks_per_second_(static_cast<double>(::sysconf(_SC_CLK_TCK))),
       users_(parse_passwd(read_small_file(options_.root / "etc/passwd").value_or(""))),
-      in_pid_namespace_([this] {
-        std::error_code unknown;
-        const auto name = std::filesystem::read_symlink(proc_ / "self/ns/pid", unknown);
-        return !unknown && name != kInitialPidNamespace;
-      }()) {}
+      in_pid_namespace_(in_own_pid_namespace(proc_)) {}
 
 std::optional<std::string> HostReader::read(int pid, const char* file, std::size_t limit) const {
   return read_small_file(proc_ / std::to_string(pid) / file, limit);

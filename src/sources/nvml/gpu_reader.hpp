@@ -27,7 +27,6 @@ class GpuReader {
   struct Place {
     int index = 0;                      // of the row
     unsigned int nvml_index = 0;        // of the physical GPU
-    std::optional<unsigned int> slice;  // of the MIG device within it
     std::string pci_address;            // for sysfs; empty when unknown
     std::optional<MigSlice> mig;
   };

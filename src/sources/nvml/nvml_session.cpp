@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/proc.hpp"
 #include "sources/nvml/pci_power.hpp"
 
 namespace lockstep {
@@ -78,7 +79,7 @@ void NvmlSession::add_gpus(const std::vector<std::string>& addresses, const std:
                             unsigned int count) {
   rows_ = static_cast<int>(count);
   for (unsigned int i = 0; i < count; ++i) {
-    GpuReader::Place place{static_cast<int>(i), i, std::nullopt, i < addresses.size() ? addresses[i] : "", std::nullopt};
+    GpuReader::Place place{static_cast<int>(i), i, i < addresses.size() ? addresses[i] : "", std::nullopt};
     if (!suspended.empty() && suspended.contains(place.pci_address)) {
       readers_.push_back(std::make_unique<GpuReader>(api_, place, started_unix_, kSleeps));
       may_sleep_.insert(readers_.back().get());
@@ -126,7 +127,7 @@ void NvmlSession::add_slices(const GpuReader& parent) {
     if (api_.nvmlDeviceGetMigDeviceHandleByIndex(parent.device(), slice, &device) != NVML_SUCCESS) continue;
     unsigned int instance = slice;
     static_cast<void>(api_.nvmlDeviceGetGpuInstanceId(device, &instance));
-    const GpuReader::Place place{rows_++, parent.place().nvml_index, slice, "",
+    const GpuReader::Place place{rows_++, parent.place().nvml_index, "",
                                  MigSlice{parent.info().index, static_cast<int>(instance)}};
     readers_.push_back(std::make_unique<GpuReader>(api_, place, device, parent.device(), started_unix_));
   }
@@ -160,13 +161,12 @@ Machine NvmlSession::machine() const {
 
 // What the absence of a process will prove. In a PID namespace of its own the driver may hide other containers'.
 ProcessCoverage NvmlSession::process_coverage() const {
-  const auto tells = [](const auto& reader) { return reader->absence().empty() && reader->read_processes(); };
-  if (std::none_of(readers_.begin(), readers_.end(), tells)) return ProcessCoverage::none;
-  const bool all_tell = std::all_of(readers_.begin(), readers_.end(), tells);
-  std::error_code unknown;
-  const auto name = std::filesystem::read_symlink("/proc/self/ns/pid", unknown);
-  constexpr const char* kInitialPidNamespace = "pid:[4026531836]";
-  const bool own_namespace = options_.library.empty() && !unknown && name != kInitialPidNamespace;
+  const auto telling = std::count_if(readers_.begin(), readers_.end(), [](const auto& reader) {
+    return reader->absence().empty() && reader->read_processes();
+  });
+  if (telling == 0) return ProcessCoverage::none;
+  const bool all_tell = telling == static_cast<std::ptrdiff_t>(readers_.size());
+  const bool own_namespace = options_.library.empty() && in_own_pid_namespace("/proc");
   return all_tell && !own_namespace ? ProcessCoverage::all : ProcessCoverage::partial;
 }
 
