@@ -1,6 +1,7 @@
 // Everything a reader is told: the machine, the verdict, the findings, and what could not be measured.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "lockstep/finding.hpp"
 #include "lockstep/record.hpp"
+#include "lockstep/signals.hpp"
 #include "lockstep/source.hpp"
 
 namespace lockstep {
@@ -48,6 +50,48 @@ struct GpuReport {
   bool lost = false;
 };
 
+// One GPU's row of a picture: a value a column, nothing where none is known.
+struct LaneRow {
+  int gpu = 0;
+  std::vector<std::optional<double>> values;  // 0..1
+};
+
+// What the GPUs did over a stretch of time, side by side.
+struct LanePicture {
+  std::string made_of;  // "busy", "power of limit", "memory"
+  double from_s = 0;
+  double column_s = 0;
+  std::vector<LaneRow> rows;
+};
+
+// One thing people were told to look for after a fix, with what was measured.
+struct CheckItem {
+  std::string question;
+  std::string measured;
+  bool yes = false;
+};
+
+// How a run compares with another, or with a known time on one GPU.
+struct Comparison {
+  std::string against;      // the other input, or "baseline"
+  double speedup = 1;       // this run over the other
+  double ideal = 1;         // what the GPUs could give
+  double efficiency = 1;    // speedup over ideal
+  std::string measured_by;  // "steps", "work"
+  struct Share {
+    std::string code;
+    double lost = 0;  // of the ideal
+  };
+  std::vector<Share> missing;  // the part of the ideal that is missing, split by finding; the rest is unexplained
+};
+
+// The command that was run and watched.
+struct CommandReport {
+  std::vector<std::string> command;   // secrets replaced
+  std::optional<int> exit_code;       // nothing: it still ran when the report was made
+  bool stopped_by_lockstep = false;
+};
+
 struct Report {
   SourceKind source_kind = SourceKind::nvml;
   std::string source_detail;
@@ -61,6 +105,11 @@ struct Report {
   std::vector<ProcessSample> processes;
   std::vector<Event> events;
   std::vector<NotMeasured> not_measured;
+  std::vector<LanePicture> pictures;
+  std::vector<CheckItem> checklist;
+  std::optional<StepSignals> steps;
+  std::optional<Comparison> comparison;
+  std::optional<CommandReport> command;
 };
 
 }  // namespace lockstep

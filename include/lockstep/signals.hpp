@@ -1,21 +1,194 @@
-// Numbers derived from a timeline: arithmetic only, no thresholds, no verdicts.
+// Numbers derived from a timeline: arithmetic only, no verdicts.
+//
+// A job is a set of processes that work together. Its GPUs are looked at as lanes: one row a GPU on one time
+// axis, each value between 0 (nothing runs) and 1 (works as hard as this GPU was seen to).
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "lockstep/machine.hpp"
+#include "lockstep/record.hpp"
+#include "lockstep/sample.hpp"
+#include "lockstep/timeline.hpp"
 
 namespace lockstep {
 
 struct GpuSignals {
   int index = 0;
+  GpuInfo info;
   std::optional<double> busy_fraction;       // mean over the run, each reading weighted by the time it stands for
   std::optional<double> memory_used_bytes;   // newest
   std::optional<double> power_mw;            // mean, from the sample buffer where it was read
+
+  std::optional<double> busy_highest;             // over the run
+  std::optional<double> memory_median_bytes;
+  std::optional<double> memory_highest_fraction;  // of what the GPU has
+  std::optional<double> power_highest_mw;         // the 99th percentile: one odd sample is no level
+  std::optional<double> power_lowest_mw;
+  std::optional<double> sm;      // means while something ran
+  std::optional<double> tensor;
+  std::optional<double> dram;
+  std::optional<double> clock_mhz;           // median while something ran
+  std::optional<double> clock_highest_mhz;
+  std::optional<double> temperature_highest_c;
+  // Of the time in which something ran: the share in which each limit was set. Nothing: limits were not read.
+  std::optional<std::array<double, kClockLimitNames.size()>> limit_shares;
+  std::optional<double> clock_while_limited_mhz;  // median while a thermal or power limit was set
+  std::optional<double> clock_while_free_mhz;     // median while busy and no limit was set
+  std::optional<double> pcie_rx_bytes_s;
+  std::optional<double> pcie_tx_bytes_s;
+  std::optional<double> pcie_rx_peak_bytes_s;     // the 95th percentile of the rates between readings
+  std::optional<double> nvlink_bytes_s;           // both ways
+  bool vanished = false;  // its readings ended long before those of the others
+};
+
+// What the lanes were made of, finest first.
+enum class LaneKind : std::uint8_t { power_samples, sm, busy };
+
+// How the lanes of a job lie to each other.
+struct TurnSignals {
+  LaneKind kind = LaneKind::busy;
+  double resolution_ms = 0;        // what a lane's value is a mean over
+  std::size_t bins = 0;            // moments at which all lanes were known
+  double exclusive_busy = 0;       // of the time in which any works, the share in which exactly one does
+  double exclusive_by_chance = 0;  // the same lanes shifted against each other
+  double together = 0;             // mean correlation, weighted by swing: 1 in step, -1/(n-1) in perfect turns
+  double opposed = 0;              // 1 minus variance of the sum over sum of variances: 1 in perfect turns, 0 by chance
+  double swing = 0;                // mean standard deviation of a lane
+  double any_active = 0;           // mean of the highest lane
+  std::vector<double> duty;        // mean of each lane
+  std::vector<double> owned;       // share of the exclusive time that each lane had
+  int hand_overs = 0;              // times the one that works changed
+  int hand_backs = 0;              // of those, to one that had worked before: loading one after the other has none
+  std::optional<double> period_ms;  // of steps or turns, by autocorrelation
+  double period_strength = 0;       // height of that peak, 0..1
+  std::optional<double> stagger;    // how far a lane trails the one before it, as a share of the period
+  double stagger_gain = 0;          // how much better all lanes agree when each is shifted back by it
+  // Independent blocks of one period, 400 ms at least, the first dropped: how each of them votes.
+  int blocks = 0;
+  int blocks_exclusive = 0;  // two or more lanes take the block in turns
+  int blocks_together = 0;
+};
+
+// One GPU within its job.
+struct GpuInJob {
+  int index = 0;
+  std::optional<double> busy;            // mean over the job's working time
+  std::optional<double> work;            // mean lane of power or SM: what it really did
+  std::optional<double> hollow;          // of its busy time, the share in which it did not work: a spinning wait
+  std::optional<double> memory_bytes;    // median
+  std::optional<double> memory_fraction;
+  std::optional<double> power_mw;
+  std::optional<double> power_of_limit;
+};
+
+// A stretch in which the job did not get on, though it did before and after.
+struct Stall {
+  double from_ms = 0;
+  double to_ms = 0;
+  double working_gpus = 0;     // mean number of GPUs that worked meanwhile
+  double spinning_gpus = 0;    // that read busy and did not work
+  std::vector<int> workers;    // the GPUs that worked for most of it
+  std::optional<double> written_bytes;  // by the job's processes, around it
+};
+
+struct StallSignals {
+  std::vector<Stall> all;
+  double share = 0;                   // of the working time
+  std::optional<double> period_ms;    // median distance of their starts
+};
+
+// What the host saw of the job.
+struct HostSignals {
+  std::optional<double> main_cpu;        // mean cores of a rank's own process
+  std::optional<int> loader_workers;     // fewest of any rank
+  std::optional<int> most_loader_workers;
+  std::optional<double> read_bytes_s;    // all ranks
+  std::optional<double> write_bytes_s;
+  double waiting_for_disk = 0;           // share of looks that found state D
+  double runnable = 0;                   // share of looks that found state R
+  int looks = 0;
+};
+
+// One rank's steps, as probes or the trainer marked them.
+struct RankSteps {
+  int rank = 0;
+  std::int64_t count = 0;
+  double duration_ms = 0;                                   // median
+  std::array<double, kStepSpanNames.size()> share{};        // of the rank's whole time
+};
+
+struct StepSignals {
+  std::vector<RankSteps> ranks;
+  std::int64_t count = 0;
+  double duration_p50_ms = 0;
+  std::array<double, kStepSpanNames.size()> share{};  // mean of the ranks
+  std::array<double, kStepSpanNames.size()> p50_ms{};
+  std::array<double, kStepSpanNames.size()> p95_ms{};
+  std::array<double, kStepSpanNames.size()> max_ms{};
+  std::array<double, kStepSpanNames.size()> present{};  // share of steps in which the part was not 0
+  double steps_without_optimizer = 0;       // share: micro-steps of an accumulation
+  double micro_steps_with_collective = 0;   // of those, the share that also waited for or hid a collective
+  int ranks_that_save = 0;
+  double last_step_ms = 0;                  // when the newest step ended
+};
+
+enum class JobOrigin : std::uint8_t {
+  processes,  // the process list says who belongs together
+  partial,    // some of its processes are known, other GPUs joined by likeness
+  likeness,   // no process is known: the GPUs behave alike
+  foreign,    // a GPU in use by processes that are not listed
+};
+
+struct JobSignals {
+  JobOrigin origin = JobOrigin::processes;
+  std::vector<int> gpus;
+  std::vector<int> pids;
+  std::vector<int> ranks;
+  std::vector<ProcessSample> processes;  // newest look at each
+  std::optional<int> world_size;
+  bool one_process_on_all = false;  // one process holds every GPU of the job
+  bool spawned = false;             // started together by one parent, though no rank is set
+  bool serves = false;              // an inference server by its command line
+
+  double from_ms = 0;  // working time: from the first to the last sign of work
+  double to_ms = 0;
+  bool active = false;
+  std::vector<GpuInJob> members;
+  double busy_sum = 0;        // median over time of the sum of busy fractions
+  double second_busy = 0;     // median over time of the second busiest GPU
+  double idle_together = 0;   // share of time in which no GPU of the job was busy, in the median window of two periods
+  std::optional<double> memory_balance;  // smallest over largest median
+  std::optional<double> memory_lead;     // the first GPU over the median of the others
+  std::optional<double> replica_balance; // smallest over largest of the others
+  std::optional<double> power_balance;
+  std::optional<TurnSignals> fine;    // from the finest lanes there are
+  std::optional<TurnSignals> coarse;  // from busy, when `fine` is made of something else
+  std::optional<double> work_power_turns;  // exclusive_busy of plain power readings: do the busy ones also work?
+  StallSignals stalls;
+  double longest_hollow_ms = 0;  // longest stretch in which GPUs read busy and none of those worked
+  double longest_hollow_until_ms = 0;
+  HostSignals host;
+  std::optional<StepSignals> steps;
+  std::optional<double> copy_while_idle;  // correlation of PCIe bytes to the GPUs with their work: -1 = copies wait
 };
 
 struct Signals {
   double duration_s = 0;
+  double tick_ms = 0;            // median spacing of readings
+  std::size_t ticks = 0;
+  ProcessCoverage process_coverage = ProcessCoverage::all;
+  bool processes_known = false;  // at least one process list was read
+  bool virtual_gpus = false;
   std::vector<GpuSignals> gpus;
+  std::vector<JobSignals> jobs;  // in order of their first GPU
+  std::vector<int> free_gpus;    // no process, next to no memory, never busy
+  std::vector<EventAt> events;
+  std::optional<std::vector<std::pair<int, int>>> peer_to_peer;
 };
 
 }  // namespace lockstep

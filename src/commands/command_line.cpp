@@ -47,6 +47,11 @@ constexpr std::array kCommands = {
                "Writes what the GPUs and their processes do, line by line, until the duration is over, the command "
                "after -- ends, or Ctrl-C. A file cut at any point can still be read.",
                true, configure_record},
+    CommandRow{"diagnose", "say what the GPUs do together, what it costs, and how to fix it",
+               "Watches the GPUs and their processes (or reads a recording), then prints a verdict and the findings with "
+               "evidence, cost and fix. Live it stops as soon as it is sure, after --duration at the latest. Ends with 1 "
+               "when there are findings. A command after -- is started, watched once its GPUs work, and left running.",
+               true, configure_diagnose},
     CommandRow{"doctor", "say what can be measured here, and what to do about each no",
                "Checks the driver, each signal and its cost, what may be read of processes, and the virtual GPUs. "
                "Ends with 1 when an answer is no.",

@@ -48,6 +48,7 @@ int run_command_line(int argc, char** argv);
 // One row each; the files are named after them.
 Run configure_monitor(CLI::App& app, RawOptions& raw);
 Run configure_record(CLI::App& app, RawOptions& raw);
+Run configure_diagnose(CLI::App& app, RawOptions& raw);
 Run configure_doctor(CLI::App& app, RawOptions& raw);
 Run configure_completions(CLI::App& app, RawOptions& raw);
 Run configure_man(CLI::App& app, RawOptions& raw);

@@ -1,17 +1,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <memory>
 #include <optional>
-#include <thread>
-#include <utility>
 
 #include "base/clock.hpp"
 #include "base/interrupt.hpp"
 #include "base/redact.hpp"
-#include "base/subprocess.hpp"
 #include "base/text.hpp"
+#include "commands/child_command.hpp"
 #include "commands/command_line.hpp"
 #include "commands/watch.hpp"
 #include "recording/writer.hpp"
@@ -62,23 +59,6 @@ class Recorder {
   std::chrono::nanoseconds last_flush_ = monotonic_now();
   std::chrono::nanoseconds last_progress_{};
 };
-
-// Waits for the command, however long it takes: a recording that is over is no reason to stop a training
-// run. An interrupt is handed on once; Ctrl-C at the terminal reaches the command by itself.
-ChildEnd wait_for(Subprocess& command) {
-  bool handed_on = false;
-  while (!command.poll()) {
-    if (interrupted_by() != 0 && !std::exchange(handed_on, true) && !interrupted_from_terminal())
-      command.send(interrupted_by());
-    std::this_thread::sleep_for(10ms);
-  }
-  return *command.poll();
-}
-
-std::string in_words(const ChildEnd& end) {
-  return end.ended_by_signal ? fmt::format("was ended by signal {}", *end.ended_by_signal)
-                             : fmt::format("ended with code {}", end.exit_code);
-}
 
 // From the first tick to the closed file.
 Status record_into(RecordingWriter& writer, Source& source, const SharedOptions& options,

@@ -26,14 +26,17 @@ Result<std::chrono::nanoseconds> checked_interval(const std::string& text) {
   return interval;
 }
 
-Result<Format> checked_format(const RawOptions& raw) {
+Result<Format> checked_format(const RawOptions& raw, Formats formats) {
   const std::string name = raw.json ? "json" : raw.format.empty() ? "text" : raw.format;
   if (name == "text") return Format::text;
   if (name == "json") return Format::json;
+  if (formats == Formats::all && name == "markdown") return Format::markdown;
+  if (formats == Formats::all && name == "html") return Format::html;
   if (name == "markdown" || name == "html")
     return usage_error(fmt::format("--format {} is for diagnosis reports, not for this command", name),
                        "use --format text or --format json");
-  return usage_error(fmt::format("--format {} is unknown", printable(name)), "use --format text or --format json");
+  return usage_error(fmt::format("--format {} is unknown", printable(name)),
+                     formats == Formats::all ? "use text, json, markdown or html" : "use --format text or --format json");
 }
 
 Result<Colors> checked_color(const std::string& word, bool to_file) {
@@ -71,7 +74,7 @@ void add_common_options(CLI::App& app, RawOptions& raw) {
   app.add_option("--config", raw.config, "read defaults from this file instead of the user's config.json")->type_name("FILE");
 }
 
-Result<SharedOptions> check(const RawOptions& typed) {
+Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
   RawOptions raw = typed;
   if (Status status = fill_from_config(raw); !status) return std::move(status).error();
 
@@ -102,7 +105,7 @@ Result<SharedOptions> check(const RawOptions& typed) {
       return usage_error(fmt::format("'{}' is not a process id", printable(raw.pid)), "give a number: --pid 4242");
     options.pid = static_cast<int>(*pid);
   }
-  auto format = checked_format(raw);
+  auto format = checked_format(raw, formats);
   if (!format) return std::move(format).error();
   options.format = *format;
   auto colors = checked_color(raw.color, !raw.output.empty());

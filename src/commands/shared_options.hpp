@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-enum class Format : std::uint8_t { text, json };
+enum class Format : std::uint8_t { text, json, markdown, html };
 
 // As typed. Checked once, by check(), so that every command gives the same error for the same mistake.
 struct RawOptions {
@@ -51,8 +51,11 @@ void add_input_options(CLI::App& app, RawOptions& raw);   // INPUT --interval --
 void add_output_options(CLI::App& app, RawOptions& raw);  // --format --json -o --color
 void add_common_options(CLI::App& app, RawOptions& raw);  // --quiet --config
 
+// Which formats a command has: markdown and html are for diagnosis reports.
+enum class Formats : std::uint8_t { text_and_json, all };
+
 // Reads the config file for what was not typed, and checks everything.
-Result<SharedOptions> check(const RawOptions& raw);
+Result<SharedOptions> check(const RawOptions& raw, Formats formats = Formats::text_and_json);
 
 // A command's result: to the file after -o, written whole or not at all, else to standard output.
 Status put_result(const SharedOptions& options, const std::string& text);

@@ -13,10 +13,6 @@ using namespace std::chrono_literals;
 constexpr auto kLongestWait = 250ms;  // between looks at the clock, Ctrl-C and the command
 constexpr auto kLastWords = 1s;      // for a live source's final reading
 
-bool is_live(const Source& source) {
-  return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus;
-}
-
 // After the watch: what a live source still had to say.
 Status drain(Source& source, const std::function<Status(const Record&)>& take) {
   source.finish();
@@ -32,6 +28,10 @@ Status drain(Source& source, const std::function<Status(const Record&)>& take) {
 }
 
 }  // namespace
+
+bool is_live(const Source& source) {
+  return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus;
+}
 
 Result<WatchResult> watch(Source& source, const WatchOptions& options,
                           const std::function<Status(const Record&)>& take) {

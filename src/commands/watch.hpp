@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+bool is_live(const Source& source);
+
 struct WatchOptions {
   std::optional<std::chrono::nanoseconds> duration;  // nothing: to the end of the input, or until stopped
   std::function<bool()> stop;                        // asked between records; true ends the watch

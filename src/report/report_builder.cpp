@@ -1,8 +1,11 @@
 #include "report/report_builder.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
+
+#include "report/lane_pictures.hpp"
 
 namespace lockstep {
 namespace {
@@ -33,6 +36,85 @@ void add_missing(const Timeline& timeline, std::vector<NotMeasured>& list) {
   }
 }
 
+// Signals that would have told more, were they there.
+void add_absent(const Timeline& timeline, std::vector<NotMeasured>& list) {
+  const auto mentioned = [&](const std::string& signal) {
+    return std::any_of(list.begin(), list.end(), [&](const NotMeasured& entry) { return entry.signal.find(signal) != std::string::npos; });
+  };
+  const auto absent = [&](const auto& has) { return std::none_of(timeline.gpus.begin(), timeline.gpus.end(), has); };
+  const auto add = [&](const char* signal, const char* reason) {
+    if (!mentioned(signal)) list.push_back({signal, reason});
+  };
+  if (absent([](const GpuTrack& gpu) { return !gpu.power_samples_mw.empty(); }))
+    add("power_samples", "not in the input: turns shorter than the utilization window cannot be seen; lockstep record has them");
+  if (absent([](const GpuTrack& gpu) { return !gpu.sm.empty(); }))
+    add("sm", "not in the input: a busy GPU cannot be told from a waiting one by its SMs (needs GPM: Hopper or later)");
+  if (absent([](const GpuTrack& gpu) { return !gpu.tensor.empty(); })) add("tensor", "not in the input: whether tensor cores are used is not known");
+  if (absent([](const GpuTrack& gpu) { return !gpu.limits.empty(); })) add("limits", "not in the input: power and thermal limits are not known");
+  if (timeline.process_lists.empty()) add("processes", "not in the input: which process holds which GPU is not known");
+  else if (timeline.machine.process_coverage == ProcessCoverage::partial)
+    add("processes", "only some are listed: GPUs of others were joined by likeness");
+  if (timeline.steps.empty()) add("steps", "no step marks: run the command under `lockstep profile` to see where each step's time goes");
+}
+
+std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
+
+// What people were told to look for: busy at the same time, similar memory and power, no turns, ranks set.
+std::vector<CheckItem> checklist_of(const JobSignals& job, const Verdict& verdict) {
+  constexpr double kBusy = 0.8;
+  constexpr double kSimilar = 0.85;
+  std::vector<CheckItem> items;
+  double least = 1;
+  for (const GpuInJob& member : job.members) least = std::min(least, member.busy.value_or(0));
+  items.push_back({"GPUs busy together", "the least busy is busy " + percent(least) + " of the time", least >= kBusy});
+  if (job.memory_balance) items.push_back({"similar memory", "the smallest holds " + percent(*job.memory_balance) + " of the largest", *job.memory_balance >= kSimilar});
+  if (job.power_balance) items.push_back({"similar power", "the lowest draws " + percent(*job.power_balance) + " of the highest", *job.power_balance >= kSimilar});
+  if (job.fine)
+    items.push_back({"no turns", "exactly one works " + percent(job.fine->exclusive_busy) + " of the time", verdict.pattern != Pattern::taking_turns && job.fine->exclusive_busy < 0.5});
+  for (const ProcessSample& process : job.processes) {
+    const auto number = [](const std::optional<int>& value) { return value ? std::to_string(*value) : std::string("not set"); };
+    items.push_back({"ranks set (pid " + std::to_string(process.pid) + ")",
+                     "RANK " + number(process.rank) + ", LOCAL_RANK " + number(process.local_rank) + ", WORLD_SIZE " + number(process.world_size),
+                     process.rank.has_value() || job.spawned});
+  }
+  return items;
+}
+
+// Causes and their effects name the same loss: it counts once.
+bool is_cause_of_another(const Finding& finding, const std::vector<Finding>& all) {
+  const auto has = [&](FindingCode code) { return std::any_of(all.begin(), all.end(), [&](const Finding& other) { return other.code == code; }); };
+  switch (finding.code) {
+    case FindingCode::world_size_not_set:
+      return has(FindingCode::taking_turns) || has(FindingCode::one_gpu_leads) || has(FindingCode::idle_gpus);
+    case FindingCode::loader_without_workers:
+    case FindingCode::pageable_copies: return has(FindingCode::input_starved);
+    case FindingCode::thermal_throttle:
+    case FindingCode::power_capped:
+    case FindingCode::pcie_degraded: return has(FindingCode::straggler_rank);
+    case FindingCode::every_rank_saves: return has(FindingCode::checkpoint_stall);
+    case FindingCode::sync_every_micro_step:
+    case FindingCode::slow_link: return has(FindingCode::exposed_collectives);
+    case FindingCode::cpu_oversubscribed: return has(FindingCode::input_starved);
+    case FindingCode::reduce_every_step: return has(FindingCode::host_sync_every_step);
+    default: return false;
+  }
+}
+
+std::optional<Throughput> throughput_of(const Diagnosis& diagnosis, const Signals& signals) {
+  if (diagnosis.first_job >= signals.jobs.size() || diagnosis.verdict.pattern == Pattern::idle || diagnosis.verdict.pattern == Pattern::unclear)
+    return std::nullopt;
+  const JobSignals& job = signals.jobs[diagnosis.first_job];
+  const auto touches_job = [&](const Finding& finding) {
+    if (finding.code == FindingCode::idle_gpus) return true;
+    return std::any_of(finding.gpus.begin(), finding.gpus.end(),
+                       [&](int gpu) { return std::find(job.gpus.begin(), job.gpus.end(), gpu) != job.gpus.end(); });
+  };
+  double now = 1;
+  for (const Finding& finding : diagnosis.findings)
+    if (touches_job(finding) && !is_cause_of_another(finding, diagnosis.findings)) now *= 1 - finding.lost_throughput;
+  return Throughput{now, 1};
+}
+
 }  // namespace
 
 Report build_report(const Timeline& timeline, const Signals& signals) {
@@ -57,6 +139,30 @@ Report build_report(const Timeline& timeline, const Signals& signals) {
   for (const EventAt& entry : timeline.events) report.events.push_back(entry.event);
   report.not_measured = timeline.not_measured;
   add_missing(timeline, report.not_measured);
+  return report;
+}
+
+Report build_report(const Timeline& timeline, const Signals& signals, const Diagnosis& diagnosis) {
+  Report report = build_report(timeline, signals);
+  report.verdict = diagnosis.verdict;
+  report.throughput = throughput_of(diagnosis, signals);
+  report.findings = diagnosis.findings;
+  report.suspicions = diagnosis.suspicions;
+  const auto add_job = [&](std::size_t at) {
+    const JobSignals& job = signals.jobs[at];
+    report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict});
+  };
+  const bool any_job = diagnosis.first_job < signals.jobs.size();
+  if (any_job) add_job(diagnosis.first_job);
+  for (std::size_t i = 0; i < signals.jobs.size(); ++i)
+    if (i != diagnosis.first_job) add_job(i);
+  report.pictures = lane_pictures(timeline, any_job ? signals.jobs[diagnosis.first_job].fine : std::nullopt,
+                                  any_job ? signals.jobs[diagnosis.first_job].to_ms : timeline.to_ms);
+  if (any_job && signals.jobs[diagnosis.first_job].gpus.size() > 1)
+    report.checklist = checklist_of(signals.jobs[diagnosis.first_job], diagnosis.verdicts[diagnosis.first_job].verdict);
+  for (const JobSignals& job : signals.jobs)
+    if (job.steps) report.steps = job.steps;
+  add_absent(timeline, report.not_measured);
   return report;
 }
 

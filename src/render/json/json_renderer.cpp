@@ -1,5 +1,6 @@
 #include "render/json/json_renderer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -97,6 +98,8 @@ Json finding_json(const Finding& finding) {
           {"severity", name_of(finding.severity)},
           {"confidence", number(finding.confidence)},
           {"lost_throughput", number(finding.lost_throughput)},
+          {"lost_hours_a_day", number(24 * finding.lost_throughput)},
+          {"lost_gpu_hours_a_day", number(24 * finding.lost_throughput * static_cast<double>(std::max<std::size_t>(1, finding.gpus.size())))},
           {"gpus", finding.gpus},
           {"pids", finding.pids},
           {"ranks", finding.ranks},
@@ -160,13 +163,39 @@ Json list_json(const List& list, Convert convert) {
   return json;
 }
 
+Json steps_json(const StepSignals& steps) {
+  Json parts = Json::array();
+  for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+    parts.push_back({{"name", kStepSpanNames[i]},
+                     {"p50_ms", number(steps.p50_ms[i])},
+                     {"p95_ms", number(steps.p95_ms[i])},
+                     {"max_ms", number(steps.max_ms[i])},
+                     {"share", number(steps.share[i])},
+                     {"where", Json::array()}});
+  const auto rank_json = [](const RankSteps& rank) {
+    Json shares = Json::object();
+    for (std::size_t i = 0; i < kStepSpanNames.size(); ++i) shares[std::string(kStepSpanNames[i])] = number(rank.share[i]);
+    return Json{{"rank", rank.rank}, {"count", rank.count}, {"duration_p50_ms", number(rank.duration_ms)}, {"shares", shares}};
+  };
+  return {{"count", steps.count}, {"duration_p50_ms", number(steps.duration_p50_ms)}, {"parts", parts}, {"ranks", list_json(steps.ranks, rank_json)}};
+}
+
+Json comparison_json(const Comparison& comparison) {
+  return {{"against", comparison.against},
+          {"speedup", number(comparison.speedup)},
+          {"ideal", number(comparison.ideal)},
+          {"efficiency", number(comparison.efficiency)},
+          {"measured_by", comparison.measured_by},
+          {"missing", list_json(comparison.missing, [](const Comparison::Share& share) { return Json{{"code", share.code}, {"lost", number(share.lost)}}; })}};
+}
+
 }  // namespace
 
 std::string JsonRenderer::render(const Report& report) const {
   Json throughput = nullptr;
   if (report.throughput)
     throughput = {{"now", number(report.throughput->now)}, {"possible", number(report.throughput->possible)}};
-  const Json json = {
+  Json json = {
       {"lockstep_report", kReportVersion},
       {"source", {{"kind", name_of(report.source_kind)}, {"detail", report.source_detail}}},
       {"duration_s", number(report.duration_s)},
@@ -184,6 +213,14 @@ std::string JsonRenderer::render(const Report& report) const {
       {"not_measured", list_json(report.not_measured, [](const NotMeasured& entry) {
          return Json{{"signal", entry.signal}, {"reason", entry.reason}};
        })}};
+  if (!report.checklist.empty())
+    json["checklist"] = list_json(report.checklist, [](const CheckItem& item) { return Json{{"question", item.question}, {"measured", item.measured}, {"yes", item.yes}}; });
+  if (report.steps) json["steps"] = steps_json(*report.steps);
+  if (report.command)
+    json["command"] = {{"command", report.command->command},
+                       {"exit_code", or_null(report.command->exit_code)},
+                       {"stopped_by_lockstep", report.command->stopped_by_lockstep}};
+  if (report.comparison) json["comparison"] = comparison_json(*report.comparison);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

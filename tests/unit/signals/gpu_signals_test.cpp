@@ -1,4 +1,4 @@
-#include "signals/busy_fraction.hpp"
+#include "signals/gpu_signals.hpp"
 
 #include <gtest/gtest.h>
 

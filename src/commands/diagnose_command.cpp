@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "advice/advice_table.hpp"
+#include "base/clock.hpp"
+#include "base/interrupt.hpp"
+#include "base/redact.hpp"
+#include "base/text.hpp"
+#include "commands/child_command.hpp"
+#include "commands/command_line.hpp"
+#include "commands/observation.hpp"
+#include "commands/watch.hpp"
+#include "detectors/diagnosis.hpp"
+#include "render/json/json_renderer.hpp"
+#include "render/text/diagnosis_text.hpp"
+#include "report/report_builder.hpp"
+#include "signals/derive_signals.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kDefaultDuration = 10s;
+constexpr auto kReviewEvery = 500ms;
+
+// As typed, beside the shared options.
+struct DiagnoseOptions {
+  std::string min_severity;
+  std::vector<std::string> only;
+  std::vector<std::string> ignore;
+  bool until_sure = false;
+  bool stop_after = false;
+};
+
+// Which findings the user wants to hear of.
+struct Filter {
+  Severity at_least = Severity::info;
+  std::set<FindingCode> only;  // empty: all
+  std::set<FindingCode> ignore;
+
+  bool wants(const Finding& finding) const {
+    return finding.severity >= at_least && (only.empty() || only.contains(finding.code)) && !ignore.contains(finding.code);
+  }
+};
+
+Result<std::set<FindingCode>> codes_of(const std::vector<std::string>& words) {
+  std::set<FindingCode> codes;
+  std::vector<std::string> known;
+  for (const FindingName& name : kFindingNames) {
+    known.emplace_back(name.id);
+    known.emplace_back(name.name);
+  }
+  for (const std::string& word : words)
+    for (const std::string_view part : split(word, ',')) {
+      const auto found = std::find_if(kFindingNames.begin(), kFindingNames.end(),
+                                      [&](const FindingName& name) { return name.id == part || name.name == part; });
+      if (found != kFindingNames.end()) {
+        codes.insert(found->code);
+        continue;
+      }
+      const auto near = nearest(part, known);
+      return usage_error(fmt::format("'{}' is no finding's code", printable(part)),
+                         near ? fmt::format("did you mean {}?", *near) : "codes look like P101; lockstep explain lists them");
+    }
+  return codes;
+}
+
+Result<Filter> checked_filter(const DiagnoseOptions& typed) {
+  Filter filter;
+  if (typed.min_severity == "warning") filter.at_least = Severity::warning;
+  else if (typed.min_severity == "critical") filter.at_least = Severity::critical;
+  else if (!typed.min_severity.empty() && typed.min_severity != "info")
+    return usage_error(fmt::format("--min-severity {} is unknown", printable(typed.min_severity)), "use info, warning or critical");
+  auto only = codes_of(typed.only);
+  if (!only) return std::move(only).error();
+  auto ignore = codes_of(typed.ignore);
+  if (!ignore) return std::move(ignore).error();
+  filter.only = std::move(*only);
+  filter.ignore = std::move(*ignore);
+  return filter;
+}
+
+std::unique_ptr<Renderer> renderer_for(const SharedOptions& options) {
+  if (options.format == Format::json) return std::make_unique<JsonRenderer>();
+  return std::make_unique<DiagnosisText>(options.colors, options.output.empty() ? terminal_width() : std::nullopt);
+}
+
+Report report_of(const Timeline& timeline, const Filter& filter) {
+  const Signals signals = derive_signals(timeline);
+  Diagnosis diagnosis = diagnose(signals);
+  add_advice(diagnosis, signals);
+  const auto unwanted = [&](const Finding& finding) { return !filter.wants(finding); };
+  std::erase_if(diagnosis.findings, unwanted);
+  std::erase_if(diagnosis.suspicions, unwanted);
+  return build_report(timeline, signals, diagnosis);
+}
+
+class Progress {
+ public:
+  explicit Progress(const SharedOptions& options) : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void tell(const Timeline& so_far, const Diagnosis& diagnosis) const {
+    if (!shown_) return;
+    fmt::print(stderr, "\r\x1b[Kwatching {:.1f} s: {} ({:.0f} %)", (so_far.to_ms - so_far.from_ms) / 1e3,
+               kPatternNames[static_cast<std::size_t>(diagnosis.verdict.pattern)], diagnosis.verdict.confidence * 100);
+    std::fflush(stderr);
+  }
+
+ private:
+  bool shown_;
+};
+
+// How long a live watch goes on, and when it has seen enough.
+ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOptions& typed, bool live, ChildCommand& child,
+                                const Progress& progress) {
+  ObservationOptions how;
+  how.review_every = kReviewEvery;
+  how.pid = child.running() ? std::optional(child.pid()) : options.pid;
+  how.keep_free_gpus = true;
+  if (!live) {
+    how.duration = options.duration;
+  } else if (!child.running()) {
+    how.duration = options.duration.value_or(kDefaultDuration);
+  }
+  if (!live && !typed.until_sure) return how;
+  how.stop = [&child] { return child.ended(); };
+  // A command's start-up takes as long as it takes: its duration counts from the first sign of work.
+  const double longest_ms = to_ms(options.duration.value_or(kDefaultDuration));
+  const bool of_command = child.running();
+  how.enough = [&progress, longest_ms, of_command](const Timeline& so_far) {
+    const Signals signals = derive_signals(so_far);
+    const Diagnosis diagnosis = diagnose(signals);
+    progress.tell(so_far, diagnosis);
+    const bool worked_long = of_command && diagnosis.first_job < signals.jobs.size() && signals.jobs[diagnosis.first_job].active &&
+                             so_far.to_ms - signals.jobs[diagnosis.first_job].from_ms > longest_ms;
+    return worked_long || is_sure(diagnosis, signals);
+  };
+  return how;
+}
+
+Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
+  auto options = check(raw, Formats::all);
+  if (!options) return std::move(options).error();
+  auto filter = checked_filter(typed);
+  if (!filter) return std::move(filter).error();
+
+  watch_for_interrupts();
+  SourceOptions source_options = options->source_options();
+  source_options.process_period = 1s;  // a few looks at the processes within the shortest watch
+  auto source = open_source(options->input, source_options);
+  if (!source) return std::move(source).error();
+  const bool live = is_live(**source);
+  if (!options->command.empty() && !live)
+    return usage_error("a command after -- needs live GPUs, not a file", "leave the input out, or use virtual:2");
+  auto child = ChildCommand::start(*options);
+  if (!child) return std::move(child).error();
+
+  auto timeline = [&] {
+    const Progress progress(*options);
+    return observe(**source, how_to_watch(*options, typed, live, *child, progress));
+  }();
+  if (!timeline) {
+    child->finish(ChildCommand::AtEnd::wait);
+    return std::move(timeline).error();
+  }
+  if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
+  source->reset();  // no more driver calls while the command goes on
+
+  Report report = report_of(*timeline, *filter);
+  if (child->started() && typed.stop_after) child->finish(ChildCommand::AtEnd::stop);
+  report.command = child->report();
+  if (Status put = put_result(*options, renderer_for(*options)->render(report)); !put) return std::move(put).error();
+  std::fflush(stdout);
+  if (child->running() && !options->quiet) fmt::print(stderr, "lockstep: the command goes on; waiting for its end\n");
+  const int child_code = child->finish(ChildCommand::AtEnd::wait);
+  if (interrupted_by() != 0) return exit_code::kInterrupted;
+  if (child_code != 0) return exit_code::kCommandFailed;
+  return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
+}
+
+}  // namespace
+
+Run configure_diagnose(CLI::App& app, RawOptions& raw) {
+  auto typed = std::make_shared<DiagnoseOptions>();
+  add_input_options(app, raw);
+  app.add_option("--pid", raw.pid, "only this process and its children")->type_name("PID");
+  app.add_option("--min-severity", typed->min_severity, "leave out what is less: info, warning or critical")->type_name("SEVERITY");
+  app.add_option("--only", typed->only, "only these findings, by code: P101,D201")->type_name("CODES");
+  app.add_option("--ignore", typed->ignore, "leave these findings out")->type_name("CODES");
+  app.add_flag("--until-sure", typed->until_sure, "read a recording as if live: stop as soon as the verdict is sure");
+  app.add_flag("--stop-after", typed->stop_after, "end the command after -- once the verdict is there");
+  add_output_options(app, raw);
+  add_common_options(app, raw);
+  return [typed, &raw] { return run_diagnose(raw, *typed); };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+#include "commands/observation.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/clock.hpp"
+#include "base/proc.hpp"
+#include "base/text.hpp"
+#include "commands/watch.hpp"
+#include "timeline/timeline_builder.hpp"
+
+namespace lockstep {
+namespace {
+
+// A driver's, and those of virtual:2; not a recording's, played (virtual:FILE) or read.
+bool pids_are_of_this_machine(const Source& source) {
+  constexpr std::string_view kVirtual = "virtual:";
+  const std::string detail = source.detail();
+  return source.kind() == SourceKind::nvml ||
+         (detail.starts_with(kVirtual) && parse_integer(std::string_view(detail).substr(kVirtual.size())));
+}
+
+// Whether a process is `ancestor` or stands below it. Pids of a recording mean nothing on this machine: there only
+// the parents that were recorded count.
+bool is_or_descends_from(const ProcessSample& process, int ancestor, bool of_this_machine) {
+  std::optional<int> pid = process.pid;
+  std::optional<int> parent = process.parent_pid;
+  for (int depth = 0; pid && depth < 64; ++depth) {
+    if (*pid == ancestor) return true;
+    pid = parent;
+    parent = pid && of_this_machine ? parent_of(*pid) : std::nullopt;
+  }
+  return false;
+}
+
+// Leaves the family's processes and GPUs, and the GPUs of nobody where they are wanted.
+Status keep_only(const std::set<int>& family, const ObservationOptions& options, Timeline& timeline) {
+  std::set<int> held;
+  std::set<int> of_others;
+  for (ProcessList& list : timeline.process_lists) {
+    for (const ProcessSample& process : list.processes)
+      for (const ProcessOnGpu& use : process.gpus) (family.contains(process.pid) ? held : of_others).insert(use.index);
+    std::erase_if(list.processes, [&](const ProcessSample& process) { return !family.contains(process.pid); });
+  }
+  if (held.empty())
+    return Error{fmt::format("process {} and its children hold no GPU", *options.pid), "see which do: lockstep monitor --once"};
+  std::erase_if(timeline.gpus, [&](const GpuTrack& gpu) {
+    if (held.contains(gpu.info.index)) return false;
+    return !options.keep_free_gpus || of_others.contains(gpu.info.index);
+  });
+  return Done{};
+}
+
+}  // namespace
+
+std::optional<std::size_t> terminal_width() {
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return std::nullopt;
+  return size.ws_col;
+}
+
+Result<Timeline> observe(Source& source, const ObservationOptions& options) {
+  TimelineBuilder builder(source.machine(), source.kind(), source.detail());
+  bool any_gpu = false;
+  bool seen_enough = false;
+  const bool of_this_machine = pids_are_of_this_machine(source);
+  std::set<int> family;  // told while they run: who has ended has no parents any more
+  const double review_ms = to_ms(options.review_every);
+  std::optional<double> reviewed_ms;
+  const auto stop = [&] { return seen_enough || (options.stop && options.stop()); };
+  auto watched = watch(source, {options.duration, stop}, [&](const Record& record) -> Status {
+    const auto* tick = std::get_if<GpuTick>(&record.content);
+    any_gpu = any_gpu || (tick != nullptr && !tick->empty());
+    if (const auto* processes = std::get_if<ProcessTick>(&record.content); processes != nullptr && options.pid)
+      for (const ProcessSample& process : *processes)
+        if (is_or_descends_from(process, *options.pid, of_this_machine)) family.insert(process.pid);
+    builder.add(record);
+    if (!options.enough || !any_gpu) return Done{};
+    if (!reviewed_ms) reviewed_ms = record.t_ms;
+    if (record.t_ms - *reviewed_ms < review_ms) return Done{};
+    reviewed_ms = record.t_ms;
+    seen_enough = options.enough(builder.build());
+    return Done{};
+  });
+  if (!watched) return std::move(watched).error();
+  if (watched->silence && !any_gpu)
+    return Error{fmt::format("the driver has not answered '{}' for {}", watched->silence->call,
+                             format_duration(watched->silence->since)),
+                 "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"};
+  if (!any_gpu)
+    return Error{fmt::format("{} holds no reading of any GPU", printable(source.detail())),
+                 "record longer: lockstep record -o FILE --duration 10s"};
+  if (is_live(source)) builder.advance_to(to_ms(unix_now() - std::chrono::nanoseconds(source.machine().started_unix_ns)));
+  Timeline timeline = builder.build();
+  timeline.not_measured = source.not_measured();
+  if (watched->silence)
+    timeline.not_measured.push_back({"all", fmt::format("the driver stopped answering '{}' {} ago", watched->silence->call,
+                                                        format_duration(watched->silence->since))});
+  if (options.pid)
+    if (Status kept = keep_only(family, options, timeline); !kept) return std::move(kept).error();
+  return timeline;
+}
+
+}  // namespace lockstep

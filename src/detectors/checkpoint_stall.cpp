@@ -1,0 +1,50 @@
+// S303: training stands still while a checkpoint is written.
+//
+// Why it shows: every few minutes all GPUs stop working for a second or more (the saving rank's is empty, the others
+// spin at the next collective), and the processes write a burst of bytes around that time.
+// Confused with: evaluation-stall (no bytes written), a stuck collective (does not end), start-up and end (cut off
+// stretches do not count).
+// Blind: writes to object stores and by other processes do not show in /proc/<pid>/io: then it is a suspicion.
+#include "detectors/all_detectors.hpp"
+#include "detectors/step_share.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kBurstBytes = 20e6;
+constexpr double kShortestPeriodMs = 4000;  // saved more often than that it would be part of each step
+
+std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
+  const StallSignals& stalls = job.stalls;
+  if (stalls.all.size() < 2 || stalls.period_ms.value_or(0) < kShortestPeriodMs) return std::nullopt;
+  const auto bursts = std::count_if(stalls.all.begin(), stalls.all.end(),
+                                    [](const Stall& stall) { return stall.written_bytes.value_or(0) > kBurstBytes; });
+  if (bursts * 2 < static_cast<std::ptrdiff_t>(stalls.all.size())) return std::nullopt;
+  double length = 0;
+  double bytes = 0;
+  for (const Stall& stall : stalls.all) {
+    length += (stall.to_ms - stall.from_ms) / static_cast<double>(stalls.all.size());
+    bytes += stall.written_bytes.value_or(0) / static_cast<double>(stalls.all.size());
+  }
+  return about_job(FindingCode::checkpoint_stall, job, Severity::warning, is_coarse(signals) ? 0.45 : 0.8, stalls.share,
+                   {{"stalls", static_cast<double>(stalls.all.size()), 2.0, "stalls"},
+                    {"stall_ms", length, std::nullopt, "ms"},
+                    {"period_ms", *stalls.period_ms, std::nullopt, "ms"},
+                    {"written_around_each", bytes, kBurstBytes, "bytes"}});
+}
+
+}  // namespace
+
+std::vector<Finding> find_checkpoint_stall(const Seen& seen) {
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;
+    auto finding = job.steps && job.steps->count >= 5 ? by_step_share({FindingCode::checkpoint_stall, "checkpoint", 0.02}, job)
+                                                      : from_outside(job, seen.signals);
+    if (finding) findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#include "detectors/diagnosis.hpp"
+
+#include <cmath>
+
+#include "detectors/all_detectors.hpp"
+#include "detectors/pattern.hpp"
+
+namespace lockstep {
+
+Diagnosis diagnose(const Signals& signals) {
+  Diagnosis diagnosis;
+  diagnosis.verdicts = judge_patterns(signals);
+  const MachineVerdict machine = judge_machine(signals, diagnosis.verdicts);
+  diagnosis.verdict = machine.verdict;
+  diagnosis.first_job = machine.first_job;
+  for (Finding& finding : inspect_all({signals, diagnosis.verdicts}))
+    (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions).push_back(std::move(finding));
+  return diagnosis;
+}
+
+bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
+  constexpr double kWrongAtMost = 0.001;
+  constexpr double kVote = 2.2;          // ln 9, as in pattern.cpp: one block in ten votes wrong
+  constexpr double kHealthyAfterS = 3.5;  // a healthy job is watched a little longer: its faults are rarer than turns
+  constexpr double kFaultAfterS = 1.5;
+  const double needed = std::log((1 - kWrongAtMost) / kWrongAtMost);
+  if (diagnosis.first_job >= signals.jobs.size()) return false;  // nothing runs yet: keep looking
+  const JobSignals& job = signals.jobs[diagnosis.first_job];
+  const double watched_s = (job.to_ms - job.from_ms) / 1e3;
+  switch (diagnosis.verdict.pattern) {
+    case Pattern::taking_turns:
+    case Pattern::one_leads:
+    case Pattern::in_step:
+    case Pattern::pipeline: break;
+    case Pattern::single_gpu:
+    case Pattern::independent: return watched_s >= kHealthyAfterS;
+    case Pattern::idle:
+    case Pattern::unclear: return false;
+  }
+  if (!job.fine || diagnosis.verdict.confidence < 0.7) return false;
+  const double turns = kVote * std::max<double>(job.fine->blocks_exclusive, job.fine->exclusive_busy > 0.6 ? job.fine->hand_overs / 2.0 : 0);
+  const double together = kVote * job.fine->blocks_together;
+  if (diagnosis.verdict.pattern == Pattern::taking_turns) return watched_s >= kFaultAfterS && turns - together >= needed;
+  return watched_s >= kHealthyAfterS && together - turns >= needed;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// S304: one rank works (evaluates, samples, logs pictures) while the others wait for it.
+//
+// Why it shows: for a second or more one GPU works and the others spin at the next collective: 100 % busy at low power.
+// It ends, and it comes again; nothing much is written.
+// Confused with: checkpoint-stall (a burst of bytes), straggler-rank (every step, not every so often), evaluation on all
+// ranks (all GPUs work: no loss), stuck-collective (does not end).
+// Blind: without power or SM a spinning GPU reads like a working one.
+#include "detectors/all_detectors.hpp"
+#include "detectors/step_share.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kBurstBytes = 20e6;
+constexpr double kShortestPeriodMs = 4000;
+
+std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
+  const StallSignals& stalls = job.stalls;
+  if (job.gpus.size() < 2 || stalls.all.size() < 2 || stalls.period_ms.value_or(0) < kShortestPeriodMs) return std::nullopt;
+  std::ptrdiff_t alike = 0;
+  double length = 0;
+  std::vector<int> workers;
+  for (const Stall& stall : stalls.all) {
+    length += (stall.to_ms - stall.from_ms) / static_cast<double>(stalls.all.size());
+    const bool quiet = stall.written_bytes.value_or(0) < kBurstBytes;
+    if (!quiet || stall.workers.size() != 1 || stall.spinning_gpus < 0.5) continue;
+    ++alike;
+    workers = stall.workers;
+  }
+  if (alike * 2 < static_cast<std::ptrdiff_t>(stalls.all.size())) return std::nullopt;
+  Finding finding = about_job(FindingCode::evaluation_stall, job, Severity::warning, is_coarse(signals) ? 0.45 : 0.75, stalls.share,
+                              {{"stalls", static_cast<double>(alike), 2.0, "stalls"},
+                               {"stall_ms", length, std::nullopt, "ms"},
+                               {"period_ms", *stalls.period_ms, std::nullopt, "ms"}});
+  if (const ProcessSample* const process = process_on(job, workers.front()); process != nullptr && process->rank) finding.ranks = {*process->rank};
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_evaluation_stall(const Seen& seen) {
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;
+    if (job.steps && job.steps->count >= 5) {
+      // Evaluation by all ranks is work, not a stall: only time that some ranks have and others do not counts.
+      const std::size_t part = step_part("evaluation");
+      const auto evaluating = std::count_if(job.steps->ranks.begin(), job.steps->ranks.end(), [&](const RankSteps& rank) { return rank.share[part] > 0.01; });
+      if (evaluating == 0 || evaluating * 2 > static_cast<std::ptrdiff_t>(job.steps->ranks.size())) continue;
+      double most = 0;
+      for (const RankSteps& rank : job.steps->ranks) most = std::max(most, rank.share[part]);
+      if (most < 0.02) continue;
+      findings.push_back(about_job(FindingCode::evaluation_stall, job, Severity::warning, 0.9, most, {{"evaluation_share", most, 0.02, "fraction"}}));
+      continue;
+    }
+    if (auto finding = from_outside(job, seen.signals)) findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// X707: every rank writes the checkpoint, though they hold the same weights.
+//
+// Why it shows: step marks have a checkpoint part on several ranks. One of n writes would do; the n writers also share
+// the disk, so each takes longer.
+// Confused with: sharded checkpoints (FSDP, DeepSpeed), in which each rank writes its own part: so it needs ranks that
+// hold the same memory, and it is no more than likely.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_every_rank_saves(const Seen& seen) {
+  std::vector<Finding> findings;
+  for (const JobSignals& job : seen.signals.jobs) {
+    if (!job.steps || job.steps->ranks.size() < 2 || job.steps->ranks_that_save < static_cast<int>(job.steps->ranks.size())) continue;
+    const bool sharded = std::any_of(job.processes.begin(), job.processes.end(), [](const ProcessSample& process) {
+      return process.libraries && std::find(process.libraries->begin(), process.libraries->end(), "deepspeed") != process.libraries->end();
+    });
+    const double share = job.steps->share[step_part("checkpoint")];
+    const double ranks = static_cast<double>(job.steps->ranks.size());
+    findings.push_back(about_job(FindingCode::every_rank_saves, job, Severity::warning, sharded ? 0.3 : 0.6, share * (1 - 1 / ranks),
+                                 {{"ranks_that_save", ranks, 1.0, "ranks"}, {"checkpoint_share", share, std::nullopt, "fraction"}}));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// C402: the ranks wait for communication that is not hidden behind computing.
+//
+// Why it shows: in every step all ranks spin for a while at the same moment: busy, low power, none of them late. Step
+// marks measure it. From outside it is a suspicion, for small kernels and a small batch give low power too.
+// Confused with: straggler-rank (one rank does not spin), launch-bound, batch-too-small.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kShareAtLeast = 0.1;  // the PyTorch profiler's own rule: communication above 10 % of the step
+constexpr double kHollowAtLeast = 0.3;
+
+std::optional<double> least(const JobSignals& job) {
+  const std::size_t exposed = step_part("collective_exposed");
+  if (!job.steps || job.steps->count < 5 || job.steps->ranks.size() < 2) return std::nullopt;
+  double value = 1;
+  for (const RankSteps& rank : job.steps->ranks) value = std::min(value, rank.share[exposed]);
+  return value;  // what even the last to arrive spends there is transfer, not waiting
+}
+
+}  // namespace
+
+std::vector<Finding> find_exposed_collectives(const Seen& seen) {
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (pattern_of(seen, i) != Pattern::in_step || job.gpus.size() < 2 || !trains(job)) continue;
+    if (const auto share = least(job)) {
+      if (*share >= kShareAtLeast)
+        findings.push_back(about_job(FindingCode::exposed_collectives, job, *share > 0.3 ? Severity::critical : Severity::warning, 0.85, *share,
+                                     {{"exposed_share_of_every_rank", *share, kShareAtLeast, "fraction"}}));
+      continue;
+    }
+    if (job.one_process_on_all || is_coarse(seen.signals)) continue;
+    double lowest = 1;
+    for (const GpuInJob& member : job.members) lowest = std::min(lowest, member.hollow.value_or(0) * member.busy.value_or(0));
+    if (lowest < kHollowAtLeast || job.longest_hollow_ms > 10'000) continue;
+    findings.push_back(about_job(FindingCode::exposed_collectives, job, Severity::info, 0.4, lowest, {{"hollow_on_every_gpu", lowest, kHollowAtLeast, "fraction"}}));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// What most detectors need: a finding about a job, and questions about jobs.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "lockstep/detector.hpp"
+
+namespace lockstep {
+
+inline Finding about_job(FindingCode code, const JobSignals& job, Severity severity, double confidence, double lost,
+                         std::vector<Evidence> evidence) {
+  Finding finding;
+  finding.code = code;
+  finding.severity = severity;
+  finding.confidence = std::clamp(confidence, 0.0, 0.99);
+  finding.lost_throughput = std::clamp(lost, 0.0, 1.0);
+  finding.gpus = job.gpus;
+  finding.pids = job.pids;
+  finding.ranks = job.ranks;
+  finding.evidence = std::move(evidence);
+  return finding;
+}
+
+inline Finding about_gpu(FindingCode code, int gpu, Severity severity, double confidence, double lost,
+                         std::vector<Evidence> evidence) {
+  JobSignals alone;
+  alone.gpus = {gpu};
+  return about_job(code, alone, severity, confidence, lost, std::move(evidence));
+}
+
+// Trains, as far as can be seen: it works, and its command line is no inference server's.
+inline bool trains(const JobSignals& job) { return job.active && !job.serves; }
+
+inline Pattern pattern_of(const Seen& seen, std::size_t job) { return seen.verdicts[job].verdict.pattern; }
+
+// Ranks that do the same work: the patterns in which waiting for each other, for data or for the host is a loss.
+inline bool in_step_or_alone(Pattern pattern) { return pattern == Pattern::in_step || pattern == Pattern::single_gpu; }
+
+// Readings so far apart that stretches of a second cannot be seen.
+inline bool is_coarse(const Signals& signals) { return signals.tick_ms > 2500; }
+
+inline std::optional<double> median_hollow_of_others(const JobSignals& job, std::size_t without) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < job.members.size(); ++i)
+    if (i != without && job.members[i].hollow) values.push_back(*job.members[i].hollow);
+  if (values.empty()) return std::nullopt;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+inline std::size_t step_part(std::string_view name) {
+  for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+    if (kStepSpanNames[i] == name) return i;
+  return 0;
+}
+
+// How many ranks the environment promises on this machine.
+std::optional<int> promised_ranks(const JobSignals& job);
+
+inline const ProcessSample* process_on(const JobSignals& job, int gpu) {
+  for (const ProcessSample& process : job.processes)
+    for (const ProcessOnGpu& use : process.gpus)
+      if (use.index == gpu) return &process;
+  return nullptr;
+}
+
+// Started by something that sets ranks. Plain python, a shell or nothing known is no launcher.
+inline bool has_launcher(const ProcessSample& process) {
+  return process.launcher && *process.launcher != "python" && *process.launcher != "none" && *process.launcher != "shell" && !process.launcher->empty();
+}
+
+inline std::string environment_of(const ProcessSample& process, const char* name) {
+  if (!process.environment) return {};
+  const auto entry = process.environment->find(name);
+  return entry == process.environment->end() ? std::string() : entry->second;
+}
+
+}  // namespace lockstep

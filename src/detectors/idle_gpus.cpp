@@ -1,0 +1,42 @@
+// P103: a job trains while other GPUs that it could use hold no process and no memory for the whole run.
+//
+// Why it shows: a script started with plain `python` uses the first GPU only; the others stay empty.
+// Confused with: GPUs that somebody else reserved but does not use yet, GPUs that a scheduler or CUDA_VISIBLE_DEVICES
+// keeps from the job (then it is a suspicion only). Never when nothing runs at all.
+// Blind: with a partial process list a GPU that holds next to no memory and never works is taken as empty.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+namespace {
+
+bool is_kept_to_its_gpus(const JobSignals& job) {
+  return std::any_of(job.processes.begin(), job.processes.end(), [&](const ProcessSample& process) {
+    if (!environment_of(process, "SLURM_JOB_ID").empty()) return true;
+    const std::string visible = environment_of(process, "CUDA_VISIBLE_DEVICES");
+    if (visible.empty()) return false;
+    return std::count(visible.begin(), visible.end(), ',') + 1 <= static_cast<std::ptrdiff_t>(job.gpus.size()) &&
+           !process.local_rank;  // a launcher that gives each rank one GPU says nothing about the job
+  });
+}
+
+}  // namespace
+
+std::vector<Finding> find_idle_gpus(const Seen& seen) {
+  const Signals& signals = seen.signals;
+  if (signals.free_gpus.empty() || signals.ticks < 4) return {};
+  const JobSignals* largest = nullptr;
+  for (const JobSignals& job : signals.jobs)
+    if (trains(job) && (largest == nullptr || job.gpus.size() > largest->gpus.size())) largest = &job;
+  if (largest == nullptr) return {};
+  const auto free = static_cast<double>(signals.free_gpus.size());
+  const double all = free + static_cast<double>(largest->gpus.size());
+  const bool listed = signals.process_coverage == ProcessCoverage::all && signals.processes_known;
+  const double confidence = is_kept_to_its_gpus(*largest) ? 0.4 : listed ? 0.9 : 0.6;
+  Finding finding = about_job(FindingCode::idle_gpus, *largest, Severity::warning, confidence, free / all,
+                              {{"idle_gpus", free, 0.0, "GPUs"}, {"job_gpus", static_cast<double>(largest->gpus.size()), std::nullopt, "GPUs"}});
+  finding.gpus = signals.free_gpus;
+  return {finding};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// D201: the GPUs wait for data.
+//
+// Why it shows: when the loader is slower than the step, every rank's GPU is empty at the same moment in every step:
+// no kernel runs (a rank that waits for another rank would spin in NCCL and read busy). With step marks the wait is
+// measured; from outside it is inferred from idle time that all ranks share, and from the host: workers that wait for
+// the disk, a main process that sleeps although the GPU has nothing to do, or one that loads the data itself.
+// Confused with: a main process that cannot launch kernels fast enough (launch-bound: one core full, workers there),
+// logging, evaluation or saving (stretches of a second and more, taken out here), servers (no period).
+// Blind: input waits hidden behind the GPU are no loss and do not show; a wait of one rank only shows as a straggler.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kIdleAtLeast = 0.1;  // healthy steps leave 1 to 8 % of the windows empty
+constexpr double kWaitShare = 0.05;   // of a step, as the PyTorch profiler's own rule had it
+
+double host_says_input(const HostSignals& host) {
+  const bool reads = host.read_bytes_s.value_or(0) > 20e6 || host.waiting_for_disk > 0.1;
+  if (host.loader_workers && *host.loader_workers == 0) return host.main_cpu.value_or(1) > 0.6 || reads ? 0.75 : 0.6;
+  if (reads) return 0.75;
+  if (!host.main_cpu) return 0.55;
+  return *host.main_cpu < 0.75 ? 0.7 : 0.42;
+}
+
+std::optional<Finding> from_steps(const JobSignals& job) {
+  if (!job.steps || job.steps->count < 5) return std::nullopt;
+  const std::size_t wait = step_part("data_wait");
+  const double share = job.steps->share[wait];
+  if (share < kWaitShare) return std::nullopt;
+  return about_job(FindingCode::input_starved, job, share > 0.3 ? Severity::critical : Severity::warning, 0.95, share,
+                   {{"data_wait_share", share, kWaitShare, "fraction"}, {"data_wait_p50_ms", job.steps->p50_ms[wait], std::nullopt, "ms"}});
+}
+
+std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
+  if (!trains(job) || job.origin == JobOrigin::foreign) return std::nullopt;
+  const double idle = job.idle_together;
+  if (idle < kIdleAtLeast) return std::nullopt;
+  const bool regular = job.fine && (job.fine->period_strength > 0.25 || job.fine->swing < 0.15);
+  double confidence = host_says_input(job.host);
+  if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
+  if (!regular) confidence = std::min(confidence, 0.45);
+  std::vector<Evidence> evidence = {{"idle_together", idle, kIdleAtLeast, "fraction"}};
+  if (job.host.main_cpu) evidence.push_back({"main_process_cpu", *job.host.main_cpu, std::nullopt, "cores"});
+  if (job.host.loader_workers) evidence.push_back({"loader_workers", static_cast<double>(*job.host.loader_workers), std::nullopt, "processes"});
+  if (job.host.waiting_for_disk > 0) evidence.push_back({"waiting_for_disk", job.host.waiting_for_disk, std::nullopt, "fraction"});
+  if (job.fine && job.fine->period_ms) evidence.push_back({"period_ms", *job.fine->period_ms, std::nullopt, "ms"});
+  return about_job(FindingCode::input_starved, job, idle > 0.3 ? Severity::critical : Severity::warning, confidence, idle, std::move(evidence));
+}
+
+}  // namespace
+
+std::vector<Finding> find_input_starved(const Seen& seen) {
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (!in_step_or_alone(pattern_of(seen, i))) continue;
+    auto finding = job.steps && job.steps->count >= 5 ? from_steps(job) : from_outside(job, seen.signals);
+    if (finding) findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

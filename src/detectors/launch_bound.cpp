@@ -1,0 +1,41 @@
+// S305: the host cannot launch kernels fast enough.
+//
+// Why it shows: kernels of a few microseconds end before the next one is queued. The GPU reads busy (some kernel ran in
+// every window) at low power and low SM activity, and the main process fills one core.
+// Confused with: batch-too-small (the same picture with a cause one step further: kernels are small because the batch
+// is), waiting in a collective (several ranks, one of them not spinning). From outside it stays a suspicion: a spinning
+// host thread fills a core too. A trace decides.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_launch_bound(const Seen& seen) {
+  constexpr double kBusyAtLeast = 0.6;
+  constexpr double kSmAtMost = 0.3;
+  constexpr double kPowerAtMost = 0.4;
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || is_coarse(seen.signals)) continue;
+    double busy = 0;
+    double power = 0;
+    for (const GpuInJob& member : job.members) {
+      busy += member.busy.value_or(0) / static_cast<double>(job.members.size());
+      power += member.power_of_limit.value_or(1) / static_cast<double>(job.members.size());
+    }
+    std::optional<double> sm;
+    for (const GpuSignals& gpu : seen.signals.gpus)
+      if (gpu.index == job.gpus.front()) sm = gpu.sm;
+    const bool hollow = sm ? *sm < kSmAtMost : power < kPowerAtMost;
+    const bool one_core = job.host.main_cpu.value_or(0) > 0.85 && job.host.main_cpu.value_or(0) < 1.6;
+    if (busy < kBusyAtLeast || !hollow || !one_core) continue;
+    std::vector<Evidence> evidence = {{"busy", busy, kBusyAtLeast, "fraction"}, {"main_process_cpu", *job.host.main_cpu, 0.85, "cores"}};
+    if (sm) evidence.push_back({"sm", *sm, kSmAtMost, "fraction"});
+    else evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
+    findings.push_back(about_job(FindingCode::launch_bound, job, Severity::info, 0.4, sm ? 0.5 * (1 - *sm) : 0.3, std::move(evidence)));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

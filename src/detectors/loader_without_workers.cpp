@@ -1,0 +1,33 @@
+// D202: the main process loads the data itself, between the steps.
+//
+// Why it shows: DataLoader(num_workers=0) runs in the rank's own process: no worker processes below it, one core full,
+// and the GPU empty in every step while the next batch is made.
+// Confused with: a healthy process, whose core is full too (it waits for the GPU by spinning): so the idle time of the
+// GPU is needed; a loader of threads (tf.data, DALI), which has no worker processes either and keeps more than one core.
+// Blind: where the process tree cannot be read.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_loader_without_workers(const Seen& seen) {
+  constexpr double kIdleAtLeast = 0.1;
+  constexpr double kOneCore = 0.7;
+  constexpr double kSeveralCores = 2.5;
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || job.host.most_loader_workers != 0 || !job.host.main_cpu) continue;
+    const bool measured = job.steps && job.steps->count >= 5;
+    const double idle = measured ? job.steps->share[step_part("data_wait")] : job.idle_together;
+    if (idle < kIdleAtLeast || *job.host.main_cpu < kOneCore || *job.host.main_cpu > kSeveralCores) continue;
+    const double confidence = is_coarse(seen.signals) ? 0.45 : measured ? 0.9 : 0.7;
+    findings.push_back(about_job(FindingCode::loader_without_workers, job, Severity::warning, confidence, idle,
+                                 {{"loader_workers", 0, 1.0, "processes"},
+                                  {"main_process_cpu", *job.host.main_cpu, kOneCore, "cores"},
+                                  {measured ? "data_wait_share" : "idle_together", idle, kIdleAtLeast, "fraction"}}));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// S302: the steps wait for logging.
+//
+// Why it shows: a logging call on the main thread reads values back from the GPU and writes or sends them; done in every
+// step it stops the queue of kernels each time. Step marks measure it. From outside it is a suspicion: short idle gaps
+// that all ranks share, while a rank writes a little all the time.
+// Confused with: checkpoint-stall (long, many bytes), host-sync-every-step (no bytes written).
+#include "detectors/all_detectors.hpp"
+#include "detectors/step_share.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_logging_too_often(const Seen& seen) {
+  constexpr double kIdleAtLeast = 0.05;
+  constexpr double kWritesLittle = 1e3;  // bytes a second: one line of text a step
+  constexpr double kWritesMuch = 5e6;
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;
+    if (job.steps && job.steps->count >= 5) {
+      if (auto finding = by_step_share({FindingCode::logging_too_often, "logging", 0.03}, job)) findings.push_back(std::move(*finding));
+      continue;
+    }
+    const double idle = job.idle_together;
+    const double written = job.host.write_bytes_s.value_or(0);
+    if (idle < kIdleAtLeast || written < kWritesLittle || written > kWritesMuch || is_coarse(seen.signals)) continue;
+    findings.push_back(about_job(FindingCode::logging_too_often, job, Severity::info, 0.3, idle,
+                                 {{"idle_together", idle, kIdleAtLeast, "fraction"}, {"written", written, kWritesLittle, "bytes/s"}}));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,333 @@
+// How the pattern is told.
+//
+// Data-parallel ranks do the same work at the same moment, so their lanes rise and fall together. Parts of a split
+// model wait for each other, so one lane is high while the others are low: the sum of the lanes is flat, and exactly
+// one works at a time. A pipeline lies between: the lanes have one shape, each a little later than the one before.
+//
+// NVML's utilization is a window (200 ms on an H200, up to 1 s on older GPUs) and averages turns shorter than twice
+// its length into 50/50. Power samples every 20 ms show turns down to about 30 ms. Where neither is fine enough, what
+// is left is the process map (one process on all GPUs is a split model or DataParallel, one process a GPU is not) and
+// the sum of the busy fractions (about 1 for a split model, since one GPU works at a time).
+//
+// Utilization alone proves no turns: ranks that wait for each other in NCCL read 100/7, 6/100 for hours. The busy one
+// then draws little power, for it spins. So without power a pattern of turns between several processes stays unclear.
+#include "detectors/pattern.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+constexpr double kResolvableTickMs = 2500;   // readings further apart are means over many turns and steps
+constexpr double kLeastSwing = 0.08;         // noise of a lane at constant load: 0.01 to 0.04
+constexpr double kVoteStrength = 2.2;        // ln 9: a block that votes wrong is one in ten
+constexpr double kSureAt = 4.6;              // ln 99
+constexpr double kTurnsSumAtMost = 1.25;     // one GPU at a time, plus what a window smears over a hand-over
+constexpr double kSecondAtLeast = 0.03;      // below, the other GPUs do not work at all
+constexpr double kLeadMemory = 1.25;         // DataParallel keeps outputs and gradients of all on the first GPU: 1.8 to 3.8 seen
+constexpr double kReplicasAlike = 0.8;
+constexpr double kStaggerGain = 0.2;
+constexpr double kMostConfident = 0.99;
+
+std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
+
+bool is_resolved(const TurnSignals& turns, const Signals& signals) {
+  return turns.kind != LaneKind::busy || signals.tick_ms <= kResolvableTickMs;
+}
+
+// Sum of the blocks' log likelihoods: positive for turns, negative for together.
+double turn_weight(const TurnSignals& turns) {
+  double exclusive = turns.blocks_exclusive;
+  // Turns longer than a block leave most blocks to one owner, who abstains: then hand-overs are what was seen.
+  if (turns.exclusive_busy > 0.6) exclusive = std::max(exclusive, turns.hand_overs / 2.0);
+  return kVoteStrength * (exclusive - turns.blocks_together);
+}
+
+double confidence_of(double weight) { return std::min(kMostConfident, 1 / (1 + std::exp(-std::abs(weight)))); }
+
+bool shares_the_work(const TurnSignals& turns) {
+  return std::count_if(turns.owned.begin(), turns.owned.end(), [](double share) { return share > 0.02; }) >= 2;
+}
+
+bool in_turns(const TurnSignals& turns) {
+  const bool beyond_chance = turns.exclusive_busy > turns.exclusive_by_chance + 0.1 || turns.opposed > 0.25;
+  return turns.swing > kLeastSwing && beyond_chance && shares_the_work(turns) && turns.hand_backs >= 2 &&
+         turn_weight(turns) >= kVoteStrength;
+}
+
+// Stages work equally long and are equally busy; a late or slow rank is not.
+bool stages_alike(const JobSignals& job) {
+  double least_busy = 1;
+  double most_busy = 0;
+  double least_work = 1;
+  double most_work = 0;
+  for (const GpuInJob& member : job.members) {
+    least_busy = std::min(least_busy, member.busy.value_or(0));
+    most_busy = std::max(most_busy, member.busy.value_or(0));
+    if (!member.work) continue;
+    least_work = std::min(least_work, *member.work);
+    most_work = std::max(most_work, *member.work);
+  }
+  return most_busy - least_busy < 0.1 && (most_work <= 0 || least_work > 0.85 * most_work);
+}
+
+bool staggered(const JobSignals& job, const TurnSignals& turns) {
+  return turns.stagger && turns.swing > kLeastSwing && turns.period_strength > 0.3 && turns.stagger_gain > kStaggerGain &&
+         *turns.stagger > 0 && turns.exclusive_busy < 0.75 && stages_alike(job);
+}
+
+JobVerdict make(Pattern pattern, double confidence, std::string sentence, std::vector<Evidence> evidence) {
+  return {{pattern, confidence, std::move(sentence)}, std::move(evidence)};
+}
+
+Evidence exclusive_evidence(const TurnSignals& turns) {
+  return {"exclusive_busy", turns.exclusive_busy, std::max(0.5, turns.exclusive_by_chance), "fraction"};
+}
+
+std::vector<Evidence> turn_evidence(const JobSignals& job, const TurnSignals& turns) {
+  std::vector<Evidence> evidence = {exclusive_evidence(turns),
+                                    {"exclusive_by_chance", turns.exclusive_by_chance, std::nullopt, "fraction"},
+                                    {"lane_correlation", turns.together, 0.0, "correlation"},
+                                    {"busy_sum", job.busy_sum, kTurnsSumAtMost, "GPUs"}};
+  if (turns.period_ms) evidence.push_back({"turn_period_ms", *turns.period_ms, std::nullopt, "ms"});
+  return evidence;
+}
+
+JobVerdict taking_turns(const JobSignals& job, const TurnSignals& turns, double confidence) {
+  const double alone = std::max(turns.exclusive_busy, turns.opposed);
+  std::string sentence = gpu_names(job.gpus) + " take turns: ";
+  sentence += turns.exclusive_busy > 0.6 ? "at most one is busy " + percent(turns.exclusive_busy) + " of the time."
+                                         : "one works while the others wait (" + percent(std::min(alone, 1.0)) + " opposed).";
+  return make(Pattern::taking_turns, confidence, std::move(sentence), turn_evidence(job, turns));
+}
+
+JobVerdict turns_by_sum(const JobSignals& job, double confidence) {
+  const std::string sum = std::to_string(static_cast<int>(std::lround(job.busy_sum * 100)));
+  return make(Pattern::taking_turns, confidence,
+              gpu_names(job.gpus) + " take turns, too fast to see: one process holds them all, and together they are busy like one GPU (" + sum + " %).",
+              {{"busy_sum", job.busy_sum, kTurnsSumAtMost, "GPUs"},
+               {"second_busiest", job.second_busy, kSecondAtLeast, "fraction"},
+               {"processes", 1, static_cast<double>(job.gpus.size()), "processes"}});
+}
+
+// Too fast for the window, or too few readings: the sum and the process map are what is left.
+bool sum_says_turns(const JobSignals& job) {
+  return job.busy_sum > 0.25 && job.busy_sum < kTurnsSumAtMost && job.second_busy >= kSecondAtLeast;
+}
+
+bool first_leads(const JobSignals& job) {
+  return job.memory_lead && *job.memory_lead > kLeadMemory && job.replica_balance.value_or(0) > kReplicasAlike;
+}
+
+bool is_single_process_framework(const JobSignals& job) {
+  return std::any_of(job.processes.begin(), job.processes.end(), [](const ProcessSample& process) {
+    return process.libraries && std::any_of(process.libraries->begin(), process.libraries->end(), [](const std::string& name) {
+      return name == "jax" || name == "tensorflow";
+    });
+  });
+}
+
+JobVerdict one_leads(const JobSignals& job, double confidence) {
+  std::string sentence = "GPU " + std::to_string(job.gpus.front()) + " leads: one process drives " + gpu_names(job.gpus);
+  if (job.memory_lead && *job.memory_lead > 1)
+    sentence += ", and the first holds " + std::to_string(static_cast<int>(std::lround(*job.memory_lead * 100))) +
+                " % of the memory of the others";
+  std::vector<Evidence> evidence;
+  if (job.memory_lead) evidence.push_back({"memory_lead", *job.memory_lead, kLeadMemory, "ratio"});
+  evidence.push_back({"busy_sum", job.busy_sum, kTurnsSumAtMost, "GPUs"});
+  return make(Pattern::one_leads, confidence, sentence + ".", std::move(evidence));
+}
+
+JobVerdict pipeline(const JobSignals& job, const TurnSignals& turns, double confidence) {
+  return make(Pattern::pipeline, confidence,
+              gpu_names(job.gpus) + " work as a pipeline: each follows the one before, and they overlap " +
+                  percent(1 - turns.exclusive_busy) + " of the time.",
+              {{"stagger", turns.stagger.value_or(0), 0.03, "fraction"},
+               {"stagger_gain", turns.stagger_gain, kStaggerGain, "correlation"},
+               exclusive_evidence(turns)});
+}
+
+JobVerdict unclear(const JobSignals& job, std::string why, std::vector<Evidence> evidence) {
+  return make(Pattern::unclear, 0.5, gpu_names(job.gpus) + ": " + std::move(why), std::move(evidence));
+}
+
+JobVerdict in_step(const JobSignals& job, double confidence) {
+  double busy = 0;
+  for (const GpuInJob& member : job.members) busy += member.busy.value_or(0) / static_cast<double>(job.members.size());
+  std::vector<Evidence> evidence;
+  if (job.fine) {
+    evidence.push_back(exclusive_evidence(*job.fine));
+    evidence.push_back({"lane_correlation", job.fine->together, std::nullopt, "correlation"});
+  }
+  if (job.memory_balance) evidence.push_back({"memory_balance", *job.memory_balance, std::nullopt, "ratio"});
+  return make(Pattern::in_step, confidence,
+              gpu_names(job.gpus) + " work in step, " + percent(busy) + " busy on average.", std::move(evidence));
+}
+
+JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
+  const TurnSignals& turns = *job.fine;
+  const bool resolved = is_resolved(turns, signals);
+  if (resolved && staggered(job, turns) && turns.opposed < 0.6) return pipeline(job, turns, 0.75);
+  if (resolved && in_turns(turns)) return taking_turns(job, turns, std::max(0.9, confidence_of(turn_weight(turns))));
+  if (job.coarse && in_turns(*job.coarse)) return taking_turns(job, *job.coarse, 0.85);
+  const bool lanes_agree = resolved && turns.swing > kLeastSwing && turns.together > 0.3;
+  if (first_leads(job) && (job.busy_sum > kTurnsSumAtMost || lanes_agree))
+    return one_leads(job, job.busy_sum > kTurnsSumAtMost ? 0.9 : 0.75);
+  if (!lanes_agree && sum_says_turns(job)) {
+    return turns_by_sum(job, turns.kind == LaneKind::busy && signals.tick_ms <= kResolvableTickMs ? 0.7 : 0.65);
+  }
+  if (job.second_busy < kSecondAtLeast)
+    return first_leads(job) || !job.memory_lead ? one_leads(job, 0.55)
+                                                : unclear(job, "one process holds them all and only one works: "
+                                                               "the script and its device_map would decide.", {});
+  if (is_single_process_framework(job)) return in_step(job, 0.85);
+  if (job.memory_lead && *job.memory_lead > 1.1 && job.replica_balance.value_or(0) > kReplicasAlike) return one_leads(job, 0.7);
+  const bool first_busier = turns.duty.size() > 1 && turns.duty.front() > 1.08 * turns.duty.back();
+  if (!job.memory_lead) return one_leads(job, 0.55);
+  return first_busier ? one_leads(job, 0.6) : in_step(job, 0.65);
+}
+
+bool busy_ones_work(const JobSignals& job) {
+  // Of the members that read busy, do the lanes of power follow? Spinning ranks are hollow.
+  double busy = 0;
+  double hollow = 0;
+  for (const GpuInJob& member : job.members) {
+    if (!member.hollow) return job.work_power_turns.value_or(0) > 0.5;
+    busy += member.busy.value_or(0);
+    hollow += member.busy.value_or(0) * *member.hollow;
+  }
+  return busy > 0 && hollow / busy < 0.5;
+}
+
+JobVerdict judge_ranks(const JobSignals& job, const Signals& signals) {
+  const TurnSignals& turns = *job.fine;
+  const bool resolved = is_resolved(turns, signals);
+  if (resolved && staggered(job, turns) && busy_ones_work(job)) return pipeline(job, turns, 0.75);
+  const bool alternate = resolved && in_turns(turns);
+  if (alternate && turns.kind != LaneKind::busy && busy_ones_work(job))
+    return taking_turns(job, turns, std::min(0.9, confidence_of(turn_weight(turns))));
+  if (alternate && turns.kind == LaneKind::busy)
+    return busy_ones_work(job) && job.work_power_turns.value_or(0) > 0.4
+               ? taking_turns(job, turns, 0.7)
+               : unclear(job, "they read busy one at a time, but ranks that wait for each other read the same: "
+                              "power samples or SM activity would decide.", turn_evidence(job, turns));
+  const bool agrees = turns.swing > kLeastSwing ? turns.together > 0.2 : turns.exclusive_busy < 0.5;
+  return in_step(job, agrees && resolved ? std::max(0.9, confidence_of(turn_weight(turns))) : 0.8);
+}
+
+JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
+  const TurnSignals& turns = *job.fine;
+  const bool resolved = is_resolved(turns, signals);
+  const bool power_or_sm = turns.kind != LaneKind::busy;
+  if (resolved && in_turns(turns)) {
+    if (power_or_sm && busy_ones_work(job)) return taking_turns(job, turns, 0.8);
+    if (!power_or_sm && busy_ones_work(job) && job.work_power_turns.value_or(0) > 0.5) return taking_turns(job, turns, 0.65);
+    return unclear(job, "they read busy one at a time; power samples, SM activity or the process list would tell turns from waiting ranks.",
+                   turn_evidence(job, turns));
+  }
+  if (resolved && power_or_sm && staggered(job, turns)) return pipeline(job, turns, 0.6);
+  // Ranks that spin for one that does not come are alike but for that one.
+  if (job.origin == JobOrigin::partial && !job.memory_balance.has_value()) return in_step(job, 0.6);
+  const bool same_memory = !job.memory_balance || *job.memory_balance > 0.85;
+  double least = 1;
+  double most = 0;
+  for (const GpuInJob& member : job.members) {
+    least = std::min(least, member.busy.value_or(0));
+    most = std::max(most, member.busy.value_or(0));
+  }
+  const bool same_load = most - least < 0.2;
+  const bool waits_for_one = job.longest_hollow_ms > 10'000;
+  if (waits_for_one && job.origin == JobOrigin::partial) return in_step(job, 0.65);
+  if (job.busy_sum < kTurnsSumAtMost && !(turns.together > 0.6 && turns.swing > kLeastSwing))
+    return unclear(job, "together they are busy like one GPU: the process list or power samples would tell turns from waiting for data.",
+                   turn_evidence(job, turns));
+  if (turns.swing > (power_or_sm ? 0.06 : 0.15) && resolved && turns.together < 0.25)
+    return unclear(job, "they are busy, but not together: the process list would tell separate jobs from ranks.", turn_evidence(job, turns));
+  if (same_memory && same_load) return in_step(job, turns.swing > kLeastSwing && turns.together > 0.5 ? 0.85 : 0.7);
+  return unclear(job, "they are busy at once, but differ in memory or load: the process list would tell ranks from separate jobs.",
+                 turn_evidence(job, turns));
+}
+
+JobVerdict single(const JobSignals& job, double confidence) {
+  std::vector<Evidence> evidence;
+  if (!job.members.empty() && job.members.front().busy)
+    evidence.push_back({"busy", *job.members.front().busy, std::nullopt, "fraction"});
+  return make(Pattern::single_gpu, confidence,
+              "One job works on GPU " + std::to_string(job.gpus.front()) +
+                  (evidence.empty() ? std::string() : ", " + percent(evidence.front().value) + " busy") + ".",
+              std::move(evidence));
+}
+
+bool is_idle(const JobSignals& job) {
+  double most = 0;
+  for (const GpuInJob& member : job.members) most = std::max(most, member.busy.value_or(0));
+  return !job.active || most < 0.02;
+}
+
+}  // namespace
+
+std::string gpu_names(const std::vector<int>& gpus) {
+  if (gpus.empty()) return "no GPU";
+  std::string text = "GPU " + std::to_string(gpus.front());
+  if (gpus.size() == 1) return text;
+  const bool run = gpus.size() > 2 && gpus.back() - gpus.front() == static_cast<int>(gpus.size()) - 1;
+  if (run) return text + " to " + std::to_string(gpus.back());
+  for (std::size_t i = 1; i < gpus.size(); ++i) text += (i + 1 == gpus.size() ? " and " : ", ") + std::to_string(gpus[i]);
+  return text;
+}
+
+JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
+  constexpr std::size_t kFewestTicks = 4;
+  if (signals.ticks < kFewestTicks)
+    return unclear(job, "one snapshot shows no pattern: take more readings (lockstep diagnose, or nvidia-smi with -l 1).", {});
+  if (is_idle(job)) return make(Pattern::idle, 0.95, gpu_names(job.gpus) + (job.gpus.size() > 1 ? " do" : " does") + " nothing.", {});
+  if (job.gpus.size() == 1) return single(job, job.origin == JobOrigin::processes ? 0.95 : 0.7);
+  if (!job.fine) return unclear(job, "too few readings of all of them at once: record longer.", {});
+  if (job.one_process_on_all) return judge_one_process(job, signals);
+  if (job.origin == JobOrigin::processes) return judge_ranks(job, signals);
+  return judge_by_likeness(job, signals);
+}
+
+std::vector<JobVerdict> judge_patterns(const Signals& signals) {
+  std::vector<JobVerdict> verdicts;
+  for (const JobSignals& job : signals.jobs) verdicts.push_back(judge_pattern(job, signals));
+  return verdicts;
+}
+
+MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdict>& verdicts) {
+  MachineVerdict result;
+  if (signals.jobs.empty()) {
+    result.verdict = {Pattern::idle, signals.ticks < 4 ? 0.6 : 0.95, "No GPU is in use."};
+    return result;
+  }
+  const auto busy_gpus = [](const JobSignals& job) {
+    return std::count_if(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.busy.value_or(0) > 0.05; });
+  };
+  const auto lost = [](const JobSignals& job) {
+    double idle = 0;
+    for (const GpuInJob& member : job.members) idle += 1 - member.busy.value_or(0);
+    return idle;
+  };
+  for (std::size_t i = 1; i < signals.jobs.size(); ++i) {
+    const JobSignals& best = signals.jobs[result.first_job];
+    const JobSignals& job = signals.jobs[i];
+    if (busy_gpus(job) > busy_gpus(best) || (busy_gpus(job) == busy_gpus(best) && lost(job) > lost(best) + 0.05)) result.first_job = i;
+  }
+  result.verdict = verdicts[result.first_job].verdict;
+  const bool each_has_one = std::all_of(signals.jobs.begin(), signals.jobs.end(), [](const JobSignals& job) { return job.gpus.size() == 1; });
+  const bool any_runs = std::any_of(verdicts.begin(), verdicts.end(), [](const JobVerdict& verdict) {
+    return verdict.verdict.pattern != Pattern::idle && verdict.verdict.pattern != Pattern::unclear;
+  });
+  if (signals.jobs.size() > 1 && each_has_one && any_runs) {
+    const bool all_listed = std::all_of(signals.jobs.begin(), signals.jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::processes; });
+    std::vector<int> gpus;
+    for (const JobSignals& job : signals.jobs) gpus.push_back(job.gpus.front());
+    result.verdict = {Pattern::independent, all_listed ? 0.95 : 0.7,
+                      std::to_string(signals.jobs.size()) + " separate jobs, one GPU each: " + gpu_names(gpus) + "."};
+  }
+  return result;
+}
+
+}  // namespace lockstep

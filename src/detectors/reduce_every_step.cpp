@@ -1,0 +1,32 @@
+// C409: a metric is all-reduced, or a barrier is called, in every step.
+//
+// Why it shows: a local sync waits for the rank's own GPU and is about as long on all ranks. A reduce that is read back
+// waits for the other ranks: the sync part is there in every step, on several ranks, and is short where the rank itself
+// is late. Only step marks show it.
+// Confused with: host-sync-every-step (equal on all ranks).
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_reduce_every_step(const Seen& seen) {
+  constexpr double kShareAtLeast = 0.03;
+  constexpr double kSpreadAtLeast = 0.3;  // of the largest
+  std::vector<Finding> findings;
+  for (const JobSignals& job : seen.signals.jobs) {
+    if (!job.steps || job.steps->count < 5 || job.steps->ranks.size() < 2) continue;
+    const std::size_t sync = step_part("sync");
+    double least = 1;
+    double most = 0;
+    for (const RankSteps& rank : job.steps->ranks) {
+      least = std::min(least, rank.share[sync]);
+      most = std::max(most, rank.share[sync]);
+    }
+    if (job.steps->present[sync] < 0.9 || most < kShareAtLeast || (most - least) < kSpreadAtLeast * most) continue;
+    findings.push_back(about_job(FindingCode::reduce_every_step, job, Severity::warning, 0.6, most,
+                                 {{"sync_share_most", most, kShareAtLeast, "fraction"}, {"sync_share_least", least, std::nullopt, "fraction"}}));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// C405: ranks exchange gradients over a slow path, though a faster one is (or could be) there.
+//
+// Why it shows: all ranks spin equally long in every step (nobody is late), bytes go over PCIe in both directions, and
+// nothing over NVLink. Where peer-to-peer is missing or switched off the bytes take a detour through host memory.
+// Confused with: exposed-collectives on a link that is as fast as it gets (then this stays silent), input copies (one
+// direction, GPU idle).
+// Blind: without byte counters; how fast the link could be is `lockstep doctor`'s to measure.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_slow_link(const Seen& seen) {
+  constexpr double kHollowAtLeast = 0.2;
+  constexpr double kBytesAtLeast = 5e8;  // a second, each way
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (pattern_of(seen, i) != Pattern::in_step || job.gpus.size() < 2 || !trains(job)) continue;
+    double lowest = 1;
+    for (const GpuInJob& member : job.members) lowest = std::min(lowest, member.hollow.value_or(0) * member.busy.value_or(0));
+    double in = 1e18;
+    double out = 1e18;
+    double nvlink = 0;
+    for (const GpuSignals& gpu : seen.signals.gpus) {
+      if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end()) continue;
+      in = std::min(in, gpu.pcie_rx_bytes_s.value_or(0));
+      out = std::min(out, gpu.pcie_tx_bytes_s.value_or(0));
+      nvlink = std::max(nvlink, gpu.nvlink_bytes_s.value_or(0));
+    }
+    if (lowest < kHollowAtLeast || in < kBytesAtLeast || out < kBytesAtLeast || nvlink > 0.1 * (in + out)) continue;
+    const bool switched_off = std::any_of(job.processes.begin(), job.processes.end(), [](const ProcessSample& process) {
+      return environment_of(process, "NCCL_P2P_DISABLE") == "1" || environment_of(process, "NCCL_SHM_DISABLE") == "1";
+    });
+    const bool no_peers = seen.signals.peer_to_peer && seen.signals.peer_to_peer->empty();
+    findings.push_back(about_job(FindingCode::slow_link, job, Severity::warning, switched_off || no_peers ? 0.6 : 0.5, lowest,
+                                 {{"hollow_on_every_gpu", lowest, kHollowAtLeast, "fraction"},
+                                  {"pcie_received", in, kBytesAtLeast, "bytes/s"},
+                                  {"pcie_sent", out, kBytesAtLeast, "bytes/s"},
+                                  {"nvlink", nvlink, std::nullopt, "bytes/s"}}));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

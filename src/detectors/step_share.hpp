@@ -1,0 +1,28 @@
+// Findings that a part of the step's time shows by its share, where the recording has step marks.
+#pragma once
+
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+struct ShareRule {
+  FindingCode code;
+  std::string_view part;
+  double at_least;             // of the whole time
+  double present_at_least = 0;  // share of the steps that have the part at all
+  double present_at_most = 1;
+};
+
+inline std::optional<Finding> by_step_share(const ShareRule& rule, const JobSignals& job) {
+  if (!job.steps || job.steps->count < 5) return std::nullopt;
+  const std::size_t part = step_part(rule.part);
+  const double share = job.steps->share[part];
+  if (share < rule.at_least || job.steps->present[part] < rule.present_at_least || job.steps->present[part] > rule.present_at_most)
+    return std::nullopt;
+  return about_job(rule.code, job, share > 0.3 ? Severity::critical : Severity::warning, 0.9, share,
+                   {{std::string(rule.part) + "_share", share, rule.at_least, "fraction"},
+                    {std::string(rule.part) + "_p50_ms", job.steps->p50_ms[part], std::nullopt, "ms"},
+                    {std::string(rule.part) + "_in_steps", job.steps->present[part], rule.present_at_least, "fraction"}});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+// C401: one rank is late step after step, and the others wait for it.
+//
+// Why it shows: ranks meet in every step's all-reduce. Those that come early spin there: 100 % busy at low power. The
+// last one never spins: either its GPU is empty meanwhile (its host is late) or it still computes at full power (its
+// GPU is slow, or its batch is longer). So the culprit is the one with the least hollow time, never the one that
+// spends most time in NCCL.
+// Confused with: stalls that come every so often (checkpoint-stall, evaluation-stall), collectives that are slow for
+// all (exposed-collectives: all ranks equally hollow), a stuck collective (does not end).
+// Blind: without power or SM; where the lateness moves from rank to rank (uneven lengths).
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kGapAtLeast = 0.12;    // of the time; healthy ranks differ by 0.02 to 0.05
+constexpr double kHollowAtLeast = 0.2;  // of the others
+
+void name_rank(const JobSignals& job, int gpu, Finding& finding) {
+  finding.gpus = {gpu};
+  if (const ProcessSample* const process = process_on(job, gpu)) {
+    finding.pids = {process->pid};
+    if (process->rank) finding.ranks = {*process->rank};
+  }
+}
+
+std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
+  if (job.members.size() < 2 || !trains(job)) return std::nullopt;
+  std::size_t culprit = 0;
+  for (std::size_t i = 0; i < job.members.size(); ++i) {
+    if (!job.members[i].hollow || !job.members[i].busy) return std::nullopt;
+    if (*job.members[i].hollow * *job.members[i].busy < *job.members[culprit].hollow * *job.members[culprit].busy) culprit = i;
+  }
+  const double others = *median_hollow_of_others(job, culprit);
+  std::vector<double> waits;
+  for (std::size_t i = 0; i < job.members.size(); ++i)
+    if (i != culprit) waits.push_back(*job.members[i].hollow * *job.members[i].busy);
+  std::nth_element(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 2), waits.end());
+  const double own = *job.members[culprit].hollow * *job.members[culprit].busy;
+  // Time of the others' that is explained by stretches of a second and more belongs to other findings.
+  const double stretches = job.stalls.period_ms.value_or(0) > 4000 ? job.stalls.share : 0;
+  const double gap = waits[waits.size() / 2] - own - stretches;
+  if (gap < kGapAtLeast || others < kHollowAtLeast) return std::nullopt;
+  if (job.longest_hollow_ms > 10'000) return std::nullopt;  // stuck, not late
+  const bool host_late = *job.members[culprit].busy < 0.8 * *job.members[culprit == 0 ? 1 : 0].busy;
+  Finding finding = about_job(FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning,
+                              is_coarse(signals) ? 0.45 : 0.75, gap,
+                              {{"others_hollow", others, kHollowAtLeast, "fraction"},
+                               {"own_hollow", *job.members[culprit].hollow, std::nullopt, "fraction"},
+                               {"waiting_gap", gap, kGapAtLeast, "fraction"},
+                               {host_late ? "late_on_the_host" : "slow_on_the_gpu", 1, std::nullopt, "yes"}});
+  name_rank(job, job.members[culprit].index, finding);
+  return finding;
+}
+
+std::optional<Finding> from_steps(const JobSignals& job) {
+  const std::size_t exposed = step_part("collective_exposed");
+  const std::vector<RankSteps>& ranks = job.steps->ranks;
+  if (ranks.size() < 2) return std::nullopt;
+  const auto late = std::min_element(ranks.begin(), ranks.end(), [&](const RankSteps& a, const RankSteps& b) { return a.share[exposed] < b.share[exposed]; });
+  std::vector<double> waits;
+  for (const RankSteps& rank : ranks)
+    if (&rank != &*late) waits.push_back(rank.share[exposed]);
+  std::nth_element(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 2), waits.end());
+  const double gap = waits[waits.size() / 2] - late->share[exposed];
+  constexpr double kStepGapAtLeast = 0.08;
+  if (gap < kStepGapAtLeast) return std::nullopt;
+  Finding finding = about_job(FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning, 0.9, gap,
+                              {{"others_wait_share", waits[waits.size() / 2], std::nullopt, "fraction"},
+                               {"own_wait_share", late->share[exposed], std::nullopt, "fraction"},
+                               {"waiting_gap", gap, kStepGapAtLeast, "fraction"}});
+  finding.ranks = {late->rank};
+  for (const ProcessSample& process : job.processes)
+    if (process.rank == late->rank) {
+      finding.pids = {process.pid};
+      finding.gpus.clear();
+      for (const ProcessOnGpu& use : process.gpus) finding.gpus.push_back(use.index);
+    }
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_straggler_rank(const Seen& seen) {
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (pattern_of(seen, i) != Pattern::in_step || job.one_process_on_all) continue;
+    auto finding = job.steps && job.steps->count >= 5 ? from_steps(job) : from_outside(job, seen.signals);
+    if (finding) findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

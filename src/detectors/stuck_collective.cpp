@@ -1,0 +1,55 @@
+// C406: a collective does not end: ranks read 100 % busy and nothing gets on (hollow 100 %).
+//
+// Why it shows: for ten seconds or more GPUs read busy while none of them works (low power, low SM). The kernel that
+// runs is NCCL's, waiting for a rank that does not come: it crashed, hangs, waits at another collective, or still loads.
+// Confused with: a small batch or launch-bound training (low power all the time: here the job must have worked harder
+// before or after, or one of its GPUs must be empty), waits that end and come again (straggler-rank, stalls).
+// Blind: without power or SM; a rank that computes something endless on its own.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kStuckAfterMs = 10'000;
+
+bool worked_at_another_time(const JobSignals& job, const Signals& signals) {
+  for (const GpuSignals& gpu : signals.gpus) {
+    if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end()) continue;
+    if (!gpu.power_highest_mw || !gpu.info.power_limit_mw) continue;
+    if (*gpu.power_highest_mw > 0.5 * *gpu.info.power_limit_mw) return true;
+  }
+  return false;
+}
+
+bool one_does_not_come(const JobSignals& job) {
+  const auto idle = std::count_if(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.busy.value_or(0) < 0.3; });
+  const auto spinning = std::count_if(job.members.begin(), job.members.end(),
+                                      [](const GpuInJob& member) { return member.busy.value_or(0) > 0.7 && member.hollow.value_or(0) > 0.5; });
+  return idle >= 1 && spinning >= 1;
+}
+
+}  // namespace
+
+std::vector<Finding> find_stuck_collective(const Seen& seen) {
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (job.gpus.size() < 2 || job.one_process_on_all || job.serves || job.longest_hollow_ms < kStuckAfterMs) continue;
+    if (pattern_of(seen, i) != Pattern::in_step && pattern_of(seen, i) != Pattern::unclear) continue;
+    const bool steps_went_on = job.steps && job.steps->last_step_ms > job.longest_hollow_until_ms - kStuckAfterMs / 2;
+    if (steps_went_on) continue;
+    const bool contrast = worked_at_another_time(job, seen.signals) || one_does_not_come(job);
+    const double share = std::min(1.0, job.longest_hollow_ms / std::max(1.0, job.to_ms - job.from_ms));
+    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical, contrast ? 0.8 : 0.4, share,
+                                {{"hollow_ms", job.longest_hollow_ms, kStuckAfterMs, "ms"}});
+    for (const GpuInJob& member : job.members) {
+      if (member.busy.value_or(1) >= 0.3) continue;
+      finding.evidence.push_back({"busy_of_gpu_" + std::to_string(member.index), *member.busy, 0.3, "fraction"});
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

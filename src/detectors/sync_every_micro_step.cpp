@@ -1,0 +1,26 @@
+// C403: gradients are all-reduced in every micro-step of an accumulation, though only the last needs it.
+//
+// Why it shows: step marks of micro-steps have no optimizer part, yet they have a collective. With no_sync() only the
+// step that ends in the optimizer would. Nothing shows it from outside: the bytes on the link do not tell for what.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_sync_every_micro_step(const Seen& seen) {
+  constexpr double kMicroStepsAtLeast = 0.4;     // accumulation over two steps has half
+  constexpr double kWithCollectiveAtLeast = 0.8;
+  std::vector<Finding> findings;
+  for (const JobSignals& job : seen.signals.jobs) {
+    if (!job.steps || job.steps->count < 5 || job.steps->ranks.size() < 2) continue;
+    const StepSignals& steps = *job.steps;
+    if (steps.steps_without_optimizer < kMicroStepsAtLeast || steps.micro_steps_with_collective < kWithCollectiveAtLeast) continue;
+    const double removable = steps.share[step_part("collective_exposed")] * steps.steps_without_optimizer;
+    findings.push_back(about_job(FindingCode::sync_every_micro_step, job, Severity::warning, 0.85, std::max(removable, 0.02),
+                                 {{"micro_steps", steps.steps_without_optimizer, kMicroStepsAtLeast, "fraction"},
+                                  {"micro_steps_with_collective", steps.micro_steps_with_collective, kWithCollectiveAtLeast, "fraction"}}));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// B503: the GPU computes, and not on its tensor cores: everything runs in fp32 with TF32 off.
+//
+// Why it shows: GPM counts the cycles in which the tensor pipe is active. Training with bf16, fp16 or TF32 shows 10 to
+// 60 %; fp32 without TF32 shows none, while the SMs are full.
+// Confused with: models with hardly any matrix products (embeddings, small convolutions).
+// Blind: without GPM (before Hopper).
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_tensor_cores_unused(const Seen& seen) {
+  constexpr double kSmAtLeast = 0.4;
+  constexpr double kTensorAtMost = 0.01;
+  constexpr double kExpectedLoss = 0.4;  // TF32 alone made GPT-2-like training 1.5 to 2 times as fast in published comparisons
+  std::vector<Finding> findings;
+  for (const JobSignals& job : seen.signals.jobs) {
+    if (!trains(job)) continue;
+    std::vector<int> unused;
+    double sm = 0;
+    double tensor = 0;
+    for (const GpuSignals& gpu : seen.signals.gpus) {
+      if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end() || !gpu.sm || !gpu.tensor) continue;
+      if (*gpu.sm < kSmAtLeast || *gpu.tensor > kTensorAtMost) continue;
+      unused.push_back(gpu.index);
+      sm = *gpu.sm;
+      tensor = std::max(tensor, *gpu.tensor);
+    }
+    if (unused.empty() || unused.size() < job.gpus.size()) continue;
+    findings.push_back(about_job(FindingCode::tensor_cores_unused, job, Severity::warning, 0.7, kExpectedLoss,
+                                 {{"tensor", tensor, kTensorAtMost, "fraction"}, {"sm", sm, kSmAtLeast, "fraction"}}));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// H602: a GPU lowers its clock because it is too hot.
+//
+// Why it shows: the driver says so: sw_thermal_slowdown, hw_thermal_slowdown, or hw_slowdown. One hot GPU of a job makes
+// all its ranks wait.
+// Confused with: power-capped (other limits). A reading in passing is no finding: the share of working time counts.
+// Blind: where limits are not read (imports of other tools' logs).
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_thermal_throttle(const Seen& seen) {
+  constexpr double kShareAtLeast = 0.05;
+  constexpr double kUsualCut = 0.3;  // of the clock, where it was not read: a hardware slowdown halves it or more
+  std::vector<Finding> findings;
+  for (const GpuSignals& gpu : seen.signals.gpus) {
+    if (!gpu.limit_shares) continue;
+    const auto share = [&](ClockLimit limit) { return (*gpu.limit_shares)[static_cast<std::size_t>(limit)]; };
+    const double hot = std::max({share(ClockLimit::sw_thermal_slowdown), share(ClockLimit::hw_thermal_slowdown), share(ClockLimit::hw_slowdown)});
+    if (hot < kShareAtLeast) continue;
+    double kept = 1 - kUsualCut;
+    const auto free = gpu.clock_while_free_mhz ? gpu.clock_while_free_mhz : gpu.clock_highest_mhz;
+    if (gpu.clock_while_limited_mhz && free && *free > 0) kept = std::min(1.0, *gpu.clock_while_limited_mhz / *free);
+    std::vector<Evidence> evidence = {{"throttled_share", hot, kShareAtLeast, "fraction"}, {"clock_kept", kept, std::nullopt, "fraction"}};
+    if (gpu.temperature_highest_c) evidence.push_back({"temperature", *gpu.temperature_highest_c, std::nullopt, "C"});
+    findings.push_back(about_gpu(FindingCode::thermal_throttle, gpu.index, hot > 0.3 ? Severity::critical : Severity::warning, 0.9,
+                                 std::max(0.02, hot * (1 - kept)), std::move(evidence)));
+  }
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+#include "render/text/diagnosis_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/text.hpp"
+#include "render/text/table.hpp"
+#include "render/words.hpp"
+
+namespace lockstep {
+namespace {
+
+class Painter {
+ public:
+  explicit Painter(Colors colors) : colors_(colors) {}
+  std::string bold(const std::string& text) const { return paint("1", text); }
+  std::string faint(const std::string& text) const { return paint("2", text); }
+  std::string of(Severity severity, const std::string& text) const {
+    return paint(severity == Severity::critical ? "1;31" : severity == Severity::warning ? "33" : "36", text);
+  }
+  std::string good(const std::string& text) const { return paint("32", text); }
+
+ private:
+  std::string paint(const char* code, const std::string& text) const {
+    return colors_ == Colors::on ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
+  }
+  Colors colors_;
+};
+
+// Words broken into lines of at most `width` columns, each after `indent` spaces.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
+  const std::string space(indent, ' ');
+  std::string result;
+  std::string line;
+  for (const std::string_view word : split(text, ' ')) {
+    if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > width) {
+      result += space + line + "\n";
+      line.clear();
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+  }
+  return line.empty() ? result : result + space + line + "\n";
+}
+
+// Eight heights of a block: a lane is read like a bar chart.
+std::string bar(const std::optional<double>& value) {
+  static constexpr std::array<const char*, 9> kBars = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+  if (!value) return "\u00B7";
+  return kBars[static_cast<std::size_t>(std::lround(std::clamp(*value, 0.0, 1.0) * 8))];
+}
+
+std::string lane(const LaneRow& row, std::size_t columns) {
+  std::string text;
+  for (std::size_t column = 0; column < columns; ++column) {
+    const std::size_t from = column * row.values.size() / columns;
+    const std::size_t to = std::max(from + 1, (column + 1) * row.values.size() / columns);
+    double sum = 0;
+    int count = 0;
+    for (std::size_t i = from; i < to && i < row.values.size(); ++i)
+      if (row.values[i]) {
+        sum += *row.values[i];
+        ++count;
+      }
+    text += bar(count > 0 ? std::optional(sum / count) : std::nullopt);
+  }
+  return text;
+}
+
+std::string seconds(double value) { return format_duration(std::chrono::nanoseconds(std::llround(value * 1e9))); }
+
+std::string numbers_of(const GpuReport& gpu) {
+  std::vector<std::string> parts;
+  if (gpu.busy) parts.push_back(fmt::format("{:3.0f} % busy", *gpu.busy * 100));
+  if (gpu.power_mw)
+    parts.push_back(gpu.info.power_limit_mw ? fmt::format("{:3.0f} of {:.0f} W", *gpu.power_mw / 1e3, *gpu.info.power_limit_mw / 1e3)
+                                            : fmt::format("{:.0f} W", *gpu.power_mw / 1e3));
+  if (gpu.memory_used_bytes) parts.push_back(format_bytes(*gpu.memory_used_bytes));
+  return join(parts, "  ");
+}
+
+std::string lanes_text(const Report& report, std::size_t width, const Painter& paint) {
+  if (report.pictures.empty()) return {};
+  const LanePicture& picture = report.pictures.front();
+  const std::size_t columns = std::clamp<std::size_t>(width > 60 ? width - 52 : 20, 20, kLaneColumns);
+  std::string text;
+  for (const LaneRow& row : picture.rows) {
+    std::string numbers;
+    for (const GpuReport& gpu : report.gpus)
+      if (gpu.info.index == row.gpu) numbers = numbers_of(gpu);
+    text += fmt::format("  {:<6} {}  {}\n", fmt::format("GPU {}", row.gpu), lane(row, columns), numbers);
+  }
+  const double length = picture.column_s * static_cast<double>(picture.rows.empty() ? 0 : picture.rows.front().values.size());
+  const std::string from = seconds(picture.from_s);
+  const std::string to = seconds(picture.from_s + length);
+  const std::size_t gap = columns > from.size() + to.size() ? columns - from.size() - to.size() : 1;
+  text += paint.faint(fmt::format("         {}{}{}  ({})", from, std::string(gap, ' '), to, picture.made_of)) + "\n";
+  return text + "\n";
+}
+
+std::string finding_text(const Finding& finding, std::size_t number, std::size_t width, const Painter& paint) {
+  const FindingName& name = name_of(finding.code);
+  std::string text = fmt::format("{}. {}  {}, {:.0f} % sure{}\n", number, paint.of(finding.severity, fmt::format("{} {}", name.id, name.name)),
+                                 severity_word(finding.severity), finding.confidence * 100,
+                                 finding.gpus.empty() ? "" : "  on " + gpu_list(finding.gpus) + rank_list(finding));
+  if (finding.lost_throughput >= 0.005) text += wrapped(cost_sentence(finding), 3, width);
+  std::vector<std::string> evidence;
+  for (const Evidence& item : finding.evidence) evidence.push_back(evidence_words(item));
+  if (!evidence.empty()) text += wrapped("seen: " + join(evidence, "; "), 3, width);
+  for (const Fix& fix : finding.fixes) {
+    text += wrapped(fmt::format("fix: {}{}", printable(fix.description), fix.safety == FixSafety::unsafe ? " (may change results)" : ""), 3, width);
+    if (!fix.command.empty()) text += "     " + paint.bold(command_words(fix.command)) + "\n";
+  }
+  text += paint.faint(fmt::format("   more: lockstep explain {}", name.id)) + "\n";
+  return text;
+}
+
+std::string checklist_text(const Report& report, const Painter& paint) {
+  std::string text;
+  for (const CheckItem& item : report.checklist)
+    text += fmt::format("  {}  {}: {}\n", item.yes ? paint.good("yes") : "no ", item.question, item.measured);
+  return text.empty() ? text : text + "\n";
+}
+
+std::string comparison_text(const Comparison& comparison, const Painter& paint) {
+  std::string text = paint.bold(fmt::format("speedup: {:.2f}x", comparison.speedup)) +
+                     fmt::format(" against {} (ideal {:.2f}x, efficiency {:.0f} %, by {})\n", printable(comparison.against), comparison.ideal,
+                                 comparison.efficiency * 100, comparison.measured_by);
+  double explained = 0;
+  for (const Comparison::Share& share : comparison.missing) {
+    text += fmt::format("  missing {:.2f}x: {}\n", share.lost * comparison.ideal, share.code);
+    explained += share.lost;
+  }
+  const double rest = 1 - comparison.efficiency - explained;
+  if (rest > 0.02) text += fmt::format("  missing {:.2f}x: not explained by a finding\n", rest * comparison.ideal);
+  return text + "\n";
+}
+
+std::string steps_text(const StepSignals& steps) {
+  std::vector<std::pair<double, std::size_t>> parts;
+  for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+    if (steps.share[i] >= 0.005) parts.emplace_back(steps.share[i], i);
+  std::sort(parts.rbegin(), parts.rend());
+  std::vector<std::string> words;
+  for (const auto& [share, part] : parts) words.push_back(fmt::format("{} {:.0f} %", kStepSpanNames[part], share * 100));
+  return fmt::format("steps: {} of {:.1f} ms (median): {}\n\n", steps.count, steps.duration_p50_ms, join(words, ", "));
+}
+
+}  // namespace
+
+std::string DiagnosisText::render(const Report& report) const {
+  const Painter paint(colors_);
+  const std::size_t width = std::clamp<std::size_t>(width_.value_or(100), 60, 110);
+  const bool is_virtual = report.source_kind == SourceKind::virtual_gpus;
+  std::string text;
+  if (report.verdict) {
+    const std::string pattern(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)]);
+    text += wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence), report.verdict->confidence * 100), 0, width);
+    if (const auto end = text.find(':'); colors_ == Colors::on) text = paint.bold(text.substr(0, end)) + text.substr(end);
+  }
+  text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), is_virtual ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
+                                  printable(report.source_detail), seconds(report.duration_s))) + "\n\n";
+  text += lanes_text(report, width, paint);
+  for (std::size_t i = 1; i < report.jobs.size(); ++i)
+    if (report.jobs[i].verdict)
+      text += fmt::format("also: {} ({})\n", printable(report.jobs[i].verdict->sentence),
+                          kPatternNames[static_cast<std::size_t>(report.jobs[i].verdict->pattern)]);
+  if (report.jobs.size() > 1) text += "\n";
+  if (report.comparison) text += comparison_text(*report.comparison, paint);
+  if (report.throughput && !report.findings.empty())
+    text += fmt::format("throughput now: {:.0f} % of what these GPUs could do\n\n", report.throughput->now * 100);
+  if (report.steps) text += steps_text(*report.steps);
+  for (std::size_t i = 0; i < report.findings.size(); ++i) text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
+  if (report.findings.empty()) {
+    const bool works = report.verdict && report.verdict->pattern == Pattern::in_step;
+    text += works ? paint.good("healthy") + ": nothing found that costs 2 % or more\n" : "no findings\n";
+    if (works) text += checklist_text(report, paint);
+    else text += "\n";
+  }
+  for (const Finding& suspicion : report.suspicions) {
+    const FindingName& name = name_of(suspicion.code);
+    text += wrapped(fmt::format("suspicion: {} {} ({:.0f} % sure{}): lockstep explain {}", name.id, name.name, suspicion.confidence * 100,
+                                suspicion.lost_throughput >= 0.005 ? fmt::format(", up to {:.0f} %", suspicion.lost_throughput * 100) : "", name.id),
+                    0, width);
+  }
+  for (const NotMeasured& entry : report.not_measured)
+    text += paint.faint(fmt::format("not measured: {}: {}", printable(entry.signal), printable(entry.reason))) + "\n";
+  return text;
+}
+
+}  // namespace lockstep

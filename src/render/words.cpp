@@ -1,0 +1,67 @@
+#include "render/words.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+std::string amount(double value, const std::string& unit) {
+  if (unit == "fraction") return fmt::format("{:.0f} %", value * 100);
+  if (unit == "bytes") return format_bytes(value);
+  if (unit == "bytes/s") return format_bytes(value) + "/s";
+  if (unit == "mW") return fmt::format("{:.0f} W", value / 1e3);
+  if (unit == "ms" && value >= 1000) return fmt::format("{:.1f} s", value / 1e3);
+  if (unit == "ms") return fmt::format("{:.0f} ms", value);
+  if (unit == "ratio" || unit == "correlation") return fmt::format("{:.2f}", value);
+  if (unit == "GPUs" || unit == "cores") return fmt::format("{:.2f} {}", value, unit);
+  if (unit == "yes" || unit == "set") return value != 0 ? unit : "no";
+  if (unit == "number") return fmt::format("{:.0f}", value);
+  return fmt::format("{:.{}f} {}", value, value == std::floor(value) ? 0 : 2, unit);
+}
+
+}  // namespace
+
+std::string_view severity_word(Severity severity) {
+  return severity == Severity::info ? "info" : severity == Severity::warning ? "warning" : "critical";
+}
+
+std::string gpu_list(const std::vector<int>& gpus) {
+  std::vector<std::string> names;
+  for (const int gpu : gpus) names.push_back(std::to_string(gpu));
+  return "GPU " + join(names, ", ");
+}
+
+std::string rank_list(const Finding& finding) {
+  if (finding.ranks.empty()) return {};
+  std::vector<std::string> names;
+  for (const int rank : finding.ranks) names.push_back(std::to_string(rank));
+  return fmt::format(" (rank {})", join(names, ", "));
+}
+
+std::string cost_sentence(const Finding& finding) {
+  const double hours = 24 * finding.lost_throughput;
+  const double gpus = static_cast<double>(std::max<std::size_t>(1, finding.gpus.size()));
+  return fmt::format("costs {:.0f} % of the throughput: {:.1f} h of every day, {:.1f} GPU-hours", finding.lost_throughput * 100, hours, hours * gpus);
+}
+
+std::string evidence_words(const Evidence& evidence) {
+  std::string name = printable(evidence.signal);
+  if (name.find('=') == std::string::npos) std::replace(name.begin(), name.end(), '_', ' ');
+  if (name.ends_with(" ms")) name.resize(name.size() - 3);
+  std::string words = fmt::format("{} {}", name, amount(evidence.value, evidence.unit));
+  if (evidence.threshold) words += fmt::format(" (line {})", amount(*evidence.threshold, evidence.unit));
+  return words;
+}
+
+std::string command_words(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (const std::string& word : command) words.push_back(printable(shell_quoted(word)));
+  return join(words, " ");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+// Sentences that every renderer for people uses: cost, evidence, commands, lists.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/finding.hpp"
+
+namespace lockstep {
+
+inline constexpr std::size_t kLaneColumns = 60;
+
+std::string_view severity_word(Severity severity);
+// "GPU 0", "GPU 0, 1".
+std::string gpu_list(const std::vector<int>& gpus);
+// " (rank 3)", or nothing.
+std::string rank_list(const Finding& finding);
+// What the loss means in time and in GPU-hours.
+std::string cost_sentence(const Finding& finding);
+// "exclusive busy 0.97 (line 0.80)".
+std::string evidence_words(const Evidence& evidence);
+// As typed in a shell, with nothing in it that a terminal would act on.
+std::string command_words(const std::vector<std::string>& command);
+
+}  // namespace lockstep

@@ -1,0 +1,279 @@
+#include "signals/derive_signals.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "signals/activity.hpp"
+#include "signals/gpu_signals.hpp"
+#include "signals/host_load.hpp"
+#include "signals/job_groups.hpp"
+#include "signals/lanes.hpp"
+#include "signals/statistics.hpp"
+#include "signals/step_times.hpp"
+#include "signals/turns.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kSignOfWork = 0.05;        // busy: below, a desktop or a heartbeat
+constexpr double kFinestLaneUsefulMs = 250;  // SM readings further apart than a busy window show no more than busy does
+constexpr double kShortestStallMs = 900;
+constexpr double kKeptAtLeast = 0.4;  // of the working time: a GPU that joins late must not hide what the others did
+
+std::vector<const GpuTrack*> tracks_of(const Timeline& timeline, const std::vector<int>& gpus) {
+  std::vector<const GpuTrack*> tracks;
+  for (const int gpu : gpus)
+    if (const GpuTrack* const track = find_track(timeline, gpu)) tracks.push_back(track);
+  return tracks;
+}
+
+// From when all its GPUs have begun to the last sign of work: loading, compilation and the end of a run are no part of it.
+void find_working_time(const Timeline& timeline, JobSignals& job) {
+  job.from_ms = timeline.from_ms;
+  job.to_ms = timeline.to_ms;
+  std::optional<double> first;
+  double all_by = timeline.from_ms;  // every GPU that works at all has begun to
+  double last = timeline.from_ms;
+  for (const GpuTrack* const track : tracks_of(timeline, job.gpus)) {
+    std::optional<double> own_first;
+    for (std::size_t i = 0; i < track->busy.size(); ++i) {
+      if (track->busy.values[i] <= kSignOfWork) continue;
+      if (!own_first) own_first = track->busy.t_ms[i];
+      last = std::max(last, track->busy.t_ms[i]);
+    }
+    if (!own_first) continue;
+    first = std::min(first.value_or(*own_first), *own_first);
+    all_by = std::max(all_by, *own_first);
+  }
+  job.active = first.has_value();
+  if (!job.active) return;
+  job.to_ms = last;
+  job.from_ms = last - all_by > kKeptAtLeast * (last - *first) ? all_by : *first;
+}
+
+void add_members(const Timeline& timeline, const Activity& activity, JobSignals& job) {
+  for (std::size_t row = 0; row < job.gpus.size(); ++row) {
+    GpuInJob member;
+    member.index = job.gpus[row];
+    if (row < activity.busy.rows.size()) member.busy = mean_of(activity.busy.rows[row]);
+    if (activity.work && row < activity.work->size()) {
+      member.work = mean_of((*activity.work)[row]);
+      double busy = 0;
+      double worked = 0;
+      for (std::size_t bin = 0; bin < activity.busy.bins(); ++bin) {
+        const double b = activity.busy.rows[row][bin];
+        const double w = (*activity.work)[row][bin];
+        if (!known(b) || !known(w)) continue;
+        busy += b;
+        worked += std::min(b, w);
+      }
+      if (busy > 0) member.hollow = 1 - worked / busy;
+    }
+    if (const GpuTrack* const track = find_track(timeline, member.index)) {
+      member.memory_bytes = median_of(track->memory_used_bytes.values);
+      if (member.memory_bytes && track->info.memory_total_bytes && *track->info.memory_total_bytes > 0)
+        member.memory_fraction = *member.memory_bytes / static_cast<double>(*track->info.memory_total_bytes);
+      const Series<double>& power = track->power_samples_mw.empty() ? track->power_mw : track->power_samples_mw;
+      std::vector<double> working;
+      for (std::size_t i = 0; i < power.size(); ++i)
+        if (power.t_ms[i] >= job.from_ms && power.t_ms[i] <= job.to_ms) working.push_back(power.values[i]);
+      member.power_mw = mean_of(working);
+      if (member.power_mw && track->info.power_limit_mw && *track->info.power_limit_mw > 0)
+        member.power_of_limit = *member.power_mw / *track->info.power_limit_mw;
+    }
+    job.members.push_back(member);
+  }
+}
+
+std::optional<double> balance(const std::vector<double>& values) {
+  if (values.size() < 2) return std::nullopt;
+  const double most = *std::max_element(values.begin(), values.end());
+  return most > 0 ? std::optional(*std::min_element(values.begin(), values.end()) / most) : std::nullopt;
+}
+
+void add_balances(JobSignals& job) {
+  std::vector<double> memory;
+  std::vector<double> power;
+  for (const GpuInJob& member : job.members) {
+    if (member.memory_bytes && *member.memory_bytes > 0) memory.push_back(*member.memory_bytes);
+    if (member.power_mw) power.push_back(*member.power_mw);
+  }
+  if (memory.size() == job.gpus.size() && memory.size() > 1) {
+    job.memory_balance = balance(memory);
+    const std::vector<double> others(memory.begin() + 1, memory.end());
+    job.memory_lead = memory.front() / std::max(1.0, *median_of(others));
+    job.replica_balance = others.size() > 1 ? balance(others) : 1.0;
+  }
+  if (power.size() == job.gpus.size()) job.power_balance = balance(power);
+}
+
+// The median over windows of two periods and a second at least: stretches of compiling, saving and evaluating, which
+// are not the usual step, do not count.
+double in_usual_window(const std::vector<double>& values, double step_ms, const JobSignals& job) {
+  const double period = job.fine && job.fine->period_strength > 0.3 ? job.fine->period_ms.value_or(0) : 0;
+  const auto length = std::max<std::size_t>(1, static_cast<std::size_t>(std::lround(std::max(1000.0, 2 * period) / step_ms)));
+  if (values.size() < 3 * length) return mean_of(values).value_or(0);
+  std::vector<double> windows;
+  for (std::size_t from = 0; from + length <= values.size(); from += length) windows.push_back(*mean_of({values.data() + from, length}));
+  return *median_of(windows);
+}
+
+void add_sums(const Activity& activity, JobSignals& job) {
+  std::vector<double> sums;
+  std::vector<double> seconds;
+  std::vector<double> idle;
+  for (std::size_t bin = 0; bin < activity.busy.bins(); ++bin) {
+    std::vector<double> column;
+    for (const auto& row : activity.busy.rows)
+      if (known(row[bin])) column.push_back(row[bin]);
+    if (column.size() != activity.busy.rows.size()) continue;
+    std::sort(column.rbegin(), column.rend());
+    double sum = 0;
+    for (const double value : column) sum += value;
+    sums.push_back(sum);
+    seconds.push_back(column.size() > 1 ? column[1] : 0);
+    idle.push_back(1 - column.front());
+  }
+  job.busy_sum = median_of(sums).value_or(0);
+  job.second_busy = median_of(seconds).value_or(0);
+  job.idle_together = in_usual_window(idle, activity.busy.step_ms, job);
+}
+
+double busy_window(const Timeline& timeline, const JobSignals& job, double spacing_ms) {
+  double window = 0;
+  for (const GpuTrack* const track : tracks_of(timeline, job.gpus)) window = std::max(window, track->info.busy_window_ms.value_or(spacing_ms));
+  return std::max(window, spacing_ms);
+}
+
+void add_turns(const Timeline& timeline, const Activity& activity, JobSignals& job) {
+  if (job.gpus.size() < 2 || !job.active) return;
+  std::optional<TurnSignals> of_busy;
+  if (activity.busy.bins() > 0)
+    of_busy = turn_signals(activity.busy, LaneKind::busy, busy_window(timeline, job, activity.busy.step_ms));
+  if (const auto lanes = power_sample_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
+    job.fine = turn_signals(*lanes, LaneKind::power_samples, lanes->step_ms);
+  if (!job.fine)
+    if (const auto lanes = sm_lanes(timeline, job.gpus, job.from_ms, job.to_ms); lanes && lanes->step_ms <= kFinestLaneUsefulMs)
+      job.fine = turn_signals(*lanes, LaneKind::sm, lanes->step_ms);
+  if (job.fine) job.coarse = of_busy;
+  else job.fine = of_busy;
+  if (const auto lanes = plain_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
+    if (const auto turns = turn_signals(*lanes, LaneKind::busy, lanes->step_ms)) job.work_power_turns = turns->exclusive_busy;
+}
+
+void add_period_of_one(const Timeline& timeline, const Activity& activity, JobSignals& job) {
+  if (job.gpus.size() != 1 || !job.active) return;
+  const auto lanes = power_sample_lanes(timeline, job.gpus, job.from_ms, job.to_ms);
+  const Lanes& used = lanes ? *lanes : activity.busy;
+  TurnSignals alone;
+  alone.kind = lanes ? LaneKind::power_samples : LaneKind::busy;
+  alone.resolution_ms = used.step_ms;
+  alone.bins = used.bins();
+  if (used.bins() == 0) return;
+  alone.duty = {mean_of(used.rows.front()).value_or(0)};
+  alone.any_active = alone.duty.front();
+  alone.swing = std::sqrt(variance_of(used.rows.front()));
+  if (const auto period = period_of(used)) {
+    alone.period_ms = period->ms;
+    alone.period_strength = period->strength;
+  }
+  job.fine = alone;
+}
+
+// Bytes that come to the GPUs, against what the GPUs do meanwhile.
+std::optional<double> copies_against_work(const Timeline& timeline, const Activity& activity, const JobSignals& job) {
+  std::vector<double> rates;
+  std::vector<double> worked;
+  for (std::size_t row = 0; row < job.gpus.size() && row < activity.busy.rows.size(); ++row) {
+    const GpuTrack* const track = find_track(timeline, job.gpus[row]);
+    if (track == nullptr) continue;
+    const Series<double>& counter = track->pcie_rx_bytes;
+    for (std::size_t i = 1; i < counter.size(); ++i) {
+      if (counter.values[i] < counter.values[i - 1] || counter.t_ms[i] <= counter.t_ms[i - 1]) continue;
+      if (counter.t_ms[i - 1] < job.from_ms || counter.t_ms[i] > job.to_ms) continue;
+      const auto bin = [&](double t_ms) { return static_cast<std::size_t>(std::max(0.0, (t_ms - activity.busy.from_ms) / activity.busy.step_ms)); };
+      const std::size_t from = bin(counter.t_ms[i - 1]);
+      const std::size_t to = std::min(activity.busy.bins(), std::max(from + 1, bin(counter.t_ms[i])));
+      if (from >= to) continue;
+      const auto& lane = activity.work ? (*activity.work)[row] : activity.busy.rows[row];
+      const auto mean = mean_of({lane.data() + from, to - from});
+      if (!mean) continue;
+      rates.push_back((counter.values[i] - counter.values[i - 1]) / (counter.t_ms[i] - counter.t_ms[i - 1]));
+      worked.push_back(*mean);
+    }
+  }
+  if (rates.size() < 20) return std::nullopt;
+  return correlation(rates, worked);
+}
+
+void measure(const Timeline& timeline, JobSignals& job) {
+  find_working_time(timeline, job);
+  const Activity activity = activity_of(timeline, job.gpus, job.from_ms, job.to_ms);
+  add_members(timeline, activity, job);
+  add_balances(job);
+  add_turns(timeline, activity, job);
+  add_period_of_one(timeline, activity, job);
+  add_sums(activity, job);
+  job.stalls = stalls_of(activity, job.gpus, kShortestStallMs);
+  for (Stall& stall : job.stalls.all) stall.written_bytes = written_between(timeline, job.pids, stall.from_ms, stall.to_ms);
+  if (const auto hollow = longest_hollow(activity)) {
+    job.longest_hollow_ms = hollow->to_ms - hollow->from_ms;
+    job.longest_hollow_until_ms = hollow->to_ms;
+  }
+  job.host = host_signals(timeline, job.pids);
+  job.copy_while_idle = copies_against_work(timeline, activity, job);
+}
+
+// Parts of a split model need not be alike. Where no process is known, GPUs that hand the work to and fro belong together.
+void join_turns(const Timeline& timeline, std::vector<JobSignals>& jobs) {
+  constexpr double kOpposed = 0.25;
+  const bool only_likeness = std::all_of(jobs.begin(), jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::likeness; });
+  if (jobs.size() < 2 || !only_likeness) return;
+  JobSignals all;
+  all.origin = JobOrigin::likeness;
+  for (const JobSignals& job : jobs) {
+    all.gpus.insert(all.gpus.end(), job.gpus.begin(), job.gpus.end());
+    all.pids.insert(all.pids.end(), job.pids.begin(), job.pids.end());
+    all.processes.insert(all.processes.end(), job.processes.begin(), job.processes.end());
+  }
+  std::sort(all.gpus.begin(), all.gpus.end());
+  measure(timeline, all);
+  if (all.fine && all.fine->opposed > kOpposed && all.fine->hand_backs >= 2) jobs = {std::move(all)};
+}
+
+// Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only or largest one.
+void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
+  if (timeline.steps.empty() || jobs.empty()) return;
+  JobSignals* owner = &jobs.front();
+  for (JobSignals& job : jobs) {
+    const bool has_rank = std::find(job.ranks.begin(), job.ranks.end(), timeline.steps.front().step.rank) != job.ranks.end();
+    const bool owner_has = std::find(owner->ranks.begin(), owner->ranks.end(), timeline.steps.front().step.rank) != owner->ranks.end();
+    if ((has_rank && !owner_has) || (has_rank == owner_has && job.gpus.size() > owner->gpus.size())) owner = &job;
+  }
+  owner->steps = step_signals(timeline.steps, {});
+}
+
+}  // namespace
+
+Signals derive_signals(const Timeline& timeline) {
+  Signals signals;
+  signals.duration_s = (timeline.to_ms - timeline.from_ms) / 1e3;
+  signals.process_coverage = timeline.machine.process_coverage;
+  signals.processes_known = !timeline.process_lists.empty();
+  signals.virtual_gpus = timeline.source_kind == SourceKind::virtual_gpus;
+  signals.events = timeline.events;
+  signals.peer_to_peer = timeline.machine.peer_to_peer;
+  signals.gpus = gpu_signals(timeline);
+  for (const GpuTrack& track : timeline.gpus) {
+    signals.ticks = std::max(signals.ticks, track.busy.size());
+    signals.tick_ms = std::max(signals.tick_ms, spacing_of(track.busy).value_or(0));
+  }
+  signals.jobs = job_groups(timeline, signals.gpus);
+  signals.free_gpus = free_gpus(signals.gpus, signals.jobs);
+  for (JobSignals& job : signals.jobs) measure(timeline, job);
+  join_turns(timeline, signals.jobs);
+  add_steps(timeline, signals.jobs);
+  return signals;
+}
+
+}  // namespace lockstep

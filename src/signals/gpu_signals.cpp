@@ -1,0 +1,155 @@
+#include "signals/gpu_signals.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "signals/lanes.hpp"
+#include "signals/statistics.hpp"
+
+namespace lockstep {
+namespace {
+
+// A reading stands for the time since the one before it, but not for time in a gap: nothing is known of that.
+std::optional<double> mean_over_time(const Series<double>& series, const std::vector<Gap>& gaps) {
+  if (series.empty()) return std::nullopt;
+  double sum = 0;
+  double weight = 0;
+  for (std::size_t i = 1; i < series.size(); ++i) {
+    const double from = series.t_ms[i - 1];
+    const double to = series.t_ms[i];
+    double covered = std::max(0.0, to - from);
+    for (const Gap& gap : gaps) covered -= std::max(0.0, std::min(to, gap.to_ms) - std::max(from, gap.from_ms));
+    if (covered <= 0) continue;
+    sum += series.values[i] * covered;
+    weight += covered;
+  }
+  if (weight > 0) return sum / weight;
+  return series.values.back();  // one reading, or all at one moment
+}
+
+GpuSignals means_of(const GpuTrack& gpu, const std::vector<Gap>& gaps) {
+  GpuSignals means;
+  means.index = gpu.info.index;
+  means.info = gpu.info;
+  means.busy_fraction = mean_over_time(gpu.busy, gaps);
+  if (!gpu.memory_used_bytes.empty()) means.memory_used_bytes = gpu.memory_used_bytes.values.back();
+  // The buffer's samples are instant ones; the plain reading may be a mean over the last second.
+  means.power_mw = mean_over_time(gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw, gaps);
+  return means;
+}
+
+constexpr double kRuns = 0.1;  // busy: something ran in the window
+
+// The value of a series at a moment: the newest that is not older than `at_most_ms`.
+std::optional<double> value_at(const Series<double>& series, double t_ms, double at_most_ms) {
+  const auto after = std::upper_bound(series.t_ms.begin(), series.t_ms.end(), t_ms);
+  if (after == series.t_ms.begin()) return std::nullopt;
+  const auto place = static_cast<std::size_t>(after - series.t_ms.begin()) - 1;
+  if (t_ms - series.t_ms[place] > at_most_ms) return std::nullopt;
+  return series.values[place];
+}
+
+bool ran_at(const GpuTrack& gpu, double t_ms) {
+  const double reach = 2 * spacing_of(gpu.busy).value_or(1000) + 1;
+  return value_at(gpu.busy, t_ms, reach).value_or(1) > kRuns;
+}
+
+std::vector<double> while_running(const GpuTrack& gpu, const Series<double>& series) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < series.size(); ++i)
+    if (ran_at(gpu, series.t_ms[i])) values.push_back(series.values[i]);
+  return values;
+}
+
+// Rates between the readings of a counter that only grows; a counter that fell back (wrapped, reset) says nothing.
+std::vector<double> rates_of(const Series<double>& counter) {
+  std::vector<double> rates;
+  for (std::size_t i = 1; i < counter.size(); ++i) {
+    const double span_s = (counter.t_ms[i] - counter.t_ms[i - 1]) / 1e3;
+    const double bytes = counter.values[i] - counter.values[i - 1];
+    if (span_s > 0 && bytes >= 0 && bytes / span_s < 1e13) rates.push_back(bytes / span_s);
+  }
+  return rates;
+}
+
+bool is_slowdown(const ClockLimits& limits) {
+  return limits.has(ClockLimit::sw_power_cap) || limits.has(ClockLimit::hw_slowdown) ||
+         limits.has(ClockLimit::sw_thermal_slowdown) || limits.has(ClockLimit::hw_thermal_slowdown) ||
+         limits.has(ClockLimit::hw_power_brake_slowdown);
+}
+
+void add_limits(const GpuTrack& gpu, GpuSignals& signals) {
+  if (gpu.limits.empty()) return;
+  std::array<double, kClockLimitNames.size()> shares{};
+  std::vector<double> limited;
+  std::vector<double> free;
+  double looks = 0;
+  const double reach = 2 * spacing_of(gpu.sm_clock_mhz).value_or(1000) + 1;
+  for (std::size_t i = 0; i < gpu.limits.size(); ++i) {
+    if (!ran_at(gpu, gpu.limits.t_ms[i])) continue;
+    ++looks;
+    for (std::size_t limit = 0; limit < shares.size(); ++limit)
+      if (gpu.limits.values[i].has(static_cast<ClockLimit>(limit))) ++shares[limit];
+    if (const auto clock = value_at(gpu.sm_clock_mhz, gpu.limits.t_ms[i], reach))
+      (is_slowdown(gpu.limits.values[i]) ? limited : free).push_back(*clock);
+  }
+  if (looks == 0) return;
+  for (double& share : shares) share /= looks;
+  signals.limit_shares = shares;
+  signals.clock_while_limited_mhz = median_of(limited);
+  signals.clock_while_free_mhz = median_of(free);
+}
+
+double end_of(const GpuTrack& gpu) {
+  double end = -1;
+  const auto take = [&](const char*, const auto& series) {
+    if (!series.empty()) end = std::max(end, series.t_ms.back());
+  };
+  for_each_quantity(take, gpu);
+  return end;
+}
+
+}  // namespace
+
+Signals gpu_means(const Timeline& timeline) {
+  Signals signals;
+  signals.duration_s = (timeline.to_ms - timeline.from_ms) / 1e3;
+  for (const GpuTrack& gpu : timeline.gpus) signals.gpus.push_back(means_of(gpu, timeline.gaps));
+  return signals;
+}
+
+std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
+  constexpr double kGoneAfterMs = 5000;  // and at least four spacings: a late tick is no loss
+  std::vector<GpuSignals> result;
+  double last = -1;
+  for (const GpuTrack& gpu : timeline.gpus) last = std::max(last, end_of(gpu));
+  for (const GpuTrack& gpu : timeline.gpus) {
+    GpuSignals signals = means_of(gpu, timeline.gaps);
+    signals.busy_highest = quantile(gpu.busy.values, 1);
+    signals.memory_median_bytes = median_of(gpu.memory_used_bytes.values);
+    if (const auto most = quantile(gpu.memory_used_bytes.values, 1); most && gpu.info.memory_total_bytes && *gpu.info.memory_total_bytes > 0)
+      signals.memory_highest_fraction = *most / static_cast<double>(*gpu.info.memory_total_bytes);
+    const Series<double>& power = gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw;
+    signals.power_highest_mw = quantile(power.values, 0.99);
+    signals.power_lowest_mw = quantile(power.values, 0.01);
+    signals.sm = mean_of(while_running(gpu, gpu.sm));
+    signals.tensor = mean_of(while_running(gpu, gpu.tensor));
+    signals.dram = mean_of(while_running(gpu, gpu.dram));
+    signals.clock_mhz = median_of(while_running(gpu, gpu.sm_clock_mhz));
+    signals.clock_highest_mhz = quantile(gpu.sm_clock_mhz.values, 1);
+    signals.temperature_highest_c = quantile(gpu.temperature_c.values, 1);
+    add_limits(gpu, signals);
+    const auto received = rates_of(gpu.pcie_rx_bytes);
+    signals.pcie_rx_bytes_s = mean_of(received);
+    signals.pcie_rx_peak_bytes_s = quantile(received, 0.95);
+    signals.pcie_tx_bytes_s = mean_of(rates_of(gpu.pcie_tx_bytes));
+    if (const auto in = mean_of(rates_of(gpu.nvlink_rx_bytes)))
+      signals.nvlink_bytes_s = *in + mean_of(rates_of(gpu.nvlink_tx_bytes)).value_or(0);
+    const double end = end_of(gpu);
+    signals.vanished = end >= 0 && last - end > std::max(kGoneAfterMs, 4 * spacing_of(gpu.busy).value_or(1000));
+    result.push_back(std::move(signals));
+  }
+  return result;
+}
+
+}  // namespace lockstep

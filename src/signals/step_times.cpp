@@ -1,0 +1,82 @@
+#include "signals/step_times.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "signals/statistics.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kParts = kStepSpanNames.size();
+
+constexpr std::size_t part(std::string_view name) {
+  for (std::size_t i = 0; i < kParts; ++i)
+    if (kStepSpanNames[i] == name) return i;
+  return kParts;
+}
+constexpr std::size_t kCollectiveExposed = part("collective_exposed");
+constexpr std::size_t kCollectiveHidden = part("collective_hidden");
+constexpr std::size_t kOptimizer = part("optimizer");
+constexpr std::size_t kCheckpoint = part("checkpoint");
+
+double span(const StepMark& step, std::size_t which) { return std::max(0.0, step.spans_ms[which].value_or(0)); }
+
+}  // namespace
+
+std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps, const std::vector<int>& ranks) {
+  std::map<int, std::vector<const StepMark*>> of_rank;
+  StepSignals signals;
+  std::vector<double> durations;
+  std::array<std::vector<double>, kParts> spans;
+  double micro_steps = 0;
+  double micro_steps_with_collective = 0;
+  for (const StepAt& entry : steps) {
+    const StepMark& step = entry.step;
+    if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), step.rank) == ranks.end()) continue;
+    if (!(step.duration_ms > 0)) continue;
+    of_rank[step.rank].push_back(&step);
+    durations.push_back(step.duration_ms);
+    signals.last_step_ms = std::max(signals.last_step_ms, entry.t_ms);
+    for (std::size_t i = 0; i < kParts; ++i) {
+      spans[i].push_back(span(step, i));
+      if (span(step, i) > 0) signals.present[i] += 1;
+    }
+    if (step.spans_ms[kOptimizer] && span(step, kOptimizer) <= 0) {
+      ++micro_steps;
+      if (span(step, kCollectiveExposed) + span(step, kCollectiveHidden) > 0) ++micro_steps_with_collective;
+    }
+  }
+  if (durations.empty()) return std::nullopt;
+  const auto all = static_cast<double>(durations.size());
+  signals.duration_p50_ms = *median_of(durations);
+  signals.steps_without_optimizer = micro_steps / all;
+  signals.micro_steps_with_collective = micro_steps > 0 ? micro_steps_with_collective / micro_steps : 0;
+  for (std::size_t i = 0; i < kParts; ++i) {
+    signals.present[i] /= all;
+    signals.p50_ms[i] = *median_of(spans[i]);
+    signals.p95_ms[i] = *quantile(spans[i], 0.95);
+    signals.max_ms[i] = *quantile(spans[i], 1);
+  }
+  for (const auto& [rank, own] : of_rank) {
+    RankSteps entry;
+    entry.rank = rank;
+    entry.count = static_cast<std::int64_t>(own.size());
+    std::vector<double> lengths;
+    double whole = 0;
+    for (const StepMark* const step : own) {
+      lengths.push_back(step->duration_ms);
+      whole += step->duration_ms;
+      for (std::size_t i = 0; i < kParts; ++i) entry.share[i] += span(*step, i);
+    }
+    for (double& share : entry.share) share /= whole;
+    entry.duration_ms = *median_of(lengths);
+    signals.count = std::max(signals.count, entry.count);
+    if (entry.share[kCheckpoint] > 0) ++signals.ranks_that_save;
+    for (std::size_t i = 0; i < kParts; ++i) signals.share[i] += entry.share[i] / static_cast<double>(of_rank.size());
+    signals.ranks.push_back(entry);
+  }
+  return signals;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+// Where the steps' time went, from the marks of probes or of the trainer.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "lockstep/signals.hpp"
+#include "lockstep/timeline.hpp"
+
+namespace lockstep {
+
+// `ranks` empty: the steps of all ranks. Nothing when there are none.
+std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps, const std::vector<int>& ranks);
+
+}  // namespace lockstep
