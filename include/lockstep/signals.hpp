@@ -66,8 +66,6 @@ struct TurnSignals {
   int hand_backs = 0;              // of those, to one that had worked before: loading one after the other has none
   std::optional<double> period_ms;  // of steps or turns, by autocorrelation
   double period_strength = 0;       // height of that peak, 0..1
-  std::optional<double> stagger;    // how far a lane trails the one before it, as a share of the period
-  double stagger_gain = 0;          // how much better all lanes agree when each is shifted back by it
   // Independent blocks of one period, 400 ms at least, the first dropped: how each of them votes.
   int blocks = 0;
   int blocks_exclusive = 0;  // two or more lanes take the block in turns
@@ -169,6 +167,8 @@ struct JobSignals {
   std::optional<TurnSignals> fine;    // from the finest lanes there are
   std::optional<TurnSignals> coarse;  // from busy, when `fine` is made of something else
   std::optional<double> work_power_turns;  // exclusive_busy of plain power readings: do the busy ones also work?
+  std::optional<double> power_together;    // correlation of plain power readings, and how much they change
+  std::optional<double> power_swing;
   StallSignals stalls;
   double longest_hollow_ms = 0;  // longest stretch in which GPUs read busy and none of those worked
   double longest_hollow_until_ms = 0;

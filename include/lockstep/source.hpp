@@ -54,6 +54,9 @@ class Source {
   };
   virtual std::optional<Silence> silence() const { return std::nullopt; }
 
+  // Share of wall time that watching takes from the driver; nothing for files.
+  virtual std::optional<double> cost() const { return std::nullopt; }
+
   // Set when part of the input could not be used: a sentence for the user, who is told once.
   virtual std::optional<std::string> repair_note() const { return std::nullopt; }
 };

@@ -203,8 +203,8 @@ def print_until_sure(runs):
     print(f"  wrong at the moment of stopping: {percent(len(wrong), len(stopped))} of {len(stopped)}")
     for run in wrong:
         print(f"    {run.situation} {run.variant} {run.seed}: {run.until_sure.pattern} at {run.until_sure.duration_s:.1f} s, wanted {run.expected.right}")
-    # A clear run that is never decided takes for ever.
-    return statistics.median([run.until_sure.duration_s if run.until_sure.pattern in PATTERNS[:-1] else math.inf for run in decidable]) if decidable else None
+    # A clear run that is never decided takes for ever. Start-up has no pattern yet, so the clock starts behind it.
+    return statistics.median([run.until_sure.duration_s - run.ready_s if run.until_sure.pattern in PATTERNS[:-1] else math.inf for run in decidable]) if decidable else None
 
 
 def wrong_text(run):
@@ -250,7 +250,7 @@ def run(lockstep_binary, seeds, jobs=2, only=None):
     if blind:
         goal("wrong (not unclear) verdicts with busy alone < 2 %", share(misled, len(blind)) < 0.02)
     if median_s is not None:
-        goal("time to verdict on a clear pattern under 5 s (median)", median_s < 5)
+        goal("time to verdict on a clear pattern under 5 s (median, from the end of start-up)", median_s < 5)
     wrong = [run for run in runs if run.wrong()]
     if wrong:
         print(f"\n{len(wrong)} runs are wrong; `python3 scripts/lib/situations.py SITUATION VARIANT SEED` makes one again")

@@ -157,6 +157,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   watch_for_interrupts();
   SourceOptions source_options = options->source_options();
   source_options.process_period = 1s;  // a few looks at the processes within the shortest watch
+  source_options.attention = Attention::close;
   auto source = open_source(options->input, source_options);
   if (!source) return std::move(source).error();
   const bool live = is_live(**source);
@@ -174,6 +175,8 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
     return std::move(timeline).error();
   }
   if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
+  if (const auto cost = (*source)->cost(); cost && !options->quiet)
+    fmt::print(stderr, "lockstep: watched closely: {:.1f} % of the time in the driver\n", *cost * 100);
   source->reset();  // no more driver calls while the command goes on
 
   Report report = report_of(*timeline, *filter);

@@ -44,7 +44,7 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
     if (sm_known) evidence.push_back({"sm", sm, kSmAtMost, "fraction"});
     evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
     const double lost = sm_known ? std::min(0.5, 1 - sm / kGoodSm) : 0.2;
-    findings.push_back(about_job(FindingCode::batch_too_small, job, Severity::warning, sm_known ? 0.6 : 0.4, lost, std::move(evidence)));
+    findings.push_back(about_job(FindingCode::batch_too_small, job, Severity::warning, sm_known && job.origin == JobOrigin::processes ? 0.6 : 0.4, lost, std::move(evidence)));
   }
   return findings;
 }

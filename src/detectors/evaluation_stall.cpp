@@ -28,7 +28,7 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
     workers = stall.workers;
   }
   if (alike * 2 < static_cast<std::ptrdiff_t>(stalls.all.size())) return std::nullopt;
-  Finding finding = about_job(FindingCode::evaluation_stall, job, Severity::warning, is_coarse(signals) ? 0.45 : 0.75, stalls.share,
+  Finding finding = about_job(FindingCode::evaluation_stall, job, Severity::warning, is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.75, stalls.share,
                               {{"stalls", static_cast<double>(alike), 2.0, "stalls"},
                                {"stall_ms", length, std::nullopt, "ms"},
                                {"period_ms", *stalls.period_ms, std::nullopt, "ms"}});

@@ -40,6 +40,7 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
   const bool regular = job.fine && (job.fine->period_strength > 0.25 || job.fine->swing < 0.15);
   double confidence = host_says_input(job.host);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
+  if (job.origin != JobOrigin::processes) confidence = std::min(confidence, 0.45);  // nobody's processes: nothing says why
   if (!regular) confidence = std::min(confidence, 0.45);
   std::vector<Evidence> evidence = {{"idle_together", idle, kIdleAtLeast, "fraction"}};
   if (job.host.main_cpu) evidence.push_back({"main_process_cpu", *job.host.main_cpu, std::nullopt, "cores"});

@@ -2,7 +2,8 @@
 //
 // Data-parallel ranks do the same work at the same moment, so their lanes rise and fall together. Parts of a split
 // model wait for each other, so one lane is high while the others are low: the sum of the lanes is flat, and exactly
-// one works at a time. A pipeline lies between: the lanes have one shape, each a little later than the one before.
+// one works at a time. A pipeline lies between: its stages overlap, but one
+// works alone while it fills and drains.
 //
 // NVML's utilization is a window (200 ms on an H200, up to 1 s on older GPUs) and averages turns shorter than twice
 // its length into 50/50. Power samples every 20 ms show turns down to about 30 ms. Where neither is fine enough, what
@@ -28,7 +29,6 @@ constexpr double kTurnsSumAtMost = 1.25;     // one GPU at a time, plus what a w
 constexpr double kSecondAtLeast = 0.03;      // below, the other GPUs do not work at all
 constexpr double kLeadMemory = 1.25;         // DataParallel keeps outputs and gradients of all on the first GPU: 1.8 to 3.8 seen
 constexpr double kReplicasAlike = 0.8;
-constexpr double kStaggerGain = 0.2;
 constexpr double kMostConfident = 0.99;
 
 std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
@@ -51,7 +51,13 @@ bool shares_the_work(const TurnSignals& turns) {
   return std::count_if(turns.owned.begin(), turns.owned.end(), [](double share) { return share > 0.02; }) >= 2;
 }
 
-bool in_turns(const TurnSignals& turns) {
+// Power in turns while all read busy is waiting, not turns: a GPU that waits for its turn runs no kernel.
+bool in_turns(const JobSignals& job, const TurnSignals& turns) {
+  constexpr double kBusySumAtMost = 1.5;
+  constexpr double kSpinsAtMost = 0.3;  // of the time
+  if (job.busy_sum > kBusySumAtMost) return false;
+  for (const GpuInJob& member : job.members)
+    if (member.work && member.busy.value_or(0) - *member.work > kSpinsAtMost) return false;
   const bool beyond_chance = turns.exclusive_busy > turns.exclusive_by_chance + 0.1 || turns.opposed > 0.25;
   return turns.swing > kLeastSwing && beyond_chance && shares_the_work(turns) && turns.hand_backs >= 2 &&
          turn_weight(turns) >= kVoteStrength;
@@ -73,9 +79,14 @@ bool stages_alike(const JobSignals& job) {
   return most_busy - least_busy < 0.1 && (most_work <= 0 || least_work > 0.85 * most_work);
 }
 
-bool staggered(const JobSignals& job, const TurnSignals& turns) {
-  return turns.stagger && turns.swing > kLeastSwing && turns.period_strength > 0.3 && turns.stagger_gain > kStaggerGain &&
-         *turns.stagger > 0 && turns.exclusive_busy < 0.75 && stages_alike(job);
+// While a pipeline fills and drains exactly one of its stages works, and that more often than chance would have it;
+// between, all of them do. Ranks in step are the opposite: they share their holes, so exactly one works less often.
+bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
+  constexpr double kBeyondChance = 1.5;
+  constexpr double kAtLeast = 0.025;
+  return turns.kind != LaneKind::busy && turns.swing > 0.12 && turns.period_strength > 0.4 && turns.exclusive_busy > kAtLeast &&
+         turns.exclusive_busy > kBeyondChance * turns.exclusive_by_chance && turns.exclusive_busy < 0.6 && turns.opposed < 0.4 &&
+         turns.hand_backs >= 2 && stages_alike(job);
 }
 
 JobVerdict make(Pattern pattern, double confidence, std::string sentence, std::vector<Evidence> evidence) {
@@ -142,11 +153,10 @@ JobVerdict one_leads(const JobSignals& job, double confidence) {
 
 JobVerdict pipeline(const JobSignals& job, const TurnSignals& turns, double confidence) {
   return make(Pattern::pipeline, confidence,
-              gpu_names(job.gpus) + " work as a pipeline: each follows the one before, and they overlap " +
-                  percent(1 - turns.exclusive_busy) + " of the time.",
-              {{"stagger", turns.stagger.value_or(0), 0.03, "fraction"},
-               {"stagger_gain", turns.stagger_gain, kStaggerGain, "correlation"},
-               exclusive_evidence(turns)});
+              gpu_names(job.gpus) + " work as a pipeline: they overlap " + percent(1 - turns.exclusive_busy) +
+                  " of the time, and one works alone while it fills and drains.",
+              {{"exclusive_busy", turns.exclusive_busy, turns.exclusive_by_chance, "fraction"},
+               {"lane_correlation", turns.together, std::nullopt, "correlation"}});
 }
 
 JobVerdict unclear(const JobSignals& job, std::string why, std::vector<Evidence> evidence) {
@@ -169,9 +179,9 @@ JobVerdict in_step(const JobSignals& job, double confidence) {
 JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
   const TurnSignals& turns = *job.fine;
   const bool resolved = is_resolved(turns, signals);
-  if (resolved && staggered(job, turns) && turns.opposed < 0.6) return pipeline(job, turns, 0.75);
-  if (resolved && in_turns(turns)) return taking_turns(job, turns, std::max(0.9, confidence_of(turn_weight(turns))));
-  if (job.coarse && in_turns(*job.coarse)) return taking_turns(job, *job.coarse, 0.85);
+  if (resolved && fills_and_drains(job, turns)) return pipeline(job, turns, 0.75);
+  if (resolved && in_turns(job, turns)) return taking_turns(job, turns, std::max(0.9, confidence_of(turn_weight(turns))));
+  if (job.coarse && in_turns(job, *job.coarse)) return taking_turns(job, *job.coarse, 0.85);
   const bool lanes_agree = resolved && turns.swing > kLeastSwing && turns.together > 0.3;
   if (first_leads(job) && (job.busy_sum > kTurnsSumAtMost || lanes_agree))
     return one_leads(job, job.busy_sum > kTurnsSumAtMost ? 0.9 : 0.75);
@@ -186,7 +196,9 @@ JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
   if (job.memory_lead && *job.memory_lead > 1.1 && job.replica_balance.value_or(0) > kReplicasAlike) return one_leads(job, 0.7);
   const bool first_busier = turns.duty.size() > 1 && turns.duty.front() > 1.08 * turns.duty.back();
   if (!job.memory_lead) return one_leads(job, 0.55);
-  return first_busier ? one_leads(job, 0.6) : in_step(job, 0.65);
+  if (first_busier) return one_leads(job, 0.6);
+  if (lanes_agree && turns.together > 0.7) return in_step(job, 0.65);
+  return unclear(job, "one process drives them all, and none leads: a trace would tell a pipeline from DataParallel.", turn_evidence(job, turns));
 }
 
 bool busy_ones_work(const JobSignals& job) {
@@ -204,8 +216,8 @@ bool busy_ones_work(const JobSignals& job) {
 JobVerdict judge_ranks(const JobSignals& job, const Signals& signals) {
   const TurnSignals& turns = *job.fine;
   const bool resolved = is_resolved(turns, signals);
-  if (resolved && staggered(job, turns) && busy_ones_work(job)) return pipeline(job, turns, 0.75);
-  const bool alternate = resolved && in_turns(turns);
+  if (resolved && fills_and_drains(job, turns) && busy_ones_work(job)) return pipeline(job, turns, 0.75);
+  const bool alternate = resolved && in_turns(job, turns);
   if (alternate && turns.kind != LaneKind::busy && busy_ones_work(job))
     return taking_turns(job, turns, std::min(0.9, confidence_of(turn_weight(turns))));
   if (alternate && turns.kind == LaneKind::busy)
@@ -221,13 +233,13 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
   const TurnSignals& turns = *job.fine;
   const bool resolved = is_resolved(turns, signals);
   const bool power_or_sm = turns.kind != LaneKind::busy;
-  if (resolved && in_turns(turns)) {
+  if (resolved && in_turns(job, turns)) {
     if (power_or_sm && busy_ones_work(job)) return taking_turns(job, turns, 0.8);
     if (!power_or_sm && busy_ones_work(job) && job.work_power_turns.value_or(0) > 0.5) return taking_turns(job, turns, 0.65);
     return unclear(job, "they read busy one at a time; power samples, SM activity or the process list would tell turns from waiting ranks.",
                    turn_evidence(job, turns));
   }
-  if (resolved && power_or_sm && staggered(job, turns)) return pipeline(job, turns, 0.6);
+  if (resolved && power_or_sm && fills_and_drains(job, turns)) return pipeline(job, turns, 0.6);
   // Ranks that spin for one that does not come are alike but for that one.
   if (job.origin == JobOrigin::partial && !job.memory_balance.has_value()) return in_step(job, 0.6);
   const bool same_memory = !job.memory_balance || *job.memory_balance > 0.85;
@@ -240,13 +252,20 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
   const bool same_load = most - least < 0.2;
   const bool waits_for_one = job.longest_hollow_ms > 10'000;
   if (waits_for_one && job.origin == JobOrigin::partial) return in_step(job, 0.65);
-  if (job.busy_sum < kTurnsSumAtMost && !(turns.together > 0.6 && turns.swing > kLeastSwing))
+  const bool agree = (turns.swing > 0.06 && turns.together > 0.5) || (job.power_swing.value_or(0) > 0.03 && job.power_together.value_or(0) > 0.6);
+  if (job.busy_sum < kTurnsSumAtMost && !agree)
     return unclear(job, "together they are busy like one GPU: the process list or power samples would tell turns from waiting for data.",
                    turn_evidence(job, turns));
-  if (turns.swing > (power_or_sm ? 0.06 : 0.15) && resolved && turns.together < 0.25)
-    return unclear(job, "they are busy, but not together: the process list would tell separate jobs from ranks.", turn_evidence(job, turns));
-  if (same_memory && same_load) return in_step(job, turns.swing > kLeastSwing && turns.together > 0.5 ? 0.85 : 0.7);
-  return unclear(job, "they are busy at once, but differ in memory or load: the process list would tell ranks from separate jobs.",
+  if (!same_memory || !same_load)
+    return unclear(job, "they are busy at once, but differ in memory or load: the process list would tell ranks from separate jobs.",
+                   turn_evidence(job, turns));
+  if (agree) return in_step(job, 0.85);
+  // Far apart readings show no steps; then equal memory, load and power of all must do. Two GPUs may be equal by chance.
+  const bool equal = job.memory_balance.value_or(0) > 0.95 && job.power_balance.value_or(0) > 0.85;
+  const bool many = job.gpus.size() >= 4 && job.power_balance.value_or(0) > 0.85 && least > 0.9;
+  if (!resolved && (equal || many)) return in_step(job, 0.7);
+  if (many && job.pids.empty()) return in_step(job, 0.65);
+  return unclear(job, "they are busy at once, but nothing shows that they work together: the process list would tell ranks from separate jobs.",
                  turn_evidence(job, turns));
 }
 

@@ -19,15 +19,23 @@ std::optional<int> main_gpu(const ProcessSample& process) {
   return largest == nullptr ? std::nullopt : std::optional(largest->index);
 }
 
+// A child of mp.spawn is a rank though none is set; the parent that spawned it is none, even where it holds a GPU.
+bool is_rank(const ProcessSample& process) {
+  if (process.rank) return true;
+  return process.command && std::any_of(process.command->begin(), process.command->end(),
+                                        [](const std::string& word) { return word.find("multiprocessing.spawn") != std::string::npos; });
+}
+
 }  // namespace
 
 std::vector<Finding> find_ranks_share_a_gpu(const Seen& seen) {
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
-    if (job.ranks.size() < 2 && !job.spawned) continue;
+    const auto ranks_here = static_cast<double>(std::count_if(job.processes.begin(), job.processes.end(), is_rank));
+    if (ranks_here < 2) continue;
     std::map<int, std::vector<const ProcessSample*>> on_gpu;
     for (const ProcessSample& process : job.processes)
-      if (const auto gpu = main_gpu(process); gpu && (process.rank || job.spawned)) on_gpu[*gpu].push_back(&process);
+      if (const auto gpu = main_gpu(process); gpu && is_rank(process)) on_gpu[*gpu].push_back(&process);
     std::vector<int> shared;
     std::size_t most = 1;
     for (const auto& [gpu, ranks] : on_gpu) {
@@ -38,7 +46,7 @@ std::vector<Finding> find_ranks_share_a_gpu(const Seen& seen) {
     if (shared.empty()) continue;
     const double used = static_cast<double>(on_gpu.size());
     Finding finding = about_job(FindingCode::ranks_share_a_gpu, job, Severity::critical, 0.9,
-                                1 - used / static_cast<double>(job.processes.size()),
+                                1 - used / ranks_here,
                                 {{"ranks_on_one_gpu", static_cast<double>(most), 1.0, "ranks"}});
     finding.gpus = shared;
     findings.push_back(std::move(finding));

@@ -14,7 +14,6 @@ namespace lockstep {
 namespace {
 
 constexpr double kGapAtLeast = 0.12;    // of the time; healthy ranks differ by 0.02 to 0.05
-constexpr double kHollowAtLeast = 0.2;  // of the others
 
 void name_rank(const JobSignals& job, int gpu, Finding& finding) {
   finding.gpus = {gpu};
@@ -23,6 +22,9 @@ void name_rank(const JobSignals& job, int gpu, Finding& finding) {
     if (process->rank) finding.ranks = {*process->rank};
   }
 }
+
+// Waiting in stretches of a second and more that come every so often belongs to other findings.
+double rare_stretches(const JobSignals& job) { return job.stalls.period_ms.value_or(0) > 4000 ? job.stalls.share : 0; }
 
 std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
   if (job.members.size() < 2 || !trains(job)) return std::nullopt;
@@ -37,18 +39,37 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
     if (i != culprit) waits.push_back(*job.members[i].hollow * *job.members[i].busy);
   std::nth_element(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 2), waits.end());
   const double own = *job.members[culprit].hollow * *job.members[culprit].busy;
-  // Time of the others' that is explained by stretches of a second and more belongs to other findings.
-  const double stretches = job.stalls.period_ms.value_or(0) > 4000 ? job.stalls.share : 0;
-  const double gap = waits[waits.size() / 2] - own - stretches;
-  if (gap < kGapAtLeast || others < kHollowAtLeast) return std::nullopt;
+  const double gap = waits[waits.size() / 2] - own - rare_stretches(job);
+  if (gap < kGapAtLeast) return std::nullopt;
   if (job.longest_hollow_ms > 10'000) return std::nullopt;  // stuck, not late
   const bool host_late = *job.members[culprit].busy < 0.8 * *job.members[culprit == 0 ? 1 : 0].busy;
   Finding finding = about_job(FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning,
                               is_coarse(signals) ? 0.45 : 0.75, gap,
-                              {{"others_hollow", others, kHollowAtLeast, "fraction"},
+                              {{"others_hollow", others, std::nullopt, "fraction"},
                                {"own_hollow", *job.members[culprit].hollow, std::nullopt, "fraction"},
                                {"waiting_gap", gap, kGapAtLeast, "fraction"},
                                {host_late ? "late_on_the_host" : "slow_on_the_gpu", 1, std::nullopt, "yes"}});
+  name_rank(job, job.members[culprit].index, finding);
+  return finding;
+}
+
+// Ranks do the same work, so one that is busy less than all others while they never rest is the late one: they spin
+// for the rest. Needs neither power nor SM.
+std::optional<Finding> from_busy(const JobSignals& job, const Signals& signals) {
+  constexpr double kOthersAtLeast = 0.9;
+  if (job.members.size() < 2 || !trains(job) || job.longest_hollow_ms > 10'000) return std::nullopt;
+  std::size_t culprit = 0;
+  for (std::size_t i = 0; i < job.members.size(); ++i)
+    if (job.members[i].busy.value_or(1) < job.members[culprit].busy.value_or(1)) culprit = i;
+  double others = 1;
+  for (std::size_t i = 0; i < job.members.size(); ++i)
+    if (i != culprit) others = std::min(others, job.members[i].busy.value_or(0));
+  const double gap = others - job.members[culprit].busy.value_or(1) - rare_stretches(job);
+  if (gap < kGapAtLeast || others < kOthersAtLeast) return std::nullopt;
+  Finding finding = about_job(FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning,
+                              is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.7, gap,
+                              {{"busy_of_the_others", others, kOthersAtLeast, "fraction"}, {"own_busy", job.members[culprit].busy.value_or(0), std::nullopt, "fraction"},
+                               {"late_on_the_host", 1, std::nullopt, "yes"}});
   name_rank(job, job.members[culprit].index, finding);
   return finding;
 }
@@ -86,7 +107,9 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::in_step || job.one_process_on_all) continue;
-    auto finding = job.steps && job.steps->count >= 5 ? from_steps(job) : from_outside(job, seen.signals);
+    const bool marked = job.steps && job.steps->count >= 5;
+    auto finding = marked ? from_steps(job) : from_outside(job, seen.signals);
+    if (!finding && !marked) finding = from_busy(job, seen.signals);
     if (finding) findings.push_back(std::move(*finding));
   }
   return findings;

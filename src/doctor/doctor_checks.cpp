@@ -55,7 +55,7 @@ Heard listen(const std::string& input) {
   }
   heard.timeline = builder.build();
   heard.not_measured = (*source)->not_measured();
-  if (const auto* live = dynamic_cast<const LiveSource*>(source->get())) heard.cost = live->cost();
+  if (const auto* live = dynamic_cast<const LiveSource*>(source->get())) heard.cost = live->sampling_cost();
   return heard;
 }
 

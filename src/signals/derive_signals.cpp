@@ -58,16 +58,8 @@ void add_members(const Timeline& timeline, const Activity& activity, JobSignals&
     if (row < activity.busy.rows.size()) member.busy = mean_of(activity.busy.rows[row]);
     if (activity.work && row < activity.work->size()) {
       member.work = mean_of((*activity.work)[row]);
-      double busy = 0;
-      double worked = 0;
-      for (std::size_t bin = 0; bin < activity.busy.bins(); ++bin) {
-        const double b = activity.busy.rows[row][bin];
-        const double w = (*activity.work)[row][bin];
-        if (!known(b) || !known(w)) continue;
-        busy += b;
-        worked += std::min(b, w);
-      }
-      if (busy > 0) member.hollow = 1 - worked / busy;
+      // Of means: a window smears `busy` over moments in which the GPU was empty already.
+      if (member.work && member.busy.value_or(0) > 0) member.hollow = std::clamp(1 - *member.work / *member.busy, 0.0, 1.0);
     }
     if (const GpuTrack* const track = find_track(timeline, member.index)) {
       member.memory_bytes = median_of(track->memory_used_bytes.values);
@@ -158,7 +150,11 @@ void add_turns(const Timeline& timeline, const Activity& activity, JobSignals& j
   if (job.fine) job.coarse = of_busy;
   else job.fine = of_busy;
   if (const auto lanes = plain_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
-    if (const auto turns = turn_signals(*lanes, LaneKind::busy, lanes->step_ms)) job.work_power_turns = turns->exclusive_busy;
+    if (const auto turns = turn_signals(*lanes, LaneKind::busy, lanes->step_ms)) {
+      job.work_power_turns = turns->exclusive_busy;
+      job.power_together = turns->together;
+      job.power_swing = turns->swing;
+    }
 }
 
 void add_period_of_one(const Timeline& timeline, const Activity& activity, JobSignals& job) {
@@ -224,9 +220,11 @@ void measure(const Timeline& timeline, JobSignals& job) {
   job.copy_while_idle = copies_against_work(timeline, activity, job);
 }
 
-// Parts of a split model need not be alike. Where no process is known, GPUs that hand the work to and fro belong together.
+// Parts of a split model need not be alike, nor need the first GPU of DataParallel. Where no process is known, GPUs that
+// hand the work to and fro, or that clearly move together, belong together.
 void join_turns(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   constexpr double kOpposed = 0.25;
+  constexpr double kTogether = 0.6;
   const bool only_likeness = std::all_of(jobs.begin(), jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::likeness; });
   if (jobs.size() < 2 || !only_likeness) return;
   JobSignals all;
@@ -238,7 +236,10 @@ void join_turns(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   }
   std::sort(all.gpus.begin(), all.gpus.end());
   measure(timeline, all);
-  if (all.fine && all.fine->opposed > kOpposed && all.fine->hand_backs >= 2) jobs = {std::move(all)};
+  if (!all.fine || all.fine->kind == LaneKind::busy) return;
+  const bool to_and_fro = all.fine->opposed > kOpposed && all.fine->hand_backs >= 2;
+  const bool as_one = all.fine->together > kTogether && all.fine->swing > 0.1;
+  if (to_and_fro || as_one) jobs = {std::move(all)};
 }
 
 // Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only or largest one.

@@ -208,7 +208,8 @@ void place_unlisted(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>
   }
 }
 
-// Of processes about which nothing but the pid is known, those whose GPUs are alike are taken as ranks of one job.
+// Of processes about which nothing but the pid is known, those that hold as much memory may be ranks of one job. Whether
+// they are is for their lanes to say.
 void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>& jobs) {
   std::vector<JobSignals> named;
   std::vector<JobSignals> nameless;
@@ -219,7 +220,7 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
   }
   jobs = std::move(named);
   for (const auto& group : components(nameless.size(), [&](std::size_t a, std::size_t b) {
-         return alike(of(gpus, nameless[a].gpus[0]), of(gpus, nameless[b].gpus[0]));
+         return ratio_of(of(gpus, nameless[a].gpus[0]).memory_median_bytes, of(gpus, nameless[b].gpus[0]).memory_median_bytes, 1) > 0.85;
        })) {
     JobSignals joined = std::move(nameless[group.front()]);
     joined.origin = JobOrigin::likeness;

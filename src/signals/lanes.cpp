@@ -133,8 +133,12 @@ std::optional<Lanes> plain_power_lanes(const Timeline& timeline, const std::vect
 
 std::optional<Lanes> sm_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms) {
   return make_lanes(timeline, gpus, from_ms, to_ms, [](const GpuTrack& track) -> const Series<double>& { return track.sm; },
-                    [](const GpuTrack& track) -> std::optional<std::function<double(double)>> {
-    const double full = std::max(quantile(track.sm.values, 0.95).value_or(1), kLeastFull);
+                    [&](const GpuTrack& track) -> std::optional<std::function<double(double)>> {
+    // The fullest of its kind in the group: a GPU whose steps are shorter than a reading never shows its own full.
+    double full = kLeastFull;
+    for (const int gpu : gpus)
+      if (const GpuTrack* const other = find_track(timeline, gpu); other != nullptr && alike(other->info, track.info))
+        full = std::max(full, quantile(other->sm.values, 0.95).value_or(0));
     return [full](double sm) { return std::clamp(sm / full, 0.0, 1.0); };
   });
 }

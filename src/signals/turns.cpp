@@ -123,35 +123,6 @@ std::optional<Peak> clearest_peak(const std::vector<Row>& rows) {
   return autocorrelation_peak(sum_swings_more ? sum : first);
 }
 
-// How well the lanes agree when each is shifted back by `lag` bins more than the one before it.
-double together_at(const std::vector<Row>& rows, std::size_t lag, std::size_t size) {
-  std::vector<Row> shifted;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto from = rows[i].begin() + static_cast<std::ptrdiff_t>(i * lag);
-    shifted.emplace_back(from, from + static_cast<std::ptrdiff_t>(size));
-  }
-  return (variance_ratio(shifted) - 1) / static_cast<double>(rows.size() - 1);
-}
-
-void measure_stagger(const std::vector<Row>& rows, std::size_t period, TurnSignals& turns) {
-  // All stages of a pipeline lie within one period, so a lane trails the one before by less than period / lanes.
-  const std::size_t most = std::max<std::size_t>(1, period / rows.size() + 1);
-  const std::size_t bins = rows.front().size();
-  if (bins <= most * rows.size() + 8) return;
-  const std::size_t size = std::min(bins - most * (rows.size() - 1) - 1, kPeriodBins);
-  const double unshifted = together_at(rows, 0, size);
-  double best = unshifted;
-  std::size_t best_lag = 0;
-  const std::size_t stride = std::max<std::size_t>(1, most / 32);
-  for (std::size_t lag = stride; lag <= most; lag += stride)
-    if (const double value = together_at(rows, lag, size); value > best) {
-      best = value;
-      best_lag = lag;
-    }
-  turns.stagger = static_cast<double>(best_lag) / static_cast<double>(period);
-  turns.stagger_gain = best - unshifted;
-}
-
 void count_hand_overs(const std::vector<Row>& rows, TurnSignals& turns) {
   const std::vector<std::size_t> unshifted(rows.size(), 0);
   std::optional<std::size_t> owner;
@@ -232,7 +203,6 @@ std::optional<TurnSignals> turn_signals(const Lanes& lanes, LaneKind kind, doubl
   if (const auto peak = clearest_peak(rows)) {
     turns.period_ms = static_cast<double>(peak->lag) * lanes.step_ms;
     turns.period_strength = peak->height;
-    measure_stagger(rows, peak->lag, turns);
   }
   count_votes(rows, lanes.step_ms, turns);
   return turns;

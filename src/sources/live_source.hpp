@@ -31,7 +31,8 @@ class LiveSource : public Source {
   std::vector<NotMeasured> not_measured() const override;
   std::optional<Silence> silence() const override { return poller_->silence(); }
 
-  SamplingCost cost() const { return poller_->cost(); }
+  std::optional<double> cost() const override { return poller_->cost().share_of_wall_time; }
+  SamplingCost sampling_cost() const { return poller_->cost(); }
 
  private:
   std::unique_ptr<Poller> poller_;

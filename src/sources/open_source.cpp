@@ -77,6 +77,12 @@ PollerOptions poller_options(const SourceOptions& options) {
   result.schedule.process_period = options.process_period;
   result.schedule.seed = static_cast<std::uint32_t>(unix_now().count());
   result.session.gpus = options.gpus;
+  if (options.attention == Attention::close) {
+    result.schedule.gpm_period = std::chrono::milliseconds(100);
+    result.schedule.power_samples_period = std::chrono::milliseconds(500);
+    result.schedule.byte_counters_period = std::chrono::milliseconds(200);
+    result.schedule.budget = 0.03;
+  }
   return result;
 }
 

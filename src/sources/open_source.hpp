@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,10 +14,17 @@
 
 namespace lockstep {
 
+// How closely a driver is watched.
+enum class Attention : std::uint8_t {
+  usual,  // under 1 % of wall time in the driver, for as long as it takes
+  close,  // GPM and power samples as often as they help, within 3 %, for the seconds of a diagnosis
+};
+
 struct SourceOptions {
   std::chrono::nanoseconds interval = std::chrono::milliseconds(100);
   std::chrono::nanoseconds process_period = std::chrono::seconds(2);
   std::vector<int> gpus;  // empty: all
+  Attention attention = Attention::usual;
 };
 
 // `input` empty: the machine's own GPUs through NVML. "virtual:2", "virtual:FILE", or a file.

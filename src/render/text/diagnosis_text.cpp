@@ -8,7 +8,7 @@
 
 #include "base/text.hpp"
 #include "render/text/table.hpp"
-#include "render/words.hpp"
+#include "render/words/words.hpp"
 
 namespace lockstep {
 namespace {

@@ -34,9 +34,9 @@ CallSchedule::CallSchedule(const ScheduleOptions& options, std::size_t gpu_count
   wish(CallKind::memory, std::max<Time>(interval_, 500ms));
   wish(CallKind::temperature, std::max<Time>(interval_, 1s));
   wish(CallKind::limits, std::max<Time>(interval_, 500ms));
-  wish(CallKind::power_samples, 2s);
+  wish(CallKind::power_samples, std::min<Time>(options.power_samples_period, 2s));
   wish(CallKind::gpm, std::max<Time>(interval_, options.gpm_period));
-  wish(CallKind::byte_counters, std::max<Time>(interval_, 1s));
+  wish(CallKind::byte_counters, std::max<Time>(interval_, options.byte_counters_period));
   wish(CallKind::events, std::max<Time>(interval_, 1s));
   wish(CallKind::processes, std::max<Time>(interval_, options.process_period));
   limit_period(CallKind::power_samples, 2s);

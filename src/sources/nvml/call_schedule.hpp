@@ -28,6 +28,8 @@ struct ScheduleOptions {
   std::chrono::nanoseconds interval = std::chrono::milliseconds(100);
   std::chrono::nanoseconds process_period = std::chrono::seconds(2);
   std::chrono::nanoseconds gpm_period = std::chrono::seconds(1);
+  std::chrono::nanoseconds power_samples_period = std::chrono::seconds(2);  // at most: the buffer is 2.4 s long
+  std::chrono::nanoseconds byte_counters_period = std::chrono::seconds(1);
   double budget = 0.01;  // share of wall time in the driver; design: under 1 %
   std::uint32_t seed = 1;
 };

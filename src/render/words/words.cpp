@@ -1,4 +1,4 @@
-#include "render/words.hpp"
+#include "render/words/words.hpp"
 
 #include <fmt/format.h>
 
