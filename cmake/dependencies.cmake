@@ -45,6 +45,19 @@ endfunction()
 
 include(pinned_versions)
 
+# protozero is headers only.
+find_path(LOCKSTEP_PROTOZERO_INCLUDE protozero/pbf_reader.hpp)
+add_library(lockstep_protozero INTERFACE)
+if(LOCKSTEP_PROTOZERO_INCLUDE AND NOT DEFINED FETCHCONTENT_SOURCE_DIR_PROTOZERO)
+  target_include_directories(lockstep_protozero SYSTEM INTERFACE ${LOCKSTEP_PROTOZERO_INCLUDE})
+  lockstep_note_dependency(protozero "${LOCKSTEP_PROTOZERO_INCLUDE} (found)")
+else()
+  FetchContent_Declare(protozero URL ${LOCKSTEP_PROTOZERO_URL} URL_HASH SHA256=${LOCKSTEP_PROTOZERO_HASH} SYSTEM SOURCE_SUBDIR include)
+  FetchContent_MakeAvailable(protozero)
+  target_include_directories(lockstep_protozero SYSTEM INTERFACE ${protozero_SOURCE_DIR}/include)
+  lockstep_note_dependency(protozero "fetched from source")
+endif()
+
 # zstd's own CMake package exists only in newer releases; the library and its header are enough.
 find_path(LOCKSTEP_ZSTD_INCLUDE zstd.h)
 find_library(LOCKSTEP_ZSTD_LIBRARY zstd)

@@ -186,6 +186,7 @@ struct Finding {
   Severity severity = Severity::warning;
   double confidence = 0;       // 0..1
   double lost_throughput = 0;  // share of the possible throughput that this finding alone would give back
+  bool is_fault = false;       // wrong whatever it costs
   std::vector<int> gpus;
   std::vector<int> pids;
   std::vector<int> ranks;

@@ -56,7 +56,9 @@ struct LaneRow {
   std::vector<std::optional<double>> values;  // 0..1
 };
 
-// What the GPUs did over a stretch of time, side by side.
+inline constexpr std::size_t kPictureColumns = 120;
+
+// What the GPUs did over a stretch of time, side by side: kPictureColumns values a row.
 struct LanePicture {
   std::string made_of;  // "busy", "power of limit", "memory"
   double from_s = 0;

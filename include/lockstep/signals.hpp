@@ -26,6 +26,7 @@ struct GpuSignals {
 
   std::optional<double> busy_highest;             // over the run
   std::optional<double> memory_median_bytes;
+  std::optional<double> memory_highest_bytes;
   std::optional<double> memory_highest_fraction;  // of what the GPU has
   std::optional<double> power_highest_mw;         // the 99th percentile: one odd sample is no level
   std::optional<double> power_lowest_mw;

@@ -102,6 +102,7 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_duration(std::chrono::nanoseconds duration) {
+  if (duration == std::chrono::nanoseconds::zero()) return "0 s";
   const double seconds = std::chrono::duration<double>(duration).count();
   if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1e3);

@@ -56,6 +56,10 @@ constexpr std::array kCommands = {
                "Checks the driver, each signal and its cost, what may be read of processes, and the virtual GPUs. "
                "Ends with 1 when an answer is no.",
                false, configure_doctor},
+    CommandRow{"explain", "explain a finding or an error message",
+               "Prints the page of a finding: what it is, its cause, how it is known, what it may be confused with, the fix and "
+               "an example. An error message in quotes finds its finding. Without a code prints the list.",
+               false, configure_explain},
     CommandRow{"help", "explain a command", "Prints the options of a command.", false, configure_help},
     CommandRow{"completions", "print completions for bash, zsh or fish",
                "Prints a completion script for your shell, made from this very table of commands.", false,

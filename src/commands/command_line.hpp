@@ -50,6 +50,7 @@ Run configure_monitor(CLI::App& app, RawOptions& raw);
 Run configure_record(CLI::App& app, RawOptions& raw);
 Run configure_diagnose(CLI::App& app, RawOptions& raw);
 Run configure_doctor(CLI::App& app, RawOptions& raw);
+Run configure_explain(CLI::App& app, RawOptions& raw);
 Run configure_completions(CLI::App& app, RawOptions& raw);
 Run configure_man(CLI::App& app, RawOptions& raw);
 

@@ -16,8 +16,11 @@
 #include "commands/observation.hpp"
 #include "commands/watch.hpp"
 #include "detectors/diagnosis.hpp"
+#include "render/html/html_renderer.hpp"
 #include "render/json/json_renderer.hpp"
+#include "render/markdown/markdown_renderer.hpp"
 #include "render/text/diagnosis_text.hpp"
+#include "report/comparison.hpp"
 #include "report/report_builder.hpp"
 #include "signals/derive_signals.hpp"
 
@@ -34,6 +37,8 @@ struct DiagnoseOptions {
   std::string min_severity;
   std::vector<std::string> only;
   std::vector<std::string> ignore;
+  std::string against;
+  std::string baseline;
   bool until_sure = false;
   bool stop_after = false;
 };
@@ -88,17 +93,67 @@ Result<Filter> checked_filter(const DiagnoseOptions& typed) {
 
 std::unique_ptr<Renderer> renderer_for(const SharedOptions& options) {
   if (options.format == Format::json) return std::make_unique<JsonRenderer>();
+  if (options.format == Format::markdown) return std::make_unique<MarkdownRenderer>();
+  if (options.format == Format::html) return std::make_unique<HtmlRenderer>();
   return std::make_unique<DiagnosisText>(options.colors, options.output.empty() ? terminal_width() : std::nullopt);
 }
 
-Report report_of(const Timeline& timeline, const Filter& filter) {
-  const Signals signals = derive_signals(timeline);
-  Diagnosis diagnosis = diagnose(signals);
-  add_advice(diagnosis, signals);
+// A run that was watched or read, and what it came to.
+struct Judged {
+  Signals signals;
+  Diagnosis diagnosis;
+};
+
+Judged judge(const Timeline& timeline) {
+  Judged judged;
+  judged.signals = derive_signals(timeline);
+  judged.diagnosis = diagnose(judged.signals);
+  add_advice(judged.diagnosis, judged.signals);
+  return judged;
+}
+
+// What a run is compared with: another file, or a time.
+struct Reference {
+  std::string name;
+  std::optional<Judged> run;
+  std::optional<std::chrono::nanoseconds> alone;
+};
+
+Result<Reference> reference_of(const DiagnoseOptions& typed, const SourceOptions& source_options) {
+  Reference reference;
+  if (!typed.baseline.empty()) {
+    auto time = parse_duration(typed.baseline);
+    if (!time) return std::move(time).error();
+    if (*time <= 0ns) return usage_error("a baseline of 0 compares with nothing", "give the time on one GPU: --baseline 18m");
+    reference.alone = *time;
+  }
+  if (typed.against.empty()) return reference;
+  if (reference.alone) return usage_error("--against and --baseline at once", "give one of them");
+  auto source = open_source(typed.against, source_options);
+  if (!source) return std::move(source).error();
+  if (is_live(**source)) return usage_error("--against needs a file", "record the other run: lockstep record -o before.jsonl");
+  auto timeline = observe(**source, {});
+  if (!timeline) return std::move(timeline).error();
+  reference.name = typed.against;
+  reference.run = judge(*timeline);
+  return reference;
+}
+
+std::optional<Comparison> comparison_with(const Reference& reference, const Judged& run) {
+  if (reference.run) return compare_runs({run.signals, run.diagnosis}, {reference.run->signals, reference.run->diagnosis}, reference.name);
+  if (reference.alone) return compare_with_time({run.signals, run.diagnosis}, *reference.alone);
+  return std::nullopt;
+}
+
+Report report_of(const Timeline& timeline, const Filter& filter, const Reference& reference) {
+  auto [signals, diagnosis] = judge(timeline);
+  const auto comparison = comparison_with(reference, {signals, diagnosis});
   const auto unwanted = [&](const Finding& finding) { return !filter.wants(finding); };
   std::erase_if(diagnosis.findings, unwanted);
   std::erase_if(diagnosis.suspicions, unwanted);
-  return build_report(timeline, signals, diagnosis);
+  Report report = build_report(timeline, signals, diagnosis);
+  report.comparison = comparison;
+  return report;
 }
 
 class Progress {
@@ -158,6 +213,8 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   SourceOptions source_options = options->source_options();
   source_options.process_period = 1s;  // a few looks at the processes within the shortest watch
   source_options.attention = Attention::close;
+  auto reference = reference_of(typed, source_options);
+  if (!reference) return std::move(reference).error();
   auto source = open_source(options->input, source_options);
   if (!source) return std::move(source).error();
   const bool live = is_live(**source);
@@ -179,7 +236,9 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
     fmt::print(stderr, "lockstep: watched closely: {:.1f} % of the time in the driver\n", *cost * 100);
   source->reset();  // no more driver calls while the command goes on
 
-  Report report = report_of(*timeline, *filter);
+  Report report = report_of(*timeline, *filter, *reference);
+  if ((reference->run || reference->alone) && !report.comparison && !options->quiet)
+    fmt::print(stderr, "lockstep: nothing to compare: one of the runs has no job that works\n");
   if (child->started() && typed.stop_after) child->finish(ChildCommand::AtEnd::stop);
   report.command = child->report();
   if (Status put = put_result(*options, renderer_for(*options)->render(report)); !put) return std::move(put).error();
@@ -200,6 +259,8 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   app.add_option("--min-severity", typed->min_severity, "leave out what is less: info, warning or critical")->type_name("SEVERITY");
   app.add_option("--only", typed->only, "only these findings, by code: P101,D201")->type_name("CODES");
   app.add_option("--ignore", typed->ignore, "leave these findings out")->type_name("CODES");
+  app.add_option("--against", typed->against, "another run's file: prints speedup, efficiency and what is missing")->type_name("INPUT");
+  app.add_option("--baseline", typed->baseline, "time of the same work on one GPU: 18m")->type_name("DURATION");
   app.add_flag("--until-sure", typed->until_sure, "read a recording as if live: stop as soon as the verdict is sure");
   app.add_flag("--stop-after", typed->stop_after, "end the command after -- once the verdict is there");
   add_output_options(app, raw);

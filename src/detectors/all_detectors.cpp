@@ -65,6 +65,7 @@ std::vector<Finding> inspect_all(const Seen& seen) {
   std::vector<Finding> findings;
   for (const Detector& detector : kDetectors)
     for (Finding& finding : detector.inspect(seen)) findings.push_back(std::move(finding));
+  for (Finding& finding : find_logged_messages(seen)) findings.push_back(std::move(finding));
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return a.lost_throughput * a.confidence > b.lost_throughput * b.confidence;
   });
@@ -74,7 +75,7 @@ std::vector<Finding> inspect_all(const Seen& seen) {
 bool is_stood_behind(const Finding& finding) {
   constexpr double kSureEnough = 0.5;
   constexpr double kWorthwhile = 0.02;
-  const bool fault = std::find(kFaults.begin(), kFaults.end(), finding.code) != kFaults.end();
+  const bool fault = finding.is_fault || std::find(kFaults.begin(), kFaults.end(), finding.code) != kFaults.end();
   return finding.confidence >= kSureEnough && (fault || finding.lost_throughput >= kWorthwhile);
 }
 

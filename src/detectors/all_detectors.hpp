@@ -51,5 +51,6 @@ std::vector<Finding> find_every_rank_saves(const Seen& seen);
 std::vector<Finding> find_harmful_environment(const Seen& seen);
 std::vector<Finding> find_cpu_oversubscribed(const Seen& seen);
 std::vector<Finding> find_ranks_missing(const Seen& seen);
+std::vector<Finding> find_logged_messages(const Seen& seen);  // any code: in no row of the table
 
 }  // namespace lockstep

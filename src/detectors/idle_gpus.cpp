@@ -32,7 +32,8 @@ std::vector<Finding> find_idle_gpus(const Seen& seen) {
   const auto free = static_cast<double>(signals.free_gpus.size());
   const double all = free + static_cast<double>(largest->gpus.size());
   const bool listed = signals.process_coverage == ProcessCoverage::all && signals.processes_known;
-  const double confidence = is_kept_to_its_gpus(*largest) ? 0.4 : listed ? 0.9 : 0.6;
+  constexpr std::size_t kWholeRun = 8;  // readings: a few snapshots are not the whole run
+  const double confidence = signals.ticks < kWholeRun ? 0.4 : is_kept_to_its_gpus(*largest) ? 0.4 : listed ? 0.9 : 0.6;
   Finding finding = about_job(FindingCode::idle_gpus, *largest, Severity::warning, confidence, free / all,
                               {{"idle_gpus", free, 0.0, "GPUs"}, {"job_gpus", static_cast<double>(largest->gpus.size()), std::nullopt, "GPUs"}});
   finding.gpus = signals.free_gpus;

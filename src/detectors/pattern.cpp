@@ -318,7 +318,8 @@ std::vector<JobVerdict> judge_patterns(const Signals& signals) {
 MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdict>& verdicts) {
   MachineVerdict result;
   if (signals.jobs.empty()) {
-    result.verdict = {Pattern::idle, signals.ticks < 4 ? 0.6 : 0.95, "No GPU is in use."};
+    result.verdict = {Pattern::idle, 0.95, "No GPU is in use."};
+    if (signals.ticks < 4) result.verdict = {Pattern::unclear, 0.5, "No GPU is in use at this moment; one snapshot shows no pattern."};
     return result;
   }
   const auto busy_gpus = [](const JobSignals& job) {

@@ -73,7 +73,7 @@ double highest(const Series<double>& series) {
 }  // namespace
 
 std::vector<LanePicture> lane_pictures(const Timeline& timeline, const std::optional<TurnSignals>& turns, double until_ms) {
-  constexpr double kColumnsAPeriod = 6;  // fewer, and turns blur into each other
+  constexpr double kColumnsAPeriod = 14;  // fewer, and turns blur in a terminal, which shows under half of the columns
   constexpr double kPeriodsShown = 8;
   std::vector<LanePicture> pictures;
   const Stretch whole{timeline.from_ms, timeline.to_ms};
@@ -88,6 +88,8 @@ std::vector<LanePicture> lane_pictures(const Timeline& timeline, const std::opti
   const double whole_column = (whole.to_ms - whole.from_ms) / static_cast<double>(kPictureColumns);
   if (turns && turns->kind == LaneKind::power_samples && turns->period_ms && turns->period_strength > 0.3 &&
       whole_column * kColumnsAPeriod > *turns->period_ms) {
+    for (const GpuTrack& track : timeline.gpus)  // the newest samples may not have been read any more
+      if (!track.power_samples_mw.empty()) until_ms = std::min(until_ms, track.power_samples_mw.t_ms.back());
     const double length = std::min(until_ms - timeline.from_ms, std::max(kPeriodsShown * *turns->period_ms, 400.0));
     add(picture(timeline, "power of limit, close up", {until_ms - length, until_ms}, power_samples, power_scale));
   }

@@ -144,7 +144,7 @@ Report build_report(const Timeline& timeline, const Signals& signals) {
 
 Report build_report(const Timeline& timeline, const Signals& signals, const Diagnosis& diagnosis) {
   Report report = build_report(timeline, signals);
-  report.verdict = diagnosis.verdict;
+  if (timeline.source_kind != SourceKind::log) report.verdict = diagnosis.verdict;  // messages tell nothing of the GPUs
   report.throughput = throughput_of(diagnosis, signals);
   report.findings = diagnosis.findings;
   report.suspicions = diagnosis.suspicions;
@@ -162,7 +162,7 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     report.checklist = checklist_of(signals.jobs[diagnosis.first_job], diagnosis.verdicts[diagnosis.first_job].verdict);
   for (const JobSignals& job : signals.jobs)
     if (job.steps) report.steps = job.steps;
-  add_absent(timeline, report.not_measured);
+  if (timeline.source_kind != SourceKind::log) add_absent(timeline, report.not_measured);
   return report;
 }
 

@@ -127,7 +127,8 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
     GpuSignals signals = means_of(gpu, timeline.gaps);
     signals.busy_highest = quantile(gpu.busy.values, 1);
     signals.memory_median_bytes = median_of(gpu.memory_used_bytes.values);
-    if (const auto most = quantile(gpu.memory_used_bytes.values, 1); most && gpu.info.memory_total_bytes && *gpu.info.memory_total_bytes > 0)
+    signals.memory_highest_bytes = quantile(gpu.memory_used_bytes.values, 1);
+    if (const auto most = signals.memory_highest_bytes; most && gpu.info.memory_total_bytes && *gpu.info.memory_total_bytes > 0)
       signals.memory_highest_fraction = *most / static_cast<double>(*gpu.info.memory_total_bytes);
     const Series<double>& power = gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw;
     signals.power_highest_mw = quantile(power.values, 0.99);

@@ -147,7 +147,7 @@ JobSignals job_of(const std::vector<ProcessSample>& processes, const std::vector
 
 bool in_use(const GpuSignals& gpu) {
   if (gpu.busy_highest.value_or(0) > kFreeBusy) return true;
-  const double bytes = gpu.memory_median_bytes.value_or(0);
+  const double bytes = gpu.memory_highest_bytes.value_or(0);
   const double total = static_cast<double>(gpu.info.memory_total_bytes.value_or(0));
   return bytes > std::max(kFreeMemoryBytes, kFreeMemoryShare * total);
 }

@@ -11,8 +11,16 @@
 #include "base/text.hpp"
 #include "recording/reader.hpp"
 #include "sources/host/host_reader.hpp"
+#include "sources/csv/csv_log.hpp"
+#include "sources/csv/text_blocks.hpp"
+#include "sources/gpustat/gpustat_log.hpp"
 #include "sources/live_source.hpp"
+#include "sources/log/training_log.hpp"
+#include "sources/nvidia_smi/column_log.hpp"
+#include "sources/nvidia_smi/table_log.hpp"
+#include "sources/parsed/parsed_log.hpp"
 #include "sources/replay/replay_source.hpp"
+#include "sources/wandb/wandb_file.hpp"
 
 namespace lockstep {
 namespace {
@@ -120,9 +128,66 @@ Result<std::unique_ptr<Source>> open_virtual(const std::string& description, con
                     fmt::format("virtual:{}", description));
 }
 
+// Logs of other tools, by what is in them. The stricter forms come first: a training log may quote anything.
+std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const std::string& text) {
+  if (auto log = parse_nvidia_smi_tables(lines)) return log;
+  if (auto log = parse_nvidia_smi_columns(lines)) return log;
+  if (auto log = parse_gpustat_log(text)) return log;
+  if (auto log = parse_csv_log(lines)) return log;
+  if (auto log = parse_text_blocks(lines)) return log;
+  return parse_training_log(lines);
+}
+
+Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream, const SourceOptions& options) {
+  constexpr std::size_t kLargest = 512U << 20U;  // a month of nvidia-smi at 1 Hz on 8 GPUs is 1.5 GB: cut with a note
+  std::vector<std::string> lines;
+  std::string text;
+  bool cut = false;
+  while (const auto line = stream.next()) {
+    lines.emplace_back(trim(*line).empty() ? std::string() : std::string(*line));
+    if (!lines.back().empty() && lines.back().back() == '\r') lines.back().pop_back();
+    text += lines.back();
+    text += '\n';
+    if (text.size() > kLargest) {
+      cut = true;
+      break;
+    }
+  }
+  if (!stream.remainder().empty() && !cut) {
+    lines.emplace_back(stream.remainder());
+    text += lines.back();
+  }
+  if (!lines.empty() && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);  // a byte order mark
+  if (trim(text).empty() && stream.overlong_lines() == 0)
+    return Error{fmt::format("{} is empty", printable(path)), "make a recording: lockstep record -o FILE --duration 10s"};
+  auto log = parse_log(lines, text);
+  if (!log)
+    return Error{fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path),
+                             printable(lines.empty() ? std::string_view() : std::string_view(lines.front()).substr(0, 40))),
+                 "give a recording (lockstep record -o FILE), a log of nvidia-smi, gpustat or W&B, CSV with time, gpu and util columns, or a "
+                 "training log with a known error; nothing for this machine's GPUs"};
+  if (cut) log->notes.push_back("only the first 512 MiB were read");
+  for (const int wanted : options.gpus)
+    if (std::none_of(log->machine.gpus.begin(), log->machine.gpus.end(), [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
+      return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)), "leave --gpus out to see which are");
+  return std::unique_ptr<Source>(std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
+}
+
+Result<std::unique_ptr<Source>> open_wandb(const std::string& path, const SourceOptions& options) {
+  const auto bytes = read_small_file(path, std::size_t{1} << 30U);
+  auto log = bytes ? parse_wandb_file(*bytes) : std::nullopt;
+  if (!log)
+    return Error{fmt::format("{} is a Weights & Biases run file without any GPU metrics", printable(path)),
+                 "the run was too short for a first sample (15 to 30 s), or ran without a GPU"};
+  return std::unique_ptr<Source>(std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
+}
+
 Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceOptions& options) {
   auto lines = LineStream::open(path);
   if (!lines) return std::move(lines).error();
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored))
+    if (const auto start = read_small_file(path, 16); start && looks_like_wandb(*start)) return open_wandb(path, options);
   if (looks_like_recording(*lines)) {
     auto reader = RecordingReader::from(std::move(*lines), path);
     if (!reader) return std::move(reader).error();
@@ -132,12 +197,7 @@ Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceO
         return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)), "leave --gpus out to see which are");
     return std::unique_ptr<Source>(std::make_unique<ReplaySource>(std::move(*reader), path, options.gpus));
   }
-  const auto first = lines->next();
-  const std::string_view start = (first ? *first : lines->remainder()).substr(0, 40);
-  if (!first && start.empty() && lines->overlong_lines() == 0)
-    return Error{fmt::format("{} is empty", printable(path)), "make a recording: lockstep record -o FILE --duration 10s"};
-  return Error{fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path), printable(start)),
-               "give a recording (lockstep record -o FILE), virtual:2, or nothing for this machine's GPUs"};
+  return open_log(path, std::move(*lines), options);
 }
 
 }  // namespace

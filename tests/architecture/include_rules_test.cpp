@@ -31,9 +31,16 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/nvml", {{}, {"nvml.h"}, {"fmt"}}},
     {"src/sources/host", {{}, {}, {"fmt"}}},
     {"src/sources/replay", {{"src/recording"}, {}, {"fmt"}}},
+    {"src/sources/parsed", {{}, {}, {"fmt"}}},  // what the readers of other tools' logs share
+    {"src/sources/csv", {{"src/sources/parsed"}, {}, {"fmt"}}},
+    {"src/sources/gpustat", {{"src/sources/parsed"}, {}, {"nlohmann"}}},
+    {"src/sources/log", {{"src/sources/parsed", "src/messages"}, {}, {"fmt"}}},
+    {"src/sources/nvidia_smi", {{"src/sources/parsed"}, {}, {}}},
+    {"src/sources/wandb", {{"src/sources/parsed"}, {}, {"fmt", "protozero"}}},
+    {"src/messages", {{}, {}, {}}},
     {"src/timeline", {{}, {}, {}}},
     {"src/signals", {{}, {}, {}}},
-    {"src/detectors", {{}, {}, {}}},
+    {"src/detectors", {{"src/messages"}, {}, {}}},
     {"src/advice", {{}, {}, {}}},
     {"src/report", {{}, {}, {}}},
     {"src/render/words", {{}, {}, {"fmt"}}},  // sentences that all renderers for people share
@@ -43,13 +50,13 @@ const std::map<std::string, Rule> kRules = {
     {"src/render/json", {{}, {}, {"nlohmann"}}},
     {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
     {"src/commands",
-     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/report", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/doctor"},
+     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/doctor"},
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };
 
-const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI"};
+const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI", "protozero"};
 
 std::string rule_of(const std::string& path) {
   std::string best;

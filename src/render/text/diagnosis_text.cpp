@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/text.hpp"
@@ -46,30 +45,6 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
   return line.empty() ? result : result + space + line + "\n";
 }
 
-// Eight heights of a block: a lane is read like a bar chart.
-std::string bar(const std::optional<double>& value) {
-  static constexpr std::array<const char*, 9> kBars = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
-  if (!value) return "\u00B7";
-  return kBars[static_cast<std::size_t>(std::lround(std::clamp(*value, 0.0, 1.0) * 8))];
-}
-
-std::string lane(const LaneRow& row, std::size_t columns) {
-  std::string text;
-  for (std::size_t column = 0; column < columns; ++column) {
-    const std::size_t from = column * row.values.size() / columns;
-    const std::size_t to = std::max(from + 1, (column + 1) * row.values.size() / columns);
-    double sum = 0;
-    int count = 0;
-    for (std::size_t i = from; i < to && i < row.values.size(); ++i)
-      if (row.values[i]) {
-        sum += *row.values[i];
-        ++count;
-      }
-    text += bar(count > 0 ? std::optional(sum / count) : std::nullopt);
-  }
-  return text;
-}
-
 std::string seconds(double value) { return format_duration(std::chrono::nanoseconds(std::llround(value * 1e9))); }
 
 std::string numbers_of(const GpuReport& gpu) {
@@ -91,7 +66,7 @@ std::string lanes_text(const Report& report, std::size_t width, const Painter& p
     std::string numbers;
     for (const GpuReport& gpu : report.gpus)
       if (gpu.info.index == row.gpu) numbers = numbers_of(gpu);
-    text += fmt::format("  {:<6} {}  {}\n", fmt::format("GPU {}", row.gpu), lane(row, columns), numbers);
+    text += fmt::format("  {:<6} {}  {}\n", fmt::format("GPU {}", row.gpu), lane_bars(row, columns), numbers);
   }
   const double length = picture.column_s * static_cast<double>(picture.rows.empty() ? 0 : picture.rows.front().values.size());
   const std::string from = seconds(picture.from_s);
@@ -161,7 +136,9 @@ std::string DiagnosisText::render(const Report& report) const {
     text += wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence), report.verdict->confidence * 100), 0, width);
     if (const auto end = text.find(':'); colors_ == Colors::on) text = paint.bold(text.substr(0, end)) + text.substr(end);
   }
-  text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), is_virtual ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
+  if (report.source_kind == SourceKind::log) text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
+  else
+    text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), is_virtual ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
                                   printable(report.source_detail), seconds(report.duration_s))) + "\n\n";
   text += lanes_text(report, width, paint);
   for (std::size_t i = 1; i < report.jobs.size(); ++i)

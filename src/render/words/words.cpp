@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/text.hpp"
@@ -24,7 +25,31 @@ std::string amount(double value, const std::string& unit) {
   return fmt::format("{:.{}f} {}", value, value == std::floor(value) ? 0 : 2, unit);
 }
 
+// Eight heights of a block: a lane is read like a bar chart.
+std::string bar(const std::optional<double>& value) {
+  static constexpr std::array<const char*, 9> kBars = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+  if (!value) return "\u00B7";
+  return kBars[static_cast<std::size_t>(std::lround(std::clamp(*value, 0.0, 1.0) * 8))];
+}
+
 }  // namespace
+
+std::string lane_bars(const LaneRow& row, std::size_t columns) {
+  std::string text;
+  for (std::size_t column = 0; column < columns; ++column) {
+    const std::size_t from = column * row.values.size() / columns;
+    const std::size_t to = std::max(from + 1, (column + 1) * row.values.size() / columns);
+    double sum = 0;
+    int count = 0;
+    for (std::size_t i = from; i < to && i < row.values.size(); ++i)
+      if (row.values[i]) {
+        sum += *row.values[i];
+        ++count;
+      }
+    text += bar(count > 0 ? std::optional(sum / count) : std::nullopt);
+  }
+  return text;
+}
 
 std::string_view severity_word(Severity severity) {
   return severity == Severity::info ? "info" : severity == Severity::warning ? "warning" : "critical";
@@ -51,6 +76,7 @@ std::string cost_sentence(const Finding& finding) {
 
 std::string evidence_words(const Evidence& evidence) {
   std::string name = printable(evidence.signal);
+  if (evidence.unit == "message") return name;
   if (name.find('=') == std::string::npos) std::replace(name.begin(), name.end(), '_', ' ');
   if (name.ends_with(" ms")) name.resize(name.size() - 3);
   std::string words = fmt::format("{} {}", name, amount(evidence.value, evidence.unit));

@@ -5,11 +5,14 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/finding.hpp"
+#include "lockstep/report.hpp"
 
 namespace lockstep {
 
 inline constexpr std::size_t kLaneColumns = 60;
+
+// A lane as a bar chart of one line, so many columns wide.
+std::string lane_bars(const LaneRow& row, std::size_t columns);
 
 std::string_view severity_word(Severity severity);
 // "GPU 0", "GPU 0, 1".

@@ -1,0 +1,115 @@
+#include "messages/known_messages.hpp"
+
+#include <array>
+
+namespace lockstep {
+namespace {
+
+// The more special first: the first that matches is taken. Words are those of PyTorch 2.x, Transformers and Accelerate.
+constexpr std::array kMessages = {
+    KnownMessage{FindingCode::taking_turns, "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode",
+                 "the model was split over the GPUs by device_map=\"auto\" and then started with a launcher",
+                 "drop device_map (the Trainer places the model itself); for 4- and 8-bit models device_map={\"\": local_rank}. Do not follow the "
+                 "message's own advice to use plain `python`: then one GPU works at a time"},
+    KnownMessage{FindingCode::taking_turns, "You can't train a model that has been loaded in 8-bit or 4-bit precision on ... device",
+                 "a quantised model was split over several GPUs, or lies on another than the rank's own",
+                 "load it with device_map={\"\": int(os.environ[\"LOCAL_RANK\"])}"},
+    KnownMessage{FindingCode::taking_turns, "Your model contains `DTensor` parameters, which is incompatible with DDP",
+                 "device_map=\"auto\" under a launcher turned the parameters into DTensors",
+                 "drop device_map, or give device_map={\"\": local_rank}"},
+    KnownMessage{FindingCode::taking_turns, "found no DeviceMesh from dtensor args", "device_map=\"auto\" under a launcher turned the parameters into DTensors",
+                 "drop device_map, or give device_map={\"\": local_rank}"},
+    KnownMessage{FindingCode::taking_turns, "got mixed torch.Tensor and DTensor", "device_map=\"auto\" under a launcher turned some parameters into DTensors",
+                 "drop device_map, or give device_map={\"\": local_rank}"},
+    KnownMessage{FindingCode::taking_turns, "You've set device_map=`auto` while triggering a distributed run", "device_map=\"auto\" under a launcher splits the model in each rank",
+                 "give device_map={\"\": local_rank}, or none at all"},
+    KnownMessage{FindingCode::taking_turns, "Expected all tensors to be on the same device, but found at least two devices, cuda",
+                 "parts of the model or the batch lie on different GPUs, often by device_map=\"auto\"",
+                 "drop device_map and start one process a GPU: torchrun --standalone --nproc_per_node=N train.py"},
+    KnownMessage{FindingCode::out_of_memory, "CUDA out of memory", "a GPU had no room for the next tensor",
+                 "smaller batch and more accumulation steps; gradient checkpointing; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True when "
+                 "much is reserved and little allocated; see who else is on the GPU: nvidia-smi"},
+    KnownMessage{FindingCode::out_of_memory, "torch.OutOfMemoryError", "a GPU had no room for the next tensor",
+                 "smaller batch and more accumulation steps; gradient checkpointing"},
+    KnownMessage{FindingCode::out_of_memory, "CUBLAS_STATUS_ALLOC_FAILED", "a GPU had no room for cuBLAS's workspace", "smaller batch; free memory of other processes on the GPU"},
+    KnownMessage{FindingCode::nccl_timeout, "Watchdog caught collective operation timeout",
+                 "a rank did not come to a collective in time; the ranks that print this are the ones that waited",
+                 "find the rank that is missing before raising any timeout: compare SeqNum and OpType across ranks, look for the rank that does not "
+                 "print this, and for a collective under `if rank == 0`, uneven batches or a crashed loader there"},
+    KnownMessage{FindingCode::nccl_timeout, "Timed out waiting ... clients joined", "fewer ranks came to the rendezvous than WORLD_SIZE promises",
+                 "start all ranks, or start them with one command: torchrun --standalone --nproc_per_node=N"},
+    KnownMessage{FindingCode::nccl_timeout, "ProcessGroupNCCL ... timeout", "a rank did not come to a collective in time",
+                 "find the rank that is missing before raising any timeout"},
+    KnownMessage{FindingCode::nccl_timeout, "[../third_party/gloo ... Timed out waiting", "a rank did not come to a Gloo collective in time", "find the rank that is missing or crashed first"},
+    KnownMessage{FindingCode::world_size_not_set, "environment variable WORLD_SIZE expected, but not set",
+                 "init_process_group was called in a process that no launcher started", "torchrun --standalone --nproc_per_node=N train.py"},
+    KnownMessage{FindingCode::world_size_not_set, "environment variable RANK expected, but not set",
+                 "init_process_group was called in a process that no launcher started", "torchrun --standalone --nproc_per_node=N train.py"},
+    KnownMessage{FindingCode::world_size_not_set, "environment variable MASTER_ADDR expected, but not set",
+                 "init_process_group was called in a process that no launcher started", "torchrun --standalone --nproc_per_node=N train.py"},
+    KnownMessage{FindingCode::world_size_not_set, "Default process group has not been initialized",
+                 "a distributed call came before init_process_group, usually because no launcher started the script",
+                 "start it with torchrun, and call init_process_group first"},
+    KnownMessage{FindingCode::unknown_training_argument, "TrainingArguments.__init__() got an unexpected keyword argument",
+                 "this version of Transformers does not know that argument", "see its name in your version: python -c \"import transformers; help(transformers.TrainingArguments)\" "
+                 "(evaluation_strategy became eval_strategy in 4.41)"},
+    KnownMessage{FindingCode::unknown_training_argument, "__init__() got an unexpected keyword argument", "an argument that this version does not know",
+                 "compare the name with the installed version's signature"},
+    KnownMessage{FindingCode::unknown_accelerate_field, "The config file at ... had unknown keys", "the Accelerate configuration has keys that this version does not know",
+                 "remove them, or write the file anew: accelerate config"},
+    KnownMessage{FindingCode::port_in_use, "EADDRINUSE", "another process holds the rendezvous port, often a run that was not ended",
+                 "torchrun --standalone picks a free port; or --master-port with another number; find the holder: ss -ltnp"},
+    KnownMessage{FindingCode::port_in_use, "Address already in use", "another process holds the rendezvous port, often a run that was not ended",
+                 "torchrun --standalone picks a free port; or --master-port with another number; find the holder: ss -ltnp"},
+    KnownMessage{FindingCode::port_in_use, "The server socket has failed to listen on any local network address", "another process holds the rendezvous port",
+                 "torchrun --standalone picks a free port"},
+    KnownMessage{FindingCode::ranks_share_a_gpu, "Duplicate GPU detected", "two ranks use the same GPU",
+                 "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) before the first CUDA call"},
+    KnownMessage{FindingCode::more_ranks_than_gpus, "invalid device ordinal", "a rank asks for a GPU that is not there: more ranks than GPUs, or RANK where LOCAL_RANK is meant",
+                 "--nproc_per_node=gpu, and cuda:{LOCAL_RANK}"},
+    KnownMessage{FindingCode::shared_memory_small, "DataLoader worker ... Bus error", "the container's /dev/shm is too small for the loader's batches",
+                 "docker run --shm-size=8g (or --ipc=host); in Kubernetes an emptyDir with medium: Memory at /dev/shm"},
+    KnownMessage{FindingCode::shared_memory_small, "unable to open shared memory object", "the container's /dev/shm is too small or has too many files",
+                 "docker run --shm-size=8g (or --ipc=host)"},
+    KnownMessage{FindingCode::shared_memory_small, "No space left on device ... shm", "the container's /dev/shm is full", "docker run --shm-size=8g (or --ipc=host)"},
+    KnownMessage{FindingCode::host_name_unresolvable, "Name or service not known", "the master's host name cannot be resolved", "use its address: MASTER_ADDR=10.0.0.1, or --standalone on one machine"},
+    KnownMessage{FindingCode::host_name_unresolvable, "Temporary failure in name resolution", "the master's host name cannot be resolved",
+                 "use its address: MASTER_ADDR=10.0.0.1, or --standalone on one machine"},
+    KnownMessage{FindingCode::find_unused_parameters, "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters",
+                 "DDP walks the graph in every step for nothing", "DistributedDataParallel(..., find_unused_parameters=False); in Transformers ddp_find_unused_parameters=False"},
+    KnownMessage{FindingCode::rank_conditional_collective, "Expected to have finished reduction in the prior iteration",
+                 "some parameters got no gradient on some rank", "make every parameter part of the loss, or find_unused_parameters=True where that is meant"},
+    KnownMessage{FindingCode::legacy_launcher, "torch.distributed.launch is deprecated", "the launcher of PyTorch 1.8", "torchrun --standalone --nproc_per_node=N train.py"},
+    KnownMessage{FindingCode::legacy_launcher, "The module torch.distributed.launch is deprecated", "the launcher of PyTorch 1.8", "torchrun --standalone --nproc_per_node=N train.py"},
+    KnownMessage{FindingCode::checkpoint_not_portable, "Missing key(s) in state_dict ... module.", "the checkpoint's names begin with `module.`, which DDP put there",
+                 "save model.module.state_dict(), or take the prefix off when loading"},
+    KnownMessage{FindingCode::checkpoint_not_portable, "Attempting to deserialize object on CUDA device", "the checkpoint names a GPU that is not there", "torch.load(path, map_location=\"cpu\")"},
+    KnownMessage{FindingCode::ecc_or_xid, "NVRM: Xid", "the driver reported a hardware or driver error", "look the number up in NVIDIA's Xid catalogue; 79 and 119 need a reset or a reboot"},
+    KnownMessage{FindingCode::ecc_or_xid, "uncorrectable ECC error encountered", "a GPU's memory failed", "take the GPU out of use and reset it: nvidia-smi -r"},
+    KnownMessage{FindingCode::gpu_lost, "GPU has fallen off the bus", "the GPU stopped answering", "reset or reboot; check power and seating"},
+    KnownMessage{FindingCode::gpu_held_by_others, "all CUDA-capable devices are busy or unavailable", "another process holds the GPU exclusively", "nvidia-smi shows who; nvidia-smi -c 0 allows sharing"},
+};
+
+bool holds(std::string_view line, std::string_view words) {
+  constexpr std::string_view kSomething = " ... ";
+  while (true) {
+    const auto end = words.find(kSomething);
+    const auto at = line.find(words.substr(0, end));
+    if (at == std::string_view::npos) return false;
+    if (end == std::string_view::npos) return true;
+    line.remove_prefix(at + end);
+    words.remove_prefix(end + kSomething.size());
+  }
+}
+
+}  // namespace
+
+std::span<const KnownMessage> known_messages() { return kMessages; }
+
+const KnownMessage* match_message(std::string_view line) {
+  for (const KnownMessage& message : kMessages)
+    if (holds(line, message.words)) return &message;
+  return nullptr;
+}
+
+}  // namespace lockstep

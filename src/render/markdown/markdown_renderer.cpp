@@ -1,0 +1,90 @@
+#include "render/markdown/markdown_renderer.hpp"
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+#include "render/words/words.hpp"
+
+namespace lockstep {
+namespace {
+
+// Text from outside in a sentence: nothing in it may become markup.
+std::string escaped(std::string_view text) {
+  std::string safe;
+  for (const char c : printable(text)) {
+    if (std::string_view("\\`*_{}[]<>#|!~").find(c) != std::string_view::npos) safe += '\\';
+    safe += c;
+  }
+  return safe;
+}
+
+// A block of code that the text cannot close.
+std::string fenced(const std::string& text, std::string_view language) {
+  std::string fence = "```";
+  while (text.find(fence) != std::string::npos) fence += '`';
+  return fmt::format("{}{}\n{}\n{}\n", fence, language, text, fence);
+}
+
+std::string gpu_table(const Report& report) {
+  if (report.gpus.empty()) return {};
+  std::string text = "| GPU | name | busy | power | memory |\n|---|---|---|---|---|\n";
+  for (const GpuReport& gpu : report.gpus)
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", gpu.info.index, escaped(gpu.info.name.value_or("-")),
+                        gpu.busy ? fmt::format("{:.0f} %", *gpu.busy * 100) : "-",
+                        gpu.power_mw ? fmt::format("{:.0f} W", *gpu.power_mw / 1e3) : "-",
+                        gpu.memory_used_bytes ? format_bytes(*gpu.memory_used_bytes) : "-");
+  return text + "\n";
+}
+
+std::string finding_text(const Finding& finding, bool suspected) {
+  const FindingName& name = name_of(finding.code);
+  std::string text = fmt::format("### {} {}{}\n\n{}, {:.0f} % sure{}. ", name.id, name.name, suspected ? " (suspected)" : "",
+                                 severity_word(finding.severity), finding.confidence * 100,
+                                 finding.gpus.empty() ? "" : ", on " + gpu_list(finding.gpus) + rank_list(finding));
+  if (finding.lost_throughput >= 0.005) text += cost_sentence(finding) + ".";
+  text += "\n\n";
+  for (const Evidence& item : finding.evidence) text += fmt::format("- {}\n", escaped(evidence_words(item)));
+  if (!finding.evidence.empty()) text += "\n";
+  for (const Fix& fix : finding.fixes) {
+    text += fmt::format("Fix: {}{}\n\n", escaped(fix.description), fix.safety == FixSafety::unsafe ? " (may change results)" : "");
+    if (!fix.command.empty()) text += fenced(command_words(fix.command), "sh") + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string MarkdownRenderer::render(const Report& report) const {
+  std::string text = "# lockstep diagnosis\n\n";
+  if (report.verdict)
+    text += fmt::format("**{}**: {} ({:.0f} % sure)\n\n", kPatternNames[static_cast<std::size_t>(report.verdict->pattern)],
+                        escaped(report.verdict->sentence), report.verdict->confidence * 100);
+  text += fmt::format("Source: {}{}, {:.1f} s.\n\n", report.source_kind == SourceKind::virtual_gpus ? "virtual GPUs, " : "",
+                      escaped(report.source_detail), report.duration_s);
+  if (report.comparison)
+    text += fmt::format("speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)\n\n", report.comparison->speedup,
+                        escaped(report.comparison->against), report.comparison->ideal, report.comparison->efficiency * 100);
+  if (report.throughput) text += fmt::format("Throughput now: {:.0f} % of what these GPUs could do.\n\n", report.throughput->now * 100);
+  text += gpu_table(report);
+  if (!report.pictures.empty()) {
+    const LanePicture& picture = report.pictures.front();
+    std::string lanes;
+    for (const LaneRow& row : picture.rows) lanes += fmt::format("{}GPU {:<3} {}", lanes.empty() ? "" : "\n", row.gpu, lane_bars(row, kLaneColumns));
+    text += fenced(lanes, "") + fmt::format("\n{}, from {:.1f} s, {:.2f} s a column\n\n", picture.made_of, picture.from_s,
+                                            picture.column_s * static_cast<double>(kPictureColumns) / static_cast<double>(kLaneColumns));
+  }
+  text += report.findings.empty() ? "## No findings\n\n" : "## Findings\n\n";
+  for (const Finding& finding : report.findings) text += finding_text(finding, false);
+  if (!report.suspicions.empty()) text += "## Suspicions\n\n";
+  for (const Finding& finding : report.suspicions) text += finding_text(finding, true);
+  if (!report.checklist.empty()) {
+    text += "## Checklist\n\n";
+    for (const CheckItem& item : report.checklist) text += fmt::format("- [{}] {}: {}\n", item.yes ? 'x' : ' ', escaped(item.question), escaped(item.measured));
+    text += "\n";
+  }
+  if (!report.not_measured.empty()) text += "## Not measured\n\n";
+  for (const NotMeasured& entry : report.not_measured) text += fmt::format("- {}: {}\n", escaped(entry.signal), escaped(entry.reason));
+  return text;
+}
+
+}  // namespace lockstep

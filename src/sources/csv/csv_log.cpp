@@ -1,0 +1,307 @@
+#include "sources/csv/csv_log.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/text.hpp"
+#include "sources/parsed/cells.hpp"
+
+namespace lockstep {
+namespace {
+
+enum class Role { none, time, gpu, name, uuid, busy, memory_used, memory_total, memory_share, power, power_limit, temperature, clock };
+
+struct Column {
+  Role role = Role::none;
+  Unit unit = Unit::none;
+  std::optional<int> gpu;  // a column of one GPU: gpu0_util
+};
+
+bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
+
+// "gpu0_util", "util_gpu_3", "gpu.1.power": the number behind the last "gpu".
+std::optional<int> gpu_in_name(std::string_view name) {
+  std::optional<int> found;
+  for (auto at = name.find("gpu"); at != std::string_view::npos; at = name.find("gpu", at + 3)) {
+    std::size_t digit = at + 3;
+    if (digit < name.size() && (name[digit] == '_' || name[digit] == '.' || name[digit] == ' ' || name[digit] == '-')) ++digit;
+    if (digit < name.size() && name[digit] >= '0' && name[digit] <= '9') found = std::atoi(std::string(name.substr(digit, 4)).c_str());
+  }
+  return found;
+}
+
+Role role_of(std::string_view name, bool numbered) {
+  const bool limit = has(name, "limit") || has(name, "cap") || has(name, "max");
+  if (has(name, "util") || has(name, "busy") || name == "gpu %" || name == "gpu%" || name == "sm" || (numbered && has(name, "load"))) {
+    return has(name, "mem") && !has(name, "util") ? Role::memory_share : has(name, "utilization.memory") || has(name, "mem_util") || has(name, "memory_util") ? Role::none : Role::busy;
+  }
+  if (has(name, "power") || has(name, "watt")) return limit ? Role::power_limit : has(name, "state") || has(name, "manag") ? Role::none : Role::power;
+  if (has(name, "temp")) return limit || has(name, "memory") ? Role::none : Role::temperature;
+  if (has(name, "mem")) {
+    if (has(name, "clock") || has(name, "free") || has(name, "temp")) return Role::none;
+    if (has(name, "total") || limit) return Role::memory_total;
+    return unit_in_name(name) == Unit::percent ? Role::memory_share : Role::memory_used;
+  }
+  if (has(name, "clock")) return has(name, "sm") || has(name, "graphics") || name == "clock" ? Role::clock : Role::none;
+  if (has(name, "uuid")) return Role::uuid;
+  if (has(name, "time") || has(name, "date")) return Role::time;
+  if (name == "name" || name == "gpu_name" || name == "product" || name == "model") return Role::name;
+  if (!numbered && (name == "index" || name == "gpu" || name == "id" || name == "gpu_index" || name == "gpu_id" || name == "gpu index" ||
+                    name == "device" || name == "device_id" || name == "gpu id" || name == "gpuid" || name == "idx"))
+    return Role::gpu;
+  if (name == "t" || name == "ts" || name == "epoch" || name == "unix") return Role::time;
+  return Role::none;
+}
+
+char separator_of(std::string_view line) {
+  for (const char c : {',', '\t', ';'})
+    if (has(line, std::string_view(&c, 1))) return c;
+  return ',';
+}
+
+struct Layout {
+  std::vector<Column> columns;
+  bool header = false;
+  bool wide = false;
+
+  bool usable() const {
+    return std::any_of(columns.begin(), columns.end(), [](const Column& column) { return column.role == Role::busy || column.role == Role::power; });
+  }
+};
+
+std::optional<Layout> layout_by_names(std::string_view line, char separator) {
+  const auto names = csv_cells(line, separator);
+  Layout layout;
+  layout.header = true;
+  std::size_t numbers = 0;
+  for (const std::string& raw : names) {
+    const std::string name = lower_case(raw);
+    const auto gpu = gpu_in_name(name);
+    Column column{role_of(name, gpu.has_value()), unit_in_name(name), gpu};
+    layout.wide = layout.wide || (gpu && column.role != Role::none);
+    layout.columns.push_back(column);
+    numbers += parse_cell(raw) ? 1U : 0U;
+  }
+  if (numbers * 2 > names.size() || names.size() < 2 || !layout.usable()) return std::nullopt;
+  return layout;
+}
+
+// Without a header the cells must tell: dates, units, names; then what a bare number can be.
+std::optional<Layout> layout_by_content(const std::vector<std::vector<std::string>>& rows) {
+  if (rows.empty() || rows.front().size() < 2) return std::nullopt;
+  Layout layout;
+  layout.columns.resize(rows.front().size());
+  const auto taken = [&](Role role) { return std::any_of(layout.columns.begin(), layout.columns.end(), [&](const Column& column) { return column.role == role; }); };
+  for (std::size_t at = 0; at < layout.columns.size(); ++at) {
+    Column& column = layout.columns[at];
+    std::set<double> distinct;
+    std::size_t numbers = 0;
+    bool whole = true;
+    double least = 1e300;
+    double most = -1e300;
+    for (const auto& row : rows) {
+      if (at >= row.size()) return std::nullopt;
+      const auto cell = parse_cell(row[at]);
+      if (!cell) continue;
+      ++numbers;
+      if (cell->unit != Unit::none) column.unit = cell->unit;
+      whole = whole && cell->value == std::floor(cell->value) && row[at].find('.') == std::string::npos;
+      if (distinct.size() < 64) distinct.insert(cell->value);
+      least = std::min(least, cell->value);
+      most = std::max(most, cell->value);
+    }
+    const std::string& sample = rows.front()[at];
+    if (numbers * 2 < rows.size()) {
+      if (parse_time(sample) && sample.find(':') != std::string::npos) column.role = Role::time;
+      else if (sample.starts_with("GPU-")) column.role = Role::uuid;
+      else if (has(sample, "NVIDIA") || has(sample, "Tesla") || has(sample, "GeForce") || has(sample, "Quadro")) column.role = Role::name;
+      continue;
+    }
+    switch (column.unit) {
+      case Unit::percent: column.role = taken(Role::busy) ? Role::none : Role::busy; break;
+      case Unit::watt:
+      case Unit::milliwatt:
+        if (!taken(Role::power)) column.role = Role::power;
+        else if (distinct.size() <= rows.size() / 2 + 1) column.role = Role::power_limit;
+        break;
+      case Unit::mebibyte:
+      case Unit::gibibyte:
+      case Unit::megabyte:
+      case Unit::gigabyte:
+      case Unit::byte: column.role = taken(Role::memory_used) ? Role::memory_total : Role::memory_used; break;
+      case Unit::megahertz: column.role = taken(Role::clock) ? Role::none : Role::clock; break;
+      case Unit::celsius: column.role = Role::temperature; break;
+      case Unit::none:
+        if (most > 5e8 && !taken(Role::time)) column.role = Role::time;
+        else if (whole && least == 0 && most <= 63 && static_cast<double>(distinct.size()) == most + 1 && !taken(Role::gpu) && rows.size() >= distinct.size())
+          column.role = Role::gpu;
+        else if (whole && most > 200 && !taken(Role::memory_used)) column.role = Role::memory_used;
+        else if (whole && most > 200) column.role = Role::memory_total;
+        else if (!whole && most > 3 && !taken(Role::power)) column.role = Role::power;
+        else if (whole && most <= 100 && (least < 15 || most > 97) && !taken(Role::busy)) column.role = Role::busy;
+        else if (whole && least >= 15 && most <= 110 && !taken(Role::temperature)) column.role = Role::temperature;
+        else if (whole && most <= 100 && !taken(Role::busy)) column.role = Role::busy;
+        break;
+    }
+  }
+  // A larger memory before a smaller one: total comes first.
+  Column* used = nullptr;
+  Column* total = nullptr;
+  std::size_t used_at = 0;
+  std::size_t total_at = 0;
+  for (std::size_t at = 0; at < layout.columns.size(); ++at) {
+    if (layout.columns[at].role == Role::memory_used) used = &layout.columns[used_at = at];
+    if (layout.columns[at].role == Role::memory_total) total = &layout.columns[total_at = at];
+  }
+  if (used != nullptr && total != nullptr) {
+    const auto a = parse_cell(rows.front()[used_at]);
+    const auto b = parse_cell(rows.front()[total_at]);
+    if (a && b && a->value > b->value) std::swap(used->role, total->role);
+  }
+  return layout.usable() && (taken(Role::time) || taken(Role::gpu)) ? std::optional(layout) : std::nullopt;
+}
+
+class Rows {
+ public:
+  Rows(Layout layout, SourceKind kind) : layout_(std::move(layout)), builder_(kind, ProcessCoverage::none) {}
+
+  void add(const std::vector<std::string>& cells, double busy_scale) {
+    std::optional<double> time;
+    std::map<int, LogRow> rows;
+    std::optional<int> gpu;
+    std::string uuid;
+    for (std::size_t at = 0; at < cells.size() && at < layout_.columns.size(); ++at) {
+      const Column& column = layout_.columns[at];
+      if (column.role == Role::time) {
+        const auto part = parse_time(cells[at]);
+        // A date in one column and the time of day in the next.
+        if (part && time && *part < 86400 && std::fmod(*time, 86400) == 0) time = *time + *part;
+        else if (part && !time) time = part;
+      }
+      if (column.role == Role::uuid) uuid = cells[at];
+      if (column.role == Role::gpu) {
+        std::string_view text = cells[at];
+        while (!text.empty() && (text.front() < '0' || text.front() > '9')) text.remove_prefix(1);  // "GPU 0", "cuda:1"
+        if (const auto number = parse_integer(text); number && *number >= 0 && *number < 1024) gpu = static_cast<int>(*number);
+      }
+    }
+    if (!gpu && !uuid.empty()) gpu = uuids_.emplace(uuid, static_cast<int>(uuids_.size())).first->second;
+    for (std::size_t at = 0; at < cells.size() && at < layout_.columns.size(); ++at) {
+      const Column& column = layout_.columns[at];
+      if (column.role == Role::none || column.role == Role::time || column.role == Role::gpu) continue;
+      if (layout_.wide && !column.gpu) continue;
+      const int index = layout_.wide ? *column.gpu : gpu.value_or(position(time));
+      LogRow& row = rows[index];
+      row.gpu = index;
+      row.time_s = time;
+      put(column, cells[at], busy_scale, row);
+    }
+    for (auto& [index, row] : rows) builder_.add(std::move(row));
+    last_time_ = time;
+    if (layout_.wide) builder_.end_tick();
+  }
+
+  std::optional<ParsedLog> build() { return builder_.build(); }
+
+ private:
+  // Neither number nor uuid: rows of one time stamp are GPUs in order.
+  int position(const std::optional<double>& time) {
+    place_ = time && last_time_ && std::abs(*time - *last_time_) < 0.05 ? place_ + 1 : 0;
+    return place_;
+  }
+
+  static void put(const Column& column, const std::string& text, double busy_scale, LogRow& row) {
+    if (column.role == Role::name) row.name = text;
+    if (column.role == Role::uuid) row.uuid = text;
+    const auto cell = parse_cell(text);
+    if (!cell) return;
+    const Unit unit = cell->unit != Unit::none ? cell->unit : column.unit;
+    switch (column.role) {
+      case Role::busy: row.busy = unit == Unit::percent ? cell->value / 100 : cell->value * busy_scale; break;
+      case Role::memory_share: row.memory_fraction = cell->value / 100; break;
+      case Role::memory_used:
+        if (unit == Unit::percent) row.memory_fraction = cell->value / 100;
+        else row.memory_used_bytes = as_bytes(cell->value, unit);
+        break;
+      case Role::memory_total: row.memory_total_bytes = as_bytes(cell->value, unit); break;
+      case Role::power: row.power_mw = as_milliwatts(cell->value, unit); break;
+      case Role::power_limit: row.power_limit_mw = as_milliwatts(cell->value, unit); break;
+      case Role::temperature: row.temperature_c = cell->value; break;
+      case Role::clock: row.sm_clock_mhz = cell->value; break;
+      default: break;
+    }
+  }
+
+  Layout layout_;
+  LogBuilder builder_;
+  std::map<std::string, int> uuids_;
+  std::optional<double> last_time_;
+  int place_ = 0;
+};
+
+// Utilization without a unit: a percentage, unless nothing exceeds 1 and something lies between.
+double busy_scale(const Layout& layout, const std::vector<std::vector<std::string>>& rows) {
+  double most = 0;
+  bool between = false;
+  for (const auto& row : rows)
+    for (std::size_t at = 0; at < row.size() && at < layout.columns.size(); ++at) {
+      if (layout.columns[at].role != Role::busy) continue;
+      const auto cell = parse_cell(row[at]);
+      if (!cell) continue;
+      if (cell->unit == Unit::percent) return 0.01;
+      most = std::max(most, cell->value);
+      between = between || (cell->value > 0 && cell->value < 1);
+    }
+  return most <= 1 && between ? 1 : 0.01;
+}
+
+}  // namespace
+
+std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
+  constexpr std::size_t kHeaderWithin = 20;  // lines: scripts print a word or two first
+  std::optional<Layout> layout;
+  std::size_t begin = 0;
+  char separator = ',';
+  for (std::size_t i = 0; i < std::min(lines.size(), kHeaderWithin) && !layout; ++i) {
+    separator = separator_of(lines[i]);
+    layout = layout_by_names(lines[i], separator);
+    begin = i + 1;
+  }
+  std::vector<std::vector<std::string>> rows;
+  const std::string header = layout ? lines[begin - 1] : std::string();
+  if (!layout) {
+    begin = 0;
+    if (!lines.empty()) separator = separator_of(lines.front());
+  }
+  std::size_t width = 0;
+  for (std::size_t i = begin; i < lines.size(); ++i) {
+    if (trim(lines[i]).empty() || lines[i] == header) continue;
+    auto cells = csv_cells(lines[i], separator);
+    if (cells.size() < 2) continue;
+    if (!layout) {
+      if (width == 0) width = cells.size();
+      if (cells.size() != width) continue;
+    }
+    rows.push_back(std::move(cells));
+  }
+  if (!layout) layout = layout_by_content(rows);
+  if (!layout || rows.empty()) return std::nullopt;
+  const bool by_nvidia_smi = has(header, "utilization.gpu") || has(header, "power.draw") || has(header, "memory.used [") ||
+                             (!layout->header && (has(lines.front(), " %") || has(lines.front(), " MiB") || has(lines.front(), " W")));
+  Rows collected(*layout, by_nvidia_smi ? SourceKind::nvidia_smi : SourceKind::csv);
+  const double scale = busy_scale(*layout, rows);
+  for (const auto& cells : rows) {
+    // A header in the middle: the tool was started again.
+    const bool any_number = std::any_of(cells.begin(), cells.end(), [](const std::string& cell) { return parse_cell(cell).has_value(); });
+    if (any_number) collected.add(cells, scale);
+  }
+  auto log = collected.build();
+  const bool any_reading = log && std::any_of(log->records.begin(), log->records.end(), [](const Record& record) {
+    const auto* tick = std::get_if<GpuTick>(&record.content);
+    return tick != nullptr && std::any_of(tick->begin(), tick->end(), [](const GpuSample& gpu) { return gpu.busy.has_value() || gpu.power_mw.has_value(); });
+  });
+  return any_reading ? std::move(log) : std::nullopt;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+#include "sources/nvidia_smi/column_log.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.hpp"
+#include "sources/parsed/cells.hpp"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (const std::string_view part : split(text, ' '))
+    if (!trim(part).empty()) words.emplace_back(trim(part));
+  return words;
+}
+
+// The names of the columns, when the line is such a heading: "# gpu   pwr gtemp ..." or "#Date Time gpu ...".
+std::optional<std::vector<std::string>> names_in(const std::string& line) {
+  if (!line.starts_with("#")) return std::nullopt;
+  auto names = words_of(line.substr(1));
+  for (std::string& name : names) name = lower_case(name);
+  const bool has_gpu = std::find(names.begin(), names.end(), "gpu") != names.end();
+  return has_gpu ? std::optional(names) : std::nullopt;
+}
+
+struct ColumnRow {
+  std::optional<double> time_s;
+  std::map<std::string, std::string> cells;
+
+  std::optional<double> number(const char* name) const {
+    const auto found = cells.find(name);
+    if (found == cells.end()) return std::nullopt;
+    const auto cell = parse_cell(found->second);
+    return cell ? std::optional(cell->value) : std::nullopt;
+  }
+};
+
+ColumnRow row_of(const std::vector<std::string>& names, const std::vector<std::string>& words) {
+  ColumnRow row;
+  std::string time;
+  for (std::size_t i = 0; i < names.size() && i < words.size(); ++i) {
+    if (names[i] == "date" || names[i] == "time") time += (time.empty() ? "" : " ") + words[i];
+    row.cells[names[i]] = words[i];
+  }
+  if (!time.empty()) row.time_s = parse_time(time);
+  return row;
+}
+
+void add_process(const ColumnRow& row, LogBuilder& builder, std::map<int, double>& busy_of_gpu) {
+  const auto gpu = row.number("gpu");
+  const auto pid = row.number("pid");
+  if (!gpu || *gpu < 0 || *gpu > 1023) return;
+  const int index = static_cast<int>(*gpu);
+  // A GPU with two processes has two lines: its share of SMs is their sum. The first line of a GPU begins it.
+  if (const auto sm = row.number("sm")) busy_of_gpu[index] = std::min(1.0, busy_of_gpu[index] + *sm / 100);
+  else busy_of_gpu.try_emplace(index, 0.0);
+  if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF) return;
+  const auto type = row.cells.find("type");
+  if (type != row.cells.end() && type->second == "G") return;
+  ProcessSample process;
+  process.pid = static_cast<int>(*pid);
+  ProcessOnGpu use{index, std::nullopt};
+  if (const auto memory = row.number("fb")) use.memory_bytes = static_cast<std::uint64_t>(std::max(0.0, *memory) * 1048576);
+  process.gpus = {use};
+  builder.add_processes(row.time_s, {std::move(process)});
+}
+
+}  // namespace
+
+std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>& lines) {
+  std::vector<std::string> names;
+  bool of_processes = false;
+  std::size_t rows = 0;
+  std::optional<LogBuilder> builder;
+  std::map<int, double> busy_of_gpu;
+  std::optional<double> pending_time;
+  int last_gpu = -1;
+  const auto flush_processes = [&] {
+    for (const auto& [gpu, busy] : busy_of_gpu) {
+      LogRow row;
+      row.gpu = gpu;
+      row.time_s = pending_time;
+      row.busy = busy;
+      builder->add(std::move(row));
+    }
+    busy_of_gpu.clear();
+    builder->end_tick();
+  };
+  for (const std::string& line : lines) {
+    if (auto found = names_in(line)) {
+      names = std::move(*found);
+      of_processes = std::find(names.begin(), names.end(), "pid") != names.end();
+      if (!builder) builder.emplace(SourceKind::nvidia_smi, of_processes ? ProcessCoverage::all : ProcessCoverage::none);
+      continue;
+    }
+    if (line.starts_with("#") || names.empty() || trim(line).empty()) continue;
+    const ColumnRow row = row_of(names, words_of(line));
+    const auto gpu = row.number("gpu");
+    if (!gpu || *gpu < 0 || *gpu > 1023) continue;
+    ++rows;
+    if (of_processes) {
+      // Lines are in the order of GPUs; a smaller number begins the next round.
+      if (static_cast<int>(*gpu) < last_gpu || (static_cast<int>(*gpu) == last_gpu && busy_of_gpu.size() == 1 && row.time_s != pending_time)) flush_processes();
+      last_gpu = static_cast<int>(*gpu);
+      pending_time = row.time_s;
+      add_process(row, *builder, busy_of_gpu);
+      continue;
+    }
+    LogRow entry;
+    entry.gpu = static_cast<int>(*gpu);
+    entry.time_s = row.time_s;
+    if (const auto sm = row.number("sm")) entry.busy = *sm / 100;
+    if (const auto power = row.number("pwr")) entry.power_mw = *power * 1e3;
+    if (const auto temperature = row.number(row.cells.contains("gtemp") ? "gtemp" : "temp")) entry.temperature_c = *temperature;
+    if (const auto clock = row.number("pclk")) entry.sm_clock_mhz = *clock;
+    if (const auto memory = row.number("fb")) entry.memory_used_bytes = *memory * 1048576;
+    builder->add(std::move(entry));
+  }
+  if (!builder || rows == 0) return std::nullopt;
+  if (of_processes) flush_processes();
+  return builder->build();
+}
+
+}  // namespace lockstep

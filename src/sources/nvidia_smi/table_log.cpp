@@ -1,0 +1,136 @@
+#include "sources/nvidia_smi/table_log.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "sources/parsed/cells.hpp"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const auto begin = text.find_first_not_of(" \t");
+    if (begin == std::string_view::npos) return words;
+    text.remove_prefix(begin);
+    const auto end = text.find_first_of(" \t");
+    words.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return words;
+    text.remove_prefix(end);
+  }
+}
+
+std::optional<Cell> unit_cell(std::string_view word) {
+  const auto end = word.find_first_not_of("0123456789.");
+  if (end == 0 || end == std::string_view::npos) return std::nullopt;
+  return parse_cell(std::string(word.substr(0, end)) + " " + std::string(word.substr(end)));
+}
+
+// "|   0  NVIDIA A100-SXM4-80GB          Off | 00000000:07:00.0 Off |"
+std::optional<LogRow> first_line_of_gpu(std::string_view line) {
+  if (!line.starts_with("|") || line.find(":") == std::string_view::npos) return std::nullopt;
+  const auto bar = line.find('|', 1);
+  if (bar == std::string_view::npos) return std::nullopt;
+  const auto words = words_of(line.substr(1, bar - 1));
+  if (words.size() < 2) return std::nullopt;
+  const auto index = parse_integer(words.front());
+  const auto bus = words_of(line.substr(bar + 1));
+  if (!index || *index < 0 || *index > 1023 || bus.empty() || std::count(bus.front().begin(), bus.front().end(), ':') != 2) return std::nullopt;
+  LogRow row;
+  row.gpu = static_cast<int>(*index);
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "On" || words[i] == "Off" || words[i] == "N/A") break;
+    row.name += (row.name.empty() ? "" : " ") + std::string(words[i]);
+  }
+  return row;
+}
+
+// "| N/A   29C    P0              71W / 400W |   5729MiB / 81920MiB |      0%      Default |"
+bool second_line_of_gpu(std::string_view line, LogRow& row) {
+  bool any = false;
+  const auto words = words_of(line);
+  std::size_t percent_after_memory = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto cell = unit_cell(words[i]);
+    if (!cell) continue;
+    if (cell->unit == Unit::watt) (row.power_mw ? row.power_limit_mw : row.power_mw) = cell->value * 1e3;
+    if (cell->unit == Unit::celsius && !row.temperature_c) row.temperature_c = cell->value;
+    if (cell->unit == Unit::mebibyte) {
+      (row.memory_used_bytes ? row.memory_total_bytes : row.memory_used_bytes) = cell->value * 1048576;
+      percent_after_memory = 1;
+      any = true;
+    }
+    if (cell->unit == Unit::percent && percent_after_memory == 1 && !row.busy) row.busy = cell->value / 100;  // the one before is the fan's
+  }
+  return any;
+}
+
+// "|    0   N/A  N/A    123456      C   python3                        5000MiB |"
+std::optional<ProcessSample> process_line(std::string_view line) {
+  if (!line.starts_with("|")) return std::nullopt;
+  const auto words = words_of(line.substr(1));
+  if (words.size() < 5) return std::nullopt;
+  const auto gpu = parse_integer(words[0]);
+  if (!gpu || *gpu < 0 || *gpu > 1023) return std::nullopt;
+  for (std::size_t i = 1; i + 2 < words.size(); ++i) {
+    const auto pid = parse_integer(words[i]);
+    const bool type = words[i + 1] == "C" || words[i + 1] == "G" || words[i + 1] == "C+G" || words[i + 1] == "M+C";
+    if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF || !type) continue;
+    if (words[i + 1] == "G") return std::nullopt;  // draws a screen
+    ProcessSample process;
+    process.pid = static_cast<int>(*pid);
+    ProcessOnGpu use{static_cast<int>(*gpu), std::nullopt};
+    for (std::size_t rest = i + 2; rest < words.size(); ++rest)
+      if (const auto cell = unit_cell(words[rest]); cell && cell->unit == Unit::mebibyte) use.memory_bytes = static_cast<std::uint64_t>(cell->value * 1048576);
+    process.gpus = {use};
+    return process;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>& lines) {
+  std::size_t tables = 0;
+  bool in_processes = false;
+  bool any_process = false;
+  std::optional<double> time;
+  std::optional<LogRow> pending;
+  LogBuilder with_processes(SourceKind::nvidia_smi, ProcessCoverage::all);
+  LogBuilder without(SourceKind::nvidia_smi, ProcessCoverage::none);
+  const auto both = [&](const auto& act) {
+    act(with_processes);
+    act(without);
+  };
+  for (const std::string& line : lines) {
+    if (line.find("| NVIDIA-SMI") != std::string::npos) {
+      ++tables;
+      in_processes = false;
+      both([](LogBuilder& builder) { builder.end_tick(); });
+    }
+    if (const auto seen = parse_time(line); seen && line.find('|') == std::string::npos) time = seen;
+    if (line.find("| Processes:") != std::string::npos) in_processes = true;
+    if (in_processes) {
+      if (auto process = process_line(line)) {
+        any_process = true;
+        with_processes.add_processes(time, {std::move(*process)});
+      }
+      continue;
+    }
+    if (auto row = first_line_of_gpu(line)) {
+      pending = std::move(row);
+      continue;
+    }
+    if (pending && second_line_of_gpu(line, *pending)) {
+      pending->time_s = time;
+      both([&](LogBuilder& builder) { builder.add(*pending); });
+      pending.reset();
+    }
+  }
+  if (tables == 0) return std::nullopt;
+  // In a container the list is empty though GPUs are in use: then it says nothing.
+  return any_process ? with_processes.build() : without.build();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// Numbers and times as people's logs write them: "97 %", "650.12 W", "[N/A]", "2025/01/31 12:00:00.123", epochs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class Unit { none, percent, watt, milliwatt, mebibyte, gibibyte, megabyte, gigabyte, byte, megahertz, celsius };
+
+struct Cell {
+  double value = 0;
+  Unit unit = Unit::none;
+};
+
+// A number with or without a unit behind it. Nothing for N/A, "-", ERR!, NaN and words.
+std::optional<Cell> parse_cell(std::string_view text);
+// The unit that a column's name carries: "[MiB]", "power_W", "util (%)", "memory_percent".
+Unit unit_in_name(std::string_view lower_case_name);
+// Bytes, milliwatts and fractions from a value and its unit.
+std::optional<double> as_bytes(double value, Unit unit);
+std::optional<double> as_milliwatts(double value, Unit unit);
+
+// Seconds since 1970 from ISO 8601, nvidia-smi's and ctime's forms, or an epoch in s, ms, us or ns. A time of day alone
+// counts from midnight. Zones are taken off, but for Z and offsets, which are added up.
+std::optional<double> parse_time(std::string_view text);
+
+std::string lower_case(std::string_view text);
+// Parts of a CSV line, trimmed, quotes taken off.
+std::vector<std::string> csv_cells(std::string_view line, char separator);
+
+}  // namespace lockstep

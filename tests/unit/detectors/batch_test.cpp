@@ -1,0 +1,154 @@
+// B501 to B503: batch, memory and precision.
+#include "unit/detectors/finding_checks.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// A kernel always runs, a fifth of the SMs have work, and two thirds of the memory are free.
+Signals small_batch(int gpus) {
+  Signals signals = healthy_ranks(gpus);
+  for (GpuSignals& gpu : signals.gpus) gpu.sm = 0.2;
+  for (GpuInJob& member : signals.jobs.front().members) member.memory_fraction = 0.3;
+  draw_power(signals, 0.35);
+  return signals;
+}
+
+Signals without_sm(Signals signals) {
+  for (GpuSignals& gpu : signals.gpus) gpu.sm.reset();
+  return signals;
+}
+
+Signals fp32_without_tf32(int gpus) {
+  Signals signals = healthy_ranks(gpus);
+  for (GpuSignals& gpu : signals.gpus) gpu.tensor = 0.002;
+  return signals;
+}
+
+TEST(BatchTooSmall, IsFoundWhereFewSmsWorkAndMemoryIsFree) {
+  const auto findings = found_by(find_batch_too_small, small_batch(2));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::batch_too_small, 0.3, 0.5));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1));
+}
+
+TEST(BatchTooSmall, IsSuspectedOnlyByPowerWhereSmIsUnknown) {
+  const auto findings = found_by(find_batch_too_small, without_sm(small_batch(2)));
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_FALSE(is_stood_behind(findings.front()));
+}
+
+TEST(BatchTooSmall, IsNotSuspectedOfAHealthySmallModel) {
+  Signals signals = without_sm(small_batch(2));
+  draw_power(signals, 0.42);
+
+  EXPECT_THAT(found_by(find_batch_too_small, signals), IsEmpty()) << "real healthy runs sit at 42 % of the limit";
+}
+
+TEST(BatchTooSmall, IsNotSaidWhereTheGpuIsFullOrHasNoRoom) {
+  Signals working = small_batch(2);
+  for (GpuSignals& gpu : working.gpus) gpu.sm = 0.45;
+  Signals no_room = small_batch(2);
+  no_room.jobs.front().members[1].memory_fraction = 0.6;
+  Signals hard_work = small_batch(2);
+  draw_power(hard_work, 0.8);
+
+  EXPECT_THAT(found_by(find_batch_too_small, working), IsEmpty());
+  EXPECT_THAT(found_by(find_batch_too_small, no_room), IsEmpty()) << "a larger batch would not fit";
+  EXPECT_THAT(found_by(find_batch_too_small, hard_work), IsEmpty()) << "whatever its SMs say";
+}
+
+TEST(BatchTooSmall, IsNotSaidOfRanksThatWait) {
+  Signals stuck = small_batch(2);
+  stuck.jobs.front().longest_hollow_ms = 12'000;
+  Signals missing = small_batch(2);
+  set_environment(missing, "LOCAL_WORLD_SIZE", "4");
+
+  EXPECT_THAT(found_by(find_batch_too_small, stuck), IsEmpty());
+  EXPECT_THAT(found_by(find_batch_too_small, missing), IsEmpty()) << "they wait for ranks that are not there";
+}
+
+TEST(BatchTooSmall, IsNotSaidWithoutMemoryOrWithoutBusy) {
+  Signals no_memory = small_batch(2);
+  for (GpuInJob& member : no_memory.jobs.front().members) member.memory_fraction.reset();
+  Signals no_power = without_sm(small_batch(2));
+  for (GpuInJob& member : no_power.jobs.front().members) member.power_of_limit.reset();
+
+  EXPECT_THAT(found_by(find_batch_too_small, no_memory), IsEmpty());
+  EXPECT_THAT(found_by(find_batch_too_small, no_power), IsEmpty());
+}
+
+TEST(MemoryNearlyFull, NamesTheGpuThatIs) {
+  Signals signals = healthy_ranks(4);
+  signals.gpus[2].memory_highest_fraction = 0.985;
+
+  const auto findings = found_by(find_memory_nearly_full, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::memory_nearly_full, 0, 0.05));
+  EXPECT_TRUE(is_stood_behind(findings.front())) << "a fault, whatever it costs";
+  EXPECT_THAT(findings.front().gpus, ElementsAre(2));
+}
+
+TEST(MemoryNearlyFull, IsNotSaidAtNinetyPercentOrJustUnderTheLine) {
+  for (const double used : {0.9, 0.96}) {
+    Signals signals = healthy_ranks(2);
+    for (GpuSignals& gpu : signals.gpus) gpu.memory_highest_fraction = used;
+
+    EXPECT_THAT(found_by(find_memory_nearly_full, signals), IsEmpty()) << used;
+  }
+}
+
+TEST(MemoryNearlyFull, IsNotSaidOfProgramsThatTakeAllOnPurpose) {
+  Signals jax = healthy_ranks(2);
+  for (GpuSignals& gpu : jax.gpus) gpu.memory_highest_fraction = 0.985;
+  set_libraries(jax, {"jax"});
+
+  EXPECT_THAT(found_by(find_memory_nearly_full, jax), IsEmpty());
+  EXPECT_THAT(found_by(find_memory_nearly_full, server(2)), IsEmpty());
+}
+
+TEST(MemoryNearlyFull, IsNotSaidOfUnknownOrBrokenReadings) {
+  for (const std::optional<double> used : {std::optional<double>(), std::optional(1.4)}) {
+    Signals signals = healthy_ranks(2);
+    for (GpuSignals& gpu : signals.gpus) gpu.memory_highest_fraction = used;
+
+    EXPECT_THAT(found_by(find_memory_nearly_full, signals), IsEmpty()) << used.value_or(-1);
+  }
+}
+
+TEST(TensorCoresUnused, IsFoundWhereTheSmsAreFullAndTheTensorPipeIsNot) {
+  const auto findings = found_by(find_tensor_cores_unused, fp32_without_tf32(2));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::tensor_cores_unused, 0.2, 0.6));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1));
+}
+
+TEST(TensorCoresUnused, IsNotSaidOfMixedPrecisionOrOfGpusThatHardlyCompute) {
+  Signals mixed = fp32_without_tf32(2);
+  for (GpuSignals& gpu : mixed.gpus) gpu.tensor = 0.05;
+  Signals waits = fp32_without_tf32(2);
+  for (GpuSignals& gpu : waits.gpus) gpu.sm = 0.3;
+  Signals one_of_two = fp32_without_tf32(2);
+  one_of_two.gpus[1].tensor = 0.3;
+
+  EXPECT_THAT(found_by(find_tensor_cores_unused, mixed), IsEmpty());
+  EXPECT_THAT(found_by(find_tensor_cores_unused, waits), IsEmpty());
+  EXPECT_THAT(found_by(find_tensor_cores_unused, one_of_two), IsEmpty()) << "ranks run the same program";
+}
+
+TEST(TensorCoresUnused, IsNotSaidWithoutTheCounters) {
+  Signals no_tensor = fp32_without_tf32(2);
+  no_tensor.gpus[1].tensor.reset();
+
+  EXPECT_THAT(found_by(find_tensor_cores_unused, no_tensor), IsEmpty());
+  EXPECT_THAT(found_by(find_tensor_cores_unused, without_sm(fp32_without_tf32(2))), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,320 @@
+// C401 to C409: ranks that wait for each other, or for their bytes.
+#include "unit/detectors/finding_checks.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Rank 2 computes all the time; the others spin for two fifths of theirs.
+Signals third_rank_is_slow() {
+  Signals signals = healthy_ranks(4);
+  for (const int gpu : {0, 1, 3}) load_gpu(signals, gpu, 0.98, 0.42);
+  load_gpu(signals, 2, 0.97, 0.03);
+  return signals;
+}
+
+// All ranks spin equally long in every step.
+Signals all_spin(int gpus, double hollow) {
+  Signals signals = healthy_ranks(gpus);
+  for (int gpu = 0; gpu < gpus; ++gpu) load_gpu(signals, gpu, 0.98, hollow);
+  return signals;
+}
+
+// Gradients go over PCIe both ways, none over NVLink, and peer-to-peer is switched off.
+Signals detour_through_the_host() {
+  Signals signals = all_spin(2, 0.35);
+  for (GpuSignals& gpu : signals.gpus) {
+    gpu.pcie_rx_bytes_s = gpu.pcie_tx_bytes_s = 4e9;
+    gpu.nvlink_bytes_s = 0;
+  }
+  set_environment(signals, "NCCL_P2P_DISABLE", "1");
+  return signals;
+}
+
+// For the last 14 s three ranks spin for the fourth, which is gone.
+Signals waits_for_a_rank_that_is_gone() {
+  Signals signals = healthy_ranks(4);
+  for (const int gpu : {0, 1, 2}) load_gpu(signals, gpu, 0.99, 0.6);
+  load_gpu(signals, 3, 0.2, 0.05);
+  signals.jobs.front().longest_hollow_ms = 14'000;
+  signals.jobs.front().longest_hollow_until_ms = 30'000;
+  return signals;
+}
+
+Signals accumulates(double micro_steps_with_collective) {
+  Signals signals = with_steps(healthy_ranks(4));
+  StepSignals& steps = *signals.jobs.front().steps;
+  give_part(steps, "collective_exposed", 0.2);
+  steps.steps_without_optimizer = 0.75;
+  steps.micro_steps_with_collective = micro_steps_with_collective;
+  return signals;
+}
+
+TEST(StragglerRank, IsTheOneThatNeverSpins) {
+  const auto findings = found_by(find_straggler_rank, third_rank_is_slow());
+
+  ASSERT_TRUE(is_one(findings, FindingCode::straggler_rank, 0.3, 0.45));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(2));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(2));
+  EXPECT_THAT(findings.front().pids, ElementsAre(4244));
+  EXPECT_EQ(evidence_of(findings.front(), "slow_on_the_gpu"), 1);
+}
+
+TEST(StragglerRank, IsLateOnTheHostWhereItsGpuIsEmpty) {
+  Signals signals = third_rank_is_slow();
+  load_gpu(signals, 2, 0.6, 0.03);
+
+  const auto findings = found_by(find_straggler_rank, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_THAT(findings.front().ranks, ElementsAre(2));
+  EXPECT_EQ(evidence_of(findings.front(), "late_on_the_host"), 1);
+}
+
+TEST(StragglerRank, ShowsInUtilizationAloneWhereTheOthersNeverRest) {
+  Signals signals = seen_by_busy_alone(healthy_ranks(4));
+  signals.jobs.front().members[3].busy = 0.7;
+
+  const auto findings = found_by(find_straggler_rank, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::straggler_rank, 0.2, 0.3));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(3));
+}
+
+TEST(StragglerRank, WaitsLeastByStepMarks) {
+  Signals signals = with_steps(healthy_ranks(4));
+  give_part(*signals.jobs.front().steps, "collective_exposed", 0.3);
+  give_part_to_rank(*signals.jobs.front().steps, 1, "collective_exposed", 0.02);
+
+  const auto findings = found_by(find_straggler_rank, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::straggler_rank, 0.25, 0.3));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(1));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(1));
+  EXPECT_THAT(findings.front().pids, ElementsAre(4243));
+}
+
+TEST(StragglerRank, IsNobodyWhereAllSpinAlike) {
+  Signals nearly = all_spin(4, 0.42);
+  load_gpu(nearly, 1, 0.98, 0.33);
+
+  EXPECT_THAT(found_by(find_straggler_rank, all_spin(4, 0.42)), IsEmpty());
+  EXPECT_THAT(found_by(find_straggler_rank, nearly), IsEmpty()) << "0.09 of the time is under the line";
+}
+
+TEST(StragglerRank, IsNotARareStallAndNotAStuckCollective) {
+  Signals stalls = third_rank_is_slow();
+  stall_every(stalls, 10'000, {.working_gpus = 1, .spinning_gpus = 3, .workers = {2}}, 3500);
+  Signals stuck = third_rank_is_slow();
+  stuck.jobs.front().longest_hollow_ms = 12'000;
+
+  EXPECT_THAT(found_by(find_straggler_rank, stalls), IsEmpty()) << "the waiting is in the stalls";
+  EXPECT_THAT(found_by(find_straggler_rank, stuck), IsEmpty()) << "it does not end";
+}
+
+TEST(StragglerRank, IsNotSaidByUtilizationWhereTheOthersRestToo) {
+  Signals signals = seen_by_busy_alone(healthy_ranks(4));
+  for (GpuInJob& member : signals.jobs.front().members) member.busy = 0.85;
+  signals.jobs.front().members[3].busy = 0.6;
+
+  EXPECT_THAT(found_by(find_straggler_rank, signals), IsEmpty());
+}
+
+TEST(StragglerRank, IsNotSaidWhereNeitherBusyNorWorkIsKnown) {
+  Signals signals = seen_by_busy_alone(healthy_ranks(4));
+  signals.jobs.front().members[3].busy.reset();
+
+  EXPECT_THAT(found_by(find_straggler_rank, signals), IsEmpty());
+}
+
+TEST(ExposedCollectives, AreWhatEvenTheLastRankSpendsThere) {
+  Signals signals = with_steps(healthy_ranks(4));
+  give_part(*signals.jobs.front().steps, "collective_exposed", 0.35);
+  give_part_to_rank(*signals.jobs.front().steps, 2, "collective_exposed", 0.25);
+
+  const auto findings = found_by(find_exposed_collectives, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::exposed_collectives, 0.25, 0.25));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(ExposedCollectives, AreNotSaidWhereOneRankIsLateOrLittleIsExposed) {
+  Signals late = with_steps(healthy_ranks(4));
+  give_part(*late.jobs.front().steps, "collective_exposed", 0.35);
+  give_part_to_rank(*late.jobs.front().steps, 2, "collective_exposed", 0.02);
+  Signals little = with_steps(healthy_ranks(4));
+  give_part(*little.jobs.front().steps, "collective_exposed", 0.08);
+
+  EXPECT_THAT(found_by(find_exposed_collectives, late), IsEmpty()) << "that is waiting, not transfer";
+  EXPECT_THAT(found_by(find_exposed_collectives, little), IsEmpty());
+}
+
+TEST(ExposedCollectives, AreSuspectedOnlyFromOutside) {
+  const auto findings = found_by(find_exposed_collectives, all_spin(4, 0.42));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::exposed_collectives, 0.35, 0.45));
+  EXPECT_FALSE(is_stood_behind(findings.front()));
+}
+
+TEST(ExposedCollectives, AreNotSuspectedOfOneLateRankLittleSpinningOrNoPower) {
+  EXPECT_THAT(found_by(find_exposed_collectives, third_rank_is_slow()), IsEmpty());
+  EXPECT_THAT(found_by(find_exposed_collectives, all_spin(4, 0.28)), IsEmpty());
+  EXPECT_THAT(found_by(find_exposed_collectives, seen_by_busy_alone(all_spin(4, 0.42))), IsEmpty());
+}
+
+TEST(SyncEveryMicroStep, IsFoundWhereMicroStepsHaveACollective) {
+  const auto findings = found_by(find_sync_every_micro_step, accumulates(1.0));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::sync_every_micro_step, 0.1, 0.2));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(SyncEveryMicroStep, IsNotSaidWithNoSyncWithoutAccumulationOrOfOneRank) {
+  Signals no_accumulation = accumulates(1.0);
+  no_accumulation.jobs.front().steps->steps_without_optimizer = 0;
+  Signals one_rank = accumulates(1.0);
+  one_rank.jobs.front().steps->ranks.resize(1);
+  Signals no_marks = accumulates(1.0);
+  no_marks.jobs.front().steps.reset();
+
+  EXPECT_THAT(found_by(find_sync_every_micro_step, accumulates(0.1)), IsEmpty());
+  EXPECT_THAT(found_by(find_sync_every_micro_step, no_accumulation), IsEmpty());
+  EXPECT_THAT(found_by(find_sync_every_micro_step, one_rank), IsEmpty());
+  EXPECT_THAT(found_by(find_sync_every_micro_step, no_marks), IsEmpty());
+}
+
+TEST(SlowLink, IsFoundWherePeerToPeerIsSwitchedOff) {
+  const auto findings = found_by(find_slow_link, detour_through_the_host());
+
+  ASSERT_TRUE(is_one(findings, FindingCode::slow_link, 0.3, 0.4));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1));
+}
+
+TEST(SlowLink, IsNotSaidWhereBytesGoOverNvlinkOrOneWay) {
+  Signals nvlink = detour_through_the_host();
+  for (GpuSignals& gpu : nvlink.gpus) gpu.nvlink_bytes_s = 60e9;
+  Signals input = detour_through_the_host();
+  for (GpuSignals& gpu : input.gpus) gpu.pcie_tx_bytes_s = 20e6;
+
+  EXPECT_THAT(found_by(find_slow_link, nvlink), IsEmpty());
+  EXPECT_THAT(found_by(find_slow_link, input), IsEmpty()) << "batches come in and nothing goes out";
+}
+
+TEST(SlowLink, IsNotSaidOfALinkAsFastAsItGets) {
+  // PCIe cards without NVLink whose peer-to-peer works and is on.
+  Signals signals = detour_through_the_host();
+  set_environment(signals, "NCCL_P2P_DISABLE", "0");
+  for (GpuSignals& gpu : signals.gpus) gpu.nvlink_bytes_s.reset();
+
+  for (const Finding& finding : found_by(find_slow_link, signals))
+    EXPECT_FALSE(is_stood_behind(finding)) << "there is no faster path: confidence " << finding.confidence;
+}
+
+TEST(SlowLink, IsNotSaidWithoutCountersOrWithoutPower) {
+  Signals no_bytes = detour_through_the_host();
+  no_bytes.gpus[1].pcie_rx_bytes_s.reset();
+
+  EXPECT_THAT(found_by(find_slow_link, no_bytes), IsEmpty());
+  EXPECT_THAT(found_by(find_slow_link, seen_by_busy_alone(detour_through_the_host())), IsEmpty());
+}
+
+TEST(StuckCollective, IsFoundWhereRanksSpinForOneThatIsGone) {
+  const auto findings = found_by(find_stuck_collective, waits_for_a_rank_that_is_gone());
+
+  ASSERT_TRUE(is_one(findings, FindingCode::stuck_collective, 0.4, 0.5));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_EQ(findings.front().severity, Severity::critical);
+  EXPECT_NEAR(evidence_of(findings.front(), "busy_of_gpu_3"), 0.2, 1e-9) << "the one that does not come is named";
+}
+
+TEST(StuckCollective, IsNotAWaitThatEnds) {
+  Signals signals = waits_for_a_rank_that_is_gone();
+  signals.jobs.front().longest_hollow_ms = 8000;
+
+  EXPECT_THAT(found_by(find_stuck_collective, signals), IsEmpty());
+}
+
+TEST(StuckCollective, IsNotSaidWhereStepsWentOn) {
+  Signals signals = waits_for_a_rank_that_is_gone();
+  signals.jobs.front().steps = with_steps(healthy_ranks(4)).jobs.front().steps;
+
+  EXPECT_THAT(found_by(find_stuck_collective, signals), IsEmpty());
+}
+
+TEST(StuckCollective, IsSuspectedOnlyWherePowerWasLowAllTheTime) {
+  Signals signals = all_spin(4, 0.6);
+  signals.jobs.front().longest_hollow_ms = 28'000;
+  signals.jobs.front().longest_hollow_until_ms = 30'000;
+  for (GpuSignals& gpu : signals.gpus) gpu.power_highest_mw = 250'000;
+
+  const auto findings = found_by(find_stuck_collective, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_FALSE(is_stood_behind(findings.front())) << "a small batch reads the same";
+}
+
+TEST(StuckCollective, IsNotSaidOfServersOrOneProcess) {
+  Signals serving = waits_for_a_rank_that_is_gone();
+  serving.jobs.front().serves = true;
+  Signals one_process = data_parallel(4);
+  one_process.jobs.front().longest_hollow_ms = 14'000;
+
+  EXPECT_THAT(found_by(find_stuck_collective, serving), IsEmpty());
+  EXPECT_THAT(found_by(find_stuck_collective, one_process), IsEmpty());
+}
+
+TEST(GlooOnGpus, IsFoundWhereNoRankHasNccl) {
+  Signals signals = healthy_ranks(2);
+  set_libraries(signals, {"torch", "gloo"});
+  signals.jobs.front().idle_together = 0.3;
+
+  const auto findings = found_by(find_gloo_on_gpus, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::gloo_on_gpus, 0.25, 0.35));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1));
+}
+
+TEST(GlooOnGpus, IsNotSaidWithNcclOnVirtualGpusOrOfUnknownLibraries) {
+  Signals virtual_gpus = healthy_ranks(2);
+  set_libraries(virtual_gpus, {"torch", "gloo"});
+  virtual_gpus.virtual_gpus = true;
+  Signals unknown = healthy_ranks(2);
+  for (ProcessSample& process : unknown.jobs.front().processes) process.libraries.reset();
+
+  EXPECT_THAT(found_by(find_gloo_on_gpus, healthy_ranks(2)), IsEmpty());
+  EXPECT_THAT(found_by(find_gloo_on_gpus, virtual_gpus), IsEmpty()) << "virtual GPUs are CPUs";
+  EXPECT_THAT(found_by(find_gloo_on_gpus, unknown), IsEmpty());
+}
+
+TEST(ReduceEveryStep, IsShortWhereTheRankItselfIsLate) {
+  Signals signals = with_steps(healthy_ranks(4));
+  give_part(*signals.jobs.front().steps, "sync", 0.1);
+  give_part_to_rank(*signals.jobs.front().steps, 3, "sync", 0.01);
+
+  const auto findings = found_by(find_reduce_every_step, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::reduce_every_step, 0.05, 0.1));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(ReduceEveryStep, IsNotALocalSyncOrOneRanksOwn) {
+  Signals local = with_steps(healthy_ranks(4));
+  give_part(*local.jobs.front().steps, "sync", 0.1);
+  Signals one_rank = with_steps(healthy_ranks(4));
+  give_part_to_rank(*one_rank.jobs.front().steps, 0, "sync", 0.1);
+
+  EXPECT_THAT(found_by(find_reduce_every_step, local), IsEmpty()) << "about as long on all ranks";
+  EXPECT_THAT(found_by(find_reduce_every_step, one_rank), IsEmpty());
+  EXPECT_THAT(found_by(find_reduce_every_step, healthy_ranks(4)), IsEmpty()) << "only step marks show it";
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,244 @@
+// S301 to S306: the host holds the GPUs up.
+#include "unit/detectors/finding_checks.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr double kGigabyte = 1e9;
+
+Signals with_part(std::string_view part, double share) {
+  Signals signals = with_steps(healthy_ranks(4));
+  give_part(*signals.jobs.front().steps, part, share);
+  return signals;
+}
+
+// Short gaps in every step, shared by all ranks.
+Signals gaps_in_every_step() {
+  Signals signals = healthy_ranks(4);
+  signals.jobs.front().idle_together = 0.12;
+  return signals;
+}
+
+// Every ten seconds nothing works for one and a half, and much is written.
+Signals saves_every_ten_seconds() {
+  Signals signals = healthy_ranks(4);
+  stall_every(signals, 10'000, {.spinning_gpus = 3, .written_bytes = 2 * kGigabyte}, 1500);
+  return signals;
+}
+
+// Every ten seconds GPU 0 works alone for two, and the others spin.
+Signals evaluates_on_the_first() {
+  Signals signals = healthy_ranks(4);
+  stall_every(signals, 10'000, {.working_gpus = 1, .spinning_gpus = 3, .workers = {0}, .written_bytes = 0}, 2000);
+  return signals;
+}
+
+// Kernels of microseconds from a full core: busy, and few of the SMs have work.
+Signals tiny_kernels() {
+  Signals signals = alone(1);
+  signals.gpus.front().sm = 0.15;
+  draw_power(signals, 0.3);
+  return signals;
+}
+
+TEST(HostSyncEveryStep, IsMeasuredByStepMarks) {
+  const auto findings = found_by(find_host_sync_every_step, with_part("sync", 0.1));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::host_sync_every_step, 0.1, 0.1));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(HostSyncEveryStep, IsNotSaidOfShortOrRareOnes) {
+  Signals rare = with_part("sync", 0.1);
+  for (double& present : rare.jobs.front().steps->present) present = 0.1;
+
+  EXPECT_THAT(found_by(find_host_sync_every_step, with_part("sync", 0.04)), IsEmpty());
+  EXPECT_THAT(found_by(find_host_sync_every_step, rare), IsEmpty()) << "every tenth step is not every step";
+}
+
+TEST(HostSyncEveryStep, IsSuspectedOnlyFromOutside) {
+  const auto findings = found_by(find_host_sync_every_step, gaps_in_every_step());
+
+  ASSERT_TRUE(is_one(findings, FindingCode::host_sync_every_step, 0.1, 0.15));
+  EXPECT_FALSE(is_stood_behind(findings.front()));
+}
+
+TEST(HostSyncEveryStep, IsNotSuspectedWhereInputExplainsTheGapOrTheHostIsUnknown) {
+  Signals no_workers = gaps_in_every_step();
+  no_workers.jobs.front().host.loader_workers = 0;
+  Signals unknown = gaps_in_every_step();
+  unknown.jobs.front().host = {};
+
+  EXPECT_THAT(found_by(find_host_sync_every_step, no_workers), IsEmpty());
+  EXPECT_THAT(found_by(find_host_sync_every_step, unknown), IsEmpty());
+  EXPECT_THAT(found_by(find_host_sync_every_step, healthy_ranks(4)), IsEmpty());
+}
+
+TEST(LoggingTooOften, IsMeasuredByStepMarks) {
+  const auto findings = found_by(find_logging_too_often, with_part("logging", 0.08));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::logging_too_often, 0.08, 0.08));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(found_by(find_logging_too_often, with_part("logging", 0.02)), IsEmpty()) << "a line now and then is no loss";
+}
+
+TEST(LoggingTooOften, IsSuspectedOnlyFromOutside) {
+  Signals signals = gaps_in_every_step();
+  signals.jobs.front().host.write_bytes_s = 20e3;
+
+  const auto findings = found_by(find_logging_too_often, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_FALSE(is_stood_behind(findings.front()));
+}
+
+TEST(LoggingTooOften, IsNotSuspectedWhereNothingOrMuchIsWrittenOrNobodyKnows) {
+  for (const std::optional<double> written : {std::optional(100.0), std::optional(50e6), std::optional<double>()}) {
+    Signals signals = gaps_in_every_step();
+    signals.jobs.front().host.write_bytes_s = written;
+
+    EXPECT_THAT(found_by(find_logging_too_often, signals), IsEmpty()) << written.value_or(-1);
+  }
+}
+
+TEST(CheckpointStall, IsFoundWhereStallsComeWithABurstOfBytes) {
+  const auto findings = found_by(find_checkpoint_stall, saves_every_ten_seconds());
+
+  ASSERT_TRUE(is_one(findings, FindingCode::checkpoint_stall, 0.1, 0.2));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_NEAR(evidence_of(findings.front(), "stall_ms"), 1500, 1);
+}
+
+TEST(CheckpointStall, IsMeasuredByStepMarks) {
+  EXPECT_TRUE(is_one(found_by(find_checkpoint_stall, with_part("checkpoint", 0.06)), FindingCode::checkpoint_stall, 0.06, 0.06));
+  EXPECT_THAT(found_by(find_checkpoint_stall, with_part("checkpoint", 0.01)), IsEmpty());
+}
+
+TEST(CheckpointStall, IsNotSaidWithoutABurst) {
+  for (const std::optional<double> written : {std::optional(5e6), std::optional<double>()}) {
+    Signals signals = saves_every_ten_seconds();
+    for (Stall& stall : signals.jobs.front().stalls.all) stall.written_bytes = written;
+
+    EXPECT_THAT(found_by(find_checkpoint_stall, signals), IsEmpty()) << written.value_or(-1);
+  }
+}
+
+TEST(CheckpointStall, IsNotSaidOfOneStallOrOfEveryStep) {
+  Signals once = saves_every_ten_seconds();
+  once.jobs.front().stalls.all.resize(1);
+  Signals always = saves_every_ten_seconds();
+  always.jobs.front().stalls.period_ms = 2000;
+
+  EXPECT_THAT(found_by(find_checkpoint_stall, once), IsEmpty());
+  EXPECT_THAT(found_by(find_checkpoint_stall, always), IsEmpty());
+}
+
+TEST(CheckpointStall, IsSuspectedOnlyFromReadingsFarApart) {
+  Signals signals = saves_every_ten_seconds();
+  signals.tick_ms = 5000;
+
+  for (const Finding& finding : found_by(find_checkpoint_stall, signals)) EXPECT_FALSE(is_stood_behind(finding));
+}
+
+TEST(EvaluationStall, NamesTheRankThatWorksWhileTheOthersWait) {
+  const auto findings = found_by(find_evaluation_stall, evaluates_on_the_first());
+
+  ASSERT_TRUE(is_one(findings, FindingCode::evaluation_stall, 0.15, 0.25));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(0));
+}
+
+TEST(EvaluationStall, IsMeasuredByStepMarks) {
+  Signals one = with_steps(healthy_ranks(4));
+  give_part_to_rank(*one.jobs.front().steps, 0, "evaluation", 0.15);
+
+  EXPECT_TRUE(is_one(found_by(find_evaluation_stall, one), FindingCode::evaluation_stall, 0.15, 0.15));
+  EXPECT_THAT(found_by(find_evaluation_stall, with_part("evaluation", 0.15)), IsEmpty()) << "evaluation on all ranks is work";
+}
+
+TEST(EvaluationStall, IsNotSaidWhereBytesAreWritten) {
+  Signals signals = evaluates_on_the_first();
+  for (Stall& stall : signals.jobs.front().stalls.all) stall.written_bytes = 2 * kGigabyte;
+
+  EXPECT_THAT(found_by(find_evaluation_stall, signals), IsEmpty());
+}
+
+TEST(EvaluationStall, IsNotSaidWhereNobodyOrEverybodyWorks) {
+  for (const std::vector<int>& workers : {std::vector<int>{}, std::vector<int>{0, 1, 2, 3}}) {
+    Signals signals = evaluates_on_the_first();
+    for (Stall& stall : signals.jobs.front().stalls.all) stall.workers = workers;
+
+    EXPECT_THAT(found_by(find_evaluation_stall, signals), IsEmpty()) << workers.size() << " work";
+  }
+}
+
+TEST(EvaluationStall, IsNotSaidWhereNobodyIsSeenToSpinOrItComesOnce) {
+  Signals no_power = evaluates_on_the_first();
+  for (Stall& stall : no_power.jobs.front().stalls.all) stall.spinning_gpus = 0;
+  Signals once = evaluates_on_the_first();
+  once.jobs.front().stalls.all.resize(1);
+
+  EXPECT_THAT(found_by(find_evaluation_stall, no_power), IsEmpty());
+  EXPECT_THAT(found_by(find_evaluation_stall, once), IsEmpty());
+}
+
+TEST(LaunchBound, IsSuspectedWhereAFullCoreFeedsTinyKernels) {
+  const auto findings = found_by(find_launch_bound, tiny_kernels());
+
+  ASSERT_TRUE(is_one(findings, FindingCode::launch_bound, 0.2, 0.5));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(0));
+  EXPECT_FALSE(is_stood_behind(findings.front())) << "a spinning thread fills a core too: a trace decides";
+}
+
+TEST(LaunchBound, IsSuspectedByPowerWhereSmIsUnknown) {
+  Signals signals = tiny_kernels();
+  signals.gpus.front().sm.reset();
+
+  EXPECT_TRUE(is_one(found_by(find_launch_bound, signals), FindingCode::launch_bound, 0.2, 0.5));
+}
+
+TEST(LaunchBound, IsNotSuspectedOfAHostWithTimeOrAGpuWithWork) {
+  Signals sleeps = tiny_kernels();
+  sleeps.jobs.front().host.main_cpu = 0.6;
+  Signals works = tiny_kernels();
+  works.gpus.front().sm = 0.35;
+
+  EXPECT_THAT(found_by(find_launch_bound, sleeps), IsEmpty());
+  EXPECT_THAT(found_by(find_launch_bound, works), IsEmpty());
+}
+
+TEST(LaunchBound, IsNotSuspectedWithoutTheHostOrWithoutPowerAndSm) {
+  Signals no_host = tiny_kernels();
+  no_host.jobs.front().host.main_cpu.reset();
+  Signals no_load = tiny_kernels();
+  no_load.gpus.front().sm.reset();
+  no_load.jobs.front().members.front().power_of_limit.reset();
+
+  EXPECT_THAT(found_by(find_launch_bound, no_host), IsEmpty());
+  EXPECT_THAT(found_by(find_launch_bound, no_load), IsEmpty());
+}
+
+TEST(StoppedByCollector, IsMeasuredByStepMarksAlone) {
+  const auto findings = found_by(find_stopped_by_collector, with_part("gc", 0.05));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::stopped_by_collector, 0.05, 0.05));
+  EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(found_by(find_stopped_by_collector, with_part("gc", 0.01)), IsEmpty());
+  EXPECT_THAT(found_by(find_stopped_by_collector, gaps_in_every_step()), IsEmpty()) << "without marks nobody knows";
+}
+
+TEST(StepShares, NeedFiveSteps) {
+  Signals signals = with_part("gc", 0.5);
+  signals.jobs.front().steps->count = 4;
+
+  EXPECT_THAT(found_by(find_stopped_by_collector, signals), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep
