@@ -4,7 +4,7 @@
 // spin at the next collective), and the processes write a burst of bytes around that time.
 // Confused with: evaluation-stall (no bytes written), a stuck collective (does not end), start-up and end (cut off
 // stretches do not count).
-// Blind: writes to object stores and by other processes do not show in /proc/<pid>/io: then it is a suspicion.
+// Blind: writes to object stores and by other processes do not show in /proc/<pid>/io.
 #include "detectors/all_detectors.hpp"
 #include "detectors/step_share.hpp"
 

@@ -16,9 +16,10 @@ std::vector<Finding> find_every_rank_saves(const Seen& seen) {
     const bool sharded = std::any_of(job.processes.begin(), job.processes.end(), [](const ProcessSample& process) {
       return process.libraries && std::find(process.libraries->begin(), process.libraries->end(), "deepspeed") != process.libraries->end();
     });
+    const bool same_weights = !job.memory_balance || *job.memory_balance > 0.9;
     const double share = job.steps->share[step_part("checkpoint")];
     const double ranks = static_cast<double>(job.steps->ranks.size());
-    findings.push_back(about_job(FindingCode::every_rank_saves, job, Severity::warning, sharded ? 0.3 : 0.6, share * (1 - 1 / ranks),
+    findings.push_back(about_job(FindingCode::every_rank_saves, job, Severity::warning, sharded || !same_weights ? 0.3 : 0.6, share * (1 - 1 / ranks),
                                  {{"ranks_that_save", ranks, 1.0, "ranks"}, {"checkpoint_share", share, std::nullopt, "fraction"}}));
   }
   return findings;

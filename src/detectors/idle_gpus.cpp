@@ -15,8 +15,9 @@ bool is_kept_to_its_gpus(const JobSignals& job) {
     if (!environment_of(process, "SLURM_JOB_ID").empty()) return true;
     const std::string visible = environment_of(process, "CUDA_VISIBLE_DEVICES");
     if (visible.empty()) return false;
-    return std::count(visible.begin(), visible.end(), ',') + 1 <= static_cast<std::ptrdiff_t>(job.gpus.size()) &&
-           !process.local_rank;  // a launcher that gives each rank one GPU says nothing about the job
+    const auto named = std::count(visible.begin(), visible.end(), ',') + 1;
+    if (named == 1 && process.local_rank) return false;  // a launcher that gives each rank one GPU says nothing about the job
+    return named <= static_cast<std::ptrdiff_t>(job.gpus.size());
   });
 }
 

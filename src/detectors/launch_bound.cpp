@@ -18,6 +18,7 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || is_coarse(seen.signals)) continue;
+    if (job.longest_hollow_ms > 10'000) continue;  // stuck, which is worse
     double busy = 0;
     double power = 0;
     for (const GpuInJob& member : job.members) {

@@ -24,7 +24,6 @@ namespace {
 constexpr double kResolvableTickMs = 2500;   // readings further apart are means over many turns and steps
 constexpr double kLeastSwing = 0.08;         // noise of a lane at constant load: 0.01 to 0.04
 constexpr double kVoteStrength = 2.2;        // ln 9: a block that votes wrong is one in ten
-constexpr double kSureAt = 4.6;              // ln 99
 constexpr double kTurnsSumAtMost = 1.25;     // one GPU at a time, plus what a window smears over a hand-over
 constexpr double kSecondAtLeast = 0.03;      // below, the other GPUs do not work at all
 constexpr double kLeadMemory = 1.25;         // DataParallel keeps outputs and gradients of all on the first GPU: 1.8 to 3.8 seen
@@ -82,8 +81,12 @@ bool stages_alike(const JobSignals& job) {
 // While a pipeline fills and drains exactly one of its stages works, and that more often than chance would have it;
 // between, all of them do. Ranks in step are the opposite: they share their holes, so exactly one works less often.
 bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
-  constexpr double kBeyondChance = 1.5;
   constexpr double kAtLeast = 0.025;
+  // Two stages with a hole h each never share it: exclusive 2h against 2h/(1+h) by chance, and hardly correlated. That
+  // is too near to chance to tell from strangers, so they must be known to be one job.
+  const bool two = job.gpus.size() == 2;
+  if (two && (job.origin != JobOrigin::processes || turns.together > 0.1)) return false;
+  const double kBeyondChance = two ? 1.0 : 1.5;
   return turns.kind != LaneKind::busy && turns.swing > 0.12 && turns.period_strength > 0.4 && turns.exclusive_busy > kAtLeast &&
          turns.exclusive_busy > kBeyondChance * turns.exclusive_by_chance && turns.exclusive_busy < 0.6 && turns.opposed < 0.4 &&
          turns.hand_backs >= 2 && stages_alike(job);
@@ -279,6 +282,10 @@ JobVerdict single(const JobSignals& job, double confidence) {
               std::move(evidence));
 }
 
+bool busy_is_known(const JobSignals& job) {
+  return std::any_of(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.busy.has_value(); });
+}
+
 bool is_idle(const JobSignals& job) {
   double most = 0;
   for (const GpuInJob& member : job.members) most = std::max(most, member.busy.value_or(0));
@@ -301,6 +308,7 @@ JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
   constexpr std::size_t kFewestTicks = 4;
   if (signals.ticks < kFewestTicks)
     return unclear(job, "one snapshot shows no pattern: take more readings (lockstep diagnose, or nvidia-smi with -l 1).", {});
+  if (!busy_is_known(job)) return unclear(job, "utilization was never read: it would tell work from rest.", {});
   if (is_idle(job)) return make(Pattern::idle, 0.95, gpu_names(job.gpus) + (job.gpus.size() > 1 ? " do" : " does") + " nothing.", {});
   if (job.gpus.size() == 1) return single(job, job.origin == JobOrigin::processes ? 0.95 : 0.7);
   if (!job.fine) return unclear(job, "too few readings of all of them at once: record longer.", {});
@@ -337,10 +345,14 @@ MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdic
   }
   result.verdict = verdicts[result.first_job].verdict;
   const bool each_has_one = std::all_of(signals.jobs.begin(), signals.jobs.end(), [](const JobSignals& job) { return job.gpus.size() == 1; });
+  // A listed process that does nothing is no job that runs; of one that is not listed only its memory is known.
+  std::size_t jobs_that_run = 0;
+  for (std::size_t i = 0; i < signals.jobs.size(); ++i)
+    jobs_that_run += verdicts[i].verdict.pattern != Pattern::idle || signals.jobs[i].origin != JobOrigin::processes ? 1U : 0U;
   const bool any_runs = std::any_of(verdicts.begin(), verdicts.end(), [](const JobVerdict& verdict) {
     return verdict.verdict.pattern != Pattern::idle && verdict.verdict.pattern != Pattern::unclear;
   });
-  if (signals.jobs.size() > 1 && each_has_one && any_runs) {
+  if (jobs_that_run > 1 && each_has_one && any_runs) {
     const bool all_listed = std::all_of(signals.jobs.begin(), signals.jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::processes; });
     std::vector<int> gpus;
     for (const JobSignals& job : signals.jobs) gpus.push_back(job.gpus.front());

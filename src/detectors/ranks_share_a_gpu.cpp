@@ -13,6 +13,8 @@ namespace lockstep {
 namespace {
 
 std::optional<int> main_gpu(const ProcessSample& process) {
+  const bool unknown = std::any_of(process.gpus.begin(), process.gpus.end(), [](const ProcessOnGpu& use) { return !use.memory_bytes; });
+  if (process.gpus.size() > 1 && unknown) return std::nullopt;  // which of them is its own cannot be told
   const ProcessOnGpu* largest = nullptr;
   for (const ProcessOnGpu& use : process.gpus)
     if (largest == nullptr || use.memory_bytes.value_or(0) > largest->memory_bytes.value_or(0)) largest = &use;

@@ -33,7 +33,7 @@ std::vector<Finding> find_slow_link(const Seen& seen) {
       return environment_of(process, "NCCL_P2P_DISABLE") == "1" || environment_of(process, "NCCL_SHM_DISABLE") == "1";
     });
     const bool no_peers = seen.signals.peer_to_peer && seen.signals.peer_to_peer->empty();
-    findings.push_back(about_job(FindingCode::slow_link, job, Severity::warning, switched_off || no_peers ? 0.6 : 0.5, lowest,
+    findings.push_back(about_job(FindingCode::slow_link, job, Severity::warning, switched_off || no_peers ? 0.6 : 0.4, lowest,
                                  {{"hollow_on_every_gpu", lowest, kHollowAtLeast, "fraction"},
                                   {"pcie_received", in, kBytesAtLeast, "bytes/s"},
                                   {"pcie_sent", out, kBytesAtLeast, "bytes/s"},

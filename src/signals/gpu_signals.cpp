@@ -49,15 +49,21 @@ std::optional<double> value_at(const Series<double>& series, double t_ms, double
   return series.values[place];
 }
 
-bool ran_at(const GpuTrack& gpu, double t_ms) {
-  const double reach = 2 * spacing_of(gpu.busy).value_or(1000) + 1;
-  return value_at(gpu.busy, t_ms, reach).value_or(1) > kRuns;
-}
+// Whether something ran on the GPU at a moment, as far as is known.
+class Running {
+ public:
+  explicit Running(const GpuTrack& gpu) : busy_(gpu.busy), reach_ms_(2 * spacing_of(gpu.busy).value_or(1000) + 1) {}
+  bool at(double t_ms) const { return value_at(busy_, t_ms, reach_ms_).value_or(1) > kRuns; }
 
-std::vector<double> while_running(const GpuTrack& gpu, const Series<double>& series) {
+ private:
+  const Series<double>& busy_;
+  double reach_ms_;
+};
+
+std::vector<double> while_running(const Running& running, const Series<double>& series) {
   std::vector<double> values;
   for (std::size_t i = 0; i < series.size(); ++i)
-    if (ran_at(gpu, series.t_ms[i])) values.push_back(series.values[i]);
+    if (running.at(series.t_ms[i])) values.push_back(series.values[i]);
   return values;
 }
 
@@ -78,7 +84,7 @@ bool is_slowdown(const ClockLimits& limits) {
          limits.has(ClockLimit::hw_power_brake_slowdown);
 }
 
-void add_limits(const GpuTrack& gpu, GpuSignals& signals) {
+void add_limits(const GpuTrack& gpu, const Running& running, GpuSignals& signals) {
   if (gpu.limits.empty()) return;
   std::array<double, kClockLimitNames.size()> shares{};
   std::vector<double> limited;
@@ -86,7 +92,7 @@ void add_limits(const GpuTrack& gpu, GpuSignals& signals) {
   double looks = 0;
   const double reach = 2 * spacing_of(gpu.sm_clock_mhz).value_or(1000) + 1;
   for (std::size_t i = 0; i < gpu.limits.size(); ++i) {
-    if (!ran_at(gpu, gpu.limits.t_ms[i])) continue;
+    if (!running.at(gpu.limits.t_ms[i])) continue;
     ++looks;
     for (std::size_t limit = 0; limit < shares.size(); ++limit)
       if (gpu.limits.values[i].has(static_cast<ClockLimit>(limit))) ++shares[limit];
@@ -133,13 +139,14 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
     const Series<double>& power = gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw;
     signals.power_highest_mw = quantile(power.values, 0.99);
     signals.power_lowest_mw = quantile(power.values, 0.01);
-    signals.sm = mean_of(while_running(gpu, gpu.sm));
-    signals.tensor = mean_of(while_running(gpu, gpu.tensor));
-    signals.dram = mean_of(while_running(gpu, gpu.dram));
-    signals.clock_mhz = median_of(while_running(gpu, gpu.sm_clock_mhz));
+    const Running running(gpu);
+    signals.sm = mean_of(while_running(running, gpu.sm));
+    signals.tensor = mean_of(while_running(running, gpu.tensor));
+    signals.dram = mean_of(while_running(running, gpu.dram));
+    signals.clock_mhz = median_of(while_running(running, gpu.sm_clock_mhz));
     signals.clock_highest_mhz = quantile(gpu.sm_clock_mhz.values, 1);
     signals.temperature_highest_c = quantile(gpu.temperature_c.values, 1);
-    add_limits(gpu, signals);
+    add_limits(gpu, running, signals);
     const auto received = rates_of(gpu.pcie_rx_bytes);
     signals.pcie_rx_bytes_s = mean_of(received);
     signals.pcie_rx_peak_bytes_s = quantile(received, 0.95);

@@ -57,7 +57,13 @@ double exclusive_share(const std::vector<Row>& rows, const std::vector<std::size
   return active > 0 ? alone / active : 0;
 }
 
-double chance_share(const std::vector<Row>& rows) {
+double chance_share(const std::vector<Row>& all) {
+  // A stretch from the middle of a long run is enough to say what chance gives.
+  std::vector<Row> rows;
+  for (const Row& row : all) {
+    const std::size_t from = row.size() > kPeriodBins ? (row.size() - kPeriodBins) / 2 : 0;
+    rows.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(from), row.begin() + static_cast<std::ptrdiff_t>(std::min(row.size(), from + kPeriodBins)));
+  }
   const std::size_t bins = rows.front().size();
   double sum = 0;
   for (std::size_t j = 1; j <= kChanceShifts; ++j) {

@@ -69,13 +69,9 @@ std::string lanes_svg(const LanePicture& picture, std::string_view color) {
   return svg;
 }
 
-std::string pictures_html(const Report& report) {
-  std::string html;
-  for (const LanePicture& picture : report.pictures) {
-    const std::string_view color = picture.made_of == "busy" ? "busy" : picture.made_of == "memory" ? "memory" : "power";
-    html += fmt::format("<h2>{}</h2>{}", escaped(picture.made_of), lanes_svg(picture, color));
-  }
-  return html;
+std::string picture_html(const LanePicture& picture) {
+  const std::string_view color = picture.made_of == "busy" ? "busy" : picture.made_of == "memory" ? "memory" : "power";
+  return fmt::format("<h2>{}</h2>{}", escaped(picture.made_of), lanes_svg(picture, color));
 }
 
 std::string finding_html(const Finding& finding, bool suspected) {
@@ -129,9 +125,10 @@ std::string HtmlRenderer::render(const Report& report) const {
     html += fmt::format("<p class=\"sentence\">speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)</p>", report.comparison->speedup, escaped(report.comparison->against),
                         report.comparison->ideal, report.comparison->efficiency * 100);
   if (report.throughput && !report.findings.empty()) html += fmt::format("<p>throughput now: <b>{:.0f} %</b> of what these GPUs could do</p>", report.throughput->now * 100);
+  if (!report.pictures.empty()) html += picture_html(report.pictures.front());
   html += report.findings.empty() ? "<h2>No findings</h2>" : "<h2>Findings</h2>";
   for (const Finding& finding : report.findings) html += finding_html(finding, false);
-  html += pictures_html(report);
+  for (std::size_t i = 1; i < report.pictures.size(); ++i) html += picture_html(report.pictures[i]);
   if (!report.checklist.empty()) {
     html += "<h2>Checklist</h2><table>";
     for (const CheckItem& item : report.checklist)

@@ -25,9 +25,9 @@ Signals all_spin(int gpus, double hollow) {
 
 // Gradients go over PCIe both ways, none over NVLink, and peer-to-peer is switched off.
 Signals detour_through_the_host() {
-  Signals signals = all_spin(2, 0.35);
+  Signals signals = all_spin(2, 0.25);
   for (GpuSignals& gpu : signals.gpus) {
-    gpu.pcie_rx_bytes_s = gpu.pcie_tx_bytes_s = 4e9;
+    gpu.pcie_rx_bytes_s = gpu.pcie_tx_bytes_s = 6e8;
     gpu.nvlink_bytes_s = 0;
   }
   set_environment(signals, "NCCL_P2P_DISABLE", "1");
@@ -48,7 +48,7 @@ Signals accumulates(double micro_steps_with_collective) {
   Signals signals = with_steps(healthy_ranks(4));
   StepSignals& steps = *signals.jobs.front().steps;
   give_part(steps, "collective_exposed", 0.2);
-  steps.steps_without_optimizer = 0.75;
+  steps.steps_without_optimizer = 0.5;
   steps.micro_steps_with_collective = micro_steps_with_collective;
   return signals;
 }
@@ -100,10 +100,24 @@ TEST(StragglerRank, WaitsLeastByStepMarks) {
 
 TEST(StragglerRank, IsNobodyWhereAllSpinAlike) {
   Signals nearly = all_spin(4, 0.42);
-  load_gpu(nearly, 1, 0.98, 0.33);
+  load_gpu(nearly, 1, 0.98, 0.31);
 
   EXPECT_THAT(found_by(find_straggler_rank, all_spin(4, 0.42)), IsEmpty());
-  EXPECT_THAT(found_by(find_straggler_rank, nearly), IsEmpty()) << "0.09 of the time is under the line";
+  EXPECT_THAT(found_by(find_straggler_rank, nearly), IsEmpty()) << "0.11 of the time is under the line";
+}
+
+TEST(StragglerRank, IsNamedJustOverTheLine) {
+  Signals outside = all_spin(4, 0.42);
+  load_gpu(outside, 1, 0.98, 0.27);
+  Signals marked = with_steps(healthy_ranks(4));
+  give_part(*marked.jobs.front().steps, "collective_exposed", 0.12);
+  give_part_to_rank(*marked.jobs.front().steps, 2, "collective_exposed", 0.02);
+  Signals under = marked;
+  give_part_to_rank(*under.jobs.front().steps, 2, "collective_exposed", 0.06);
+
+  EXPECT_TRUE(is_one(found_by(find_straggler_rank, outside), FindingCode::straggler_rank, 0.12, 0.18));
+  EXPECT_TRUE(is_one(found_by(find_straggler_rank, marked), FindingCode::straggler_rank, 0.08, 0.12));
+  EXPECT_THAT(found_by(find_straggler_rank, under), IsEmpty());
 }
 
 TEST(StragglerRank, IsNotARareStallAndNotAStuckCollective) {
@@ -124,6 +138,16 @@ TEST(StragglerRank, IsNotSaidByUtilizationWhereTheOthersRestToo) {
   EXPECT_THAT(found_by(find_straggler_rank, signals), IsEmpty());
 }
 
+TEST(StragglerRank, IsNotSaidOfServersOrWhereNothingIsClear) {
+  Signals serving = third_rank_is_slow();
+  serving.jobs.front().serves = true;
+  Signals few_readings = third_rank_is_slow();
+  few_readings.ticks = 3;
+
+  EXPECT_THAT(found_by(find_straggler_rank, serving), IsEmpty());
+  EXPECT_THAT(found_by(find_straggler_rank, few_readings), IsEmpty());
+}
+
 TEST(StragglerRank, IsNotSaidWhereNeitherBusyNorWorkIsKnown) {
   Signals signals = seen_by_busy_alone(healthy_ranks(4));
   signals.jobs.front().members[3].busy.reset();
@@ -134,11 +158,11 @@ TEST(StragglerRank, IsNotSaidWhereNeitherBusyNorWorkIsKnown) {
 TEST(ExposedCollectives, AreWhatEvenTheLastRankSpendsThere) {
   Signals signals = with_steps(healthy_ranks(4));
   give_part(*signals.jobs.front().steps, "collective_exposed", 0.35);
-  give_part_to_rank(*signals.jobs.front().steps, 2, "collective_exposed", 0.25);
+  give_part_to_rank(*signals.jobs.front().steps, 2, "collective_exposed", 0.12);
 
   const auto findings = found_by(find_exposed_collectives, signals);
 
-  ASSERT_TRUE(is_one(findings, FindingCode::exposed_collectives, 0.25, 0.25));
+  ASSERT_TRUE(is_one(findings, FindingCode::exposed_collectives, 0.12, 0.12));
   EXPECT_TRUE(is_stood_behind(findings.front()));
   EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1, 2, 3));
 }
@@ -170,20 +194,20 @@ TEST(ExposedCollectives, AreNotSuspectedOfOneLateRankLittleSpinningOrNoPower) {
 TEST(SyncEveryMicroStep, IsFoundWhereMicroStepsHaveACollective) {
   const auto findings = found_by(find_sync_every_micro_step, accumulates(1.0));
 
-  ASSERT_TRUE(is_one(findings, FindingCode::sync_every_micro_step, 0.1, 0.2));
+  ASSERT_TRUE(is_one(findings, FindingCode::sync_every_micro_step, 0.08, 0.12));
   EXPECT_TRUE(is_stood_behind(findings.front()));
   EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
 }
 
 TEST(SyncEveryMicroStep, IsNotSaidWithNoSyncWithoutAccumulationOrOfOneRank) {
   Signals no_accumulation = accumulates(1.0);
-  no_accumulation.jobs.front().steps->steps_without_optimizer = 0;
+  no_accumulation.jobs.front().steps->steps_without_optimizer = 0.3;
   Signals one_rank = accumulates(1.0);
   one_rank.jobs.front().steps->ranks.resize(1);
   Signals no_marks = accumulates(1.0);
   no_marks.jobs.front().steps.reset();
 
-  EXPECT_THAT(found_by(find_sync_every_micro_step, accumulates(0.1)), IsEmpty());
+  EXPECT_THAT(found_by(find_sync_every_micro_step, accumulates(0.6)), IsEmpty());
   EXPECT_THAT(found_by(find_sync_every_micro_step, no_accumulation), IsEmpty());
   EXPECT_THAT(found_by(find_sync_every_micro_step, one_rank), IsEmpty());
   EXPECT_THAT(found_by(find_sync_every_micro_step, no_marks), IsEmpty());
@@ -192,7 +216,7 @@ TEST(SyncEveryMicroStep, IsNotSaidWithNoSyncWithoutAccumulationOrOfOneRank) {
 TEST(SlowLink, IsFoundWherePeerToPeerIsSwitchedOff) {
   const auto findings = found_by(find_slow_link, detour_through_the_host());
 
-  ASSERT_TRUE(is_one(findings, FindingCode::slow_link, 0.3, 0.4));
+  ASSERT_TRUE(is_one(findings, FindingCode::slow_link, 0.2, 0.3));
   EXPECT_TRUE(is_stood_behind(findings.front()));
   EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1));
 }
@@ -201,8 +225,11 @@ TEST(SlowLink, IsNotSaidWhereBytesGoOverNvlinkOrOneWay) {
   Signals nvlink = detour_through_the_host();
   for (GpuSignals& gpu : nvlink.gpus) gpu.nvlink_bytes_s = 60e9;
   Signals input = detour_through_the_host();
-  for (GpuSignals& gpu : input.gpus) gpu.pcie_tx_bytes_s = 20e6;
+  for (GpuSignals& gpu : input.gpus) gpu.pcie_tx_bytes_s = 4e8;
+  Signals hides_it = detour_through_the_host();
+  for (const int gpu : {0, 1}) load_gpu(hides_it, gpu, 0.98, 0.18);
 
+  EXPECT_THAT(found_by(find_slow_link, hides_it), IsEmpty()) << "nobody waits for these bytes";
   EXPECT_THAT(found_by(find_slow_link, nvlink), IsEmpty());
   EXPECT_THAT(found_by(find_slow_link, input), IsEmpty()) << "batches come in and nothing goes out";
 }
@@ -260,12 +287,16 @@ TEST(StuckCollective, IsSuspectedOnlyWherePowerWasLowAllTheTime) {
   EXPECT_FALSE(is_stood_behind(findings.front())) << "a small batch reads the same";
 }
 
-TEST(StuckCollective, IsNotSaidOfServersOrOneProcess) {
+TEST(StuckCollective, IsNotSaidOfServersTurnsOrOneProcess) {
   Signals serving = waits_for_a_rank_that_is_gone();
   serving.jobs.front().serves = true;
   Signals one_process = data_parallel(4);
   one_process.jobs.front().longest_hollow_ms = 14'000;
+  Signals in_turns = split_model(4);
+  in_turns.jobs.front().one_process_on_all = false;
+  in_turns.jobs.front().longest_hollow_ms = 14'000;
 
+  EXPECT_THAT(found_by(find_stuck_collective, in_turns), IsEmpty());
   EXPECT_THAT(found_by(find_stuck_collective, serving), IsEmpty());
   EXPECT_THAT(found_by(find_stuck_collective, one_process), IsEmpty());
 }
@@ -296,23 +327,28 @@ TEST(GlooOnGpus, IsNotSaidWithNcclOnVirtualGpusOrOfUnknownLibraries) {
 
 TEST(ReduceEveryStep, IsShortWhereTheRankItselfIsLate) {
   Signals signals = with_steps(healthy_ranks(4));
-  give_part(*signals.jobs.front().steps, "sync", 0.1);
-  give_part_to_rank(*signals.jobs.front().steps, 3, "sync", 0.01);
+  give_part(*signals.jobs.front().steps, "sync", 0.04);
+  give_part_to_rank(*signals.jobs.front().steps, 3, "sync", 0.025);
 
   const auto findings = found_by(find_reduce_every_step, signals);
 
-  ASSERT_TRUE(is_one(findings, FindingCode::reduce_every_step, 0.05, 0.1));
+  ASSERT_TRUE(is_one(findings, FindingCode::reduce_every_step, 0.03, 0.05));
   EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
 }
 
 TEST(ReduceEveryStep, IsNotALocalSyncOrOneRanksOwn) {
   Signals local = with_steps(healthy_ranks(4));
   give_part(*local.jobs.front().steps, "sync", 0.1);
+  give_part_to_rank(*local.jobs.front().steps, 1, "sync", 0.08);
+  Signals little = with_steps(healthy_ranks(4));
+  give_part(*little.jobs.front().steps, "sync", 0.025);
+  give_part_to_rank(*little.jobs.front().steps, 1, "sync", 0.005);
   Signals one_rank = with_steps(healthy_ranks(4));
   give_part_to_rank(*one_rank.jobs.front().steps, 0, "sync", 0.1);
 
   EXPECT_THAT(found_by(find_reduce_every_step, local), IsEmpty()) << "about as long on all ranks";
   EXPECT_THAT(found_by(find_reduce_every_step, one_rank), IsEmpty());
+  EXPECT_THAT(found_by(find_reduce_every_step, little), IsEmpty());
   EXPECT_THAT(found_by(find_reduce_every_step, healthy_ranks(4)), IsEmpty()) << "only step marks show it";
 }
 

@@ -55,6 +55,30 @@ void add_job(Signals& signals, JobSignals job, int first_gpu) {
   signals.jobs.push_back(std::move(job));
 }
 
+// Ranks that seem to wait for everything at once.
+Signals everything_wrong() {
+  Signals signals = healthy_ranks(2);
+  JobSignals& job = signals.jobs.front();
+  stall_every(signals, 10'000, {.working_gpus = 1, .spinning_gpus = 1, .workers = {0}, .written_bytes = 1e9}, 1500);
+  StallSignals& stalls = job.stalls;
+  stalls.all.resize(2);
+  stalls.all.front().written_bytes = 0;
+  job.idle_together = 0.2;
+  job.copy_while_idle = -0.8;
+  job.host.loader_workers = job.host.most_loader_workers = 0;
+  job.host.write_bytes_s = 20e3;
+  for (const int gpu : {0, 1}) load_gpu(signals, gpu, 0.8, 0.5);
+  draw_power(signals, 0.35);
+  for (GpuInJob& member : job.members) member.memory_fraction = 0.3;
+  for (GpuSignals& gpu : signals.gpus) {
+    gpu.sm = 0.2;
+    gpu.nvlink_bytes_s = 0;
+    gpu.pcie_rx_bytes_s = 1.5e9;
+    gpu.pcie_tx_bytes_s = 0.9e9;
+  }
+  return signals;
+}
+
 Signals watched_for(Signals signals, double seconds) {
   signals.jobs.front().to_ms = signals.jobs.front().from_ms + seconds * 1e3;
   return signals;
@@ -103,6 +127,22 @@ TEST(EveryDetector, StaysSilentWhereNothingRuns) {
   }
 }
 
+TEST(EveryDetector, OfWaitingRanksAsksWhetherTheyTrainAndAreInStep) {
+  Signals serving = everything_wrong();
+  serving.jobs.front().serves = true;
+  Signals unclear = everything_wrong();
+  unclear.ticks = 3;
+
+  for (const FindingCode code :
+       {FindingCode::input_starved, FindingCode::loader_without_workers, FindingCode::pageable_copies, FindingCode::logging_too_often,
+        FindingCode::checkpoint_stall, FindingCode::evaluation_stall, FindingCode::launch_bound, FindingCode::exposed_collectives,
+        FindingCode::slow_link, FindingCode::batch_too_small}) {
+    EXPECT_TRUE(has(inspect_all({everything_wrong(), judge_patterns(everything_wrong())}), code)) << name_of(code).id;
+    EXPECT_FALSE(has(inspect_all({serving, judge_patterns(serving)}), code)) << name_of(code).id << " on a server";
+    EXPECT_FALSE(has(inspect_all({unclear, judge_patterns(unclear)}), code)) << name_of(code).id << " where nothing is clear";
+  }
+}
+
 TEST(EveryDetector, RaisesTheCodeOfItsRow) {
   for (const Signals& signals : {split_model(4), data_parallel(4), pipeline_of(4), alone(4), copies_by_hand(4)})
     for (const Detector& detector : all_detectors())
@@ -147,7 +187,7 @@ TEST(Diagnosis, PutsTheCostliestFirst) {
 TEST(StoodBehind, NeedsConfidenceAndALoss) {
   EXPECT_TRUE(is_stood_behind(finding_with(FindingCode::input_starved, 0.5, 0.02)));
   EXPECT_FALSE(is_stood_behind(finding_with(FindingCode::input_starved, 0.49, 0.5)));
-  EXPECT_FALSE(is_stood_behind(finding_with(FindingCode::input_starved, 0.9, 0.01)));
+  EXPECT_FALSE(is_stood_behind(finding_with(FindingCode::input_starved, 0.9, 0.015)));
 }
 
 TEST(StoodBehind, NeedsNoLossOfAFault) {

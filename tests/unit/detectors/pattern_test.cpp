@@ -153,6 +153,15 @@ TEST(TakingTurns, IsNotSaidWhereBusyIsHollow) {
   EXPECT_NE(judged(signals).pattern, Pattern::taking_turns) << "a GPU that waits for its turn runs no kernel";
 }
 
+TEST(TakingTurns, IsNotSaidOfOneProcessWhoseGpusSpin) {
+  Signals signals = split_model(2);
+  load_gpu(signals, 0, 0.6, 0.6);
+  load_gpu(signals, 1, 0.6, 0.6);
+  signals.jobs.front().busy_sum = signals.jobs.front().second_busy = 1.3;
+
+  EXPECT_NE(judged(signals).pattern, Pattern::taking_turns);
+}
+
 TEST(TakingTurns, IsNotSaidOfLoadingOneAfterTheOther) {
   Signals signals = ranks_in_turns(4);
   signals.jobs.front().fine->hand_overs = 3;
@@ -228,6 +237,18 @@ TEST(PipelinePattern, IsSaidWhereStagesFillAndDrain) {
   EXPECT_THAT(verdict.sentence, HasSubstr("80 %")) << "how much they overlap";
 }
 
+TEST(PipelinePattern, IsSaidOfTwoStagesOnlyWhereTheyAreKnownToBeOneJob) {
+  Signals signals = pipeline_of(2);
+  signals.jobs.front().fine->exclusive_by_chance = 0.17;
+  signals.jobs.front().fine->together = 0.05;
+  Signals in_step = signals;
+  in_step.jobs.front().fine->together = 0.3;
+
+  EXPECT_EQ(judged(signals).pattern, Pattern::pipeline);
+  EXPECT_NE(judged(in_step).pattern, Pattern::pipeline);
+  EXPECT_NE(judged(without_processes(signals)).pattern, Pattern::pipeline) << "too near to chance to tell from strangers";
+}
+
 TEST(PipelinePattern, IsNotSaidWhereOneIsAloneNoMoreOftenThanByChance) {
   Signals signals = pipeline_of(4);
   signals.jobs.front().fine->exclusive_by_chance = 0.18;
@@ -277,14 +298,21 @@ TEST(Idle, IsNotSaidWhereBusyWasNeverRead) {
   EXPECT_NE(judged(signals).pattern, Pattern::idle);
 }
 
-TEST(Unclear, IsSaidOfOneSnapshot) {
+TEST(Unclear, IsSaidOfASnapshotOrThree) {
   Signals signals = split_model(2);
-  signals.ticks = 1;
+  signals.ticks = 3;
 
   const Verdict verdict = judged(signals);
 
   EXPECT_EQ(verdict.pattern, Pattern::unclear);
   EXPECT_THAT(verdict.sentence, HasSubstr("more readings"));
+}
+
+TEST(Unclear, IsNotSaidAfterFiveReadings) {
+  Signals signals = split_model(2);
+  signals.ticks = 5;
+
+  EXPECT_EQ(judged(signals).pattern, Pattern::taking_turns);
 }
 
 TEST(Unclear, IsSaidWhereTheGpusWereNeverReadAtOnce) {

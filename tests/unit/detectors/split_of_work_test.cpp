@@ -145,6 +145,16 @@ TEST(IdleGpus, AreNotNamedWhereNothingTrains) {
   EXPECT_THAT(found_by(find_idle_gpus, healthy_ranks(4)), IsEmpty());
 }
 
+TEST(IdleGpus, AreSuspectedOnlyAfterAFewSnapshots) {
+  Signals few = alone(4);
+  few.ticks = 6;
+  Signals enough = alone(4);
+  enough.ticks = 9;
+
+  EXPECT_FALSE(is_stood_behind(found_by(find_idle_gpus, few).at(0)));
+  EXPECT_TRUE(is_stood_behind(found_by(find_idle_gpus, enough).at(0)));
+}
+
 TEST(IdleGpus, AreLessSureWithAPartialProcessList) {
   Signals partial = alone(4);
   partial.process_coverage = ProcessCoverage::partial;
@@ -247,6 +257,13 @@ TEST(PipelineBubbles, CostTheTimeInWhichAStageStandsStill) {
 
   ASSERT_TRUE(is_one(findings, FindingCode::pipeline_bubbles, 0.2, 0.28));
   EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(PipelineBubbles, AreNamedAtFourteenPercent) {
+  Signals signals = pipeline_of(4);
+  for (const int gpu : {0, 1, 2, 3}) load_gpu(signals, gpu, 0.86, 0.05);
+
+  EXPECT_TRUE(is_one(found_by(find_pipeline_bubbles, signals), FindingCode::pipeline_bubbles, 0.13, 0.15));
 }
 
 TEST(PipelineBubbles, AreNotWorthNamingAtNinePercent) {

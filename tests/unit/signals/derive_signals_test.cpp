@@ -1,0 +1,195 @@
+#include "signals/derive_signals.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "signals/job_groups.hpp"
+#include "support/simulated_run.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+
+const Behaviour kAlways = [](double) { return Doing::working; };
+const Behaviour kNever = [](double) { return Doing::nothing; };
+
+TEST(JobGroups, JoinRanksOfOneMasterPort) {
+  Timeline timeline = simulate({kAlways, kAlways, kAlways, kAlways});
+  ProcessTick processes = {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1), rank_on_gpu(0, 2, 2), rank_on_gpu(1, 2, 3)};
+  for (std::size_t i = 2; i < 4; ++i) {
+    processes[i].pid += 100;
+    processes[i].parent_pid = 20;
+    (*processes[i].environment)["MASTER_PORT"] = "29501";
+  }
+  put_processes(timeline, processes);
+
+  const Signals signals = derive_signals(timeline);
+
+  ASSERT_EQ(signals.jobs.size(), 2U) << "two jobs on one machine are judged apart";
+  EXPECT_EQ(signals.jobs[0].gpus, (std::vector<int>{0, 1}));
+  EXPECT_EQ(signals.jobs[1].gpus, (std::vector<int>{2, 3}));
+  EXPECT_EQ(signals.jobs[1].ranks, (std::vector<int>{0, 1}));
+}
+
+TEST(JobGroups, JoinChildrenOfMpSpawnThoughNoRankIsSet) {
+  Timeline timeline = simulate({kAlways, kAlways});
+  ProcessTick processes = {process_on_gpus(101, {0}), process_on_gpus(102, {1})};
+  for (ProcessSample& process : processes) process.command = {"python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(...)"};
+  put_processes(timeline, processes);
+
+  const Signals signals = derive_signals(timeline);
+
+  ASSERT_EQ(signals.jobs.size(), 1U);
+  EXPECT_TRUE(signals.jobs[0].spawned);
+}
+
+TEST(JobGroups, KeepCopiesOfOneCommandApart) {
+  Timeline timeline = simulate({kAlways, kAlways});
+  put_processes(timeline, {process_on_gpus(101, {0}), process_on_gpus(102, {1})});
+
+  EXPECT_EQ(derive_signals(timeline).jobs.size(), 2U) << "one shell started both: they are no ranks";
+}
+
+TEST(JobGroups, IgnoreTheSmallContextThatARankOpensOnGpuZero) {
+  Timeline timeline = simulate({kAlways, kAlways});
+  ProcessTick processes = {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)};
+  processes[1].gpus.push_back({0, 500ULL << 20U});
+  put_processes(timeline, processes);
+
+  const Signals signals = derive_signals(timeline);
+
+  ASSERT_EQ(signals.jobs.size(), 1U);
+  EXPECT_EQ(signals.jobs[0].processes[1].gpus.size(), 1U);
+}
+
+TEST(JobGroups, LeaveTheDesktopOut) {
+  Timeline timeline = simulate({kAlways, kNever});
+  ProcessSample desktop = process_on_gpus(50, {1});
+  desktop.command = {"/usr/lib/xorg/Xorg", ":0"};
+  put_processes(timeline, {process_on_gpus(101, {0}), desktop});
+
+  EXPECT_EQ(derive_signals(timeline).jobs.size(), 1U);
+}
+
+TEST(JobGroups, WithAPartialListJoinGpusThatAreAlike) {
+  Timeline timeline = simulate({kAlways, kAlways, kNever});
+  timeline.machine.process_coverage = ProcessCoverage::partial;
+  for (double& bytes : timeline.gpus[2].memory_used_bytes.values) bytes = 1e6;
+  put_processes(timeline, {process_on_gpus(1, {0})});
+
+  const Signals signals = derive_signals(timeline);
+
+  ASSERT_EQ(signals.jobs.size(), 1U);
+  EXPECT_EQ(signals.jobs[0].gpus, (std::vector<int>{0, 1}));
+  EXPECT_EQ(signals.jobs[0].origin, JobOrigin::partial);
+  EXPECT_EQ(signals.free_gpus, (std::vector<int>{2}));
+}
+
+TEST(JobGroups, KnowServersByTheirProgramAndNotByTheirArguments) {
+  EXPECT_TRUE(is_server({"python", "-m", "vllm.entrypoints.openai.api_server", "--model", "x"}));
+  EXPECT_TRUE(is_server({"/usr/bin/uvicorn", "app:app"}));
+  EXPECT_FALSE(is_server({"python", "train.py", "--seed", "1", "--teacher", "vllm"}));
+}
+
+TEST(WorkingTime, LeavesOutStartUpAndTheEnd) {
+  const Behaviour late = [](double t) { return t > 3000 && t < 8000 ? Doing::working : Doing::nothing; };
+  const Behaviour early = [](double t) { return t > 1000 && t < 8000 ? Doing::working : Doing::nothing; };
+  SimulationOptions options;
+  options.seconds = 12;
+  Timeline timeline = simulate({early, late}, options);
+  put_processes(timeline, {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)});
+
+  const JobSignals job = derive_signals(timeline).jobs.at(0);
+
+  EXPECT_NEAR(job.from_ms, 3100, 150) << "GPU 0 compiled alone before";
+  EXPECT_NEAR(job.to_ms, 8200, 150);
+}
+
+TEST(IdleTogether, IsTheShareOfAStepInWhichAllWait) {
+  Timeline timeline = simulate({working_part(500, 0.6), working_part(500, 0.6)});
+  put_processes(timeline, {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)});
+
+  EXPECT_NEAR(derive_signals(timeline).jobs.at(0).idle_together, 0.4, 0.05);
+}
+
+TEST(Hollow, IsHighOnTheRanksThatWaitAndLowOnTheLateOne) {
+  // GPU 0 begins late; GPU 1 works at once and then spins until the other is through.
+  Timeline timeline = simulate({working_part(600, 0.5, 300), working_else_spinning(600, 0.5)});
+  put_processes(timeline, {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)});
+
+  const JobSignals job = derive_signals(timeline).jobs.at(0);
+
+  EXPECT_LT(*job.members[0].hollow, 0.15);
+  EXPECT_GT(*job.members[1].hollow, 0.3);
+}
+
+TEST(Stalls, AreFoundWithWhoWorkedMeanwhile) {
+  const Behaviour evaluates = kAlways;
+  const Behaviour waits = [](double t) { return std::fmod(t, 8000) > 6000 ? Doing::spinning : Doing::working; };
+  SimulationOptions options;
+  options.seconds = 30;
+  Timeline timeline = simulate({evaluates, waits, waits}, options);
+  put_processes(timeline, {rank_on_gpu(0, 3, 0), rank_on_gpu(1, 3, 1), rank_on_gpu(2, 3, 2)});
+
+  const JobSignals job = derive_signals(timeline).jobs.at(0);
+
+  ASSERT_EQ(job.stalls.all.size(), 3U);
+  EXPECT_NEAR(*job.stalls.period_ms, 8000, 300);
+  EXPECT_NEAR(job.stalls.all[0].to_ms - job.stalls.all[0].from_ms, 2000, 300);
+  EXPECT_EQ(job.stalls.all[0].workers, (std::vector<int>{0}));
+  EXPECT_GT(job.stalls.all[0].spinning_gpus, 1.5);
+}
+
+TEST(Stalls, KnowTheBytesWrittenAroundThem) {
+  const Behaviour saves = [](double t) { return std::fmod(t, 8000) > 6000 ? Doing::nothing : Doing::working; };
+  SimulationOptions options;
+  options.seconds = 30;
+  Timeline timeline = simulate({saves, saves}, options);
+  for (double t = 0; t <= 30'000; t += 1000) {
+    ProcessTick processes = {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)};
+    processes[0].write_bytes = static_cast<std::uint64_t>(1e9 * std::floor((t + 1000) / 8000));
+    timeline.process_lists.push_back({t, processes});
+  }
+
+  const JobSignals job = derive_signals(timeline).jobs.at(0);
+
+  ASSERT_FALSE(job.stalls.all.empty());
+  EXPECT_NEAR(*job.stalls.all[0].written_bytes, 1e9, 1);
+}
+
+TEST(LongestHollow, IsThatOfARunThatGotStuck) {
+  const Behaviour stuck = [](double t) { return t > 4000 ? Doing::spinning : Doing::working; };
+  SimulationOptions options;
+  options.seconds = 20;
+  Timeline timeline = simulate({stuck, stuck}, options);
+  put_processes(timeline, {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)});
+
+  EXPECT_NEAR(derive_signals(timeline).jobs.at(0).longest_hollow_ms, 16'000, 500);
+}
+
+TEST(Steps, GiveSharesOfTheWholeTimeAndTheRankThatWaitsLeast) {
+  Timeline timeline = simulate({kAlways, kAlways});
+  put_processes(timeline, {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)});
+  for (int i = 0; i < 20; ++i)
+    for (int rank = 0; rank < 2; ++rank) {
+      StepMark step{rank, i, 100, {}};
+      step.spans_ms[0] = 20;                   // data_wait
+      step.spans_ms[4] = rank == 0 ? 30 : 0;   // collective_exposed
+      step.spans_ms[6] = i % 2 == 0 ? 0 : 5;   // optimizer: micro-steps have none
+      timeline.steps.push_back({100.0 * (i + 1), step});
+    }
+
+  const StepSignals steps = *derive_signals(timeline).jobs.at(0).steps;
+
+  EXPECT_EQ(steps.count, 20);
+  EXPECT_NEAR(steps.share[0], 0.2, 1e-9);
+  EXPECT_NEAR(steps.ranks[0].share[4], 0.3, 1e-9);
+  EXPECT_NEAR(steps.ranks[1].share[4], 0.0, 1e-9);
+  EXPECT_NEAR(steps.steps_without_optimizer, 0.5, 1e-9);
+  EXPECT_NEAR(steps.micro_steps_with_collective, 0.5, 1e-9);
+}
+
+}  // namespace
+}  // namespace lockstep

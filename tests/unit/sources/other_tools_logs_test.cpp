@@ -1,0 +1,219 @@
+// Logs of other tools: what they hold, what is repaired, and what is refused.
+#include <gtest/gtest.h>
+
+#include "base/text.hpp"
+#include "sources/csv/csv_log.hpp"
+#include "sources/csv/text_blocks.hpp"
+#include "sources/gpustat/gpustat_log.hpp"
+#include "sources/log/training_log.hpp"
+#include "sources/nvidia_smi/column_log.hpp"
+#include "sources/nvidia_smi/table_log.hpp"
+#include "sources/parsed/cells.hpp"
+#include "sources/wandb/wandb_file.hpp"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (const std::string_view line : split(text, '\n')) lines.emplace_back(line);
+  return lines;
+}
+
+std::vector<std::pair<double, GpuTick>> ticks_of(const std::optional<ParsedLog>& log) {
+  std::vector<std::pair<double, GpuTick>> ticks;
+  if (!log) return ticks;
+  for (const Record& record : log->records)
+    if (const auto* tick = std::get_if<GpuTick>(&record.content)) ticks.emplace_back(record.t_ms, *tick);
+  return ticks;
+}
+
+TEST(NvidiaSmiCsv, IsReadWithUnitsInAnyOrderOfColumns) {
+  const auto log = parse_csv_log(lines_of(
+      "utilization.gpu [%], timestamp, power.draw [W], index, memory.used [MiB], memory.total [MiB], name\n"
+      "97 %, 2025/01/31 12:00:00.100, 650.12 W, 0, 70000 MiB, 81559 MiB, NVIDIA H100\n"
+      "3 %, 2025/01/31 12:00:00.101, 90.00 W, 1, 70001 MiB, 81559 MiB, NVIDIA H100\n"
+      "98 %, 2025/01/31 12:00:01.100, 651.00 W, 0, 70000 MiB, 81559 MiB, NVIDIA H100\n"
+      "[N/A], 2025/01/31 12:00:01.101, [Not Supported], 1, 70001 MiB, 81559 MiB, NVIDIA H100\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_EQ(log->kind, SourceKind::nvidia_smi);
+  EXPECT_NEAR(ticks[1].first, 1000, 0.5);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].busy.value(), 0.97);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[1].power_mw.value(), 90'000);
+  EXPECT_EQ(*ticks[0].second[0].memory_used_bytes.value(), 70000ULL << 20U);
+  EXPECT_FALSE(ticks[1].second[1].busy.has_value()) << "not available is not 0";
+  EXPECT_EQ(log->machine.gpus[0].memory_total_bytes, 81559ULL << 20U);
+}
+
+TEST(NvidiaSmiCsv, WithoutHeaderAndUnitsIsReadByItsContent) {
+  const auto log = parse_csv_log(lines_of(
+      "2025/01/31 12:00:00.100, 0, 97, 70000, 81559, 650.12, 61\n"
+      "2025/01/31 12:00:00.100, 1, 3, 70001, 81559, 90.50, 44\n"
+      "2025/01/31 12:00:01.100, 0, 98, 70000, 81559, 651.00, 61\n"
+      "2025/01/31 12:00:01.100, 1, 4, 70001, 81559, 91.25, 44\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].busy.value(), 0.97);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].power_mw.value(), 650'120);
+  EXPECT_EQ(*ticks[0].second[1].memory_used_bytes.value(), 70001ULL << 20U);
+}
+
+TEST(OwnCsv, IsReadInAnySpelling) {
+  const auto log = parse_csv_log(lines_of(
+      "Time;GPU;GPU_Util_Pct;Power_W;Mem_Used_GB\n1700000000.0;0;50;200;10\n1700000000.0;1;60;210;10\n1700000000.5;0;51;201;10\n1700000000.5;1;61;211;10\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_NEAR(ticks[1].first, 500, 1);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[1].busy.value(), 0.6);
+  EXPECT_EQ(*ticks[0].second[0].memory_used_bytes.value(), 10'000'000'000ULL);
+}
+
+TEST(OwnCsv, WithAColumnAGpuIsReadToo) {
+  const auto log = parse_csv_log(lines_of("timestamp,gpu0_util,gpu0_power,gpu1_util,gpu1_power\n2025-01-31T12:00:00Z,100,300,0,60\n2025-01-31T12:00:01Z,0,60,100,300\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  ASSERT_EQ(ticks[0].second.size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks[1].second[1].busy.value(), 1.0);
+}
+
+TEST(OwnCsv, SpreadsReadingsThatShareASecond) {
+  std::string text = "time,index,util\n";
+  for (int second = 0; second < 2; ++second)
+    for (int i = 0; i < 4; ++i) text += "2025-01-31 12:00:0" + std::to_string(second) + ",0," + std::to_string(10 * i) + "\n";
+
+  const auto ticks = ticks_of(parse_csv_log(lines_of(text)));
+
+  ASSERT_EQ(ticks.size(), 8U);
+  EXPECT_NEAR(ticks[1].first, 250, 1);
+  EXPECT_NEAR(ticks[5].first, 1250, 1);
+}
+
+TEST(OwnCsv, LeavesOutTheImpossibleAndSaysSo) {
+  const auto log = parse_csv_log(lines_of("time,index,util,power\n10:00:00,0,400,100\n10:00:01,0,nan,100\n10:00:00,0,50,100\n10:00:02,0,50,99999999\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 3U) << "the third goes back in time";
+  EXPECT_FALSE(ticks[0].second[0].busy.has_value());
+  EXPECT_FALSE(ticks[2].second[0].power_mw.has_value());
+  EXPECT_EQ(log->notes.size(), 2U);
+}
+
+TEST(OwnCsv, IsNotSeenInOrdinaryTables) {
+  EXPECT_FALSE(parse_csv_log(lines_of("name,age,city\nada,36,london\n")));
+  EXPECT_FALSE(parse_csv_log(lines_of("epoch,loss,accuracy\n1,0.5,0.9\n2,0.4,0.91\n")));
+  EXPECT_FALSE(parse_csv_log({}));
+}
+
+TEST(TextBlocks, AreReadWithTheirTimes) {
+  const auto log = parse_text_blocks(lines_of(
+      "[2025-05-15 12:47:39] GPU Process Utilization\nGPU 0 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 71% | Memory Utilization: 5%\n"
+      "GPU 1 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 0% | Memory Utilization: 0%\n\n[2025-05-15 12:47:40] GPU Process Utilization\n"
+      "GPU 0 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 72% | Memory Utilization: 5%\nGPU 1 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 1% | Memory Utilization: 0%\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].busy.value(), 0.71) << "not the memory's utilization";
+  EXPECT_EQ(*log->machine.gpus[0].name, "NVIDIA GeForce RTX 4090 D");
+  EXPECT_NEAR(ticks[1].first, 1000, 1);
+}
+
+TEST(NvidiaSmiTables, GiveUtilizationAndNotTheFan) {
+  const std::string table =
+      "Wed Apr  9 10:26:15 2025       \n+----+\n| NVIDIA-SMI 535.183.01             Driver Version: 535.183.01   CUDA Version: 12.2     |\n"
+      "|   0  NVIDIA GeForce RTX 3090        Off | 00000000:04:00.0 Off |                  N/A |\n"
+      "| 30%   22C    P8              13W / 350W |  17706MiB / 24576MiB |     48%      Default |\n"
+      "| Processes:                                                                            |\n"
+      "|    0   N/A  N/A   1234567      C   python                                    17700MiB |\n";
+  std::string later = table;
+  later.replace(later.find("10:26:15"), 8, "10:26:25");
+
+  const auto log = parse_nvidia_smi_tables(lines_of(table + later));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_NEAR(ticks[1].first, 10'000, 1);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].busy.value(), 0.48);
+  EXPECT_DOUBLE_EQ(*log->machine.gpus[0].power_limit_mw, 350'000);
+  const auto* processes = std::get_if<ProcessTick>(&log->records[1].content);
+  ASSERT_NE(processes, nullptr);
+  EXPECT_EQ(processes->at(0).pid, 1234567);
+}
+
+TEST(Dmon, IsReadWithAndWithoutTimes) {
+  const auto with_time = parse_nvidia_smi_columns(lines_of(
+      "#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem   mclk   pclk\n#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %    MHz    MHz\n"
+      " 20250131   12:00:00      0    350     60      -     97     40   1593   1980\n 20250131   12:00:00      1     70     40      -      0      0   1593    345\n"
+      " 20250131   12:00:01      0    351     60      -     98     40   1593   1980\n 20250131   12:00:01      1     71     40      -      1      0   1593    345\n"));
+  const auto without = parse_nvidia_smi_columns(lines_of("# gpu    pwr  gtemp     sm\n# Idx      W      C      %\n    0    350     60     97\n    0    351     60     98\n"));
+
+  ASSERT_EQ(ticks_of(with_time).size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks_of(with_time)[1].second[0].busy.value(), 0.98);
+  EXPECT_NEAR(ticks_of(with_time)[1].first, 1000, 1);
+  ASSERT_EQ(ticks_of(without).size(), 2U);
+  EXPECT_FALSE(without->notes.empty()) << "a second apart is a guess, and said";
+}
+
+TEST(Pmon, GivesProcessesAndTheSumOfTheirShares) {
+  const auto log = parse_nvidia_smi_columns(lines_of(
+      "# gpu         pid   type     sm    mem    enc    dec    command\n# Idx           #    C/G      %      %      %      %    name\n"
+      "    0       4242     C     60     20      -      -    python\n    0       4243     C     30     20      -      -    python\n    1          -     -      -      -      -      -    -\n"
+      "    0       4242     C     62     20      -      -    python\n    0       4243     C     31     20      -      -    python\n    1          -     -      -      -      -      -    -\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_NEAR(*ticks[0].second[0].busy.value(), 0.9, 1e-9);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[1].busy.value(), 0.0);
+}
+
+TEST(Gpustat, IsReadQueryByQueryAndCutAnywhere) {
+  const std::string query =
+      R"({"hostname": "h", "query_time": "2025-01-31T12:00:00.5", "gpus": [{"index": 0, "uuid": "GPU-1", "name": "NVIDIA A100", "utilization.gpu": 97, )"
+      R"("power.draw": 300, "memory.used": 1000, "memory.total": 40000, "processes": [{"pid": 7, "username": "ada", "full_command": ["python", "--token", "hf_secret", "x.py"], "gpu_memory_usage": 900}]}]})";
+  const auto whole = parse_gpustat_log(query + "\n" + query);
+
+  ASSERT_EQ(ticks_of(whole).size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks_of(whole)[0].second[0].busy.value(), 0.97);
+  const auto& processes = std::get<ProcessTick>(whole->records[1].content);
+  EXPECT_EQ(processes[0].command->at(2).find("secret"), std::string::npos) << "no token gets in";
+  for (std::size_t cut = 0; cut < query.size(); ++cut) parse_gpustat_log(query + query.substr(0, cut));
+}
+
+TEST(Wandb, FilesThatAreDamagedOrCutAreNoCrash) {
+  std::string file(":W&B\0\0\0", 7);
+  EXPECT_TRUE(looks_like_wandb(file));
+  EXPECT_FALSE(parse_wandb_file(file)) << "no metrics in it";
+  file += std::string("\x11\x22\x33\x44\xff\x7f\x01garbage", 14);
+  EXPECT_FALSE(parse_wandb_file(file));
+  EXPECT_FALSE(parse_wandb_file("something else"));
+}
+
+TEST(TrainingLog, FindsEachKnownMessageOnce) {
+  const auto log = parse_training_log(lines_of("epoch 1\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
+                                               "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
+                                               "ValueError: environment variable WORLD_SIZE expected, but not set\n"));
+
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->records.size(), 2U);
+  EXPECT_FALSE(parse_training_log(lines_of("epoch 1 loss 0.5\nepoch 2 loss 0.4\n"))) << "an ordinary log is no input";
+}
+
+TEST(Times, AreReadAsPeopleWriteThem) {
+  const double noon = *parse_time("2025-01-31T12:00:00Z");
+  EXPECT_DOUBLE_EQ(*parse_time("2025/01/31 12:00:00.000"), noon);
+  EXPECT_DOUBLE_EQ(*parse_time("2025-01-31T13:00:00+01:00"), noon);
+  EXPECT_DOUBLE_EQ(*parse_time("Fri Jan 31 12:00:00 2025"), noon);
+  EXPECT_DOUBLE_EQ(*parse_time("1738324800"), noon);
+  EXPECT_DOUBLE_EQ(*parse_time("1738324800000"), noon);
+  EXPECT_DOUBLE_EQ(*parse_time("00:01:00"), 60);
+  EXPECT_FALSE(parse_time("2025-13-41 12:00:00"));
+  EXPECT_FALSE(parse_time("hello world"));
+  EXPECT_FALSE(parse_time("42"));
+}
+
+}  // namespace
+}  // namespace lockstep
