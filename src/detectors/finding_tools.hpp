@@ -50,6 +50,12 @@ inline std::optional<double> median_hollow_of_others(const JobSignals& job, std:
   return values[values.size() / 2];
 }
 
+// Even while something runs it hardly works: tiny kernels, or waiting. A GPU that is fed well works between its gaps.
+inline bool hardly_works_when_busy(const JobSignals& job) {
+  constexpr double kHollow = 0.6;
+  return !job.members.empty() && std::all_of(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.hollow.value_or(0) > kHollow; });
+}
+
 inline std::size_t step_part(std::string_view name) {
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
     if (kStepSpanNames[i] == name) return i;

@@ -4,7 +4,8 @@
 // no kernel runs (a rank that waits for another rank would spin in NCCL and read busy). With step marks the wait is
 // measured; from outside it is inferred from idle time that all ranks share, and from the host: workers that wait for
 // the disk, a main process that sleeps although the GPU has nothing to do, or one that loads the data itself.
-// Confused with: a main process that cannot launch kernels fast enough (launch-bound: one core full, workers there),
+// Confused with: a main process that cannot launch kernels fast enough (launch-bound: the GPU hardly works even while it
+// reads busy: 118 of 700 W on an H200 that ran 64 x 64 products),
 // logging, evaluation or saving (stretches of a second and more, taken out here), servers (no period).
 // Blind: input waits hidden behind the GPU are no loss and do not show; a wait of one rank only shows as a straggler.
 #include "detectors/all_detectors.hpp"
@@ -41,6 +42,7 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
   double confidence = host_says_input(job.host);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
   if (job.origin != JobOrigin::processes) confidence = std::min(confidence, 0.45);  // nobody's processes: nothing says why
+  if (hardly_works_when_busy(job)) confidence = std::min(confidence, 0.4);  // the host is slow, but not with data
   if (!regular) confidence = std::min(confidence, 0.45);
   std::vector<Evidence> evidence = {{"idle_together", idle, kIdleAtLeast, "fraction"}};
   if (job.host.main_cpu) evidence.push_back({"main_process_cpu", *job.host.main_cpu, std::nullopt, "cores"});

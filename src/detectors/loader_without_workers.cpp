@@ -21,7 +21,7 @@ std::vector<Finding> find_loader_without_workers(const Seen& seen) {
     const bool measured = job.steps && job.steps->count >= 5;
     const double idle = measured ? job.steps->share[step_part("data_wait")] : job.idle_together;
     if (idle < kIdleAtLeast || *job.host.main_cpu < kOneCore || *job.host.main_cpu > kSeveralCores) continue;
-    const double confidence = is_coarse(seen.signals) ? 0.45 : measured ? 0.9 : 0.7;
+    const double confidence = is_coarse(seen.signals) || (!measured && hardly_works_when_busy(job)) ? 0.4 : measured ? 0.9 : 0.7;
     findings.push_back(about_job(FindingCode::loader_without_workers, job, Severity::warning, confidence, idle,
                                  {{"loader_workers", 0, 1.0, "processes"},
                                   {"main_process_cpu", *job.host.main_cpu, kOneCore, "cores"},

@@ -34,7 +34,7 @@ std::vector<Finding> find_memory_nearly_full(const Seen& seen) {
       most = std::max(most, used);
     }
     if (full.empty()) continue;
-    Finding finding = about_job(FindingCode::memory_nearly_full, job, Severity::warning, 0.7, 0, {{"memory_highest", most, kFull, "fraction"}});
+    Finding finding = about_job(FindingCode::memory_nearly_full, job, Severity::warning, job.origin == JobOrigin::likeness ? 0.45 : 0.7, 0, {{"memory_highest", most, kFull, "fraction"}});
     finding.gpus = full;
     findings.push_back(std::move(finding));
   }

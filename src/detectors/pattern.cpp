@@ -276,10 +276,9 @@ JobVerdict single(const JobSignals& job, double confidence) {
   std::vector<Evidence> evidence;
   if (!job.members.empty() && job.members.front().busy)
     evidence.push_back({"busy", *job.members.front().busy, std::nullopt, "fraction"});
-  return make(Pattern::single_gpu, confidence,
-              "One job works on GPU " + std::to_string(job.gpus.front()) +
-                  (evidence.empty() ? std::string() : ", " + percent(evidence.front().value) + " busy") + ".",
-              std::move(evidence));
+  std::string sentence = "One job works on GPU " + std::to_string(job.gpus.front());
+  if (!evidence.empty()) sentence += ", " + percent(evidence.front().value) + " busy";
+  return make(Pattern::single_gpu, confidence, sentence + ".", std::move(evidence));
 }
 
 bool busy_is_known(const JobSignals& job) {
@@ -352,6 +351,12 @@ MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdic
   const bool any_runs = std::any_of(verdicts.begin(), verdicts.end(), [](const JobVerdict& verdict) {
     return verdict.verdict.pattern != Pattern::idle && verdict.verdict.pattern != Pattern::unclear;
   });
+  const bool nobody_known = std::all_of(signals.jobs.begin(), signals.jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::likeness; });
+  const auto working = static_cast<std::size_t>(std::count_if(verdicts.begin(), verdicts.end(), [](const JobVerdict& verdict) { return verdict.verdict.pattern != Pattern::idle; }));
+  if (nobody_known && working > 1 && signals.jobs[result.first_job].gpus.size() == 1) {
+    result.verdict = {Pattern::unclear, 0.5, std::to_string(working) + " GPUs work and are not alike: the process list would tell separate jobs from parts of one."};
+    return result;
+  }
   if (jobs_that_run > 1 && each_has_one && any_runs) {
     const bool all_listed = std::all_of(signals.jobs.begin(), signals.jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::processes; });
     std::vector<int> gpus;

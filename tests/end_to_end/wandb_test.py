@@ -42,7 +42,7 @@ def diagnose(path):
 
 
 def main():
-    if subprocess.run([PEERS_PYTHON, "-c", "import wandb.sdk.internal.datastore"], capture_output=True).returncode != 0:
+    if not os.path.exists(PEERS_PYTHON) or subprocess.run([PEERS_PYTHON, "-c", "import wandb.sdk.internal.datastore"], capture_output=True).returncode != 0:
         print("skipped: wandb is not installed in the peers' virtual environment (scripts/setup --tests)")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/text.hpp"
 #include "sources/parsed/cells.hpp"
@@ -77,6 +78,7 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
   std::map<int, double> busy_of_gpu;
   std::optional<double> pending_time;
   int last_gpu = -1;
+  std::set<std::pair<int, std::string>> in_round;
   const auto flush_processes = [&] {
     for (const auto& [gpu, busy] : busy_of_gpu) {
       LogRow row;
@@ -101,8 +103,12 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
     if (!gpu || *gpu < 0 || *gpu > 1023) continue;
     ++rows;
     if (of_processes) {
-      // Lines are in the order of GPUs; a smaller number begins the next round.
-      if (static_cast<int>(*gpu) < last_gpu || (static_cast<int>(*gpu) == last_gpu && busy_of_gpu.size() == 1 && row.time_s != pending_time)) flush_processes();
+      // Lines are in the order of GPUs: a smaller number, or a process that comes again, begins the next round.
+      const bool again = !in_round.insert({static_cast<int>(*gpu), row.cells.contains("pid") ? row.cells.at("pid") : ""}).second;
+      if (static_cast<int>(*gpu) < last_gpu || again) {
+        flush_processes();
+        in_round = {{static_cast<int>(*gpu), row.cells.contains("pid") ? row.cells.at("pid") : ""}};
+      }
       last_gpu = static_cast<int>(*gpu);
       pending_time = row.time_s;
       add_process(row, *builder, busy_of_gpu);

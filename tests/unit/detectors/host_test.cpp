@@ -218,7 +218,7 @@ TEST(LaunchBound, IsNotSuspectedOfAHostWithTimeOrAGpuWithWork) {
   Signals works = tiny_kernels();
   works.gpus.front().sm = 0.35;
   Signals rests = tiny_kernels();
-  load_gpu(rests, 0, 0.55, 0.1);
+  load_gpu(rests, 0, 0.1, 0.02);
   Signals draws_power = tiny_kernels();
   draws_power.gpus.front().sm.reset();
   draw_power(draws_power, 0.43);

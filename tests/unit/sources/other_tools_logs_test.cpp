@@ -170,6 +170,13 @@ TEST(Pmon, GivesProcessesAndTheSumOfTheirShares) {
   EXPECT_DOUBLE_EQ(*ticks[0].second[1].busy.value(), 0.0);
 }
 
+TEST(Pmon, OfOneProcessOnOneGpuHasARoundALine) {
+  const auto log = parse_nvidia_smi_columns(lines_of("# gpu         pid   type     sm    mem    command\n    0       4168     C     49     13    python3\n    0       4168     C     47     13    python3\n"));
+
+  ASSERT_EQ(ticks_of(log).size(), 2U);
+  EXPECT_NEAR(*ticks_of(log)[1].second[0].busy.value(), 0.47, 1e-9);
+}
+
 TEST(Gpustat, IsReadQueryByQueryAndCutAnywhere) {
   const std::string query =
       R"({"hostname": "h", "query_time": "2025-01-31T12:00:00.5", "gpus": [{"index": 0, "uuid": "GPU-1", "name": "NVIDIA A100", "utilization.gpu": 97, )"
