@@ -37,6 +37,13 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
         sm += gpu.sm.value_or(0) / count;
       }
     }
+    double least_wait = 1;
+    double most_wait = 0;
+    for (const GpuInJob& member : job.members) {
+      least_wait = std::min(least_wait, member.hollow.value_or(0) * member.busy.value_or(0));
+      most_wait = std::max(most_wait, member.hollow.value_or(0) * member.busy.value_or(0));
+    }
+    if (most_wait - least_wait > 0.12) continue;  // some wait for others: their SMs are empty for that reason
     if (busy < kBusyAtLeast || memory > kMemoryAtMost || job.longest_hollow_ms > 10'000) continue;
     if (sm_known ? sm > kSmAtMost : power > kPowerAtMost) continue;
     if (sm_known && power > 0.7) continue;  // it works hard, whatever its SMs say

@@ -12,11 +12,10 @@ namespace lockstep {
 namespace {
 
 constexpr double kBurstBytes = 20e6;
-constexpr double kShortestPeriodMs = 4000;  // saved more often than that it would be part of each step
 
 std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
   const StallSignals& stalls = job.stalls;
-  if (stalls.all.size() < 2 || stalls.period_ms.value_or(0) < kShortestPeriodMs) return std::nullopt;
+  if (!stalls_are_rare(job)) return std::nullopt;
   const auto bursts = std::count_if(stalls.all.begin(), stalls.all.end(),
                                     [](const Stall& stall) { return stall.written_bytes.value_or(0) > kBurstBytes; });
   if (bursts * 2 < static_cast<std::ptrdiff_t>(stalls.all.size())) return std::nullopt;

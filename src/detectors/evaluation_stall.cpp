@@ -12,11 +12,10 @@ namespace lockstep {
 namespace {
 
 constexpr double kBurstBytes = 20e6;
-constexpr double kShortestPeriodMs = 4000;
 
 std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
   const StallSignals& stalls = job.stalls;
-  if (job.gpus.size() < 2 || stalls.all.size() < 2 || stalls.period_ms.value_or(0) < kShortestPeriodMs) return std::nullopt;
+  if (job.gpus.size() < 2 || !stalls_are_rare(job)) return std::nullopt;
   std::ptrdiff_t alike = 0;
   double length = 0;
   std::vector<int> workers;

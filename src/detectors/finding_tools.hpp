@@ -62,6 +62,16 @@ inline std::size_t step_part(std::string_view name) {
   return 0;
 }
 
+// Stalls that come every so often, and not in every step or every other one: those are lateness, not saving or evaluating.
+inline bool stalls_are_rare(const JobSignals& job) {
+  constexpr double kShortestPeriodMs = 4000;
+  const double period = job.stalls.period_ms.value_or(0);
+  if (job.stalls.all.size() < 2 || period < kShortestPeriodMs) return false;
+  if (!job.fine || !job.fine->period_ms || job.fine->period_strength < 0.5) return true;
+  const double steps = period / *job.fine->period_ms;
+  return steps < 1.5 || steps > 2.9;
+}
+
 // How many ranks the environment promises on this machine.
 std::optional<int> promised_ranks(const JobSignals& job);
 

@@ -86,10 +86,10 @@ bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
   // is too near to chance to tell from strangers, so they must be known to be one job.
   const bool two = job.gpus.size() == 2;
   if (two && (job.origin != JobOrigin::processes || turns.together > 0.1)) return false;
-  const double kBeyondChance = two ? 1.0 : 1.5;
+  const double beyond_chance = two ? 0.8 : 1.5;
   return turns.kind != LaneKind::busy && turns.swing > 0.12 && turns.period_strength > 0.4 && turns.exclusive_busy > kAtLeast &&
-         turns.exclusive_busy > kBeyondChance * turns.exclusive_by_chance && turns.exclusive_busy < 0.6 && turns.opposed < 0.4 &&
-         turns.hand_backs >= 2 && stages_alike(job);
+         turns.exclusive_busy > beyond_chance * turns.exclusive_by_chance && turns.exclusive_busy < 0.6 && turns.opposed < 0.4 &&
+         (!two || turns.hand_backs >= 4) && stages_alike(job);
 }
 
 JobVerdict make(Pattern pattern, double confidence, std::string sentence, std::vector<Evidence> evidence) {

@@ -24,7 +24,7 @@ void name_rank(const JobSignals& job, int gpu, Finding& finding) {
 }
 
 // Waiting in stretches of a second and more that come every so often belongs to other findings.
-double rare_stretches(const JobSignals& job) { return job.stalls.period_ms.value_or(0) > 4000 ? job.stalls.share : 0; }
+double rare_stretches(const JobSignals& job) { return stalls_are_rare(job) ? job.stalls.share : 0; }
 
 std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
   if (job.members.size() < 2 || !trains(job)) return std::nullopt;

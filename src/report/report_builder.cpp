@@ -54,7 +54,7 @@ void add_absent(const Timeline& timeline, std::vector<NotMeasured>& list) {
   if (timeline.process_lists.empty()) add("processes", "not in the input: which process holds which GPU is not known");
   else if (timeline.machine.process_coverage == ProcessCoverage::partial)
     add("processes", "only some are listed: GPUs of others were joined by likeness");
-  if (timeline.steps.empty()) add("steps", "no step marks: run the command under `lockstep profile` to see where each step's time goes");
+  if (timeline.steps.empty()) add("steps", "no step marks in the input: where each step's time goes is not known");
 }
 
 std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }

@@ -44,6 +44,31 @@ broken["gpus"][0]["busy"] = "75%"
 assert complaints(report, broken), "the schema lets a percentage in a string pass"
 print("ok: the report follows its schema, and the schema refuses a string where a number belongs")
 
+
+
+def diagnosis(situation, *arguments):
+    """The report of a generated run; diagnose ends with 1 when it finds something."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "run.jsonl")
+        with open(path, "w") as file:
+            subprocess.run([sys.executable, "-B", f"{SOURCE}/scripts/lib/situations.py", situation, "full", "1"], stdout=file, check=True)
+            for step in range(30):
+                for rank in range(2):
+                    file.write(json.dumps({"t_ms": 1e6 + step, "step": {"rank": rank, "index": step, "duration_ms": 80.0,
+                                                                        "spans_ms": {"data_wait": 20, "forward": 30, "backward": 30}}}) + "\n")
+        end = subprocess.run([LOCKSTEP, "diagnose", path, "--json", "--quiet", *[word.replace("RUN", path) for word in arguments]],
+                             capture_output=True, text=True)
+        assert end.returncode in (0, 1), end.stderr
+        return json.loads(end.stdout)
+
+
+for situation in ("turns_long", "ddp_healthy", "data_parallel", "straggler_gpu", "xid_event", "all_idle"):
+    seen = complaints(report, diagnosis(situation, "--against", "RUN"))
+    assert not seen, (situation, seen)
+whole = diagnosis("ddp_healthy", "--against", "RUN")
+assert {"steps", "comparison", "checklist"} <= whole.keys(), whole.keys()
+print("ok: diagnoses follow the schema, with steps, comparison and checklist")
+
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "run.jsonl")
     lockstep("record", "--quiet", "-o", path, "virtual:2", "--duration", "2500ms")
