@@ -82,6 +82,8 @@ bool stages_alike(const JobSignals& job) {
 // between, all of them do. Ranks in step are the opposite: they share their holes, so exactly one works less often.
 bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
   constexpr double kAtLeast = 0.025;
+  constexpr double kAgreeAtMost = 0.75;  // ranks in step: 0.85 and more where their lanes change at all; pipelines 0.2 to 0.6
+  constexpr double kDisagree = 0.6;
   // Two stages with a hole h each never share it: exclusive 2h against 2h/(1+h) by chance, and hardly correlated. That
   // is too near to chance to tell from strangers, so they must be known to be one job.
   const bool two = job.gpus.size() == 2;
@@ -89,7 +91,7 @@ bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
   const double beyond_chance = two ? 0.8 : 1.5;
   return turns.kind != LaneKind::busy && turns.swing > 0.12 && turns.period_strength > 0.4 && turns.exclusive_busy > kAtLeast &&
          turns.exclusive_busy > beyond_chance * turns.exclusive_by_chance && turns.exclusive_busy < 0.6 && turns.opposed < 0.4 &&
-         (!two || turns.hand_backs >= 4) && stages_alike(job);
+         turns.together < kAgreeAtMost && (two ? turns.hand_backs >= 4 : turns.hand_backs >= 2 || turns.together < kDisagree) && stages_alike(job);
 }
 
 JobVerdict make(Pattern pattern, double confidence, std::string sentence, std::vector<Evidence> evidence) {
