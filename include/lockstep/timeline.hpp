@@ -80,6 +80,8 @@ struct Timeline {
   std::vector<EventAt> events;
   std::vector<Gap> gaps;
   std::vector<NotMeasured> not_measured;
+  std::size_t impossible_values = 0;  // such as 400 % busy: left out
+  std::size_t backward_records = 0;   // went back in time: left out
 };
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ std::string in_words(const ChildEnd& end) {
 Result<ChildCommand> ChildCommand::start(const SharedOptions& options) {
   ChildCommand child;
   if (options.command.empty()) return child;
-  auto process = Subprocess::start(options.command, options.output.empty() ? ChildOutput::to_stderr : ChildOutput::untouched);
+  auto process = Subprocess::start(options.command, options.output.empty() || options.output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched);
   if (!process) return std::move(process).error();
   child.command_ = redact_command(options.command);
   child.process_.emplace(std::move(*process));

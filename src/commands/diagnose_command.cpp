@@ -146,13 +146,12 @@ std::optional<Comparison> comparison_with(const Reference& reference, const Judg
 }
 
 Report report_of(const Timeline& timeline, const Filter& filter, const Reference& reference) {
-  auto [signals, diagnosis] = judge(timeline);
-  const auto comparison = comparison_with(reference, {signals, diagnosis});
+  const Judged run = judge(timeline);
+  Report report = build_report(timeline, run.signals, run.diagnosis);
+  report.comparison = comparison_with(reference, run);
   const auto unwanted = [&](const Finding& finding) { return !filter.wants(finding); };
-  std::erase_if(diagnosis.findings, unwanted);
-  std::erase_if(diagnosis.suspicions, unwanted);
-  Report report = build_report(timeline, signals, diagnosis);
-  report.comparison = comparison;
+  std::erase_if(report.findings, unwanted);  // not heard of, but no less true: the throughput stays as it is
+  std::erase_if(report.suspicions, unwanted);
   return report;
 }
 
@@ -180,18 +179,18 @@ ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOpti
                                 const Progress& progress) {
   ObservationOptions how;
   how.review_every = kReviewEvery;
-  how.pid = child.running() ? std::optional(child.pid()) : options.pid;
+  how.pid = child.started() ? std::optional(child.pid()) : options.pid;
   how.keep_free_gpus = true;
   if (!live) {
     how.duration = options.duration;
-  } else if (!child.running()) {
+  } else if (!child.started()) {
     how.duration = options.duration.value_or(kDefaultDuration);
   }
   if (!live && !typed.until_sure) return how;
   how.stop = [&child] { return child.ended(); };
   // A command's start-up takes as long as it takes: its duration counts from the first sign of work.
   const double longest_ms = to_ms(options.duration.value_or(kDefaultDuration));
-  const bool of_command = child.running();
+  const bool of_command = child.started();
   how.enough = [&progress, longest_ms, of_command](const Timeline& so_far) {
     const Signals signals = derive_signals(so_far);
     const Diagnosis diagnosis = diagnose(signals);
@@ -220,6 +219,10 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   const bool live = is_live(**source);
   if (!options->command.empty() && !live)
     return usage_error("a command after -- needs live GPUs, not a file", "leave the input out, or use virtual:2");
+  if (typed.stop_after && options->command.empty())
+    return usage_error("--stop-after without a command", "give one: lockstep diagnose --stop-after -- python train.py");
+  if (reference->alone && (live || options->duration || typed.until_sure) && options->command.empty())
+    return usage_error("--baseline needs a whole run, and this looks at a part of one", "record the run: lockstep record -o run.jsonl -- CMD, then diagnose run.jsonl");
   auto child = ChildCommand::start(*options);
   if (!child) return std::move(child).error();
 
@@ -228,20 +231,29 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
     return observe(**source, how_to_watch(*options, typed, live, *child, progress));
   }();
   if (!timeline) {
-    child->finish(ChildCommand::AtEnd::wait);
-    return std::move(timeline).error();
+    // The command is the user's: whatever became of the watch, it is waited for. That it failed is the better answer.
+    if (child->finish(ChildCommand::AtEnd::wait) == 0) return std::move(timeline).error();
+    if (!options->quiet) fmt::print(stderr, "lockstep: {}\n", timeline.error().what);
+    return exit_code::kCommandFailed;
   }
   if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
   if (const auto cost = (*source)->cost(); cost && !options->quiet)
     fmt::print(stderr, "lockstep: watched closely: {:.1f} % of the time in the driver\n", *cost * 100);
   source->reset();  // no more driver calls while the command goes on
 
+  if (reference->alone && child->running()) {
+    if (!options->quiet) fmt::print(stderr, "lockstep: the command still runs: its time cannot be compared with --baseline yet\n");
+    reference->alone.reset();
+  }
   Report report = report_of(*timeline, *filter, *reference);
   if ((reference->run || reference->alone) && !report.comparison && !options->quiet)
     fmt::print(stderr, "lockstep: nothing to compare: one of the runs has no job that works\n");
   if (child->started() && typed.stop_after) child->finish(ChildCommand::AtEnd::stop);
   report.command = child->report();
-  if (Status put = put_result(*options, renderer_for(*options)->render(report)); !put) return std::move(put).error();
+  if (Status put = put_result(*options, renderer_for(*options)->render(report)); !put) {
+    child->finish(ChildCommand::AtEnd::wait);
+    return std::move(put).error();
+  }
   std::fflush(stdout);
   if (child->running() && !options->quiet) fmt::print(stderr, "lockstep: the command goes on; waiting for its end\n");
   const int child_code = child->finish(ChildCommand::AtEnd::wait);

@@ -37,6 +37,8 @@ bool is_or_descends_from(const ProcessSample& process, int ancestor, bool of_thi
   return false;
 }
 
+constexpr double kReviewShare = 0.08;
+
 // Leaves the family's processes and GPUs, and the GPUs of nobody where they are wanted.
 Status keep_only(const std::set<int>& family, const ObservationOptions& options, Timeline& timeline) {
   std::set<int> held;
@@ -51,6 +53,9 @@ Status keep_only(const std::set<int>& family, const ObservationOptions& options,
   std::erase_if(timeline.gpus, [&](const GpuTrack& gpu) {
     if (held.contains(gpu.info.index)) return false;
     return !options.keep_free_gpus || of_others.contains(gpu.info.index);
+  });
+  std::erase_if(timeline.events, [&](const EventAt& entry) {
+    return entry.event.gpu && std::none_of(timeline.gpus.begin(), timeline.gpus.end(), [&](const GpuTrack& gpu) { return gpu.info.index == *entry.event.gpu; });
   });
   return Done{};
 }
@@ -82,9 +87,14 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
     builder.add(record);
     if (!options.enough || !any_gpu) return Done{};
     if (!reviewed_ms) reviewed_ms = record.t_ms;
-    if (record.t_ms - *reviewed_ms < review_ms) return Done{};
+    // A review costs with the length of the run: as that grows they come less often, so that all of them cost no more
+    // than a few times the last.
+    const Timeline& whole = builder.so_far();
+    if (record.t_ms - *reviewed_ms < std::max(review_ms, kReviewShare * (whole.to_ms - whole.from_ms))) return Done{};
     reviewed_ms = record.t_ms;
-    seen_enough = options.enough(builder.build());
+    Timeline so_far = builder.build();
+    if (options.pid && !keep_only(family, options, so_far)) return Done{};  // it holds no GPU yet
+    seen_enough = options.enough(so_far);
     return Done{};
   });
   if (!watched) return std::move(watched).error();

@@ -62,7 +62,8 @@ inline std::size_t step_part(std::string_view name) {
   return 0;
 }
 
-// Stalls that come every so often, and not in every step or every other one: those are lateness, not saving or evaluating.
+// Stalls that come every so often, and not in every second step or so: those are lateness, not saving or evaluating.
+// (Where the lanes' own period is that of the stalls, steps are too short to be seen: then they are rare too.)
 inline bool stalls_are_rare(const JobSignals& job) {
   constexpr double kShortestPeriodMs = 4000;
   const double period = job.stalls.period_ms.value_or(0);

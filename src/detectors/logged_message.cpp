@@ -11,11 +11,15 @@ std::vector<Finding> find_logged_messages(const Seen& seen) {
   std::vector<Finding> findings;
   for (const EventAt& entry : seen.signals.events) {
     if (entry.event.kind != "message") continue;
-    const KnownMessage* const message = match_message(entry.event.detail);
+    // "B506 line 12: …": the code is the reader's, who saw the whole line.
+    const std::string& detail = entry.event.detail;
+    const KnownMessage* message = match_message(detail);
+    for (const KnownMessage& known : known_messages())
+      if (message == nullptr && detail.starts_with(name_of(known.code).id)) message = &known;
     if (message == nullptr) continue;
     Finding finding = about_job(message->code, JobSignals{}, Severity::critical, 0.9, 0, {});
     finding.is_fault = true;
-    finding.evidence.push_back({entry.event.detail, 1, std::nullopt, "message"});
+    finding.evidence.push_back({detail.substr(detail.find(' ') + 1), 1, std::nullopt, "message"});
     finding.fixes.push_back({FixKind::advice, FixSafety::manual, std::string(message->cause) + ": " + std::string(message->fix), {}, std::nullopt});
     findings.push_back(std::move(finding));
   }

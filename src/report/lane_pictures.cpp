@@ -52,6 +52,7 @@ LaneRow row_of(const Series<double>& series, int gpu, double scale, const Stretc
 std::optional<LanePicture> picture(const Timeline& timeline, std::string made_of, const Stretch& stretch,
                                    const std::function<const Series<double>&(const GpuTrack&)>& pick,
                                    const std::function<double(const GpuTrack&)>& scale_of) {
+  if (!(stretch.to_ms - stretch.from_ms > 1)) return std::nullopt;  // one snapshot is no picture
   LanePicture result;
   result.made_of = std::move(made_of);
   result.from_s = (stretch.from_ms - timeline.from_ms) / 1e3;

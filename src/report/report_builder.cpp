@@ -138,6 +138,10 @@ Report build_report(const Timeline& timeline, const Signals& signals) {
   if (!timeline.process_lists.empty()) report.processes = timeline.process_lists.back().processes;
   for (const EventAt& entry : timeline.events) report.events.push_back(entry.event);
   report.not_measured = timeline.not_measured;
+  if (timeline.impossible_values > 0)
+    report.not_measured.push_back({"input", std::to_string(timeline.impossible_values) + " values were impossible (such as 400 % busy) and were left out"});
+  if (timeline.backward_records > 0)
+    report.not_measured.push_back({"input", std::to_string(timeline.backward_records) + " records went back in time and were left out"});
   add_missing(timeline, report.not_measured);
   return report;
 }

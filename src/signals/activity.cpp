@@ -37,9 +37,13 @@ std::optional<Lanes> work_lanes(const Timeline& timeline, const std::vector<int>
 }  // namespace
 
 bool Activity::known_at(std::size_t bin) const {
-  for (std::size_t gpu = 0; gpu < busy.rows.size(); ++gpu)
+  bool any = false;
+  for (std::size_t gpu = 0; gpu < busy.rows.size(); ++gpu) {
+    if (!read[gpu]) continue;
     if (!known(busy.rows[gpu][bin]) || (work && !known((*work)[gpu][bin]))) return false;
-  return true;
+    any = true;
+  }
+  return any;
 }
 
 bool Activity::works(std::size_t gpu, std::size_t bin) const {
@@ -54,6 +58,7 @@ Activity activity_of(const Timeline& timeline, const std::vector<int>& gpus, dou
   Activity activity;
   activity.busy = busy_lanes(timeline, gpus, from_ms, to_ms);
   if (activity.busy.bins() == 0) return activity;
+  for (const auto& row : activity.busy.rows) activity.read.push_back(any_known(row));
   if (const auto lanes = work_lanes(timeline, gpus, from_ms, to_ms)) activity.work = averaged_on(activity.busy, *lanes);
   return activity;
 }

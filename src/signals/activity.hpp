@@ -13,6 +13,8 @@ struct Activity {
   Lanes busy;                                           // the grid
   std::optional<std::vector<std::vector<double>>> work;  // rows on that grid, from power or SM; nothing: neither was read
 
+  std::vector<bool> read;  // rows that were read at all
+
   // A GPU that runs a kernel and does not compute waits in a collective: seen at 0.14 to 0.43 of its power range
   // (160 of 684 W on an H100, 142 to 180 of 338 W on an A100, 84 of 285 W on an RTX 6000 Ada).
   static constexpr double kWorksAbove = 0.45;

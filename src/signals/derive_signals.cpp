@@ -62,7 +62,10 @@ void add_members(const Timeline& timeline, const Activity& activity, JobSignals&
       if (member.work && member.busy.value_or(0) > 0) member.hollow = std::clamp(1 - *member.work / *member.busy, 0.0, 1.0);
     }
     if (const GpuTrack* const track = find_track(timeline, member.index)) {
-      member.memory_bytes = median_of(track->memory_used_bytes.values);
+      std::vector<double> held;  // while it works: a job that loads for a minute and is watched for ten seconds held nothing at first
+      for (std::size_t i = 0; i < track->memory_used_bytes.size(); ++i)
+        if (track->memory_used_bytes.t_ms[i] >= job.from_ms && track->memory_used_bytes.t_ms[i] <= job.to_ms) held.push_back(track->memory_used_bytes.values[i]);
+      member.memory_bytes = median_of(held.empty() ? track->memory_used_bytes.values : held);
       if (member.memory_bytes && track->info.memory_total_bytes && *track->info.memory_total_bytes > 0)
         member.memory_fraction = *member.memory_bytes / static_cast<double>(*track->info.memory_total_bytes);
       const Series<double>& power = track->power_samples_mw.empty() ? track->power_mw : track->power_samples_mw;
@@ -103,6 +106,7 @@ void add_balances(JobSignals& job) {
 // are not the usual step, do not count.
 double in_usual_window(const std::vector<double>& values, double step_ms, const JobSignals& job) {
   const double period = job.fine && job.fine->period_strength > 0.3 ? job.fine->period_ms.value_or(0) : 0;
+  if (values.empty() || step_ms <= 0) return 0;
   const auto length = std::max<std::size_t>(1, static_cast<std::size_t>(std::lround(std::max(1000.0, 2 * period) / step_ms)));
   if (values.size() < 3 * length) return mean_of(values).value_or(0);
   std::vector<double> windows;
@@ -114,11 +118,13 @@ void add_sums(const Activity& activity, JobSignals& job) {
   std::vector<double> sums;
   std::vector<double> seconds;
   std::vector<double> idle;
+  const auto read_rows = static_cast<std::size_t>(std::count_if(activity.busy.rows.begin(), activity.busy.rows.end(), [](const auto& row) { return any_known(row); }));
+  if (read_rows == 0) return;
   for (std::size_t bin = 0; bin < activity.busy.bins(); ++bin) {
     std::vector<double> column;
     for (const auto& row : activity.busy.rows)
       if (known(row[bin])) column.push_back(row[bin]);
-    if (column.size() != activity.busy.rows.size()) continue;
+    if (column.size() != read_rows) continue;
     std::sort(column.rbegin(), column.rend());
     double sum = 0;
     for (const double value : column) sum += value;
@@ -216,7 +222,7 @@ void measure(const Timeline& timeline, JobSignals& job) {
     job.longest_hollow_ms = hollow->to_ms - hollow->from_ms;
     job.longest_hollow_until_ms = hollow->to_ms;
   }
-  job.host = host_signals(timeline, job.pids);
+  job.host = host_signals(timeline, job.pids, job.from_ms, job.to_ms);
   job.copy_while_idle = copies_against_work(timeline, activity, job);
 }
 
@@ -251,7 +257,7 @@ void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
     const bool owner_has = std::find(owner->ranks.begin(), owner->ranks.end(), timeline.steps.front().step.rank) != owner->ranks.end();
     if ((has_rank && !owner_has) || (has_rank == owner_has && job.gpus.size() > owner->gpus.size())) owner = &job;
   }
-  owner->steps = step_signals(timeline.steps, {});
+  owner->steps = step_signals(timeline.steps);
 }
 
 }  // namespace
@@ -266,7 +272,7 @@ Signals derive_signals(const Timeline& timeline) {
   signals.peer_to_peer = timeline.machine.peer_to_peer;
   signals.gpus = gpu_signals(timeline);
   for (const GpuTrack& track : timeline.gpus) {
-    signals.ticks = std::max(signals.ticks, track.busy.size());
+    signals.ticks = std::max({signals.ticks, track.busy.size(), track.power_mw.size(), track.sm.size(), track.memory_used_bytes.size()});
     signals.tick_ms = std::max(signals.tick_ms, spacing_of(track.busy).value_or(0));
   }
   signals.jobs = job_groups(timeline, signals.gpus);

@@ -14,11 +14,14 @@ std::optional<double> mean_over_time(const Series<double>& series, const std::ve
   if (series.empty()) return std::nullopt;
   double sum = 0;
   double weight = 0;
+  auto gap = gaps.begin();  // both are in the order of time
   for (std::size_t i = 1; i < series.size(); ++i) {
     const double from = series.t_ms[i - 1];
     const double to = series.t_ms[i];
     double covered = std::max(0.0, to - from);
-    for (const Gap& gap : gaps) covered -= std::max(0.0, std::min(to, gap.to_ms) - std::max(from, gap.from_ms));
+    while (gap != gaps.end() && gap->to_ms <= from) ++gap;
+    for (auto within = gap; within != gaps.end() && within->from_ms < to; ++within)
+      covered -= std::max(0.0, std::min(to, within->to_ms) - std::max(from, within->from_ms));
     if (covered <= 0) continue;
     sum += series.values[i] * covered;
     weight += covered;

@@ -55,20 +55,21 @@ std::optional<double> written_by(const Timeline& timeline, const std::vector<int
 
 }  // namespace
 
-HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids) {
+HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids, double from_ms, double to_ms) {
   HostSignals host;
+  const auto within = [&](const ProcessList& list) { return list.t_ms >= from_ms && list.t_ms <= to_ms; };
+  const bool any_within = std::any_of(timeline.process_lists.begin(), timeline.process_lists.end(), within);
+  std::map<int, int> workers;  // the most of each rank: they come and go with each epoch
   std::vector<double> cpu;
   std::map<int, Counter> read;
   std::map<int, Counter> written;
   double looks = 0;
-  for (const ProcessList& list : timeline.process_lists)
+  for (const ProcessList& list : timeline.process_lists) {
+    if (any_within && !within(list)) continue;
     for (const ProcessSample& process : list.processes) {
       if (!contains(pids, process.pid)) continue;
       if (process.cpu) cpu.push_back(*process.cpu);
-      if (process.loader_workers) {
-        host.loader_workers = std::min(host.loader_workers.value_or(*process.loader_workers), *process.loader_workers);
-        host.most_loader_workers = std::max(host.most_loader_workers.value_or(0), *process.loader_workers);
-      }
+      if (process.loader_workers) workers[process.pid] = std::max(workers[process.pid], *process.loader_workers);
       if (process.state) {
         ++looks;
         if (*process.state == 'D') ++host.waiting_for_disk;
@@ -77,6 +78,11 @@ HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids)
       read[process.pid].add(list.t_ms, process.read_bytes);
       written[process.pid].add(list.t_ms, process.write_bytes);
     }
+  }
+  for (const auto& [pid, count] : workers) {
+    host.loader_workers = std::min(host.loader_workers.value_or(count), count);
+    host.most_loader_workers = std::max(host.most_loader_workers.value_or(0), count);
+  }
   if (looks > 0) {
     host.waiting_for_disk /= looks;
     host.runnable /= looks;

@@ -28,6 +28,7 @@ constexpr double kSideContextBytes = 1.1e9;  // a CUDA context with NCCL takes 0
 constexpr double kFreeMemoryShare = 0.03;
 constexpr double kFreeMemoryBytes = 0.7e9;
 constexpr double kFreeBusy = 0.05;
+constexpr double kWorksUnlisted = 0.2;
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -52,15 +53,34 @@ bool is_spawned(const ProcessSample& process) {
   });
 }
 
+// Pids of the newest list that has any, and of every list that shares one with it.
+std::set<int> contemporaries(const Timeline& timeline) {
+  std::set<int> newest;
+  for (auto list = timeline.process_lists.rbegin(); list != timeline.process_lists.rend() && newest.empty(); ++list)
+    for (const ProcessSample& process : list->processes) newest.insert(process.pid);
+  std::set<int> all = newest;
+  for (const ProcessList& list : timeline.process_lists) {
+    const bool shares = std::any_of(list.processes.begin(), list.processes.end(), [&](const ProcessSample& process) { return newest.contains(process.pid); });
+    if (!shares) continue;
+    for (const ProcessSample& process : list.processes) all.insert(process.pid);
+  }
+  return all;
+}
+
 // The newest look at each process, with every GPU it ever held.
+//
+// Processes that were gone before those of the newest list came are left out: a job that was started again, or a script
+// that ran on one GPU and then on another, is no crowd.
 std::vector<ProcessSample> processes_of(const Timeline& timeline) {
   std::map<int, ProcessSample> newest;
   std::map<int, std::map<int, ProcessOnGpu>> held;
+  const std::set<int> contemporary = contemporaries(timeline);
   for (const ProcessList& list : timeline.process_lists)
     for (const ProcessSample& process : list.processes) {
-      if (draws_a_screen(process)) continue;
+      if (draws_a_screen(process) || !contemporary.contains(process.pid)) continue;
       newest[process.pid] = process;
       for (const ProcessOnGpu& gpu : process.gpus) {
+        if (find_track(timeline, gpu.index) == nullptr) continue;  // of a GPU that was not watched
         ProcessOnGpu& known_use = held[process.pid][gpu.index];
         known_use.index = gpu.index;
         if (gpu.memory_bytes) known_use.memory_bytes = std::max(known_use.memory_bytes.value_or(0), *gpu.memory_bytes);
@@ -255,11 +275,23 @@ void group_by_likeness(const std::vector<GpuSignals>& gpus, std::vector<JobSigna
 }  // namespace
 
 bool is_server(const std::vector<std::string>& command) {
-  // The program, its module or its subcommand: not the arguments, in which a model may be named anything.
-  for (std::size_t i = 0; i < std::min<std::size_t>(command.size(), 4); ++i) {
-    const std::string_view word = base_name(command[i]);
+  // The program, its module or its script: not the arguments, in which a model may be named anything.
+  const auto names_one = [](std::string_view text) {
+    const auto ends = [](char c) { return c == '.' || c == '_' || c == '-' || c == '/'; };
     for (const std::string_view server : kServers)
-      if (word == server || (server != "serve" && word.find(server) != std::string_view::npos)) return true;
+      for (auto at = text.find(server); at != std::string_view::npos; at = text.find(server, at + 1)) {
+        const bool begins = at == 0 || ends(text[at - 1]);
+        const std::size_t end = at + server.size();
+        if (begins && (end == text.size() || ends(text[end]))) return true;
+      }
+    return false;
+  };
+  if (command.empty()) return false;
+  const std::string_view program = base_name(command.front());
+  if (!program.starts_with("python")) return names_one(program) || (command.size() > 1 && command[1] == "serve");
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    if (command[i] == "-m") return i + 1 < command.size() && names_one(command[i + 1]);
+    if (!command[i].starts_with("-")) return names_one(base_name(command[i])) || (i + 1 < command.size() && command[i + 1] == "serve");
   }
   return false;
 }
@@ -270,7 +302,15 @@ std::vector<JobSignals> job_groups(const Timeline& timeline, const std::vector<G
   for (const auto& group :
        components(processes.size(), [&](std::size_t a, std::size_t b) { return belong_together(processes[a], processes[b]); }))
     jobs.push_back(job_of(processes, group));
-  const bool list_is_whole = timeline.machine.process_coverage == ProcessCoverage::all && !timeline.process_lists.empty();
+  // A GPU that works though nobody was ever listed on it: the list cannot be whole (a container sees its own only).
+  std::set<int> ever_held;
+  for (const ProcessList& list : timeline.process_lists)
+    for (const ProcessSample& process : list.processes)
+      for (const ProcessOnGpu& use : process.gpus) ever_held.insert(use.index);
+  const bool nobody_on_busy = std::any_of(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) {
+    return gpu.busy_fraction.value_or(0) > kWorksUnlisted && !ever_held.contains(gpu.index) && !gpu.info.mig;
+  });
+  const bool list_is_whole = timeline.machine.process_coverage == ProcessCoverage::all && !timeline.process_lists.empty() && !nobody_on_busy;
   if (list_is_whole) join_nameless(gpus, jobs);
   if (!list_is_whole && !processes.empty()) place_unlisted(gpus, jobs);
   if (!list_is_whole && processes.empty()) group_by_likeness(gpus, jobs);
@@ -284,7 +324,7 @@ std::vector<int> free_gpus(const std::vector<GpuSignals>& gpus, const std::vecto
     const bool held = std::any_of(jobs.begin(), jobs.end(), [&](const JobSignals& job) {
       return std::find(job.gpus.begin(), job.gpus.end(), gpu.index) != job.gpus.end();
     });
-    if (!held && !in_use(gpu) && !gpu.vanished && !gpu.info.mig) free.push_back(gpu.index);
+    if (!held && gpu.busy_highest && !in_use(gpu) && !gpu.vanished && !gpu.info.mig) free.push_back(gpu.index);  // unread is not free
   }
   return free;
 }

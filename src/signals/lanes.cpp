@@ -50,20 +50,22 @@ std::optional<Lanes> make_lanes(const Timeline& timeline, const std::vector<int>
                                 const std::function<const Series<double>&(const GpuTrack&)>& pick,
                                 const std::function<std::optional<std::function<double(double)>>(const GpuTrack&)>& scale_of) {
   std::optional<double> step;
+  std::size_t rows_read = 0;
   for (const int gpu : gpus) {
     const GpuTrack* const track = find_track(timeline, gpu);
-    if (track == nullptr) return std::nullopt;
-    const auto spacing = spacing_of(pick(*track));
-    if (!spacing) return std::nullopt;
+    const auto spacing = track != nullptr ? spacing_of(pick(*track)) : std::nullopt;
+    if (!spacing) continue;  // its row stays unknown: one lost GPU does not blind the rest
     step = std::max(step.value_or(0), *spacing);
+    ++rows_read;
   }
-  if (!step) return std::nullopt;
+  if (!step || rows_read < std::min<std::size_t>(2, gpus.size())) return std::nullopt;
   Lanes lanes = empty_grid(from_ms, to_ms, *step, gpus.size());
   for (std::size_t row = 0; row < gpus.size(); ++row) {
-    const GpuTrack& track = *find_track(timeline, gpus[row]);
-    const auto scale = scale_of(track);
+    const GpuTrack* const track = find_track(timeline, gpus[row]);
+    if (track == nullptr || !spacing_of(pick(*track))) continue;
+    const auto scale = scale_of(*track);
     if (!scale) return std::nullopt;
-    lay(pick(track), *scale, lanes, lanes.rows[row]);
+    lay(pick(*track), *scale, lanes, lanes.rows[row]);
   }
   return lanes;
 }

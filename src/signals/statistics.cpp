@@ -4,6 +4,8 @@
 
 namespace lockstep {
 
+bool any_known(std::span<const double> values) { return std::any_of(values.begin(), values.end(), known); }
+
 std::optional<double> mean_of(std::span<const double> values) {
   double sum = 0;
   std::size_t count = 0;

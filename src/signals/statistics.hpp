@@ -12,6 +12,7 @@ namespace lockstep {
 
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 inline bool known(double value) { return !std::isnan(value); }
+bool any_known(std::span<const double> values);
 
 std::optional<double> mean_of(std::span<const double> values);
 // 0 the smallest, 0.5 the median, 1 the largest; unknown values do not count.

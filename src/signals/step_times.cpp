@@ -24,7 +24,7 @@ double span(const StepMark& step, std::size_t which) { return std::max(0.0, step
 
 }  // namespace
 
-std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps, const std::vector<int>& ranks) {
+std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps) {
   std::map<int, std::vector<const StepMark*>> of_rank;
   StepSignals signals;
   std::vector<double> durations;
@@ -33,7 +33,6 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps, const 
   double micro_steps_with_collective = 0;
   for (const StepAt& entry : steps) {
     const StepMark& step = entry.step;
-    if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), step.rank) == ranks.end()) continue;
     if (!(step.duration_ms > 0)) continue;
     of_rank[step.rank].push_back(&step);
     durations.push_back(step.duration_ms);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// `ranks` empty: the steps of all ranks. Nothing when there are none.
-std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps, const std::vector<int>& ranks);
+// Nothing when there are none.
+std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps);
 
 }  // namespace lockstep

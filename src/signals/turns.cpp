@@ -18,10 +18,13 @@ constexpr double kOwnsBlock = 0.04;           // of a block's exclusive time: le
 
 // The lanes at the moments at which all of them are known.
 std::vector<Row> complete(const Lanes& lanes) {
-  std::vector<Row> rows(lanes.rows.size());
+  std::vector<const Row*> read;
+  for (const Row& row : lanes.rows)
+    if (any_known(row)) read.push_back(&row);
+  std::vector<Row> rows(read.size());
   for (std::size_t bin = 0; bin < lanes.bins(); ++bin) {
-    if (std::any_of(lanes.rows.begin(), lanes.rows.end(), [&](const Row& row) { return !known(row[bin]); })) continue;
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i].push_back(lanes.rows[i][bin]);
+    if (std::any_of(read.begin(), read.end(), [&](const Row* row) { return !known((*row)[bin]); })) continue;
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i].push_back((*read[i])[bin]);
   }
   return rows;
 }
@@ -186,7 +189,7 @@ void count_votes(const std::vector<Row>& rows, double step_ms, TurnSignals& turn
 std::optional<TurnSignals> turn_signals(const Lanes& lanes, LaneKind kind, double resolution_ms) {
   if (lanes.rows.size() < 2) return std::nullopt;
   const std::vector<Row> rows = complete(lanes);
-  if (rows.front().size() < 4) return std::nullopt;
+  if (rows.size() < 2 || rows.front().size() < 4) return std::nullopt;
   TurnSignals turns;
   turns.kind = kind;
   turns.resolution_ms = resolution_ms;
@@ -217,7 +220,7 @@ std::optional<TurnSignals> turn_signals(const Lanes& lanes, LaneKind kind, doubl
 std::optional<Period> period_of(const Lanes& lanes) {
   if (lanes.rows.empty()) return std::nullopt;
   const std::vector<Row> rows = complete(lanes);
-  if (rows.front().size() < 12) return std::nullopt;
+  if (rows.empty() || rows.front().size() < 12) return std::nullopt;
   const auto peak = clearest_peak(rows);
   if (!peak) return std::nullopt;
   return Period{static_cast<double>(peak->lag) * lanes.step_ms, peak->height};

@@ -139,7 +139,7 @@ std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const 
 }
 
 Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream, const SourceOptions& options) {
-  constexpr std::size_t kLargest = 512U << 20U;  // a month of nvidia-smi at 1 Hz on 8 GPUs is 1.5 GB: cut with a note
+  constexpr std::size_t kLargest = 96U << 20U;  // some twenty times as much in memory while it is read; cut with a note
   std::vector<std::string> lines;
   std::string text;
   bool cut = false;
@@ -166,7 +166,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
                              printable(lines.empty() ? std::string_view() : std::string_view(lines.front()).substr(0, 40))),
                  "give a recording (lockstep record -o FILE), a log of nvidia-smi, gpustat or W&B, CSV with time, gpu and util columns, or a "
                  "training log with a known error; nothing for this machine's GPUs"};
-  if (cut) log->notes.push_back("only the first 512 MiB were read");
+  if (cut) log->notes.push_back("only the first 96 MiB were read");
   for (const int wanted : options.gpus)
     if (std::none_of(log->machine.gpus.begin(), log->machine.gpus.end(), [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
       return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)), "leave --gpus out to see which are");
@@ -179,6 +179,7 @@ Result<std::unique_ptr<Source>> open_wandb(const std::string& path, const Source
   if (!log)
     return Error{fmt::format("{} is a Weights & Biases run file without any GPU metrics", printable(path)),
                  "the run was too short for a first sample (15 to 30 s), or ran without a GPU"};
+  if (bytes->size() == std::size_t{1} << 30U) log->notes.push_back("only the first GiB was read");
   return std::unique_ptr<Source>(std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
 }
 

@@ -1,6 +1,9 @@
 #include "timeline/timeline_builder.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
 #include <utility>
 
 namespace lockstep {
@@ -9,6 +12,8 @@ namespace {
 // A tick this many usual spacings late is a gap: jitter is 5 %, a loaded machine delays by one or two.
 constexpr double kGapSpacings = 4;
 constexpr std::size_t kSpacingsKept = 32;
+constexpr double kLongestRunMs = 1e12;  // 31 years
+constexpr double kLateAtMostMs = 250;   // between the threads and processes that write one recording
 // A value this many of its own spacings old, and at least so many milliseconds, is stale.
 constexpr double kStaleSpacings = 3;
 constexpr double kStaleAtLeastMs = 1500;
@@ -18,6 +23,24 @@ double median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+// What no GPU can read. A clamp would make a fact of it: such a value is left out, and counted.
+struct Bounds {
+  std::string_view quantity;
+  double least;
+  double most;
+};
+constexpr std::array<Bounds, 8> kBounds = {{{"busy", 0, 1.0001}, {"sm", 0, 1.0001}, {"tensor", 0, 1.0001}, {"dram", 0, 1.0001},
+                                            {"power_mw", 0, 5e6}, {"memory_used_bytes", 0, 1e14}, {"temperature_c", -60, 250},
+                                            {"sm_clock_mhz", 0, 20'000}}};
+
+bool is_possible(std::string_view quantity, double value) {
+  if (!std::isfinite(value)) return false;
+  for (const Bounds& bounds : kBounds)
+    if (bounds.quantity == quantity) return value >= bounds.least && value <= bounds.most;
+  return true;
+}
+bool is_possible(std::string_view, const ClockLimits&) { return true; }
 
 template <class T>
 void append(Series<T>& series, double t_ms, T value) {
@@ -44,6 +67,13 @@ GpuTrack& TimelineBuilder::track(int index) {
 }
 
 void TimelineBuilder::add(const Record& record) {
+  // A series must not run backwards, and thirty years are no run. Steps and processes of several writers may come a
+  // little late.
+  if (!(std::abs(record.t_ms) < kLongestRunMs) || (any_ && record.t_ms < newest_ms_ - kLateAtMostMs)) {
+    ++timeline_.backward_records;
+    return;
+  }
+  newest_ms_ = any_ ? std::max(newest_ms_, record.t_ms) : record.t_ms;
   timeline_.from_ms = any_ ? std::min(timeline_.from_ms, record.t_ms) : record.t_ms;
   timeline_.to_ms = any_ ? std::max(timeline_.to_ms, record.t_ms) : record.t_ms;
   any_ = true;
@@ -84,8 +114,14 @@ void TimelineBuilder::add_sample(const GpuSample& sample, double t_ms) {
       asked.failed_as = reading.state();
       return;
     }
-    asked.had_value = true;
     using Value = typename std::decay_t<decltype(series.values)>::value_type;
+    if (!is_possible(name, static_cast<Value>(*reading.value()))) {
+      ++timeline_.impossible_values;
+      latest = std::decay_t<decltype(reading)>::error();
+      asked.failed_as = ReadingState::error;
+      return;
+    }
+    asked.had_value = true;
     append(series, t_ms, static_cast<Value>(*reading.value()));
   };
   for_each_quantity(take, sample, gpu, gpu.latest);
@@ -100,9 +136,16 @@ void TimelineBuilder::add_sample(const GpuSample& sample, double t_ms) {
   asked.had_value = true;
   const auto count = static_cast<double>(power->milliwatts.size());
   const double first = power->first_ms.value_or(t_ms - (count - 1) * power->sample_ms);
-  for (std::size_t i = 0; i < power->milliwatts.size(); ++i)
+  for (std::size_t i = 0; i < power->milliwatts.size(); ++i) {
+    if (!is_possible("power_mw", power->milliwatts[i]) || !std::isfinite(first)) {
+      ++timeline_.impossible_values;
+      continue;
+    }
+    // Buffers that overlap repeat themselves: a sample not later than the last one is not new.
+    if (const double at = first + static_cast<double>(i) * power->sample_ms; !gpu.power_samples_mw.empty() && at <= gpu.power_samples_mw.t_ms.back() + 0.25 * power->sample_ms) continue;
     append(gpu.power_samples_mw, first + static_cast<double>(i) * power->sample_ms,
            static_cast<double>(power->milliwatts[i]));
+  }
 }
 
 Timeline TimelineBuilder::build() const {

@@ -16,6 +16,8 @@ class TimelineBuilder {
   // The run goes on at least until here, though no record came: what a driver said before it fell silent
   // grows old.
   void advance_to(double t_ms);
+  // As it stands, nothing settled yet.
+  const Timeline& so_far() const { return timeline_; }
   // The timeline so far. What was last read long before its end is marked stale.
   Timeline build() const;
 
@@ -37,6 +39,7 @@ class TimelineBuilder {
   std::optional<double> last_tick_ms_;
   std::vector<double> recent_spacings_ms_;
   bool any_ = false;
+  double newest_ms_ = 0;  // of any record
 };
 
 }  // namespace lockstep

@@ -33,17 +33,18 @@ std::optional<int> gpu_in_name(std::string_view name) {
 
 Role role_of(std::string_view name, bool numbered) {
   const bool limit = has(name, "limit") || has(name, "cap") || has(name, "max");
-  if (has(name, "util") || has(name, "busy") || name == "gpu %" || name == "gpu%" || name == "sm" || (numbered && has(name, "load"))) {
-    return has(name, "mem") && !has(name, "util") ? Role::memory_share : has(name, "utilization.memory") || has(name, "mem_util") || has(name, "memory_util") ? Role::none : Role::busy;
-  }
-  if (has(name, "power") || has(name, "watt")) return limit ? Role::power_limit : has(name, "state") || has(name, "manag") ? Role::none : Role::power;
+  for (const char* other : {"cpu", "encod", "decod", "_enc", "_dec", ".enc", ".dec", "jpeg", "jpg", "ofa", "disk", "swap", "reserved"})
+    if (has(name, other)) return Role::none;  // loads of something else
+  if (has(name, "util") || has(name, "busy") || name == "gpu %" || name == "gpu%" || name == "sm" || (numbered && has(name, "load")))
+    return has(name, "mem") ? Role::none : Role::busy;  // a memory's utilization is its bus's
+  if (has(name, "power") || has(name, "watt")) return has(name, "max_limit") || has(name, "min_limit") || has(name, "default") ? Role::none : limit ? Role::power_limit : has(name, "state") || has(name, "manag") ? Role::none : Role::power;
   if (has(name, "temp")) return limit || has(name, "memory") ? Role::none : Role::temperature;
   if (has(name, "mem")) {
     if (has(name, "clock") || has(name, "free") || has(name, "temp")) return Role::none;
     if (has(name, "total") || limit) return Role::memory_total;
     return unit_in_name(name) == Unit::percent ? Role::memory_share : Role::memory_used;
   }
-  if (has(name, "clock")) return has(name, "sm") || has(name, "graphics") || name == "clock" ? Role::clock : Role::none;
+  if (has(name, "clock")) return limit ? Role::none : has(name, "sm") || has(name, "graphics") || name == "clock" ? Role::clock : Role::none;
   if (has(name, "uuid")) return Role::uuid;
   if (has(name, "time") || has(name, "date")) return Role::time;
   if (name == "name" || name == "gpu_name" || name == "product" || name == "model") return Role::name;
@@ -79,6 +80,10 @@ std::optional<Layout> layout_by_names(std::string_view line, char separator) {
     const std::string name = lower_case(raw);
     const auto gpu = gpu_in_name(name);
     Column column{role_of(name, gpu.has_value()), unit_in_name(name), gpu};
+    const bool repeated = column.role != Role::time && std::any_of(layout.columns.begin(), layout.columns.end(), [&](const Column& other) {
+      return other.role == column.role && other.gpu == column.gpu;
+    });
+    if (repeated) column.role = Role::none;  // the first column of a kind is the one that is meant
     layout.wide = layout.wide || (gpu && column.role != Role::none);
     layout.columns.push_back(column);
     numbers += parse_cell(raw) ? 1U : 0U;
@@ -186,12 +191,13 @@ class Rows {
         if (const auto number = parse_integer(text); number && *number >= 0 && *number < 1024) gpu = static_cast<int>(*number);
       }
     }
+    if (!gpu && uuid.empty() && !layout_.wide) gpu = position(time);
     if (!gpu && !uuid.empty()) gpu = uuids_.emplace(uuid, static_cast<int>(uuids_.size())).first->second;
     for (std::size_t at = 0; at < cells.size() && at < layout_.columns.size(); ++at) {
       const Column& column = layout_.columns[at];
       if (column.role == Role::none || column.role == Role::time || column.role == Role::gpu) continue;
       if (layout_.wide && !column.gpu) continue;
-      const int index = layout_.wide ? *column.gpu : gpu.value_or(position(time));
+      const int index = layout_.wide ? *column.gpu : *gpu;
       LogRow& row = rows[index];
       row.gpu = index;
       row.time_s = time;

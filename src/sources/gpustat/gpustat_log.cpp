@@ -1,5 +1,6 @@
 #include "sources/gpustat/gpustat_log.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/redact.hpp"
@@ -106,7 +107,17 @@ std::optional<ParsedLog> parse_gpustat_log(const std::string& text) {
     ++queries;
     add_query(query, builder);
   }
-  return queries > 0 ? builder.build() : std::nullopt;
+  auto log = queries > 0 ? builder.build() : std::nullopt;
+  // In a container the lists are empty though GPUs are in use: then they say nothing.
+  const bool any_process = log && std::any_of(log->records.begin(), log->records.end(), [](const Record& record) {
+    const auto* processes = std::get_if<ProcessTick>(&record.content);
+    return processes != nullptr && !processes->empty();
+  });
+  if (log && !any_process) {
+    log->machine.process_coverage = ProcessCoverage::none;
+    std::erase_if(log->records, [](const Record& record) { return std::holds_alternative<ProcessTick>(record.content); });
+  }
+  return log;
 }
 
 }  // namespace lockstep

@@ -22,8 +22,9 @@ std::optional<std::vector<std::string>> names_in(const std::string& line) {
   if (!line.starts_with("#")) return std::nullopt;
   auto names = words_of(line.substr(1));
   for (std::string& name : names) name = lower_case(name);
-  const bool has_gpu = std::find(names.begin(), names.end(), "gpu") != names.end();
-  return has_gpu ? std::optional(names) : std::nullopt;
+  const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const bool known = has("sm") || has("pwr") || has("pid") || has("gtemp") || has("pclk") || has("fb");
+  return has("gpu") && known ? std::optional(names) : std::nullopt;
 }
 
 struct ColumnRow {
@@ -63,7 +64,7 @@ void add_process(const ColumnRow& row, LogBuilder& builder, std::map<int, double
   ProcessSample process;
   process.pid = static_cast<int>(*pid);
   ProcessOnGpu use{index, std::nullopt};
-  if (const auto memory = row.number("fb")) use.memory_bytes = static_cast<std::uint64_t>(std::max(0.0, *memory) * 1048576);
+  if (const auto memory = row.number("fb")) use.memory_bytes = static_cast<std::uint64_t>(std::clamp(*memory, 0.0, 1e8) * 1048576);
   process.gpus = {use};
   builder.add_processes(row.time_s, {std::move(process)});
 }

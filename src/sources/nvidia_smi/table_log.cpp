@@ -82,7 +82,7 @@ std::optional<ProcessSample> process_line(std::string_view line) {
     process.pid = static_cast<int>(*pid);
     ProcessOnGpu use{static_cast<int>(*gpu), std::nullopt};
     for (std::size_t rest = i + 2; rest < words.size(); ++rest)
-      if (const auto cell = unit_cell(words[rest]); cell && cell->unit == Unit::mebibyte) use.memory_bytes = static_cast<std::uint64_t>(cell->value * 1048576);
+      if (const auto cell = unit_cell(words[rest]); cell && cell->unit == Unit::mebibyte && cell->value < 1e8) use.memory_bytes = static_cast<std::uint64_t>(cell->value * 1048576);
     process.gpus = {use};
     return process;
   }

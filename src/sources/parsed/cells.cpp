@@ -184,8 +184,8 @@ Unit unit_in_name(std::string_view name) {
   for (const Sign& sign : kSigns)
     if (name.find(sign.word) != std::string_view::npos) return sign.unit;
   if (name.ends_with("_w") || name.ends_with("[w]") || name.ends_with("(w)")) return Unit::watt;
-  if (name.ends_with("_mb") || name.ends_with(" mb")) return Unit::megabyte;
-  if (name.ends_with("_gb") || name.ends_with(" gb")) return Unit::gigabyte;
+  if (name.ends_with(" mb")) return Unit::megabyte;
+  if (name.ends_with(" gb")) return Unit::gigabyte;
   return Unit::none;
 }
 

@@ -91,7 +91,7 @@ void LogBuilder::assign_times(ParsedLog& log) {
         log.machine.started_unix_ns = at > 1e8 && at < 9e9 ? static_cast<std::int64_t>(at * 1e9) : 0;
       }
       constexpr double kDay = 86400;
-      if (first < kDay && at < last - kDay / 2) at += kDay;  // a time of day that passed midnight
+      while (first < kDay && at < last - kDay / 2) at += kDay;  // a time of day that passed midnight, once or often
       if (at < last) {
         kept[i] = false;
         ++backwards;

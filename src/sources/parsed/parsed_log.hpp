@@ -43,7 +43,6 @@ class LogBuilder {
   void add(LogRow row);
   void add_processes(std::optional<double> time_s, ProcessTick processes);  // belong to the tick at hand
   void end_tick();
-  std::size_t ticks() const { return rounds_.size(); }
   // Nothing where not one reading was found.
   std::optional<ParsedLog> build();
 

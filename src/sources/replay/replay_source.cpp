@@ -19,10 +19,15 @@ bool ReplaySource::wanted(int gpu) const {
 }
 
 Result<NextRecord> ReplaySource::next(std::chrono::milliseconds) {
-  auto record = reader_.next();
-  if (!record) return NextRecord(EndOfInput{});
-  if (!gpus_.empty()) keep_wanted(*record);
-  return NextRecord(std::move(*record));
+  while (auto record = reader_.next()) {
+    if (!gpus_.empty()) {
+      const auto* event = std::get_if<Event>(&record->content);
+      if (event != nullptr && event->gpu && !wanted(*event->gpu)) continue;
+      keep_wanted(*record);
+    }
+    return NextRecord(std::move(*record));
+  }
+  return NextRecord(EndOfInput{});
 }
 
 void ReplaySource::keep_wanted(Record& record) const {

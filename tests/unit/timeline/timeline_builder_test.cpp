@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::plateau;
+using testing::steady_sample;
 using testing::two_gpu_machine;
 
 TimelineBuilder builder() { return {two_gpu_machine(), SourceKind::recording, "test"}; }
@@ -121,6 +122,29 @@ TEST(Timeline, TakesInAGpuThatTheHeaderDoesNotName) {
   build.add(tick(0, sample));
 
   EXPECT_EQ(build.build().gpus.back().info.index, 7);
+}
+
+TEST(TimelineBuilder, LeavesOutWhatIsImpossibleAndCountsIt) {
+  TimelineBuilder builder(two_gpu_machine(), SourceKind::recording, "x");
+  GpuSample absurd = steady_sample(0, 4.0);
+  absurd.power_mw = 1e12;
+  builder.add({0.0, GpuTick{absurd}});
+  builder.add({100.0, GpuTick{steady_sample(0, 0.5)}});
+
+  const Timeline timeline = builder.build();
+
+  EXPECT_EQ(timeline.gpus[0].busy.values, (std::vector<double>{0.5})) << "400 % busy is no reading";
+  EXPECT_EQ(timeline.impossible_values, 2U);
+}
+
+TEST(TimelineBuilder, LeavesOutRecordsThatGoBackInTimeOrFarBeyondIt) {
+  TimelineBuilder builder(two_gpu_machine(), SourceKind::recording, "x");
+  for (const double t : {1000.0, 1100.0, 300.0, 1e300, 1200.0}) builder.add({t, GpuTick{steady_sample(0, 0.5)}});
+
+  const Timeline timeline = builder.build();
+
+  EXPECT_EQ(timeline.gpus[0].busy.t_ms, (std::vector<double>{1000, 1100, 1200}));
+  EXPECT_EQ(timeline.backward_records, 2U);
 }
 
 }  // namespace
