@@ -119,6 +119,7 @@ struct RankSteps {
   std::int64_t count = 0;
   double duration_ms = 0;                                   // median
   std::array<double, kStepSpanNames.size()> share{};        // of the rank's whole time
+  std::array<double, kStepSpanNames.size()> usual_share{};  // median of the part over median of the step: rare ones do not count
 };
 
 struct StepSignals {
@@ -133,6 +134,7 @@ struct StepSignals {
   double steps_without_optimizer = 0;       // share: micro-steps of an accumulation
   double micro_steps_with_collective = 0;   // of those, the share that also waited for or hid a collective
   int ranks_that_save = 0;
+  double exposed_on_all = 0;                // share of time that even the last rank to arrive spends in collectives
   double last_step_ms = 0;                  // when the newest step ended
 };
 

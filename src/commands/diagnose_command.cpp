@@ -232,7 +232,9 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   }();
   if (!timeline) {
     // The command is the user's: whatever became of the watch, it is waited for. That it failed is the better answer.
-    if (child->finish(ChildCommand::AtEnd::wait) == 0) return std::move(timeline).error();
+    const int code = child->finish(typed.stop_after ? ChildCommand::AtEnd::stop : ChildCommand::AtEnd::wait);
+    if (interrupted_by() != 0) return exit_code::kInterrupted;
+    if (code == 0) return std::move(timeline).error();
     if (!options->quiet) fmt::print(stderr, "lockstep: {}\n", timeline.error().what);
     return exit_code::kCommandFailed;
   }

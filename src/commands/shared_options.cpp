@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "base/file.hpp"
@@ -116,7 +117,8 @@ Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
 
 Status put_result(const SharedOptions& options, const std::string& text) {
   if (!options.output.empty() && options.output != "-") return write_file_atomically(options.output, text);
-  fmt::print("{}", text);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    return Error{"the result could not be written to standard output", "is the disk full? -o FILE writes it elsewhere"};
   return Done{};
 }
 

@@ -26,6 +26,7 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
     double power = 0;
     double sm = 0;
     bool sm_known = true;
+    bool memory_bound = false;  // few SMs at work, all of them waiting for memory: a larger batch would not help
     const auto count = static_cast<double>(job.members.size());
     for (const GpuInJob& member : job.members) {
       busy += member.busy.value_or(0) / count;
@@ -35,6 +36,7 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
         if (gpu.index != member.index) continue;
         sm_known = sm_known && gpu.sm.has_value();
         sm += gpu.sm.value_or(0) / count;
+        memory_bound = memory_bound || gpu.dram.value_or(0) > 0.6;
       }
     }
     double least_wait = 1;
@@ -46,6 +48,7 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
     if (most_wait - least_wait > 0.12) continue;  // some wait for others: their SMs are empty for that reason
     if (busy < kBusyAtLeast || memory > kMemoryAtMost || job.longest_hollow_ms > 10'000) continue;
     if (sm_known ? sm > kSmAtMost : power > kPowerAtMost) continue;
+    if (memory_bound) continue;
     if (sm_known && power > 0.7) continue;  // it works hard, whatever its SMs say
     std::vector<Evidence> evidence = {{"busy", busy, kBusyAtLeast, "fraction"}, {"memory", memory, kMemoryAtMost, "fraction"}};
     if (sm_known) evidence.push_back({"sm", sm, kSmAtMost, "fraction"});

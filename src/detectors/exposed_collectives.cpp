@@ -13,11 +13,8 @@ constexpr double kShareAtLeast = 0.1;  // the PyTorch profiler's own rule: commu
 constexpr double kHollowAtLeast = 0.3;
 
 std::optional<double> least(const JobSignals& job) {
-  const std::size_t exposed = step_part("collective_exposed");
   if (!job.steps || job.steps->count < 5 || job.steps->ranks.size() < 2) return std::nullopt;
-  double value = 1;
-  for (const RankSteps& rank : job.steps->ranks) value = std::min(value, rank.share[exposed]);
-  return value;  // what even the last to arrive spends there is transfer, not waiting
+  return job.steps->exposed_on_all;  // what even the last to arrive spends there is transfer, not waiting
 }
 
 }  // namespace

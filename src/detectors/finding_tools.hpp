@@ -73,6 +73,15 @@ inline bool stalls_are_rare(const JobSignals& job) {
   return steps < 1.5 || steps > 2.9;
 }
 
+// A card for the screen beside an H100 is no GPU that the job could use.
+inline bool has_room_for(const JobSignals& job, int gpu, const Signals& signals) {
+  double needed = 0;
+  for (const GpuInJob& member : job.members) needed = std::max(needed, member.memory_bytes.value_or(0));
+  for (const GpuSignals& candidate : signals.gpus)
+    if (candidate.index == gpu && candidate.info.memory_total_bytes) return static_cast<double>(*candidate.info.memory_total_bytes) >= needed;
+  return true;
+}
+
 // How many ranks the environment promises on this machine.
 std::optional<int> promised_ranks(const JobSignals& job);
 

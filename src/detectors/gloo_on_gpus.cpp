@@ -17,6 +17,7 @@ bool has(const ProcessSample& process, const char* library) {
 }  // namespace
 
 std::vector<Finding> find_gloo_on_gpus(const Seen& seen) {
+  constexpr double kIdleAtLeast = 0.05;  // each sum takes the bytes to the host and back, with the GPU empty
   std::vector<Finding> findings;
   if (seen.signals.virtual_gpus) return findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
@@ -24,7 +25,7 @@ std::vector<Finding> find_gloo_on_gpus(const Seen& seen) {
     if (!trains(job) || job.gpus.size() < 2 || job.processes.size() < 2) continue;
     const bool without_nccl = std::all_of(job.processes.begin(), job.processes.end(),
                                           [](const ProcessSample& process) { return has(process, "torch") && !has(process, "nccl"); });
-    if (!without_nccl) continue;
+    if (!without_nccl || job.idle_together < kIdleAtLeast) continue;
     const bool named = std::any_of(job.processes.begin(), job.processes.end(), [](const ProcessSample& process) { return has(process, "gloo"); });
     findings.push_back(about_job(FindingCode::gloo_on_gpus, job, Severity::warning, named ? 0.85 : 0.6, std::max(0.05, job.idle_together),
                                  {{"ranks_without_nccl", static_cast<double>(job.processes.size()), 0.0, "ranks"},

@@ -30,14 +30,18 @@ std::vector<Finding> find_idle_gpus(const Seen& seen) {
   for (const JobSignals& job : signals.jobs)
     if (trains(job) && (largest == nullptr || job.gpus.size() > largest->gpus.size())) largest = &job;
   if (largest == nullptr) return {};
-  const auto free = static_cast<double>(signals.free_gpus.size());
+  std::vector<int> usable;
+  for (const int gpu : signals.free_gpus)
+    if (has_room_for(*largest, gpu, signals)) usable.push_back(gpu);
+  if (usable.empty()) return {};
+  const auto free = static_cast<double>(usable.size());
   const double all = free + static_cast<double>(largest->gpus.size());
   const bool listed = signals.process_coverage == ProcessCoverage::all && signals.processes_known;
   constexpr std::size_t kWholeRun = 8;  // readings: a few snapshots are not the whole run
   const double confidence = signals.ticks < kWholeRun ? 0.4 : is_kept_to_its_gpus(*largest) ? 0.4 : listed ? 0.9 : 0.6;
   Finding finding = about_job(FindingCode::idle_gpus, *largest, Severity::warning, confidence, free / all,
                               {{"idle_gpus", free, 0.0, "GPUs"}, {"job_gpus", static_cast<double>(largest->gpus.size()), std::nullopt, "GPUs"}});
-  finding.gpus = signals.free_gpus;
+  finding.gpus = usable;
   return {finding};
 }
 

@@ -19,7 +19,10 @@ constexpr double kWaitShare = 0.05;   // of a step, as the PyTorch profiler's ow
 
 double host_says_input(const HostSignals& host) {
   const bool reads = host.read_bytes_s.value_or(0) > 20e6 || host.waiting_for_disk > 0.1;
-  if (host.loader_workers && *host.loader_workers == 0) return host.main_cpu.value_or(1) > 0.6 || reads ? 0.75 : 0.6;
+  if (host.loader_workers && *host.loader_workers == 0) {
+    if (!reads && host.main_cpu.value_or(1) < 0.3) return 0.45;  // nobody does anything: it waits for people, not for data
+    return host.main_cpu.value_or(1) > 0.6 || reads ? 0.75 : 0.6;
+  }
   if (reads) return 0.75;
   if (!host.main_cpu) return 0.55;
   return *host.main_cpu < 0.75 ? 0.7 : 0.42;
@@ -38,7 +41,7 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
   if (!trains(job) || job.origin == JobOrigin::foreign) return std::nullopt;
   const double idle = job.idle_together;
   if (idle < kIdleAtLeast) return std::nullopt;
-  const bool regular = job.fine && (job.fine->period_strength > 0.25 || job.fine->swing < 0.15);
+  const bool regular = job.fine && (job.fine->period_strength > 0.3 || job.fine->swing < 0.12);
   double confidence = host_says_input(job.host);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
   if (job.origin != JobOrigin::processes) confidence = std::min(confidence, 0.45);  // nobody's processes: nothing says why

@@ -19,7 +19,7 @@ std::vector<Finding> find_logged_messages(const Seen& seen) {
     if (message == nullptr) continue;
     Finding finding = about_job(message->code, JobSignals{}, Severity::critical, 0.9, 0, {});
     finding.is_fault = true;
-    finding.evidence.push_back({detail.substr(detail.find(' ') + 1), 1, std::nullopt, "message"});
+    finding.evidence.push_back({detail.starts_with(name_of(message->code).id) ? detail.substr(detail.find(' ') + 1) : detail, 1, std::nullopt, "message"});
     finding.fixes.push_back({FixKind::advice, FixSafety::manual, std::string(message->cause) + ": " + std::string(message->fix), {}, std::nullopt});
     findings.push_back(std::move(finding));
   }

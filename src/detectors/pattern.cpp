@@ -33,7 +33,9 @@ constexpr double kMostConfident = 0.99;
 std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
 
 bool is_resolved(const TurnSignals& turns, const Signals& signals) {
-  return turns.kind != LaneKind::busy || signals.tick_ms <= kResolvableTickMs;
+  // Turns of a minute show in readings five seconds apart: hand-overs that are seen are resolved.
+  const bool slow_turns = turns.hand_backs >= 3 && turns.exclusive_busy > 0.85;
+  return turns.kind != LaneKind::busy || signals.tick_ms <= kResolvableTickMs || slow_turns;
 }
 
 // Sum of the blocks' log likelihoods: positive for turns, negative for together.
@@ -88,10 +90,19 @@ bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
   // is too near to chance to tell from strangers, so they must be known to be one job.
   const bool two = job.gpus.size() == 2;
   if (two && (job.origin != JobOrigin::processes || turns.together > 0.1)) return false;
-  const double beyond_chance = two ? 0.8 : 1.5;
+  // Stages that hardly agree at all (few micro-batches, large holes) come near to chance too; ranks in step never do.
+  const bool far_apart = job.origin == JobOrigin::processes && turns.together < 0.3 && turns.swing > 0.2;
+  const double beyond_chance = two || far_apart ? 0.8 : 1.5;
   return turns.kind != LaneKind::busy && turns.swing > 0.12 && turns.period_strength > 0.4 && turns.exclusive_busy > kAtLeast &&
          turns.exclusive_busy > beyond_chance * turns.exclusive_by_chance && turns.exclusive_busy < 0.6 && turns.opposed < 0.4 &&
          turns.together < kAgreeAtMost && (two ? turns.hand_backs >= 4 : turns.hand_backs >= 2 || turns.together < kDisagree) && stages_alike(job);
+}
+
+// The sum of the lanes does not move though each of them does, period after period: whatever the window blurs, one has
+// what the others lack. Short turns of small parts (71/10/10/9) show only so.
+bool sum_stands_still(const TurnSignals& turns) {
+  constexpr double kOpposed = 0.8;
+  return turns.opposed > kOpposed && turns.swing > kLeastSwing && turns.period_strength > 0.5 && turns.bins > 40;
 }
 
 JobVerdict make(Pattern pattern, double confidence, std::string sentence, std::vector<Evidence> evidence) {
@@ -187,6 +198,7 @@ JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
   if (resolved && fills_and_drains(job, turns)) return pipeline(job, turns, 0.75);
   if (resolved && in_turns(job, turns)) return taking_turns(job, turns, std::max(0.9, confidence_of(turn_weight(turns))));
   if (job.coarse && in_turns(job, *job.coarse)) return taking_turns(job, *job.coarse, 0.85);
+  if (resolved && job.busy_sum < kTurnsSumAtMost && sum_stands_still(turns)) return taking_turns(job, turns, 0.8);
   const bool lanes_agree = resolved && turns.swing > kLeastSwing && turns.together > 0.3;
   if (first_leads(job) && (job.busy_sum > kTurnsSumAtMost || lanes_agree))
     return one_leads(job, job.busy_sum > kTurnsSumAtMost ? 0.9 : 0.75);

@@ -78,17 +78,17 @@ std::optional<Finding> from_steps(const JobSignals& job) {
   const std::size_t exposed = step_part("collective_exposed");
   const std::vector<RankSteps>& ranks = job.steps->ranks;
   if (ranks.size() < 2) return std::nullopt;
-  const auto late = std::min_element(ranks.begin(), ranks.end(), [&](const RankSteps& a, const RankSteps& b) { return a.share[exposed] < b.share[exposed]; });
+  const auto late = std::min_element(ranks.begin(), ranks.end(), [&](const RankSteps& a, const RankSteps& b) { return a.usual_share[exposed] < b.usual_share[exposed]; });
   std::vector<double> waits;
   for (const RankSteps& rank : ranks)
-    if (&rank != &*late) waits.push_back(rank.share[exposed]);
+    if (&rank != &*late) waits.push_back(rank.usual_share[exposed]);
   std::nth_element(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 2), waits.end());
-  const double gap = waits[waits.size() / 2] - late->share[exposed];
+  const double gap = waits[waits.size() / 2] - late->usual_share[exposed];
   constexpr double kStepGapAtLeast = 0.08;
   if (gap < kStepGapAtLeast) return std::nullopt;
   Finding finding = about_job(FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning, 0.9, gap,
                               {{"others_wait_share", waits[waits.size() / 2], std::nullopt, "fraction"},
-                               {"own_wait_share", late->share[exposed], std::nullopt, "fraction"},
+                               {"own_wait_share", late->usual_share[exposed], std::nullopt, "fraction"},
                                {"waiting_gap", gap, kStepGapAtLeast, "fraction"}});
   finding.ranks = {late->rank};
   for (const ProcessSample& process : job.processes)

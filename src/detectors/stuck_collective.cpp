@@ -29,6 +29,19 @@ bool one_does_not_come(const JobSignals& job) {
   return idle >= 1 && spinning >= 1;
 }
 
+// Attached after it got stuck, nothing else is there to compare with. But training is never as still as this: every GPU
+// at 100 % in every reading, at a low power that does not move.
+bool perfectly_still(const JobSignals& job, const Signals& signals) {
+  constexpr double kLowPower = 0.4;  // of the limit
+  constexpr double kLowSm = 0.12;    // NCCL's kernels hold a few of the SMs
+  if (!job.fine || job.fine->kind == LaneKind::busy || job.fine->swing > 0.04 || job.origin != JobOrigin::processes) return false;
+  for (const GpuInJob& member : job.members)
+    if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower) return false;
+  for (const GpuSignals& gpu : signals.gpus)
+    if (gpu.sm && *gpu.sm > kLowSm && std::find(job.gpus.begin(), job.gpus.end(), gpu.index) != job.gpus.end()) return false;
+  return true;
+}
+
 }  // namespace
 
 std::vector<Finding> find_stuck_collective(const Seen& seen) {
@@ -39,9 +52,12 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
     if (pattern_of(seen, i) != Pattern::in_step && pattern_of(seen, i) != Pattern::unclear) continue;
     const bool steps_went_on = job.steps && job.steps->last_step_ms > job.longest_hollow_until_ms - kStuckAfterMs / 2;
     if (steps_went_on) continue;
-    const bool contrast = worked_at_another_time(job, seen.signals) || one_does_not_come(job);
+    const bool steps_ended = job.steps && job.steps->count >= 5;
+    const bool contrast = steps_ended || worked_at_another_time(job, seen.signals) || one_does_not_come(job) || perfectly_still(job, seen.signals);
+    // Who still reads data gets on: a mean over many steps of a late rank looks hollow too.
+    const bool reads_on = is_coarse(seen.signals) && job.host.read_bytes_s.value_or(0) > 1e5;
     const double share = std::min(1.0, job.longest_hollow_ms / std::max(1.0, job.to_ms - job.from_ms));
-    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical, contrast ? 0.8 : 0.4, share,
+    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical, contrast && !reads_on ? (perfectly_still(job, seen.signals) ? 0.65 : 0.8) : 0.4, share,
                                 {{"hollow_ms", job.longest_hollow_ms, kStuckAfterMs, "ms"}});
     for (const GpuInJob& member : job.members) {
       if (member.busy.value_or(1) >= 0.3) continue;

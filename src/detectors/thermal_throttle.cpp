@@ -16,7 +16,9 @@ std::vector<Finding> find_thermal_throttle(const Seen& seen) {
   for (const GpuSignals& gpu : seen.signals.gpus) {
     if (!gpu.limit_shares) continue;
     const auto share = [&](ClockLimit limit) { return (*gpu.limit_shares)[static_cast<std::size_t>(limit)]; };
-    const double hot = std::max({share(ClockLimit::sw_thermal_slowdown), share(ClockLimit::hw_thermal_slowdown), share(ClockLimit::hw_slowdown)});
+    // hw_slowdown is heat or the power brake: beside the brake's own flag it is the brake.
+    const bool brake = share(ClockLimit::hw_power_brake_slowdown) > 0;
+    const double hot = std::max({share(ClockLimit::sw_thermal_slowdown), share(ClockLimit::hw_thermal_slowdown), brake ? 0.0 : share(ClockLimit::hw_slowdown)});
     if (hot < kShareAtLeast) continue;
     double kept = 1 - kUsualCut;
     const auto free = gpu.clock_while_free_mhz ? gpu.clock_while_free_mhz : gpu.clock_highest_mhz;

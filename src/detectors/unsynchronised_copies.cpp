@@ -16,7 +16,7 @@ std::vector<Finding> find_unsynchronised_copies(const Seen& seen) {
   for (const JobSignals& job : seen.signals.jobs) {
     if (!trains(job) || job.processes.size() != 1 || job.gpus.size() != 1) continue;
     const ProcessSample& process = job.processes.front();
-    if (!process.command || process.command->size() < 2 || process.rank || process.world_size || has_launcher(process)) continue;
+    if (!process.command || process.command->size() < 2 || !process.environment || process.rank || process.world_size || has_launcher(process)) continue;
     same[*process.command].push_back(&job);
   }
   std::vector<Finding> findings;

@@ -35,7 +35,8 @@ std::vector<Finding> find_world_size_not_set(const Seen& seen) {
     if (!is_python(process) || uses_jax(process) || !process.environment || process.world_size || process.rank || has_launcher(process)) continue;
     const Pattern pattern = pattern_of(seen, i);
     const bool splits = pattern == Pattern::taking_turns || pattern == Pattern::one_leads;
-    const bool leaves_empty = pattern == Pattern::single_gpu && !seen.signals.free_gpus.empty() && seen.signals.jobs.size() == 1 &&
+    const bool leaves_empty = pattern == Pattern::single_gpu && seen.signals.jobs.size() == 1 &&
+                              std::any_of(seen.signals.free_gpus.begin(), seen.signals.free_gpus.end(), [&](int gpu) { return has_room_for(job, gpu, seen.signals); }) &&
                               environment_of(process, "CUDA_VISIBLE_DEVICES").empty();
     if (!splits && !leaves_empty) continue;
     const double gpus = static_cast<double>(job.gpus.size() + (leaves_empty ? seen.signals.free_gpus.size() : 0));

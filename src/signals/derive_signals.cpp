@@ -262,7 +262,52 @@ void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
 
 }  // namespace
 
-Signals derive_signals(const Timeline& timeline) {
+namespace {
+
+Series<double> scaled(const Series<double>& series, double from, double to) {
+  Series<double> result;
+  result.t_ms = series.t_ms;
+  for (const double value : series.values) result.values.push_back(std::clamp((value - from) / (to - from), 0.0, 1.0));
+  return result;
+}
+
+// MIG slices and some logs have no utilization. What the SMs or the power say then stands in for it, on the spacing of a
+// usual tick: it is coarser than a kernel and finer than nothing.
+Series<double> stand_in_for_busy(const GpuTrack& track, const Timeline& timeline) {
+  if (!track.sm.empty()) return scaled(track.sm, 0, std::max(0.2, quantile(track.sm.values, 0.95).value_or(1)));
+  const auto range = power_range(track, timeline);
+  if (!range) return {};
+  if (track.power_samples_mw.empty()) return scaled(track.power_mw, range->idle_mw, range->working_mw);
+  constexpr double kTickMs = 100;
+  Series<double> ticks;
+  double sum = 0;
+  int count = 0;
+  for (std::size_t i = 0; i < track.power_samples_mw.size(); ++i) {
+    sum += track.power_samples_mw.values[i];
+    ++count;
+    const double begin = ticks.empty() ? track.power_samples_mw.t_ms.front() : ticks.t_ms.back();
+    if (track.power_samples_mw.t_ms[i] - begin < kTickMs) continue;
+    ticks.t_ms.push_back(track.power_samples_mw.t_ms[i]);
+    ticks.values.push_back(sum / count);
+    sum = 0;
+    count = 0;
+  }
+  return scaled(ticks, range->idle_mw, range->working_mw);
+}
+
+bool lacks_busy(const GpuTrack& track) { return track.busy.empty() && (!track.sm.empty() || !track.power_samples_mw.empty() || !track.power_mw.empty()); }
+
+}  // namespace
+
+Signals derive_signals(const Timeline& as_read) {
+  const bool lacking = std::any_of(as_read.gpus.begin(), as_read.gpus.end(), lacks_busy);
+  Timeline completed;
+  if (lacking) {
+    completed = as_read;
+    for (GpuTrack& track : completed.gpus)
+      if (lacks_busy(track)) track.busy = stand_in_for_busy(track, as_read);
+  }
+  const Timeline& timeline = lacking ? completed : as_read;
   Signals signals;
   signals.duration_s = (timeline.to_ms - timeline.from_ms) / 1e3;
   signals.process_coverage = timeline.machine.process_coverage;

@@ -17,7 +17,8 @@ namespace {
 // Draw a screen; every desktop machine has them on GPU 0.
 constexpr std::array<std::string_view, 9> kDisplayPrograms = {
     "Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "mutter", "firefox", "chrome"};
-constexpr std::array<std::string_view, 14> kServers = {
+constexpr std::array<std::string_view, 20> kServers = {
+    "ipykernel_launcher", "ipykernel", "jupyter", "streamlit", "gradio", "comfyui",
     "vllm", "tritonserver", "uvicorn", "gunicorn", "text-generation-launcher", "text_generation_server", "sglang",
     "ollama", "llama-server", "llama.cpp", "api_server", "torchserve", "lmdeploy", "serve"};
 
@@ -51,6 +52,28 @@ bool is_spawned(const ProcessSample& process) {
     return word.find("multiprocessing.spawn") != std::string::npos ||
            word.find("multiprocessing.forkserver") != std::string::npos;
   });
+}
+
+std::optional<int> small_number(const std::string& text) {
+  if (text.empty() || text.size() > 7 || !std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  return std::stoi(text);
+}
+
+// Recordings of other writers may have the environment and not the numbers in it.
+void add_ranks_of_environment(ProcessSample& process) {
+  const auto first = [&](std::initializer_list<const char*> names) -> std::optional<int> {
+    for (const char* const name : names)
+      if (const auto value = small_number(environment(process, name))) return value;
+    return std::nullopt;
+  };
+  if (!process.rank) process.rank = first({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"});
+  if (!process.local_rank) process.local_rank = first({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"});
+  if (!process.world_size) process.world_size = first({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+  if (const auto tasks = first({"SLURM_NTASKS"}); tasks.value_or(1) > 1 && !process.rank) {
+    process.rank = first({"SLURM_PROCID"});
+    process.local_rank = first({"SLURM_LOCALID"});
+    process.world_size = tasks;
+  }
 }
 
 // Pids of the newest list that has any, and of every list that shares one with it.
@@ -96,7 +119,9 @@ std::vector<ProcessSample> processes_of(const Timeline& timeline) {
       const bool side_context = use.memory_bytes && bytes < kSideContextShare * largest && bytes < kSideContextBytes;
       if (!side_context) process.gpus.push_back(use);
     }
-    if (!process.gpus.empty()) processes.push_back(process);
+    if (process.gpus.empty()) continue;
+    add_ranks_of_environment(process);
+    processes.push_back(process);
   }
   return processes;
 }
@@ -135,8 +160,8 @@ std::vector<std::vector<std::size_t>> components(std::size_t size, const std::fu
   return result;
 }
 
-// Only a pid: its command line, environment and parent could not be read.
-bool is_nameless(const ProcessSample& process) { return !process.command && !process.rank && !process.environment; }
+// Whether it is a rank cannot be told: its environment could not be read (another user's, or another tool's log).
+bool is_nameless(const ProcessSample& process) { return !process.rank && !process.world_size && !process.environment; }
 
 JobSignals job_of(const std::vector<ProcessSample>& processes, const std::vector<std::size_t>& group) {
   JobSignals job;
@@ -240,7 +265,8 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
   }
   jobs = std::move(named);
   for (const auto& group : components(nameless.size(), [&](std::size_t a, std::size_t b) {
-         return ratio_of(of(gpus, nameless[a].gpus[0]).memory_median_bytes, of(gpus, nameless[b].gpus[0]).memory_median_bytes, 1) > 0.85;
+         return nameless[a].processes[0].command == nameless[b].processes[0].command &&
+                ratio_of(of(gpus, nameless[a].gpus[0]).memory_median_bytes, of(gpus, nameless[b].gpus[0]).memory_median_bytes, 1) > 0.85;
        })) {
     JobSignals joined = std::move(nameless[group.front()]);
     joined.origin = JobOrigin::likeness;

@@ -26,6 +26,7 @@ double span(const StepMark& step, std::size_t which) { return std::max(0.0, step
 
 std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps) {
   std::map<int, std::vector<const StepMark*>> of_rank;
+  std::map<std::int64_t, std::pair<double, double>> least_exposed;  // of each step: the least of any rank, and its length
   StepSignals signals;
   std::vector<double> durations;
   std::array<std::vector<double>, kParts> spans;
@@ -35,6 +36,9 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps) {
     const StepMark& step = entry.step;
     if (!(step.duration_ms > 0)) continue;
     of_rank[step.rank].push_back(&step);
+    const double exposed = span(step, kCollectiveExposed);
+    const auto [least, is_first] = least_exposed.try_emplace(step.index, exposed, step.duration_ms);
+    if (!is_first) least->second = {std::min(least->second.first, exposed), std::max(least->second.second, step.duration_ms)};
     durations.push_back(step.duration_ms);
     signals.last_step_ms = std::max(signals.last_step_ms, entry.t_ms);
     for (std::size_t i = 0; i < kParts; ++i) {
@@ -57,19 +61,30 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps) {
     signals.p95_ms[i] = *quantile(spans[i], 0.95);
     signals.max_ms[i] = *quantile(spans[i], 1);
   }
+  // In each step the last rank to arrive waits for nobody: what it spends in the collective is the transfer itself.
+  double exposed_ms = 0;
+  double whole_ms = 0;
+  for (const auto& [index, least] : least_exposed) {
+    exposed_ms += least.first;
+    whole_ms += least.second;
+  }
+  signals.exposed_on_all = whole_ms > 0 ? exposed_ms / whole_ms : 0;
   for (const auto& [rank, own] : of_rank) {
     RankSteps entry;
     entry.rank = rank;
     entry.count = static_cast<std::int64_t>(own.size());
     std::vector<double> lengths;
+    std::array<std::vector<double>, kParts> parts;
     double whole = 0;
     for (const StepMark* const step : own) {
+      for (std::size_t i = 0; i < kParts; ++i) parts[i].push_back(span(*step, i));
       lengths.push_back(step->duration_ms);
       whole += step->duration_ms;
       for (std::size_t i = 0; i < kParts; ++i) entry.share[i] += span(*step, i);
     }
     for (double& share : entry.share) share /= whole;
     entry.duration_ms = *median_of(lengths);
+    for (std::size_t i = 0; i < kParts; ++i) entry.usual_share[i] = entry.duration_ms > 0 ? *median_of(parts[i]) / entry.duration_ms : 0;
     signals.count = std::max(signals.count, entry.count);
     if (entry.share[kCheckpoint] > 0) ++signals.ranks_that_save;
     for (std::size_t i = 0; i < kParts; ++i) signals.share[i] += entry.share[i] / static_cast<double>(of_rank.size());

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/redact.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -78,8 +80,11 @@ void TimelineBuilder::add(const Record& record) {
   timeline_.to_ms = any_ ? std::max(timeline_.to_ms, record.t_ms) : record.t_ms;
   any_ = true;
   if (const auto* tick = std::get_if<GpuTick>(&record.content)) add_tick(*tick, record.t_ms);
-  else if (const auto* processes = std::get_if<ProcessTick>(&record.content))
+  else if (const auto* processes = std::get_if<ProcessTick>(&record.content)) {
     timeline_.process_lists.push_back({record.t_ms, *processes});
+    for (ProcessSample& process : timeline_.process_lists.back().processes)  // other writers may not have done it
+      if (process.command) process.command = redact_command(std::move(*process.command));
+  }
   else if (const auto* step = std::get_if<StepMark>(&record.content)) timeline_.steps.push_back({record.t_ms, *step});
   else timeline_.events.push_back({record.t_ms, std::get<Event>(record.content)});
 }

@@ -164,7 +164,7 @@ TEST(Diagnose, ReadsTrainingLogsAndRefusesTheRest) {
 TEST(Diagnose, RunsACommandAndTellsOfItsEnd) {
   const ProgramEnd failed = run_lockstep({"diagnose", "virtual:1", "--json", "--quiet", "--", "sh", "-c", "echo from the command; exit 7"});
 
-  EXPECT_EQ(failed.code, 3) << "it held no GPU: there is nothing to diagnose";
+  EXPECT_EQ(failed.code, 4) << "that it failed is the answer, not that it held no GPU";
   EXPECT_NE(failed.err.find("from the command"), std::string::npos) << "its output joins the words";
   EXPECT_NE(failed.err.find("ended with code 7"), std::string::npos) << failed.err;
 }

@@ -14,6 +14,10 @@ void average_ranks(StepSignals& steps, std::size_t part) {
   for (const RankSteps& rank : steps.ranks) sum += rank.share[part];
   steps.share[part] = sum / static_cast<double>(steps.ranks.size());
   steps.p50_ms[part] = steps.share[part] * steps.duration_p50_ms;
+  for (RankSteps& rank : steps.ranks) rank.usual_share[part] = rank.share[part];
+  if (kStepSpanNames[part] != "collective_exposed") return;
+  steps.exposed_on_all = 1;
+  for (const RankSteps& rank : steps.ranks) steps.exposed_on_all = std::min(steps.exposed_on_all, rank.share[part]);
 }
 
 }  // namespace

@@ -152,9 +152,11 @@ std::string DiagnosisText::render(const Report& report) const {
   if (report.steps) text += steps_text(*report.steps);
   for (std::size_t i = 0; i < report.findings.size(); ++i) text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
   if (report.findings.empty()) {
-    const bool works = report.verdict && report.verdict->pattern == Pattern::in_step;
-    text += works ? paint.good("healthy") + ": nothing found that costs 2 % or more\n" : "no findings\n";
-    if (works) text += checklist_text(report, paint);
+    const bool in_step = report.verdict && report.verdict->pattern == Pattern::in_step;
+    const bool all_yes = std::all_of(report.checklist.begin(), report.checklist.end(), [](const CheckItem& item) { return item.yes; });
+    const bool heavy_suspicion = std::any_of(report.suspicions.begin(), report.suspicions.end(), [](const Finding& finding) { return finding.lost_throughput > 0.3; });
+    text += in_step && all_yes && !heavy_suspicion ? paint.good("healthy") + ": nothing found that costs 2 % or more\n" : "no findings\n";
+    if (in_step) text += checklist_text(report, paint);
     else text += "\n";
   }
   for (const Finding& suspicion : report.suspicions) {

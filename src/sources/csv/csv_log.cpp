@@ -28,6 +28,12 @@ std::optional<int> gpu_in_name(std::string_view name) {
     if (digit < name.size() && (name[digit] == '_' || name[digit] == '.' || name[digit] == ' ' || name[digit] == '-')) ++digit;
     if (digit < name.size() && name[digit] >= '0' && name[digit] <= '9') found = std::atoi(std::string(name.substr(digit, 4)).c_str());
   }
+  // "util0", "power_1": a number behind the quantity itself.
+  if (!found && !name.empty() && name.back() >= '0' && name.back() <= '9' && (has(name, "util") || has(name, "power") || has(name, "mem") || has(name, "temp"))) {
+    std::size_t digit = name.size();
+    while (digit > 0 && name[digit - 1] >= '0' && name[digit - 1] <= '9') --digit;
+    if (name.size() - digit <= 2) found = std::atoi(std::string(name.substr(digit)).c_str());
+  }
   return found;
 }
 
@@ -45,11 +51,11 @@ Role role_of(std::string_view name, bool numbered) {
     return unit_in_name(name) == Unit::percent ? Role::memory_share : Role::memory_used;
   }
   if (has(name, "clock")) return limit ? Role::none : has(name, "sm") || has(name, "graphics") || name == "clock" ? Role::clock : Role::none;
-  if (has(name, "uuid")) return Role::uuid;
+  if (has(name, "uuid") || has(name, "bus_id") || has(name, "bus-id") || has(name, "busid")) return Role::uuid;
   if (has(name, "time") || has(name, "date")) return Role::time;
   if (name == "name" || name == "gpu_name" || name == "product" || name == "model") return Role::name;
   if (!numbered && (name == "index" || name == "gpu" || name == "id" || name == "gpu_index" || name == "gpu_id" || name == "gpu index" ||
-                    name == "device" || name == "device_id" || name == "gpu id" || name == "gpuid" || name == "idx"))
+                    name == "device" || name == "device_id" || name == "gpu id" || name == "gpuid" || name.ends_with("idx") || name.ends_with("gpu_id") || name.ends_with("index") || name == "rank" || name == "local_rank"))
     return Role::gpu;
   if (name == "t" || name == "ts" || name == "epoch" || name == "unix") return Role::time;
   return Role::none;
@@ -164,7 +170,9 @@ std::optional<Layout> layout_by_content(const std::vector<std::vector<std::strin
     const auto b = parse_cell(rows.front()[total_at]);
     if (a && b && a->value > b->value) std::swap(used->role, total->role);
   }
-  return layout.usable() && (taken(Role::time) || taken(Role::gpu)) ? std::optional(layout) : std::nullopt;
+  const bool any_unit = std::any_of(layout.columns.begin(), layout.columns.end(), [](const Column& column) { return column.unit == Unit::percent || column.unit == Unit::watt || column.unit == Unit::mebibyte; });
+  const bool clear = any_unit ? taken(Role::time) || taken(Role::gpu) : taken(Role::time) && taken(Role::busy);
+  return layout.usable() && clear ? std::optional(layout) : std::nullopt;
 }
 
 class Rows {
@@ -291,7 +299,12 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
     }
     rows.push_back(std::move(cells));
   }
-  if (!layout) layout = layout_by_content(rows);
+  // A first line of words names other things than these: it is no log of GPUs.
+  if (!layout && !lines.empty()) {
+    const auto first = csv_cells(lines.front(), separator);
+    const auto numbers = std::count_if(first.begin(), first.end(), [](const std::string& cell) { return parse_cell(cell) || parse_time(cell); });
+    if (numbers * 2 >= static_cast<std::ptrdiff_t>(first.size())) layout = layout_by_content(rows);
+  }
   if (!layout || rows.empty()) return std::nullopt;
   const bool by_nvidia_smi = has(header, "utilization.gpu") || has(header, "power.draw") || has(header, "memory.used [") ||
                              (!layout->header && (has(lines.front(), " %") || has(lines.front(), " MiB") || has(lines.front(), " W")));

@@ -252,6 +252,7 @@ TEST(PipelinePattern, IsSaidOfTwoStagesOnlyWhereTheyAreKnownToBeOneJob) {
 TEST(PipelinePattern, IsNotSaidWhereOneIsAloneNoMoreOftenThanByChance) {
   Signals signals = pipeline_of(4);
   signals.jobs.front().fine->exclusive_by_chance = 0.18;
+  signals.jobs.front().fine->together = 0.65;
 
   EXPECT_NE(judged(signals).pattern, Pattern::pipeline);
 }
