@@ -187,6 +187,7 @@ struct Finding {
   double confidence = 0;       // 0..1
   double lost_throughput = 0;  // share of the possible throughput that this finding alone would give back
   bool is_fault = false;       // wrong whatever it costs
+  std::optional<FindingCode> cause_of;  // another finding of the same report whose loss this one explains: counted once
   std::vector<int> gpus;
   std::vector<int> pids;
   std::vector<int> ranks;

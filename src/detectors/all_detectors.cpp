@@ -66,6 +66,25 @@ std::vector<Finding> inspect_all(const Seen& seen) {
   for (const Detector& detector : kDetectors)
     for (Finding& finding : detector.inspect(seen)) findings.push_back(std::move(finding));
   for (Finding& finding : find_logged_messages(seen)) findings.push_back(std::move(finding));
+  // One line of a GPU's own fault, however many GPUs have it.
+  std::vector<Finding> merged;
+  for (Finding& finding : findings) {
+    const auto same = std::find_if(merged.begin(), merged.end(), [&](const Finding& other) {
+      const bool of_gpus = finding.code == FindingCode::thermal_throttle || finding.code == FindingCode::power_capped;
+      return of_gpus && other.code == finding.code && is_stood_behind(other) == is_stood_behind(finding);
+    });
+    if (same == merged.end()) {
+      merged.push_back(std::move(finding));
+      continue;
+    }
+    same->gpus.insert(same->gpus.end(), finding.gpus.begin(), finding.gpus.end());
+    if (finding.lost_throughput > same->lost_throughput) {
+      same->lost_throughput = finding.lost_throughput;
+      same->severity = std::max(same->severity, finding.severity);
+      same->evidence = std::move(finding.evidence);
+    }
+  }
+  findings = std::move(merged);
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return a.lost_throughput * a.confidence > b.lost_throughput * b.confidence;
   });

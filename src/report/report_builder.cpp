@@ -54,7 +54,7 @@ void add_absent(const Timeline& timeline, std::vector<NotMeasured>& list) {
   if (timeline.process_lists.empty()) add("processes", "not in the input: which process holds which GPU is not known");
   else if (timeline.machine.process_coverage == ProcessCoverage::partial)
     add("processes", "only some are listed: GPUs of others were joined by likeness");
-  if (timeline.steps.empty()) add("steps", "no step marks in the input: where each step's time goes is not known");
+  if (timeline.steps.empty()) add("steps", "not in the input: where each step's time goes is not known");
 }
 
 std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
@@ -81,22 +81,25 @@ std::vector<CheckItem> checklist_of(const JobSignals& job, const Verdict& verdic
 }
 
 // Causes and their effects name the same loss: it counts once.
-bool is_cause_of_another(const Finding& finding, const std::vector<Finding>& all) {
-  const auto has = [&](FindingCode code) { return std::any_of(all.begin(), all.end(), [&](const Finding& other) { return other.code == code; }); };
+std::optional<FindingCode> effect_of(const Finding& finding, const std::vector<Finding>& all) {
+  const auto first_of = [&](std::initializer_list<FindingCode> codes) -> std::optional<FindingCode> {
+    for (const FindingCode code : codes)
+      if (std::any_of(all.begin(), all.end(), [&](const Finding& other) { return other.code == code; })) return code;
+    return std::nullopt;
+  };
   switch (finding.code) {
-    case FindingCode::world_size_not_set:
-      return has(FindingCode::taking_turns) || has(FindingCode::one_gpu_leads) || has(FindingCode::idle_gpus);
+    case FindingCode::world_size_not_set: return first_of({FindingCode::taking_turns, FindingCode::one_gpu_leads, FindingCode::idle_gpus});
     case FindingCode::loader_without_workers:
-    case FindingCode::pageable_copies: return has(FindingCode::input_starved);
+    case FindingCode::pageable_copies:
+    case FindingCode::cpu_oversubscribed: return first_of({FindingCode::input_starved});
     case FindingCode::thermal_throttle:
     case FindingCode::power_capped:
-    case FindingCode::pcie_degraded: return has(FindingCode::straggler_rank);
-    case FindingCode::every_rank_saves: return has(FindingCode::checkpoint_stall);
+    case FindingCode::pcie_degraded: return first_of({FindingCode::straggler_rank});
+    case FindingCode::every_rank_saves: return first_of({FindingCode::checkpoint_stall});
     case FindingCode::sync_every_micro_step:
-    case FindingCode::slow_link: return has(FindingCode::exposed_collectives);
-    case FindingCode::cpu_oversubscribed: return has(FindingCode::input_starved);
-    case FindingCode::reduce_every_step: return has(FindingCode::host_sync_every_step);
-    default: return false;
+    case FindingCode::slow_link: return first_of({FindingCode::exposed_collectives});
+    case FindingCode::reduce_every_step: return first_of({FindingCode::host_sync_every_step});
+    default: return std::nullopt;
   }
 }
 
@@ -111,7 +114,7 @@ std::optional<Throughput> throughput_of(const Diagnosis& diagnosis, const Signal
   };
   double now = 1;
   for (const Finding& finding : diagnosis.findings)
-    if (touches_job(finding) && !is_cause_of_another(finding, diagnosis.findings)) now *= 1 - finding.lost_throughput;
+    if (touches_job(finding) && !effect_of(finding, diagnosis.findings)) now *= 1 - finding.lost_throughput;
   return Throughput{now, 1};
 }
 
@@ -151,6 +154,7 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   if (timeline.source_kind != SourceKind::log) report.verdict = diagnosis.verdict;  // messages tell nothing of the GPUs
   report.throughput = throughput_of(diagnosis, signals);
   report.findings = diagnosis.findings;
+  for (Finding& finding : report.findings) finding.cause_of = effect_of(finding, diagnosis.findings);
   report.suspicions = diagnosis.suspicions;
   const auto add_job = [&](std::size_t at) {
     const JobSignals& job = signals.jobs[at];

@@ -100,6 +100,7 @@ Json finding_json(const Finding& finding) {
           {"lost_throughput", number(finding.lost_throughput)},
           {"lost_hours_a_day", number(24 * finding.lost_throughput)},
           {"lost_gpu_hours_a_day", number(24 * finding.lost_throughput * static_cast<double>(std::max<std::size_t>(1, finding.gpus.size())))},
+          {"cause_of", finding.cause_of ? Json(name_of(*finding.cause_of).id) : Json(nullptr)},
           {"gpus", finding.gpus},
           {"pids", finding.pids},
           {"ranks", finding.ranks},

@@ -165,8 +165,14 @@ std::string DiagnosisText::render(const Report& report) const {
                                 suspicion.lost_throughput >= 0.005 ? fmt::format(", up to {:.0f} %", suspicion.lost_throughput * 100) : "", name.id),
                     0, width);
   }
-  for (const NotMeasured& entry : report.not_measured)
-    text += paint.faint(fmt::format("not measured: {}: {}", printable(entry.signal), printable(entry.reason))) + "\n";
+  // What is simply not in a file is one line; what a driver refused has its reason.
+  constexpr std::string_view kAbsent = "not in the input";
+  std::vector<std::string> absent;
+  for (const NotMeasured& entry : report.not_measured) {
+    if (entry.reason.starts_with(kAbsent)) absent.push_back(printable(entry.signal));
+    else text += paint.faint(fmt::format("not measured: {}: {}", printable(entry.signal), printable(entry.reason))) + "\n";
+  }
+  if (!absent.empty()) text += paint.faint(fmt::format("not measured: {}: {} (--json says what each would tell)", join(absent, ", "), kAbsent)) + "\n";
   return text;
 }
 

@@ -69,6 +69,7 @@ std::string rank_list(const Finding& finding) {
 }
 
 std::string cost_sentence(const Finding& finding) {
+  if (finding.cause_of) return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);
   const double hours = 24 * finding.lost_throughput;
   const double gpus = static_cast<double>(std::max<std::size_t>(1, finding.gpus.size()));
   return fmt::format("costs {:.0f} % of the throughput: {:.1f} h of every day, {:.1f} GPU-hours", finding.lost_throughput * 100, hours, hours * gpus);
@@ -79,8 +80,10 @@ std::string evidence_words(const Evidence& evidence) {
   if (evidence.unit == "message") return name;
   if (name.find('=') == std::string::npos) std::replace(name.begin(), name.end(), '_', ' ');
   if (name.ends_with(" ms")) name.resize(name.size() - 3);
-  std::string words = fmt::format("{} {}", name, amount(evidence.value, evidence.unit));
-  if (evidence.threshold) words += fmt::format(" (line {})", amount(*evidence.threshold, evidence.unit));
+  // "processes 1", not "processes 1 processes".
+  const std::string unit = name.ends_with(evidence.unit) || name.ends_with("gpus") ? "number" : evidence.unit;
+  std::string words = fmt::format("{} {}", name, amount(evidence.value, unit));
+  if (evidence.threshold) words += fmt::format(" (threshold {})", amount(*evidence.threshold, unit));
   return words;
 }
 

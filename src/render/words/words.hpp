@@ -21,7 +21,7 @@ std::string gpu_list(const std::vector<int>& gpus);
 std::string rank_list(const Finding& finding);
 // What the loss means in time and in GPU-hours.
 std::string cost_sentence(const Finding& finding);
-// "exclusive busy 0.97 (line 0.80)".
+// "exclusive busy 97 % (threshold 80 %)".
 std::string evidence_words(const Evidence& evidence);
 // As typed in a shell, with nothing in it that a terminal would act on.
 std::string command_words(const std::vector<std::string>& command);
