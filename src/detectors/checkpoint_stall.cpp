@@ -11,8 +11,6 @@
 namespace lockstep {
 namespace {
 
-constexpr double kBurstBytes = 20e6;
-
 std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
   const StallSignals& stalls = job.stalls;
   if (!stalls_are_rare(job)) return std::nullopt;

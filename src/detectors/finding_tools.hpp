@@ -92,6 +92,14 @@ inline const ProcessSample* process_on(const JobSignals& job, int gpu) {
   return nullptr;
 }
 
+// JAX and TensorFlow drive all GPUs from one process, and take most of their memory at the start.
+inline bool is_one_process_framework(const ProcessSample& process) {
+  return process.libraries && std::any_of(process.libraries->begin(), process.libraries->end(),
+                                          [](const std::string& name) { return name == "jax" || name == "tensorflow"; });
+}
+
+inline constexpr double kBurstBytes = 20e6;  // written around a stall: a checkpoint, not a line of a log
+
 // Started by something that sets ranks. Plain python, a shell or nothing known is no launcher.
 inline bool has_launcher(const ProcessSample& process) {
   return process.launcher && *process.launcher != "python" && *process.launcher != "none" && *process.launcher != "shell" && !process.launcher->empty();

@@ -12,10 +12,7 @@ namespace {
 constexpr double kFull = 0.97;
 
 bool takes_all_on_purpose(const JobSignals& job) {
-  return job.serves || std::any_of(job.processes.begin(), job.processes.end(), [](const ProcessSample& process) {
-    return process.libraries && std::any_of(process.libraries->begin(), process.libraries->end(),
-                                            [](const std::string& name) { return name == "jax" || name == "tensorflow"; });
-  });
+  return job.serves || std::any_of(job.processes.begin(), job.processes.end(), is_one_process_framework);
 }
 
 }  // namespace

@@ -18,6 +18,8 @@
 #include <cmath>
 #include <string>
 
+#include "detectors/finding_tools.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -148,14 +150,6 @@ bool first_leads(const JobSignals& job) {
   return job.memory_lead && *job.memory_lead > kLeadMemory && job.replica_balance.value_or(0) > kReplicasAlike;
 }
 
-bool is_single_process_framework(const JobSignals& job) {
-  return std::any_of(job.processes.begin(), job.processes.end(), [](const ProcessSample& process) {
-    return process.libraries && std::any_of(process.libraries->begin(), process.libraries->end(), [](const std::string& name) {
-      return name == "jax" || name == "tensorflow";
-    });
-  });
-}
-
 JobVerdict one_leads(const JobSignals& job, double confidence) {
   std::string sentence = "GPU " + std::to_string(job.gpus.front()) + " leads: one process drives " + gpu_names(job.gpus);
   if (job.memory_lead && *job.memory_lead > 1)
@@ -209,7 +203,7 @@ JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
     return first_leads(job) || !job.memory_lead ? one_leads(job, 0.55)
                                                 : unclear(job, "one process holds them all and only one works: "
                                                                "the script and its device_map would decide.", {});
-  if (is_single_process_framework(job)) return in_step(job, 0.85);
+  if (std::any_of(job.processes.begin(), job.processes.end(), is_one_process_framework)) return in_step(job, 0.85);
   if (job.memory_lead && *job.memory_lead > 1.1 && job.replica_balance.value_or(0) > kReplicasAlike) return one_leads(job, 0.7);
   const bool first_busier = turns.duty.size() > 1 && turns.duty.front() > 1.08 * turns.duty.back();
   if (!job.memory_lead) return one_leads(job, 0.55);

@@ -19,11 +19,6 @@ bool is_python(const ProcessSample& process) {
   return name.starts_with("python") || name.starts_with("pypy");
 }
 
-bool uses_jax(const ProcessSample& process) {
-  return process.libraries && std::any_of(process.libraries->begin(), process.libraries->end(),
-                                          [](const std::string& name) { return name == "jax" || name == "tensorflow"; });
-}
-
 }  // namespace
 
 std::vector<Finding> find_world_size_not_set(const Seen& seen) {
@@ -32,7 +27,7 @@ std::vector<Finding> find_world_size_not_set(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!trains(job) || job.processes.size() != 1) continue;
     const ProcessSample& process = job.processes.front();
-    if (!is_python(process) || uses_jax(process) || !process.environment || process.world_size || process.rank || has_launcher(process)) continue;
+    if (!is_python(process) || is_one_process_framework(process) || !process.environment || process.world_size || process.rank || has_launcher(process)) continue;
     const Pattern pattern = pattern_of(seen, i);
     const bool splits = pattern == Pattern::taking_turns || pattern == Pattern::one_leads;
     const bool leaves_empty = pattern == Pattern::single_gpu && seen.signals.jobs.size() == 1 &&

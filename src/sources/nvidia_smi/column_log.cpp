@@ -10,18 +10,11 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  for (const std::string_view part : split(text, ' '))
-    if (!trim(part).empty()) words.emplace_back(trim(part));
-  return words;
-}
-
 // The names of the columns, when the line is such a heading: "# gpu   pwr gtemp ..." or "#Date Time gpu ...".
 std::optional<std::vector<std::string>> names_in(const std::string& line) {
   if (!line.starts_with("#")) return std::nullopt;
-  auto names = words_of(line.substr(1));
-  for (std::string& name : names) name = lower_case(name);
+  std::vector<std::string> names;
+  for (const std::string_view word : words_in(std::string_view(line).substr(1))) names.push_back(lower_case(word));
   const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   const bool known = has("sm") || has("pwr") || has("pid") || has("gtemp") || has("pclk") || has("fb");
   return has("gpu") && known ? std::optional(names) : std::nullopt;
@@ -39,11 +32,11 @@ struct ColumnRow {
   }
 };
 
-ColumnRow row_of(const std::vector<std::string>& names, const std::vector<std::string>& words) {
+ColumnRow row_of(const std::vector<std::string>& names, const std::vector<std::string_view>& words) {
   ColumnRow row;
   std::string time;
   for (std::size_t i = 0; i < names.size() && i < words.size(); ++i) {
-    if (names[i] == "date" || names[i] == "time") time += (time.empty() ? "" : " ") + words[i];
+    if (names[i] == "date" || names[i] == "time") time += (time.empty() ? "" : " ") + std::string(words[i]);
     row.cells[names[i]] = words[i];
   }
   if (!time.empty()) row.time_s = parse_time(time);
@@ -99,7 +92,7 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
       continue;
     }
     if (line.starts_with("#") || names.empty() || trim(line).empty()) continue;
-    const ColumnRow row = row_of(names, words_of(line));
+    const ColumnRow row = row_of(names, words_in(line));
     const auto gpu = row.number("gpu");
     if (!gpu || *gpu < 0 || *gpu > 1023) continue;
     ++rows;

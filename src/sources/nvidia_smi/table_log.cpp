@@ -8,19 +8,6 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (true) {
-    const auto begin = text.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return words;
-    text.remove_prefix(begin);
-    const auto end = text.find_first_of(" \t");
-    words.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return words;
-    text.remove_prefix(end);
-  }
-}
-
 std::optional<Cell> unit_cell(std::string_view word) {
   const auto end = word.find_first_not_of("0123456789.");
   if (end == 0 || end == std::string_view::npos) return std::nullopt;
@@ -32,10 +19,10 @@ std::optional<LogRow> first_line_of_gpu(std::string_view line) {
   if (!line.starts_with("|") || line.find(":") == std::string_view::npos) return std::nullopt;
   const auto bar = line.find('|', 1);
   if (bar == std::string_view::npos) return std::nullopt;
-  const auto words = words_of(line.substr(1, bar - 1));
+  const auto words = words_in(line.substr(1, bar - 1));
   if (words.size() < 2) return std::nullopt;
   const auto index = parse_integer(words.front());
-  const auto bus = words_of(line.substr(bar + 1));
+  const auto bus = words_in(line.substr(bar + 1));
   if (!index || *index < 0 || *index > 1023 || bus.empty() || std::count(bus.front().begin(), bus.front().end(), ':') != 2) return std::nullopt;
   LogRow row;
   row.gpu = static_cast<int>(*index);
@@ -49,7 +36,7 @@ std::optional<LogRow> first_line_of_gpu(std::string_view line) {
 // "| N/A   29C    P0              71W / 400W |   5729MiB / 81920MiB |      0%      Default |"
 bool second_line_of_gpu(std::string_view line, LogRow& row) {
   bool any = false;
-  const auto words = words_of(line);
+  const auto words = words_in(line);
   std::size_t percent_after_memory = 0;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto cell = unit_cell(words[i]);
@@ -69,7 +56,7 @@ bool second_line_of_gpu(std::string_view line, LogRow& row) {
 // "|    0   N/A  N/A    123456      C   python3                        5000MiB |"
 std::optional<ProcessSample> process_line(std::string_view line) {
   if (!line.starts_with("|")) return std::nullopt;
-  const auto words = words_of(line.substr(1));
+  const auto words = words_in(line.substr(1));
   if (words.size() < 5) return std::nullopt;
   const auto gpu = parse_integer(words[0]);
   if (!gpu || *gpu < 0 || *gpu > 1023) return std::nullopt;

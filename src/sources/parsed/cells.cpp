@@ -219,6 +219,19 @@ std::optional<double> parse_time(std::string_view text) {
   return epoch(text);
 }
 
+std::vector<std::string_view> words_in(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const auto begin = text.find_first_not_of(" \t");
+    if (begin == std::string_view::npos) return words;
+    text.remove_prefix(begin);
+    const auto end = text.find_first_of(" \t");
+    words.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return words;
+    text.remove_prefix(end);
+  }
+}
+
 std::vector<std::string> csv_cells(std::string_view line, char separator) {
   std::vector<std::string> cells;
   std::string cell;

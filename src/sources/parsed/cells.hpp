@@ -28,6 +28,8 @@ std::optional<double> as_milliwatts(double value, Unit unit);
 std::optional<double> parse_time(std::string_view text);
 
 std::string lower_case(std::string_view text);
+// Words parted by blanks.
+std::vector<std::string_view> words_in(std::string_view text);
 // Parts of a CSV line, trimmed, quotes taken off.
 std::vector<std::string> csv_cells(std::string_view line, char separator);
 
