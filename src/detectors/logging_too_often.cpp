@@ -14,6 +14,10 @@ std::vector<Finding> find_logging_too_often(const Seen& seen) {
   constexpr double kWritesLittle = 1e3;  // bytes a second: one line of text a step
   constexpr double kWritesMuch = 5e6;
   std::vector<Finding> findings;
+  // A setting that a W&B run file keeps: what it costs is not known, that it is worth a look is.
+  for (const EventAt& entry : seen.signals.events)
+    if (entry.event.kind == "setting" && entry.event.detail == "logging_steps=1" && !seen.signals.jobs.empty())
+      findings.push_back(about_job(FindingCode::logging_too_often, seen.signals.jobs.front(), Severity::info, 0.4, 0.03, {{"logging_steps=1", 1, std::nullopt, "set"}}));
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;

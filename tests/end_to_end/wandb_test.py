@@ -53,6 +53,7 @@ def main():
         assert report["source"]["kind"] == "wandb", report["source"]
         assert report["verdict"]["pattern"] == "taking-turns", report["verdict"]
         assert "P101" in [finding["code"] for finding in report["findings"]]
+        assert "S302" in [suspicion["code"] for suspicion in report["suspicions"]], "logging_steps=1 stands in the run's config"
         assert len(report["gpus"]) == 4 and abs(report["gpus"][0]["busy"] - 0.71) < 0.01, report["gpus"]
         assert abs(report["duration_s"] - 199 * 15) < 1, report["duration_s"]
 

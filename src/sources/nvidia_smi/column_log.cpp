@@ -36,7 +36,10 @@ ColumnRow row_of(const std::vector<std::string>& names, const std::vector<std::s
   ColumnRow row;
   std::string time;
   for (std::size_t i = 0; i < names.size() && i < words.size(); ++i) {
-    if (names[i] == "date" || names[i] == "time") time += (time.empty() ? "" : " ") + std::string(words[i]);
+    if (names[i] == "date" || names[i] == "time") {
+      if (!time.empty()) time += ' ';
+      time += words[i];
+    }
     row.cells[names[i]] = words[i];
   }
   if (!time.empty()) row.time_s = parse_time(time);

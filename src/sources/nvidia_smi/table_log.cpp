@@ -28,7 +28,8 @@ std::optional<LogRow> first_line_of_gpu(std::string_view line) {
   row.gpu = static_cast<int>(*index);
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i] == "On" || words[i] == "Off" || words[i] == "N/A") break;
-    row.name += (row.name.empty() ? "" : " ") + std::string(words[i]);
+    if (!row.name.empty()) row.name += ' ';
+    row.name += words[i];
   }
   return row;
 }
