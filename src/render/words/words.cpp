@@ -81,7 +81,9 @@ std::string evidence_words(const Evidence& evidence) {
   if (name.find('=') == std::string::npos) std::replace(name.begin(), name.end(), '_', ' ');
   if (name.ends_with(" ms")) name.resize(name.size() - 3);
   // "processes 1", not "processes 1 processes".
-  const std::string unit = name.ends_with(evidence.unit) || name.ends_with("gpus") ? "number" : evidence.unit;
+  const bool counts = evidence.unit == "processes" || evidence.unit == "ranks" || evidence.unit == "stalls" || evidence.unit == "GPUs";
+  const bool named_twice = counts && (name.ends_with(evidence.unit) || name.ends_with("gpus"));
+  const std::string unit = named_twice ? "number" : evidence.unit;
   std::string words = fmt::format("{} {}", name, amount(evidence.value, unit));
   if (evidence.threshold) words += fmt::format(" (threshold {})", amount(*evidence.threshold, unit));
   return words;
