@@ -41,13 +41,21 @@ inline bool in_step_or_alone(Pattern pattern) { return pattern == Pattern::in_st
 // Readings so far apart that stretches of a second cannot be seen.
 inline bool is_coarse(const Signals& signals) { return signals.tick_ms > 2500; }
 
+inline bool holds(const JobSignals& job, int gpu) { return std::find(job.gpus.begin(), job.gpus.end(), gpu) != job.gpus.end(); }
+
+// Of values that are there: not for an empty list.
+inline double median_of_some(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 inline std::optional<double> median_hollow_of_others(const JobSignals& job, std::size_t without) {
   std::vector<double> values;
   for (std::size_t i = 0; i < job.members.size(); ++i)
     if (i != without && job.members[i].hollow) values.push_back(*job.members[i].hollow);
   if (values.empty()) return std::nullopt;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
+  return median_of_some(std::move(values));
 }
 
 // Even while something runs it hardly works: tiny kernels, or waiting. A GPU that is fed well works between its gaps.

@@ -27,7 +27,7 @@ constexpr std::array<Harmful, 5> kHarmful = {{{"CUDA_LAUNCH_BLOCKING", "1", 0.15
 
 bool gpus_reach_each_other(const JobSignals& job, const Signals& signals) {
   if (!signals.peer_to_peer) return false;
-  const auto in_job = [&](int gpu) { return std::find(job.gpus.begin(), job.gpus.end(), gpu) != job.gpus.end(); };
+  const auto in_job = [&](int gpu) { return holds(job, gpu); };
   return std::any_of(signals.peer_to_peer->begin(), signals.peer_to_peer->end(),
                      [&](const std::pair<int, int>& pair) { return in_job(pair.first) && in_job(pair.second); });
 }

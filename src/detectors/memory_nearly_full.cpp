@@ -24,7 +24,7 @@ std::vector<Finding> find_memory_nearly_full(const Seen& seen) {
     std::vector<int> full;
     double most = 0;
     for (const GpuSignals& gpu : seen.signals.gpus) {
-      if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end()) continue;
+      if (!holds(job, gpu.index)) continue;
       const double used = gpu.memory_highest_fraction.value_or(0);
       if (used < kFull || used > 1.05) continue;  // more than all there is: a broken reading
       full.push_back(gpu.index);

@@ -28,7 +28,7 @@ std::vector<Finding> find_pageable_copies(const Seen& seen) {
     double received = 0;
     double sent = 0;
     for (const GpuSignals& gpu : seen.signals.gpus)
-      if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) != job.gpus.end()) {
+      if (holds(job, gpu.index)) {
         received += gpu.pcie_rx_bytes_s.value_or(0) / static_cast<double>(job.gpus.size());
         sent += gpu.pcie_tx_bytes_s.value_or(0) / static_cast<double>(job.gpus.size());
       }

@@ -18,14 +18,13 @@ std::vector<Finding> find_pcie_degraded(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (job.gpus.size() < 2 || !in_step_or_alone(pattern_of(seen, i))) continue;
     for (const GpuSignals& gpu : seen.signals.gpus) {
-      if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end() || !gpu.pcie_rx_peak_bytes_s) continue;
+      if (!holds(job, gpu.index) || !gpu.pcie_rx_peak_bytes_s) continue;
       std::vector<double> others;
       for (const GpuSignals& other : seen.signals.gpus)
-        if (other.index != gpu.index && std::find(job.gpus.begin(), job.gpus.end(), other.index) != job.gpus.end() && other.pcie_rx_peak_bytes_s)
+        if (other.index != gpu.index && holds(job, other.index) && other.pcie_rx_peak_bytes_s)
           others.push_back(*other.pcie_rx_peak_bytes_s);
       if (others.empty()) continue;
-      std::nth_element(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2), others.end());
-      const double usual = others[others.size() / 2];
+      const double usual = median_of_some(std::move(others));
       if (usual < kOthersAtLeast || *gpu.pcie_rx_peak_bytes_s > kOwnAtMost * usual) continue;
       findings.push_back(about_gpu(FindingCode::pcie_degraded, gpu.index, Severity::warning, 0.6, 0.05,
                                    {{"pcie_peak", *gpu.pcie_rx_peak_bytes_s, kOwnAtMost * usual, "bytes/s"}, {"pcie_peak_of_others", usual, kOthersAtLeast, "bytes/s"}}));

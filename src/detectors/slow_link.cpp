@@ -23,7 +23,7 @@ std::vector<Finding> find_slow_link(const Seen& seen) {
     double out = 1e18;
     double nvlink = 0;
     for (const GpuSignals& gpu : seen.signals.gpus) {
-      if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end()) continue;
+      if (!holds(job, gpu.index)) continue;
       in = std::min(in, gpu.pcie_rx_bytes_s.value_or(0));
       out = std::min(out, gpu.pcie_tx_bytes_s.value_or(0));
       nvlink = std::max(nvlink, gpu.nvlink_bytes_s.value_or(0));

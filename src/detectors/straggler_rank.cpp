@@ -37,9 +37,9 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
   std::vector<double> waits;
   for (std::size_t i = 0; i < job.members.size(); ++i)
     if (i != culprit) waits.push_back(*job.members[i].hollow * *job.members[i].busy);
-  std::nth_element(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 2), waits.end());
+  const double usual_wait = median_of_some(waits);
   const double own = *job.members[culprit].hollow * *job.members[culprit].busy;
-  const double gap = waits[waits.size() / 2] - own - rare_stretches(job);
+  const double gap = usual_wait - own - rare_stretches(job);
   if (gap < kGapAtLeast) return std::nullopt;
   if (job.longest_hollow_ms > 10'000) return std::nullopt;  // stuck, not late
   const bool host_late = *job.members[culprit].busy < 0.8 * *job.members[culprit == 0 ? 1 : 0].busy;
@@ -82,12 +82,12 @@ std::optional<Finding> from_steps(const JobSignals& job) {
   std::vector<double> waits;
   for (const RankSteps& rank : ranks)
     if (&rank != &*late) waits.push_back(rank.usual_share[exposed]);
-  std::nth_element(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 2), waits.end());
-  const double gap = waits[waits.size() / 2] - late->usual_share[exposed];
+  const double usual_wait = median_of_some(waits);
+  const double gap = usual_wait - late->usual_share[exposed];
   constexpr double kStepGapAtLeast = 0.08;
   if (gap < kStepGapAtLeast) return std::nullopt;
   Finding finding = about_job(FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning, 0.9, gap,
-                              {{"others_wait_share", waits[waits.size() / 2], std::nullopt, "fraction"},
+                              {{"others_wait_share", usual_wait, std::nullopt, "fraction"},
                                {"own_wait_share", late->usual_share[exposed], std::nullopt, "fraction"},
                                {"waiting_gap", gap, kStepGapAtLeast, "fraction"}});
   finding.ranks = {late->rank};

@@ -15,7 +15,7 @@ constexpr double kStuckAfterMs = 10'000;
 
 bool worked_at_another_time(const JobSignals& job, const Signals& signals) {
   for (const GpuSignals& gpu : signals.gpus) {
-    if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end()) continue;
+    if (!holds(job, gpu.index)) continue;
     if (!gpu.power_highest_mw || !gpu.info.power_limit_mw) continue;
     if (*gpu.power_highest_mw > 0.5 * *gpu.info.power_limit_mw) return true;
   }
@@ -38,7 +38,7 @@ bool perfectly_still(const JobSignals& job, const Signals& signals) {
   for (const GpuInJob& member : job.members)
     if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower) return false;
   for (const GpuSignals& gpu : signals.gpus)
-    if (gpu.sm && *gpu.sm > kLowSm && std::find(job.gpus.begin(), job.gpus.end(), gpu.index) != job.gpus.end()) return false;
+    if (gpu.sm && *gpu.sm > kLowSm && holds(job, gpu.index)) return false;
   return true;
 }
 

@@ -20,7 +20,7 @@ std::vector<Finding> find_tensor_cores_unused(const Seen& seen) {
     double sm = 0;
     double tensor = 0;
     for (const GpuSignals& gpu : seen.signals.gpus) {
-      if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end() || !gpu.sm || !gpu.tensor) continue;
+      if (!holds(job, gpu.index) || !gpu.sm || !gpu.tensor) continue;
       if (*gpu.sm < kSmAtLeast || *gpu.tensor > kTensorAtMost) continue;
       unused.push_back(gpu.index);
       sm = *gpu.sm;
