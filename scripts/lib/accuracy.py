@@ -89,10 +89,10 @@ def run_one(task):
     return run
 
 
-def all_runs(lockstep, seeds, jobs, only):
+def all_runs(lockstep, seeds, jobs, only, first_seed):
     rows = [row for row in SITUATIONS.values() if only in (None, row.name)]
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(jobs) as pool:
-        tasks = [(lockstep, folder, row.name, variant, seed) for row in rows for variant in row.variants for seed in range(seeds)]
+        tasks = [(lockstep, folder, row.name, variant, seed) for row in rows for variant in row.variants for seed in range(first_seed, first_seed + seeds)]
         return list(pool.map(run_one, tasks, chunksize=8))
 
 
@@ -220,9 +220,9 @@ def wrong_text(run):
     return text
 
 
-def run(lockstep_binary, seeds, jobs=2, only=None):
+def run(lockstep_binary, seeds, jobs=2, only=None, first_seed=0):
     """Generates, diagnoses, judges and prints. Returns the wrong runs."""
-    runs = all_runs(lockstep_binary, seeds, jobs, only)
+    runs = all_runs(lockstep_binary, seeds, jobs, only, first_seed)
     decidable = [run for run in runs if run.expected.decidable]
     print_errors(runs)
     print_confusion("where the needed signals exist", decidable)
