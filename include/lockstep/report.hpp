@@ -103,6 +103,7 @@ struct Report {
   std::optional<Throughput> throughput;
   std::vector<Finding> findings;
   std::vector<Finding> suspicions;
+  std::size_t findings_left_out = 0;  // true, but not asked for: --only, --ignore, --min-severity
   std::vector<GpuReport> gpus;
   std::vector<ProcessSample> processes;
   std::vector<Event> events;

@@ -193,4 +193,43 @@ std::string shell_quoted(std::string_view word) {
   return quoted + "'";
 }
 
+std::optional<std::string> from_utf16(std::string_view bytes) {
+  const bool little = bytes.starts_with("\xFF\xFE");
+  if (!little && !bytes.starts_with("\xFE\xFF")) return std::nullopt;
+  const auto unit_at = [&](std::size_t at) {
+    const auto first = static_cast<unsigned char>(bytes[at]);
+    const auto second = static_cast<unsigned char>(bytes[at + 1]);
+    return static_cast<std::uint32_t>(little ? first | second << 8U : first << 8U | second);
+  };
+  std::string text;
+  text.reserve(bytes.size() / 2);
+  for (std::size_t at = 2; at + 1 < bytes.size(); at += 2) {
+    std::uint32_t point = unit_at(at);
+    if (point >= 0xD800 && point < 0xDC00 && at + 3 < bytes.size()) {
+      const std::uint32_t low = unit_at(at + 2);
+      if (low >= 0xDC00 && low < 0xE000) {
+        point = 0x10000 + ((point - 0xD800) << 10U) + (low - 0xDC00);
+        at += 2;
+      }
+    }
+    if (point >= 0xD800 && point < 0xE000) point = 0xFFFD;  // half of a pair
+    if (point < 0x80) {
+      text += static_cast<char>(point);
+    } else if (point < 0x800) {
+      text += static_cast<char>(0xC0U | point >> 6U);
+      text += static_cast<char>(0x80U | (point & 0x3FU));
+    } else if (point < 0x10000) {
+      text += static_cast<char>(0xE0U | point >> 12U);
+      text += static_cast<char>(0x80U | (point >> 6U & 0x3FU));
+      text += static_cast<char>(0x80U | (point & 0x3FU));
+    } else {
+      text += static_cast<char>(0xF0U | point >> 18U);
+      text += static_cast<char>(0x80U | (point >> 12U & 0x3FU));
+      text += static_cast<char>(0x80U | (point >> 6U & 0x3FU));
+      text += static_cast<char>(0x80U | (point & 0x3FU));
+    }
+  }
+  return text;
+}
+
 }  // namespace lockstep

@@ -34,6 +34,7 @@ constexpr auto kReviewEvery = 500ms;
 
 // As typed, beside the shared options.
 struct DiagnoseOptions {
+  std::vector<std::string> more_inputs;
   std::string min_severity;
   std::vector<std::string> only;
   std::vector<std::string> ignore;
@@ -145,13 +146,26 @@ std::optional<Comparison> comparison_with(const Reference& reference, const Judg
   return std::nullopt;
 }
 
-Report report_of(const Timeline& timeline, const Filter& filter, const Reference& reference) {
+Report report_of(const Timeline& timeline, const Reference& reference) {
   const Judged run = judge(timeline);
   Report report = build_report(timeline, run.signals, run.diagnosis);
   report.comparison = comparison_with(reference, run);
+  return report;
+}
+
+// What is left out is not heard of, but no less true: the throughput stays as it is.
+void leave_out_unwanted(const Filter& filter, Report& report) {
   const auto unwanted = [&](const Finding& finding) { return !filter.wants(finding); };
-  std::erase_if(report.findings, unwanted);  // not heard of, but no less true: the throughput stays as it is
+  report.findings_left_out = std::erase_if(report.findings, unwanted);
   std::erase_if(report.suspicions, unwanted);
+}
+
+// A command that ended before it held a GPU: nothing was judged, but how it ended is told all the same.
+Report report_of_command_alone(const Source& source, ChildCommand& child) {
+  Report report;
+  report.source_kind = source.kind();
+  report.source_detail = source.detail();
+  report.command = child.report();
   return report;
 }
 
@@ -205,6 +219,9 @@ ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOpti
 Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   auto options = check(raw, Formats::all);
   if (!options) return std::move(options).error();
+  if (!typed.more_inputs.empty())
+    return usage_error(fmt::format("one input at a time: '{}' is a second", printable(typed.more_inputs.front())),
+                       "compare two runs: lockstep diagnose RUN --against OTHER; or diagnose one after the other");
   auto filter = checked_filter(typed);
   if (!filter) return std::move(filter).error();
 
@@ -236,6 +253,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
     if (interrupted_by() != 0) return exit_code::kInterrupted;
     if (code == 0) return std::move(timeline).error();
     if (!options->quiet) fmt::print(stderr, "lockstep: {}\n", timeline.error().what);
+    if (Status put = put_result(*options, renderer_for(*options)->render(report_of_command_alone(**source, *child))); !put) return std::move(put).error();
     return exit_code::kCommandFailed;
   }
   if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
@@ -247,7 +265,8 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
     if (!options->quiet) fmt::print(stderr, "lockstep: the command still runs: its time cannot be compared with --baseline yet\n");
     reference->alone.reset();
   }
-  Report report = report_of(*timeline, *filter, *reference);
+  Report report = report_of(*timeline, *reference);
+  leave_out_unwanted(*filter, report);
   if ((reference->run || reference->alone) && !report.comparison && !options->quiet)
     fmt::print(stderr, "lockstep: nothing to compare: one of the runs has no job that works\n");
   if (child->started() && typed.stop_after) child->finish(ChildCommand::AtEnd::stop);
@@ -269,6 +288,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
 Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<DiagnoseOptions>();
   add_input_options(app, raw);
+  app.add_option("MORE", typed->more_inputs)->group("");  // taken to be refused in words
   app.add_option("--pid", raw.pid, "only this process and its children")->type_name("PID");
   app.add_option("--min-severity", typed->min_severity, "leave out what is less: info, warning or critical")->type_name("SEVERITY");
   app.add_option("--only", typed->only, "only these findings, by code: P101,D201")->type_name("CODES");

@@ -13,10 +13,7 @@ namespace {
 
 std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
   const StallSignals& stalls = job.stalls;
-  if (!stalls_are_rare(job)) return std::nullopt;
-  const auto bursts = std::count_if(stalls.all.begin(), stalls.all.end(),
-                                    [](const Stall& stall) { return stall.written_bytes.value_or(0) > kBurstBytes; });
-  if (bursts * 2 < static_cast<std::ptrdiff_t>(stalls.all.size())) return std::nullopt;
+  if (!stalls_write(job)) return std::nullopt;
   double length = 0;
   double bytes = 0;
   for (const Stall& stall : stalls.all) {

@@ -81,6 +81,18 @@ inline bool stalls_are_rare(const JobSignals& job) {
   return steps < 1.5 || steps > 2.9;
 }
 
+inline constexpr double kBurstBytes = 20e6;  // written around a stall: a checkpoint, not a line of a log
+
+// Every so often all wait, and bytes are written meanwhile: the job saves itself.
+inline bool stalls_write(const JobSignals& job) {
+  const auto bursts = std::count_if(job.stalls.all.begin(), job.stalls.all.end(),
+                                    [](const Stall& stall) { return stall.written_bytes.value_or(0) > kBurstBytes; });
+  return stalls_are_rare(job) && bursts * 2 >= static_cast<std::ptrdiff_t>(job.stalls.all.size());
+}
+
+// Idle time that is that of the saves: with no lanes finer than a step it is the only idle time to be seen.
+inline bool idle_is_saving(const JobSignals& job) { return stalls_write(job) && job.idle_together < 1.3 * job.stalls.share; }
+
 // A card for the screen beside an H100 is no GPU that the job could use.
 inline bool has_room_for(const JobSignals& job, int gpu, const Signals& signals) {
   double needed = 0;
@@ -105,8 +117,6 @@ inline bool is_one_process_framework(const ProcessSample& process) {
   return process.libraries && std::any_of(process.libraries->begin(), process.libraries->end(),
                                           [](const std::string& name) { return name == "jax" || name == "tensorflow"; });
 }
-
-inline constexpr double kBurstBytes = 20e6;  // written around a stall: a checkpoint, not a line of a log
 
 // Started by something that sets ranks. Plain python, a shell or nothing known is no launcher.
 inline bool has_launcher(const ProcessSample& process) {

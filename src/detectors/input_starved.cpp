@@ -40,7 +40,7 @@ std::optional<Finding> from_steps(const JobSignals& job) {
 std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
   if (!trains(job) || job.origin == JobOrigin::foreign) return std::nullopt;
   const double idle = job.idle_together;
-  if (idle < kIdleAtLeast) return std::nullopt;
+  if (idle < kIdleAtLeast || idle_is_saving(job)) return std::nullopt;
   const bool regular = job.fine && (job.fine->period_strength > 0.3 || job.fine->swing < 0.12);
   double confidence = host_says_input(job.host);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);

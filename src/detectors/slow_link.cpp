@@ -3,7 +3,7 @@
 // Why it shows: all ranks spin equally long in every step (nobody is late), bytes go over PCIe in both directions, and
 // nothing over NVLink. Where peer-to-peer is missing or switched off the bytes take a detour through host memory.
 // Confused with: exposed-collectives on a link that is as fast as it gets (then this stays silent), input copies (one
-// direction, GPU idle).
+// direction, GPU idle). Where the GPUs have no NVLink and reach each other, PCIe is the link: silent too.
 // Blind: without byte counters; how fast the link could be is `lockstep doctor`'s to measure.
 #include "detectors/all_detectors.hpp"
 #include "detectors/finding_tools.hpp"
@@ -22,17 +22,20 @@ std::vector<Finding> find_slow_link(const Seen& seen) {
     double in = 1e18;
     double out = 1e18;
     double nvlink = 0;
+    bool has_nvlink = false;
     for (const GpuSignals& gpu : seen.signals.gpus) {
       if (!holds(job, gpu.index)) continue;
       in = std::min(in, gpu.pcie_rx_bytes_s.value_or(0));
       out = std::min(out, gpu.pcie_tx_bytes_s.value_or(0));
       nvlink = std::max(nvlink, gpu.nvlink_bytes_s.value_or(0));
+      has_nvlink = has_nvlink || gpu.nvlink_bytes_s;
     }
     if (lowest < kHollowAtLeast || in < kBytesAtLeast || out < kBytesAtLeast || nvlink > 0.1 * (in + out)) continue;
     const bool switched_off = std::any_of(job.processes.begin(), job.processes.end(), [](const ProcessSample& process) {
       return environment_of(process, "NCCL_P2P_DISABLE") == "1" || environment_of(process, "NCCL_SHM_DISABLE") == "1";
     });
     const bool no_peers = seen.signals.peer_to_peer && seen.signals.peer_to_peer->empty();
+    if (!has_nvlink && !switched_off && !no_peers) continue;
     findings.push_back(about_job(FindingCode::slow_link, job, Severity::warning, switched_off || no_peers ? 0.6 : 0.4, lowest,
                                  {{"hollow_on_every_gpu", lowest, kHollowAtLeast, "fraction"},
                                   {"pcie_received", in, kBytesAtLeast, "bytes/s"},

@@ -19,7 +19,7 @@ namespace lockstep {
 class LineStream {
  public:
   static Result<LineStream> open(const std::filesystem::path& path);
-  // For tests and fuzzers: the bytes of a file.
+  // The bytes of a file that are in memory already.
   static LineStream over(std::string bytes);
 
   LineStream(LineStream&&) noexcept;

@@ -138,8 +138,9 @@ std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const 
   return parse_training_log(lines);
 }
 
+constexpr std::size_t kLargest = 96U << 20U;  // some twenty times as much in memory while a log is read; cut with a note
+
 Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream, const SourceOptions& options) {
-  constexpr std::size_t kLargest = 96U << 20U;  // some twenty times as much in memory while it is read; cut with a note
   std::vector<std::string> lines;
   std::string text;
   bool cut = false;
@@ -187,8 +188,12 @@ Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceO
   auto lines = LineStream::open(path);
   if (!lines) return std::move(lines).error();
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(path, ignored))
-    if (const auto start = read_small_file(path, 16); start && looks_like_wandb(*start)) return open_wandb(path, options);
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    const auto start = read_small_file(path, 16);
+    if (start && looks_like_wandb(*start)) return open_wandb(path, options);
+    if (start && from_utf16(*start))
+      if (const auto bytes = read_small_file(path, 2 * kLargest)) lines = LineStream::over(*from_utf16(*bytes));
+  }
   if (looks_like_recording(*lines)) {
     auto reader = RecordingReader::from(std::move(*lines), path);
     if (!reader) return std::move(reader).error();

@@ -97,7 +97,9 @@ TEST(Diagnose, LeavesOutWhatIsNotAskedFor) {
   const TemporaryFolder folder;
   const auto file = folder.write("run.jsonl", turns_recording());
 
-  EXPECT_EQ(run_lockstep({"diagnose", file.string(), "--ignore", "P101,X701"}).code, 0);
+  const ProgramEnd ignored = run_lockstep({"diagnose", file.string(), "--ignore", "P101,X701"});
+  EXPECT_EQ(ignored.code, 0);
+  EXPECT_NE(ignored.out.find("left out by --only, --ignore or --min-severity: 2 findings"), std::string::npos) << ignored.out;
   EXPECT_EQ(report_of(run_lockstep({"diagnose", file.string(), "--json", "--only", "X701"}))["findings"].size(), 1U);
   EXPECT_EQ(run_lockstep({"diagnose", file.string(), "--only", "X705"}).code, 0);
   const ProgramEnd wrong = run_lockstep({"diagnose", file.string(), "--only", "P1O1"});
@@ -167,6 +169,29 @@ TEST(Diagnose, RunsACommandAndTellsOfItsEnd) {
   EXPECT_EQ(failed.code, 4) << "that it failed is the answer, not that it held no GPU";
   EXPECT_NE(failed.err.find("from the command"), std::string::npos) << "its output joins the words";
   EXPECT_NE(failed.err.find("ended with code 7"), std::string::npos) << failed.err;
+  EXPECT_EQ(report_of(failed)["command"]["exit_code"], 7);
+  EXPECT_TRUE(report_of(failed)["verdict"].is_null());
+}
+
+TEST(Diagnose, ReadsOneInputAtATimeAndSaysSo) {
+  const ProgramEnd two = run_lockstep({"diagnose", "a.jsonl", "b.jsonl"});
+
+  EXPECT_EQ(two.code, 2);
+  EXPECT_NE(two.err.find("--against"), std::string::npos) << two.err;
+}
+
+TEST(Diagnose, ReadsLogsThatPowerShellWrote) {
+  const TemporaryFolder folder;
+  std::string wide = "\xFF\xFE";
+  for (const char c : std::string("index, utilization.gpu [%], power.draw [W]\r\n0, 97 %, 300.00 W\r\n1, 96 %, 301.00 W\r\n")) {
+    wide += c;
+    wide += '\0';
+  }
+
+  const ProgramEnd end = run_lockstep({"diagnose", folder.write("smi.csv", wide).string(), "--json", "--quiet"});
+
+  EXPECT_EQ(report_of(end)["source"]["kind"], "nvidia-smi") << end.err;
+  EXPECT_EQ(report_of(end)["gpus"].size(), 2U);
 }
 
 TEST(Explain, HasAPageForEveryFinding) {

@@ -127,6 +127,7 @@ std::string HtmlRenderer::render(const Report& report) const {
   if (report.throughput && !report.findings.empty()) html += fmt::format("<p>throughput now: <b>{:.0f} %</b> of what these GPUs could do</p>", report.throughput->now * 100);
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());
   html += report.findings.empty() ? "<h2>No findings</h2>" : "<h2>Findings</h2>";
+  if (report.findings_left_out > 0) html += fmt::format("<p class=\"soft\">{} not asked for and left out</p>", report.findings_left_out);
   for (const Finding& finding : report.findings) html += finding_html(finding, false);
   for (std::size_t i = 1; i < report.pictures.size(); ++i) html += picture_html(report.pictures[i]);
   if (!report.checklist.empty()) {

@@ -216,6 +216,7 @@ std::string JsonRenderer::render(const Report& report) const {
        })}};
   if (!report.checklist.empty())
     json["checklist"] = list_json(report.checklist, [](const CheckItem& item) { return Json{{"question", item.question}, {"measured", item.measured}, {"yes", item.yes}}; });
+  if (report.findings_left_out > 0) json["findings_left_out"] = report.findings_left_out;
   if (report.steps) json["steps"] = steps_json(*report.steps);
   if (report.command)
     json["command"] = {{"command", report.command->command},

@@ -74,6 +74,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
                                             picture.column_s * static_cast<double>(kPictureColumns) / static_cast<double>(kLaneColumns));
   }
   text += report.findings.empty() ? "## No findings\n\n" : "## Findings\n\n";
+  if (report.findings_left_out > 0) text += fmt::format("{} not asked for and left out.\n\n", report.findings_left_out);
   for (const Finding& finding : report.findings) text += finding_text(finding, false);
   if (!report.suspicions.empty()) text += "## Suspicions\n\n";
   for (const Finding& finding : report.suspicions) text += finding_text(finding, true);

@@ -136,6 +136,8 @@ std::string DiagnosisText::render(const Report& report) const {
     text += wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence), report.verdict->confidence * 100), 0, width);
     if (const auto end = text.find(':'); colors_ == Colors::on) text = paint.bold(text.substr(0, end)) + text.substr(end);
   }
+  if (!report.verdict && report.command && report.command->exit_code)
+    text += fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n", *report.command->exit_code);
   if (report.source_kind == SourceKind::log) text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
   else
     text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), is_virtual ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
@@ -154,11 +156,14 @@ std::string DiagnosisText::render(const Report& report) const {
   if (report.findings.empty()) {
     const bool in_step = report.verdict && report.verdict->pattern == Pattern::in_step;
     const bool all_yes = std::all_of(report.checklist.begin(), report.checklist.end(), [](const CheckItem& item) { return item.yes; });
+    const bool heard_all = report.findings_left_out == 0;
     const bool heavy_suspicion = std::any_of(report.suspicions.begin(), report.suspicions.end(), [](const Finding& finding) { return finding.lost_throughput > 0.3; });
-    text += in_step && all_yes && !heavy_suspicion ? paint.good("healthy") + ": nothing found that costs 2 % or more\n" : "no findings\n";
+    text += in_step && all_yes && heard_all && !heavy_suspicion ? paint.good("healthy") + ": nothing found that costs 2 % or more\n" : heard_all ? "no findings\n" : "no findings of those asked for\n";
     if (in_step) text += checklist_text(report, paint);
     else text += "\n";
   }
+  if (report.findings_left_out > 0)
+    text += fmt::format("left out by --only, --ignore or --min-severity: {} finding{}\n", report.findings_left_out, report.findings_left_out == 1 ? "" : "s");
   for (const Finding& suspicion : report.suspicions) {
     const FindingName& name = name_of(suspicion.code);
     text += wrapped(fmt::format("suspicion: {} {} ({:.0f} % sure{}): lockstep explain {}", name.id, name.name, suspicion.confidence * 100,

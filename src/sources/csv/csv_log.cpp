@@ -16,6 +16,7 @@ struct Column {
   Role role = Role::none;
   Unit unit = Unit::none;
   std::optional<int> gpu;  // a column of one GPU: gpu0_util
+  double tick_s = 1;       // of a time that counts from the start: "elapsed_ms", "Time (s)"
 };
 
 bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
@@ -57,8 +58,15 @@ Role role_of(std::string_view name, bool numbered) {
   if (!numbered && (name == "index" || name == "gpu" || name == "id" || name == "gpu_index" || name == "gpu_id" || name == "gpu index" ||
                     name == "device" || name == "device_id" || name == "gpu id" || name == "gpuid" || name.ends_with("idx") || name.ends_with("gpu_id") || name.ends_with("index") || name == "rank" || name == "local_rank"))
     return Role::gpu;
-  if (name == "t" || name == "ts" || name == "epoch" || name == "unix") return Role::time;
-  return Role::none;
+  for (const char* time : {"t", "ts", "t_s", "t_ms", "t (s)", "epoch", "unix", "sec", "secs", "seconds", "ms"})
+    if (name == time) return Role::time;
+  return has(name, "elapsed") ? Role::time : Role::none;
+}
+
+double tick_of(std::string_view name) {
+  if (has(name, "milli") || name.ends_with("ms") || has(name, "(ms") || has(name, "[ms")) return 1e-3;
+  if (has(name, "minute") || name.ends_with("min") || has(name, "(min")) return 60;
+  return 1;
 }
 
 char separator_of(std::string_view line) {
@@ -85,7 +93,7 @@ std::optional<Layout> layout_by_names(std::string_view line, char separator) {
   for (const std::string& raw : names) {
     const std::string name = lower_case(raw);
     const auto gpu = gpu_in_name(name);
-    Column column{role_of(name, gpu.has_value()), unit_in_name(name), gpu};
+    Column column{role_of(name, gpu.has_value()), unit_in_name(name), gpu, tick_of(name)};
     const bool repeated = column.role != Role::time && std::any_of(layout.columns.begin(), layout.columns.end(), [&](const Column& other) {
       return other.role == column.role && other.gpu == column.gpu;
     });
@@ -187,7 +195,9 @@ class Rows {
     for (std::size_t at = 0; at < cells.size() && at < layout_.columns.size(); ++at) {
       const Column& column = layout_.columns[at];
       if (column.role == Role::time) {
-        const auto part = parse_time(cells[at]);
+        auto part = parse_time(cells[at]);
+        if (const auto count = part ? std::nullopt : parse_cell(cells[at]); count && count->unit == Unit::none && count->value >= 0)
+          part = count->value * column.tick_s;
         // A date in one column and the time of day in the next.
         if (part && time && *part < 86400 && std::fmod(*time, 86400) == 0) time = *time + *part;
         else if (part && !time) time = part;

@@ -10,11 +10,18 @@
 namespace lockstep {
 namespace {
 
+// `--format csv` puts commas where the columns were parted by blanks.
+std::string parted_by_blanks(std::string line) {
+  std::replace(line.begin(), line.end(), ',', ' ');
+  return line;
+}
+
 // The names of the columns, when the line is such a heading: "# gpu   pwr gtemp ..." or "#Date Time gpu ...".
 std::optional<std::vector<std::string>> names_in(const std::string& line) {
   if (!line.starts_with("#")) return std::nullopt;
   std::vector<std::string> names;
-  for (const std::string_view word : words_in(std::string_view(line).substr(1))) names.push_back(lower_case(word));
+  const std::string heading = parted_by_blanks(line.substr(1));
+  for (const std::string_view word : words_in(heading)) names.push_back(lower_case(word));
   const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   const bool known = has("sm") || has("pwr") || has("pid") || has("gtemp") || has("pclk") || has("fb");
   return has("gpu") && known ? std::optional(names) : std::nullopt;
@@ -95,7 +102,8 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
       continue;
     }
     if (line.starts_with("#") || names.empty() || trim(line).empty()) continue;
-    const ColumnRow row = row_of(names, words_in(line));
+    const std::string parted = parted_by_blanks(line);
+    const ColumnRow row = row_of(names, words_in(parted));
     const auto gpu = row.number("gpu");
     if (!gpu || *gpu < 0 || *gpu > 1023) continue;
     ++rows;

@@ -75,6 +75,15 @@ TEST(Bytes, AreShownWithThreeFigures) {
   EXPECT_EQ(format_bytes(150e9), "140 GiB");
 }
 
+TEST(Utf16, BecomesUtf8InBothByteOrdersAndNeverHalfACharacter) {
+  using namespace std::string_view_literals;
+  EXPECT_EQ(from_utf16("\xFF\xFEG\0\xE9\0\x26\x20\x3D\xD8\x00\xDE"sv), "G\xC3\xA9\xE2\x80\xA6\xF0\x9F\x98\x80");
+  EXPECT_EQ(from_utf16("\xFE\xFF\0G"sv), "G");
+  EXPECT_EQ(from_utf16("\xFF\xFE\x3D\xD8x\0"sv), "\xEF\xBF\xBDx");
+  EXPECT_EQ(from_utf16("\xFF\xFEG"sv), "") << "cut within a unit";
+  EXPECT_EQ(from_utf16("plain"), std::nullopt);
+}
+
 TEST(ShellQuoted, LeavesPlainWordsAndQuotesTheRest) {
   EXPECT_EQ(shell_quoted("--lr=1e-3"), "--lr=1e-3");
   EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");

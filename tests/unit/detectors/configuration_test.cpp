@@ -242,6 +242,24 @@ TEST(RanksMissing, IsFoundOfRanksThatHaveNotBegun) {
   EXPECT_TRUE(is_one(found_by(find_ranks_missing, signals), FindingCode::ranks_missing, 0.9, 1));
 }
 
+TEST(RanksMissing, IsFoundByWorldSizeAloneWhereNothingWorks) {
+  Signals waits = nothing_runs(1);
+  Signals works = alone(1);
+  for (Signals* const signals : {&waits, &works})
+    for (ProcessSample& process : signals->jobs.front().processes) {
+      process.environment = {{"RANK", "0"}, {"WORLD_SIZE", "2"}};
+      process.rank = 0;
+      process.world_size = 2;
+      signals->jobs.front().ranks = {0};
+    }
+  Signals two_nodes = waits;
+  set_environment(two_nodes, "SLURM_NNODES", "2");
+
+  EXPECT_TRUE(is_one(found_by(find_ranks_missing, waits), FindingCode::ranks_missing, 0.9, 1));
+  EXPECT_THAT(found_by(find_ranks_missing, works), IsEmpty()) << "the other rank may be on another machine";
+  EXPECT_THAT(found_by(find_ranks_missing, two_nodes), IsEmpty());
+}
+
 TEST(RanksMissing, IsNotSaidOfAJobOverSeveralMachines) {
   Signals whole = healthy_ranks(4);
   Signals by_world_size = healthy_ranks(4);

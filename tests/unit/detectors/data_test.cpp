@@ -107,6 +107,17 @@ TEST(InputStarved, IsSuspectedOnlyFromReadingsFarApartOrWithoutProcesses) {
     for (const Finding& finding : found_by(find_input_starved, signals)) EXPECT_FALSE(is_stood_behind(finding)) << finding.confidence;
 }
 
+TEST(InputStarved, IsNotSaidOfTheStallsOfSaving) {
+  Signals saves = healthy_ranks(2);
+  stall_every(saves, 10'000, {.written_bytes = 5e9}, 2000);
+  saves.jobs.front().idle_together = saves.jobs.front().stalls.share + 0.02;
+  Signals starved_too = saves;
+  starved_too.jobs.front().idle_together = 2 * saves.jobs.front().stalls.share;
+
+  EXPECT_THAT(found_by(find_input_starved, saves), IsEmpty());
+  EXPECT_EQ(found_by(find_input_starved, starved_too).size(), 1U) << "more than the saves explain";
+}
+
 TEST(InputStarved, IsNotSaidOfServersOrOfOtherPatterns) {
   Signals split = split_model(4);
   split.jobs.front().idle_together = 0.4;

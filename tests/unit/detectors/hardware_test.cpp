@@ -205,14 +205,28 @@ TEST(GpuLost, IsSaidOfReadingsThatEndBeforeTheOthers) {
   EXPECT_THAT(findings.front().gpus, ElementsAre(1));
 }
 
-TEST(GpuLost, IsNotSaidOfAGpuThatCameBackOrASliceTakenAway) {
-  Signals back = with_event("lost", 3, "");
-  back.events.push_back({15'000, {"recovered", 3, ""}});
+TEST(GpuLost, IsSaidOfAGpuThatCameBackForTheTimeItWasAway) {
+  Signals signals = with_event("lost", 3, "");
+  signals.duration_s = 30;
+  signals.events.push_back({15'000, {"recovered", 3, ""}});
+
+  const auto findings = found_by(find_gpu_lost, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::gpu_lost, 0.02, 0.03)) << "3 of 30 s of one GPU of four";
+  EXPECT_TRUE(is_stood_behind(findings.front())) << "what ran on it is gone";
+  EXPECT_EQ(evidence_of(findings.front(), "back_at"), 15);
+}
+
+TEST(GpuLost, IsSaidOfTheXidThatMeansIt) {
+  EXPECT_TRUE(is_one(found_by(find_gpu_lost, with_event("xid", 2, "79")), FindingCode::gpu_lost, 0.25, 0.25));
+  EXPECT_THAT(found_by(find_gpu_lost, with_event("xid", 2, "31")), IsEmpty()) << "a program's bad address";
+}
+
+TEST(GpuLost, IsNotSaidOfASliceTakenAway) {
   Signals slice = healthy_ranks(2);
   slice.gpus[1].info.mig = MigSlice{0, 1};
   slice.gpus[1].vanished = true;
 
-  EXPECT_THAT(found_by(find_gpu_lost, back), IsEmpty());
   EXPECT_THAT(found_by(find_gpu_lost, slice), IsEmpty());
   EXPECT_THAT(found_by(find_gpu_lost, with_event("lost", std::nullopt, "")), IsEmpty()) << "nobody says which";
 }

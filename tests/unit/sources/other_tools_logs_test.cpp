@@ -81,6 +81,16 @@ TEST(OwnCsv, WithAColumnAGpuIsReadToo) {
   EXPECT_DOUBLE_EQ(*ticks[1].second[1].busy.value(), 1.0);
 }
 
+TEST(OwnCsv, CountsTimesFromTheStartInTheUnitOfTheirName) {
+  const auto seconds = ticks_of(parse_csv_log(lines_of("Time (s),GPU,Util (%)\n0.0,0,50\n0.5,0,60\n1.5,0,70\n")));
+  const auto milliseconds = ticks_of(parse_csv_log(lines_of("elapsed_ms,gpu0_util\n0,50\n250,60\n500,60\n")));
+
+  ASSERT_EQ(seconds.size(), 3U);
+  EXPECT_NEAR(seconds[2].first, 1500, 1);
+  ASSERT_EQ(milliseconds.size(), 3U);
+  EXPECT_NEAR(milliseconds[1].first, 250, 1);
+}
+
 TEST(OwnCsv, SpreadsReadingsThatShareASecond) {
   std::string text = "time,index,util\n";
   for (int second = 0; second < 2; ++second)
@@ -156,6 +166,13 @@ TEST(Dmon, IsReadWithAndWithoutTimes) {
   EXPECT_NEAR(ticks_of(with_time)[1].first, 1000, 1);
   ASSERT_EQ(ticks_of(without).size(), 2U);
   EXPECT_FALSE(without->notes.empty()) << "a second apart is a guess, and said";
+}
+
+TEST(Dmon, IsReadAsCsvToo) {
+  const auto log = parse_nvidia_smi_columns(lines_of("#gpu, pwr, gtemp, sm, mem\n#Idx, W, C, %, %\n0, 350, 60, 97, 40\n1, 70, 40, 0, 0\n0, 351, 60, 98, 40\n1, 70, 40, 0, 0\n"));
+
+  ASSERT_EQ(ticks_of(log).size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks_of(log)[1].second[0].busy.value(), 0.98);
 }
 
 TEST(Pmon, GivesProcessesAndTheSumOfTheirShares) {
