@@ -14,9 +14,10 @@
 
 namespace lockstep {
 
-std::optional<std::string> read_small_file(const std::filesystem::path& path, std::size_t limit) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return std::nullopt;
+namespace {
+
+// From where the file stands to its end or the limit; closes it.
+std::optional<std::string> read_and_close(int file, std::size_t limit) {
   std::string content;
   std::array<char, 16384> block;  // left uninitialised: read() fills what is used
   while (content.size() < limit) {
@@ -32,6 +33,21 @@ std::optional<std::string> read_small_file(const std::filesystem::path& path, st
   }
   ::close(file);
   return content;
+}
+
+}  // namespace
+
+std::optional<std::string> read_small_file(const std::filesystem::path& path, std::size_t limit) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  return read_and_close(file, limit);
+}
+
+std::optional<std::string> read_end_of_file(const std::filesystem::path& path, std::size_t limit) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  if (const off_t size = ::lseek(file, 0, SEEK_END); size >= 0) ::lseek(file, std::max<off_t>(0, size - static_cast<off_t>(limit)), SEEK_SET);
+  return read_and_close(file, limit);
 }
 
 namespace {

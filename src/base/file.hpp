@@ -14,6 +14,9 @@ namespace lockstep {
 // The content, at most `limit` bytes of it; nothing when it cannot be read. For /proc and small files.
 std::optional<std::string> read_small_file(const std::filesystem::path& path, std::size_t limit = 1U << 20U);
 
+// The last bytes of a file, at most `limit` of them.
+std::optional<std::string> read_end_of_file(const std::filesystem::path& path, std::size_t limit);
+
 // The new content appears under `path` in one step (rename), with what was there before until then.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 

@@ -42,29 +42,34 @@ constexpr std::array kCommands = {
     CommandRow{"monitor", "show the GPUs, their processes and ranks",
                "Reads every GPU and the processes on it. With --once prints a plain table (or, with --json, a report) "
                "and ends.",
-               false, configure_monitor},
+               Takes::options, configure_monitor},
     CommandRow{"record", "write a recording of GPUs and processes to a file",
                "Writes what the GPUs and their processes do, line by line, until the duration is over, the command "
                "after -- ends, or Ctrl-C. A file cut at any point can still be read.",
-               true, configure_record},
+               Takes::options_and_command, configure_record},
     CommandRow{"diagnose", "say what the GPUs do together, what it costs, and how to fix it",
                "Watches the GPUs and their processes (or reads a recording), then prints a verdict and the findings with "
                "evidence, cost and fix. Live it stops as soon as it is sure, after --duration at the latest. Ends with 1 "
                "when there are findings. A command after -- is started, watched once its GPUs work, and left running.",
-               true, configure_diagnose},
+               Takes::options_and_command, configure_diagnose},
     CommandRow{"doctor", "say what can be measured here, and what to do about each no",
                "Checks the driver, each signal and its cost, what may be read of processes, and the virtual GPUs. "
                "Ends with 1 when an answer is no.",
-               false, configure_doctor},
+               Takes::options, configure_doctor},
     CommandRow{"explain", "explain a finding or an error message",
                "Prints the page of a finding: what it is, its cause, how it is known, what it may be confused with, the fix and "
                "an example. An error message in quotes finds its finding. Without a code prints the list.",
-               false, configure_explain},
-    CommandRow{"help", "explain a command", "Prints the options of a command.", false, configure_help},
+               Takes::options, configure_explain},
+    CommandRow{"launch", "start the ranks of a training script, as torchrun does",
+               "Starts one process a rank with torchrun's flags, environment and log files, in milliseconds. All ranks end together "
+               "when one fails; the first failure is named with its reason, and its exit code is the launcher's. Nothing is left "
+               "behind, whoever is killed.",
+               Takes::its_own_words, configure_launch},
+    CommandRow{"help", "explain a command", "Prints the options of a command.", Takes::options, configure_help},
     CommandRow{"completions", "print completions for bash, zsh or fish",
-               "Prints a completion script for your shell, made from this very table of commands.", false,
+               "Prints a completion script for your shell, made from this very table of commands.", Takes::options,
                configure_completions},
-    CommandRow{"man", "print the manual page", "Prints the manual page in roff: lockstep man | man -l -", false,
+    CommandRow{"man", "print the manual page", "Prints the manual page in roff: lockstep man | man -l -", Takes::options,
                configure_man},
 };
 
@@ -132,8 +137,19 @@ const CommandRow* row_named(const std::string& name) {
   return nullptr;
 }
 
+bool asks_for_help(const std::vector<std::string>& words) {
+  for (std::size_t i = 1; i < words.size() && words[i].starts_with("-"); ++i)
+    if (words[i] == "-h" || words[i] == "--help") return true;
+  return false;
+}
+
 Result<int> dispatch(std::vector<std::string> words) {
   const auto line = make_command_line();
+  if (const CommandRow* const row = words.empty() ? nullptr : row_named(words.front()); row != nullptr && row->takes == Takes::its_own_words && !asks_for_help(words)) {
+    line->raw.command.assign(words.begin() + 1, words.end());
+    for (const auto& [sub, run] : line->runs)
+      if (sub->get_name() == words.front()) return run();
+  }
   const auto command = split_off_command(words);
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 takes them from the back
   try {
@@ -153,7 +169,7 @@ Result<int> dispatch(std::vector<std::string> words) {
   }
   for (const auto& [sub, run] : line->runs) {
     if (!sub->parsed()) continue;
-    if (command && !row_named(sub->get_name())->takes_command)
+    if (command && row_named(sub->get_name())->takes != Takes::options_and_command)
       return usage_error(fmt::format("`lockstep {}` takes no command after --", sub->get_name()),
                          fmt::format("see `lockstep help {}`", sub->get_name()));
     if (command && command->empty()) return usage_error("no command after --", "write it: -- python train.py");

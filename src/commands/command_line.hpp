@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -25,11 +26,18 @@ inline constexpr int kInterrupted = 130;
 // What a command does once its options are read: its exit code, or an error.
 using Run = std::function<Result<int>()>;
 
+// What may follow a command's name.
+enum class Takes : std::uint8_t {
+  options,
+  options_and_command,  // `-- CMD...` at the end
+  its_own_words,        // read by the command itself: torchrun's rules are not CLI11's
+};
+
 struct CommandRow {
   const char* name;
   const char* summary;      // one line, for help and the man page
   const char* description;  // a paragraph
-  bool takes_command;       // whether `-- CMD...` may follow
+  Takes takes;
   Run (*configure)(CLI::App& app, RawOptions& raw);
 };
 std::span<const CommandRow> all_commands();
@@ -51,6 +59,7 @@ Run configure_record(CLI::App& app, RawOptions& raw);
 Run configure_diagnose(CLI::App& app, RawOptions& raw);
 Run configure_doctor(CLI::App& app, RawOptions& raw);
 Run configure_explain(CLI::App& app, RawOptions& raw);
+Run configure_launch(CLI::App& app, RawOptions& raw);
 Run configure_completions(CLI::App& app, RawOptions& raw);
 Run configure_man(CLI::App& app, RawOptions& raw);
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "support/paths.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -48,9 +50,10 @@ const std::map<std::string, Rule> kRules = {
     {"src/render/markdown", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/html", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/json", {{}, {}, {"nlohmann"}}},
+    {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann"}}},
     {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
     {"src/commands",
-     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/doctor"},
+     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/doctor", "src/launch"},
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
@@ -91,7 +94,7 @@ std::string objection(const std::string& path, const Include& include) {
   }
   if (include.text.starts_with("lockstep/")) return "";
   const std::string target = "src/" + include.text;
-  if (!fs::exists(fs::path(LOCKSTEP_SOURCE_DIR) / target)) return "includes " + include.text + ", which is not there";
+  if (!fs::exists(fs::path(testing::source_tree()) / target)) return "includes " + include.text + ", which is not there";
   const std::string target_folder = rule_of(target);
   if (folder == "include/lockstep") return "is a contract and may include contracts only";
   if (target_folder == folder || target.starts_with("src/base/")) return "";
@@ -105,10 +108,10 @@ std::string objection(const std::string& path, const Include& include) {
 std::vector<std::string> all_objections() {
   std::vector<std::string> objections;
   for (const char* tree : {"include", "src"})
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / tree)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(testing::source_tree()) / tree)) {
       const std::string kind = entry.path().extension().string();
       if (kind != ".cpp" && kind != ".hpp" && kind != ".h") continue;
-      const std::string path = fs::relative(entry.path(), LOCKSTEP_SOURCE_DIR).string();
+      const std::string path = fs::relative(entry.path(), testing::source_tree()).string();
       for (const Include& include : includes_of(entry.path()))
         if (const std::string why = objection(path, include); !why.empty()) objections.push_back(path + " " + why);
     }

@@ -8,11 +8,13 @@
 #include <regex>
 #include <string>
 
+#include "support/paths.hpp"
+
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kRoot = LOCKSTEP_SOURCE_DIR;
+const fs::path kRoot = testing::source_tree();
 
 std::string text_of(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);

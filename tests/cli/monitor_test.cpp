@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/paths.hpp"
 #include "support/run_program.hpp"
 #include "support/sample_recording.hpp"
 #include "support/temporary_folder.hpp"
@@ -59,7 +60,7 @@ TEST(MonitorOnce, ReadsARecordingFromAPipe) {
   const auto file = folder.write("run", recording_text(two_gpu_machine(), plateau({0.5, 0.25}, 20)));
 
   const auto end = testing::run_program(
-      {"bash", "-c", std::string(LOCKSTEP_BINARY) + " monitor --once <(cat " + file.string() + ")"});
+      {"bash", "-c", testing::lockstep_program() + " monitor --once <(cat " + file.string() + ")"});
 
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_THAT(end.out, HasSubstr("GPU 1  25 %"));

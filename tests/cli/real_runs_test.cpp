@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/paths.hpp"
 #include "support/run_program.hpp"
 
 namespace lockstep {
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 
 fs::path data_folder() {
   if (const char* const given = std::getenv("LOCKSTEP_TEST_DATA"); given != nullptr && *given != '\0') return given;
-  return fs::path(LOCKSTEP_SOURCE_DIR).parent_path() / "shared/data";
+  return fs::path(source_tree()).parent_path() / "shared/data";
 }
 
 #define SKIP_WITHOUT_DATA(path) \

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "recording/reader.hpp"
+#include "support/paths.hpp"
 #include "support/run_program.hpp"
 #include "support/sample_recording.hpp"
 #include "support/temporary_folder.hpp"
@@ -85,7 +86,7 @@ TEST(RecordCommand, WaitsForACommandThatOutlastsTheRecording) {
 
 TEST(RecordCommand, InterruptedLeavesAWholeFileAndNoCommandBehind) {
   const TemporaryFolder folder;
-  BackgroundProgram program({LOCKSTEP_BINARY, "record", "--quiet", "-o", (folder / "run").string(), "virtual:1", "--", "sleep", "60"});
+  BackgroundProgram program({testing::lockstep_program(), "record", "--quiet", "-o", (folder / "run").string(), "virtual:1", "--", "sleep", "60"});
   std::this_thread::sleep_for(500ms);
 
   program.send(SIGTERM);
@@ -96,7 +97,7 @@ TEST(RecordCommand, InterruptedLeavesAWholeFileAndNoCommandBehind) {
 
 TEST(RecordCommand, KilledLeavesAFileThatReads) {
   const TemporaryFolder folder;
-  BackgroundProgram program({LOCKSTEP_BINARY, "record", "--quiet", "-o", (folder / "run.zst").string(), "virtual:1"});
+  BackgroundProgram program({testing::lockstep_program(), "record", "--quiet", "-o", (folder / "run.zst").string(), "virtual:1"});
   std::this_thread::sleep_for(2500ms);
 
   program.send(SIGKILL);
@@ -112,7 +113,7 @@ TEST(RecordCommand, KilledLeavesAFileThatReads) {
 TEST(RecordCommand, HoldsNoSecret) {
   const TemporaryFolder folder;
   const std::string scope = "secret-" + std::to_string(::getpid());
-  const BackgroundProgram work({LOCKSTEP_TEST_TOOLS "/vgpu_load", "20", "0:0.1", "--register", "1"},
+  const BackgroundProgram work({testing::test_tool("vgpu_load"), "20", "0:0.1", "--register", "1"},
                                {{"LOCKSTEP_VIRTUAL_SCOPE", scope}, {"HF_TOKEN", "hf_verysecret"}, {"RANK", "0"}, {"WORLD_SIZE", "1"},
                                 {"XDG_RUNTIME_DIR", folder.path().string()}});
   std::this_thread::sleep_for(300ms);

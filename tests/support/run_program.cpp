@@ -1,3 +1,4 @@
+#include "support/paths.hpp"
 #include "support/run_program.hpp"
 
 #include <fcntl.h>
@@ -66,7 +67,7 @@ ProgramEnd run_program(const std::vector<std::string>& command, const Variables&
 }
 
 ProgramEnd run_lockstep(std::vector<std::string> arguments, const Variables& variables) {
-  arguments.insert(arguments.begin(), LOCKSTEP_BINARY);
+  arguments.insert(arguments.begin(), lockstep_program());
   // No user's configuration reaches a test.
   Variables all = {{"XDG_CONFIG_HOME", "/nonexistent"}};
   for (const auto& [name, value] : variables) all[name] = value;

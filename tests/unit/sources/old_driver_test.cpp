@@ -3,6 +3,8 @@
 
 #include "sources/nvml/poller.hpp"
 
+#include "support/paths.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -10,7 +12,7 @@ using ::testing::HasSubstr;
 
 TEST(Driver, ThatIsTooOldIsNamedWithWhatItLacks) {
   PollerOptions options;
-  options.session.library = LOCKSTEP_TEST_TOOLS "/libold_driver.so";
+  options.session.library = testing::test_tool("libold_driver.so");
 
   const auto poller = Poller::start(options);
 

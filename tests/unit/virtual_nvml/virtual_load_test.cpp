@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "support/paths.hpp"
 #include "support/run_program.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/watch_virtual.hpp"
@@ -21,7 +22,7 @@ class VirtualLoad : public ::testing::Test {
   void SetUp() override { ::setenv("LOCKSTEP_VIRTUAL_SCOPE", scope_.c_str(), 1); }
 
   static std::vector<std::string> load(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), LOCKSTEP_TEST_TOOLS "/vgpu_load");
+    arguments.insert(arguments.begin(), testing::test_tool("vgpu_load"));
     return arguments;
   }
   static std::unique_ptr<Source> open() {

@@ -1,0 +1,100 @@
+#include "launch/process_tree.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <map>
+
+#include "base/clock.hpp"
+#include "base/file.hpp"
+#include "base/proc.hpp"
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::optional<TreeProcess> read_process(pid_t pid) {
+  const auto text = read_small_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  if (!text) return std::nullopt;
+  const auto fields = stat_fields_after_name(*text);
+  if (fields.size() < 4) return std::nullopt;
+  TreeProcess process;
+  process.pid = pid;
+  process.zombie = fields[0] == "Z" || fields[0] == "X";
+  process.parent = static_cast<pid_t>(parse_integer(fields[1]).value_or(0));
+  process.session = static_cast<pid_t>(parse_integer(fields[3]).value_or(0));
+  return process;
+}
+
+void pause_for(std::chrono::nanoseconds time) {
+  const timespec pause{static_cast<time_t>(time / 1s), static_cast<long>((time % 1s).count())};
+  ::nanosleep(&pause, nullptr);
+}
+
+}  // namespace
+
+std::vector<TreeProcess> descendants_of(pid_t root) {
+  std::multimap<pid_t, TreeProcess> by_parent;
+  for_each_number_in("/proc", [&](int pid) {
+    if (const auto process = read_process(pid)) by_parent.emplace(process->parent, *process);
+  });
+  std::vector<TreeProcess> found;
+  std::vector<pid_t> to_visit = {root};
+  while (!to_visit.empty()) {
+    const pid_t parent = to_visit.back();
+    to_visit.pop_back();
+    const auto [begin, end] = by_parent.equal_range(parent);
+    for (auto child = begin; child != end; ++child) {
+      found.push_back(child->second);
+      to_visit.push_back(child->second.pid);
+    }
+    by_parent.erase(begin, end);  // a tree changes while it is read: nobody is visited twice
+  }
+  return found;
+}
+
+int signal_all(const std::vector<TreeProcess>& processes, int signal) {
+  int alive = 0;
+  for (const TreeProcess& process : processes) {
+    if (process.zombie) continue;
+    ++alive;
+    ::kill(process.pid, signal);
+  }
+  return alive;
+}
+
+void reap_children(const std::vector<pid_t>& keep) {
+  while (true) {
+    siginfo_t ended{};
+    if (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
+    if (std::find(keep.begin(), keep.end(), ended.si_pid) != keep.end()) return;
+    ::waitpid(ended.si_pid, nullptr, WNOHANG);
+  }
+}
+
+int end_descendants(std::chrono::nanoseconds grace) {
+  const int at_first = signal_all(descendants_of(::getpid()), SIGTERM);
+  if (at_first == 0) {
+    reap_children();
+    return 0;
+  }
+  const auto began = monotonic_now();
+  const auto forced_from = began + grace;
+  while (monotonic_now() < began + grace + 60s) {
+    reap_children();
+    const auto left = descendants_of(::getpid());
+    const int alive = static_cast<int>(std::count_if(left.begin(), left.end(), [](const TreeProcess& process) { return !process.zombie; }));
+    if (alive == 0) break;
+    if (monotonic_now() >= forced_from) signal_all(left, SIGKILL);
+    pause_for(5ms);
+  }
+  reap_children();
+  return at_first;
+}
+
+}  // namespace lockstep

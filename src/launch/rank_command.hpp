@@ -1,0 +1,16 @@
+// What each rank executes, checked before anything is started.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/launch_settings.hpp"
+#include "launch/rank_environment.hpp"
+#include "lockstep/result.hpp"
+
+namespace lockstep {
+
+// $PYTHON_EXEC or the python of PATH, -u, [-m], the script and its arguments; with --no-python the script itself.
+Result<std::vector<std::string>> rank_command(const LaunchSettings& settings, const Variables& around);
+
+}  // namespace lockstep

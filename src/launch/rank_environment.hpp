@@ -1,0 +1,36 @@
+// The environment of each rank: torchrun's names and values, see docs/launch.md for where and why they differ.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch/launch_settings.hpp"
+#include "lockstep/result.hpp"
+
+namespace lockstep {
+
+using Variables = std::map<std::string, std::string>;
+
+// One attempt of the job, as this machine's ranks see it.
+struct GroupPlace {
+  int node = 0;             // GROUP_RANK
+  int nodes = 1;            // GROUP_WORLD_SIZE
+  int first_rank = 0;       // of this node's
+  int local_ranks = 1;
+  int world = 1;
+  std::string master_address;
+  int master_port = 0;
+  std::string run_id;
+  int attempt = 0;          // TORCHELASTIC_RESTART_COUNT
+};
+
+// What is around the launcher, plus what torchrun adds for this rank. `threads`: OMP_NUM_THREADS where it is not set.
+Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlace& place, int local_rank, const Variables& around,
+                                 int threads, const std::string& error_file);
+
+// This process's own variables.
+Variables own_variables();
+std::vector<std::string> as_entries(const Variables& variables);
+
+}  // namespace lockstep

@@ -1,0 +1,12 @@
+// Where this build lies. In one file, so that the others compile the same wherever the tree is.
+#pragma once
+
+#include <string>
+
+namespace lockstep::testing {
+
+std::string lockstep_program();  // the one under test
+std::string source_tree();
+std::string test_tool(const std::string& name);  // a program or library of the tests' own
+
+}  // namespace lockstep::testing
