@@ -13,7 +13,8 @@ namespace {
 
 std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
   const StallSignals& stalls = job.stalls;
-  if (job.gpus.size() < 2 || !stalls_are_rare(job)) return std::nullopt;
+  // Ranks that share a GPU wait for each other there, which looks the same.
+  if (job.gpus.size() < 2 || job.processes.size() > job.gpus.size() || !stalls_are_rare(job)) return std::nullopt;
   std::ptrdiff_t alike = 0;
   double length = 0;
   std::vector<int> workers;

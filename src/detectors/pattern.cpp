@@ -66,6 +66,15 @@ bool in_turns(const JobSignals& job, const TurnSignals& turns) {
          turn_weight(turns) >= kVoteStrength;
 }
 
+// More than one GPU busy on average is overlap, whatever windows blur: sums of means do not change by averaging. A split model
+// reads 1.00 (both real runs), two stages with two micro-batches 1.33.
+bool overlaps_by_sum(const JobSignals& job) {
+  constexpr double kIdleReads = 0.03;  // a GPU that waits may still show a little
+  double sum = 0;
+  for (const GpuInJob& member : job.members) sum += member.busy.value_or(0);
+  return sum > 1.2 + kIdleReads * (static_cast<double>(job.members.size()) - 2);
+}
+
 // Stages work equally long and are equally busy; a late or slow rank is not.
 bool stages_alike(const JobSignals& job) {
   double least_busy = 1;
@@ -190,7 +199,9 @@ JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
   const TurnSignals& turns = *job.fine;
   const bool resolved = is_resolved(turns, signals);
   if (resolved && fills_and_drains(job, turns)) return pipeline(job, turns, 0.75);
-  if (resolved && in_turns(job, turns)) return taking_turns(job, turns, std::max(0.9, confidence_of(turn_weight(turns))));
+  const bool alternate = resolved && in_turns(job, turns);
+  if (alternate && overlaps_by_sum(job) && stages_alike(job)) return pipeline(job, turns, 0.6);
+  if (alternate) return taking_turns(job, turns, std::max(0.9, confidence_of(turn_weight(turns))));
   if (job.coarse && in_turns(job, *job.coarse)) return taking_turns(job, *job.coarse, 0.85);
   if (resolved && job.busy_sum < kTurnsSumAtMost && sum_stands_still(turns)) return taking_turns(job, turns, 0.8);
   const bool lanes_agree = resolved && turns.swing > kLeastSwing && turns.together > 0.3;
@@ -229,6 +240,7 @@ JobVerdict judge_ranks(const JobSignals& job, const Signals& signals) {
   const bool resolved = is_resolved(turns, signals);
   if (resolved && fills_and_drains(job, turns) && busy_ones_work(job)) return pipeline(job, turns, 0.75);
   const bool alternate = resolved && in_turns(job, turns);
+  if (alternate && overlaps_by_sum(job) && stages_alike(job) && busy_ones_work(job)) return pipeline(job, turns, 0.6);
   if (alternate && turns.kind != LaneKind::busy && busy_ones_work(job))
     return taking_turns(job, turns, std::min(0.9, confidence_of(turn_weight(turns))));
   if (alternate && turns.kind == LaneKind::busy)
