@@ -20,7 +20,7 @@ Run configure_launch(CLI::App& app, RawOptions& raw) {
       return value == nullptr ? std::nullopt : std::optional<std::string>(value);
     });
     if (!settings) return std::move(settings).error();
-    return run_launch(*settings);
+    return run_launch(std::move(*settings));
   };
 }
 

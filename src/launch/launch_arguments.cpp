@@ -189,6 +189,7 @@ const LaunchFlag kFlags[] = {
     {"--rdzv-endpoint", "", "HOST:PORT", "where they meet", true, set_text<&LaunchSettings::endpoint>},
     {"--rdzv-id", "", "ID", "the job's name", true, set_text<&LaunchSettings::run_id>},
     {"--rdzv-conf", "", "K=V,...", "join_timeout and the like", true, set_conf},
+    {"--with-torchrun", "", "", "other machines run torchrun: meet them by torch's own rendezvous", false, set_switch<&LaunchSettings::with_torchrun>},
     {"--max-restarts", "", "N", "restarts of all ranks after a failure",
      true, [](const std::string& text, LaunchSettings& settings) { return take_number(text, 0, 1'000'000, "--max-restarts=3", settings.max_restarts); }},
     {"--monitor-interval", "", "SECONDS", "how often log files are looked at (ends of ranks are seen at once)", true, set_monitor_interval},
@@ -254,6 +255,7 @@ Result<const LaunchFlag*> flag_named(const std::string& typed) {
 }
 
 Status apply(const LaunchFlag& flag, const std::string& value, LaunchSettings& settings) {
+  settings.given.insert(flag.name);
   Status applied = flag.apply(value, settings);
   if (applied || applied.error().what.find(flag.name) != std::string::npos) return applied;
   Error problem = std::move(applied).error();

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,6 +32,17 @@ struct RankStreams {
 
 enum class Backend : std::uint8_t { static_nodes, c10d };
 
+// A rank that another launcher (srun, mpirun) has given to this very process.
+struct AdoptedRank {
+  std::string launcher;
+  int rank = 0;
+  int world = 1;
+  int local_rank = 0;
+  int local_world = 1;
+  int node = 0;
+  int nodes = 1;
+};
+
 struct LaunchSettings {
   // Where the ranks are and how they meet.
   bool standalone = false;
@@ -45,6 +57,8 @@ struct LaunchSettings {
   std::string endpoint;
   std::string run_id = "none";
   std::map<std::string, std::string> rendezvous_conf;
+  bool with_torchrun = false;  // other machines run torchrun: torch's own rendezvous, static too
+  std::optional<AdoptedRank> adopted;
 
   // How ranks run and end.
   int max_restarts = 0;
@@ -73,6 +87,7 @@ struct LaunchSettings {
 
   bool quiet = false;
   bool checks = true;
+  std::set<std::string> given;     // flags that the user gave, by name
   std::vector<std::string> notes;  // flags that are taken and mean nothing here, in words
 };
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,21 +9,23 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <random>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "launch/adopted_rank.hpp"
 #include "launch/console_lines.hpp"
 #include "launch/failure.hpp"
 #include "launch/guard.hpp"
 #include "launch/kernel_log.hpp"
 #include "launch/log_folder.hpp"
 #include "launch/machine_facts.hpp"
+#include "launch/meeting.hpp"
 #include "launch/process_tree.hpp"
 #include "launch/rank_command.hpp"
 #include "launch/rank_environment.hpp"
-#include "launch/restart_policy.hpp"
+#include "launch/signal_events.hpp"
 #include "launch/signal_names.hpp"
 
 namespace lockstep {
@@ -32,52 +33,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Signals as events of a descriptor: those that end the job, and those that are handed on.
-class SignalEvents {
- public:
-  explicit SignalEvents(const std::string& ending_names) {
-    sigset_t watched;
-    ::sigemptyset(&watched);
-    for (const int signal : {SIGUSR1, SIGUSR2, SIGWINCH}) ::sigaddset(&watched, signal);
-    for (const std::string_view name : split(ending_names, ',')) {
-      const int signal = signal_number(trim(name)).value_or(0);
-      struct sigaction before {};
-      ::sigaction(signal, nullptr, &before);
-      // nohup: what was to be ignored stays so.
-      if (signal == 0 || signal == SIGKILL || before.sa_handler == SIG_IGN) continue;
-      ::sigaddset(&watched, signal);
-    }
-    ::sigprocmask(SIG_BLOCK, &watched, nullptr);
-    descriptor_ = ::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~SignalEvents() { ::close(descriptor_); }
-  SignalEvents(const SignalEvents&) = delete;
-  SignalEvents& operator=(const SignalEvents&) = delete;
-
-  int descriptor() const { return descriptor_; }
-  int next() const {
-    signalfd_siginfo signal{};
-    return ::read(descriptor_, &signal, sizeof signal) == static_cast<ssize_t>(sizeof signal) ? static_cast<int>(signal.ssi_signo) : 0;
-  }
-  // Schedulers send these so that a job may save itself; torchrun dies of them, and leaves its ranks behind.
-  static bool is_handed_on(int signal) { return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGWINCH; }
-
- private:
-  int descriptor_ = -1;
-};
-
-std::string random_id() {
-  std::random_device source;
-  std::string id;
-  for (int i = 0; i < 32; ++i) {
-    if (i == 8 || i == 12 || i == 16 || i == 20) id += '-';
-    const unsigned digit = i == 12 ? 4U : i == 16 ? 8U + source() % 4U : source() % 16U;
-    id += "0123456789abcdef"[digit];
-  }
-  return id;
-}
-
 Result<int> ranks_wanted(const LaunchSettings& settings, const Variables& around) {
+  if (settings.adopted) return 1;
   const std::string& wanted = settings.processes_per_node;
   if (const auto number = parse_integer(wanted)) return static_cast<int>(*number);
   const auto gpus = visible_gpus(around);
@@ -87,45 +44,34 @@ Result<int> ranks_wanted(const LaunchSettings& settings, const Variables& around
   return *gpus;
 }
 
-struct Endpoint {
-  std::string host;
-  int port = 0;
-};
-Result<Endpoint> endpoint_of(const LaunchSettings& settings) {
-  if (settings.standalone) return Endpoint{"localhost", 0};
-  if (settings.endpoint.empty()) return Endpoint{settings.master_address, settings.master_port};
-  const auto colon = settings.endpoint.rfind(':');
-  const bool bare_ipv6 = settings.endpoint.find(':') != colon && settings.endpoint.back() != ']' && settings.endpoint.front() != '[';
-  if (colon == std::string::npos || bare_ipv6 || settings.endpoint.back() == ']') return Endpoint{settings.endpoint, settings.backend == Backend::c10d ? 29400 : settings.master_port};
-  const auto port = parse_integer(std::string_view(settings.endpoint).substr(colon + 1));
-  if (!port || *port < 0 || *port > 65535)
-    return usage_error(fmt::format("--rdzv-endpoint={} has no port from 0 to 65535", printable(settings.endpoint)), "for example --rdzv-endpoint=host0:29400");
-  return Endpoint{settings.endpoint.substr(0, colon), static_cast<int>(*port)};
-}
-
 class Launcher {
  public:
-  Launcher(const LaunchSettings& settings, Variables around, std::vector<std::string> command, LogFolder folder, GroupPlace place, int given_port)
-      : settings_(settings), around_(std::move(around)), command_(std::move(command)), folder_(std::move(folder)), place_(std::move(place)),
-        given_port_(given_port), signals_(settings.signals_to_handle), restarts_(settings.max_restarts) {
+  Launcher(const LaunchSettings& settings, const Variables& around, std::vector<std::string> command)
+      : settings_(settings), around_(around), command_(std::move(command)), signals_(settings.signals_to_handle) {
     const auto line_template = around_.find("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
     if (line_template != around_.end()) line_template_ = line_template->second;
   }
 
-  Result<int> run() {
+  Result<int> run(Meeting& meeting) {
     while (true) {
-      auto ended = attempt();
+      auto joined = meeting.join(signals_);
+      if (!joined) return std::move(joined).error();
+      if (!*joined) return 128 + signals_.ended_by();
+      place_ = **joined;
+      if (Status made = make_folder(); !made) return std::move(made).error();
+      auto ended = attempt(meeting);
       if (!ended) return std::move(ended).error();
-      if (interrupted_ != 0) return 128 + interrupted_;
       if (guard_lost_) return 128 + SIGKILL;
-      auto failure = first_failure(*ended, files_);
-      if (!failure) return 0;
-      failure->kernel_says = kernel_.about(failure->end.pid, failure->end.signal() == SIGKILL);
-      say(failure_text(*failure, *ended, {host_name(), command_.front(), folder_.kept()}));
-      if (!next_attempt(*failure)) {
-        hand_on_error(*failure);
-        return failure->end.exit_code();
+      if (signals_.ended_by() != 0) return 128 + signals_.ended_by();
+      const auto failure = cause_here(*ended);
+      const Decision decision = meeting.conclude(failure ? outcome_of(*failure) : Outcome{}, signals_);
+      if (signals_.ended_by() != 0) return 128 + signals_.ended_by();
+      if (!decision.words.empty()) say(fmt::format("lockstep: {}\n", decision.words));
+      if (!decision.restart) {
+        if (failure) hand_on_error(*failure);
+        return decision.code;
       }
+      if (!wait_unless_interrupted(decision.pause)) return 128 + signals_.ended_by();
     }
   }
 
@@ -136,34 +82,34 @@ class Launcher {
     std::fflush(stderr);
   }
 
-  // Whether the job is started again; says why not.
-  bool next_attempt(const Failure& failure) {
-    const auto answer = restarts_.after_failure(failure.signature(), failure.end.ended - failure.end.started);
-    if (answer == RestartPolicy::Answer::same_again) {
-      say(fmt::format("lockstep: not started again, though {} of {} restarts are left: the same error came twice at {}\n  next: mend it there\n",
-                      restarts_.left(), settings_.max_restarts, printable(failure.place)));
-      return false;
-    }
-    if (answer == RestartPolicy::Answer::none_left) {
-      if (settings_.max_restarts > 0) say(fmt::format("lockstep: all {} restarts are used up\n", settings_.max_restarts));
-      return false;
-    }
-    place_.attempt = restarts_.restarts();
-    const auto pause = restarts_.pause();
-    say(fmt::format("lockstep: starting again: restart {} of {}{}\n", restarts_.restarts(), settings_.max_restarts, pause > 0s ? " in " + format_duration(pause) : std::string()));
-    return wait_unless_interrupted(pause);
+  Status make_folder() {
+    if (folder_) return Done{};
+    auto folder = LogFolder::make(settings_, place_.run_id);
+    if (!folder) return std::move(folder).error();
+    folder_.emplace(std::move(*folder));
+    if (folder_->kept() && !settings_.quiet && settings_.redirects.any()) say(fmt::format("lockstep: logs in {}\n", printable(folder_->run_folder().string())));
+    return Done{};
+  }
+
+  // The first failure on this machine, told to the user; nothing where ranks only ended because others had failed.
+  std::optional<Failure> cause_here(const std::vector<RankEnd>& ends) {
+    const bool own = std::any_of(ends.begin(), ends.end(), [](const RankEnd& end) { return end.failed() && !end.asked_to_end; });
+    if (stopped_for_others_ && !own) return std::nullopt;
+    auto failure = first_failure(ends, files_);
+    if (!failure) return std::nullopt;
+    failure->kernel_says = kernel_.about(failure->end.pid, failure->end.signal() == SIGKILL);
+    say(failure_text(*failure, ends, {host_name(), command_.front(), folder_->kept()}));
+    return failure;
+  }
+
+  static Outcome outcome_of(const Failure& failure) {
+    return {true, failure.end.exit_code(), failure.end.rank, failure.signature(), failure.place, failure.end.ended - failure.end.started};
   }
 
   bool wait_unless_interrupted(std::chrono::nanoseconds time) {
-    const auto until = monotonic_now() + time;
-    while (monotonic_now() < until) {
-      pollfd watched{signals_.descriptor(), POLLIN, 0};
-      ::poll(&watched, 1, static_cast<int>((until - monotonic_now()) / 1ms) + 1);
-      for (int signal = signals_.next(); signal != 0; signal = signals_.next())
-        if (!SignalEvents::is_handed_on(signal)) {
-          interrupted_ = signal;
-          return false;
-        }
+    for (const auto until = monotonic_now() + time; monotonic_now() < until;) {
+      signals_.wait(-1, static_cast<int>((until - monotonic_now()) / 1ms) + 1);
+      if (signals_.is_to_end()) return false;
     }
     return true;
   }
@@ -180,16 +126,16 @@ class Launcher {
   Result<GuardPlan> plan() {
     GuardPlan plan;
     plan.grace = settings_.grace;
-    plan.scratch_folder = folder_.scratch();
+    plan.scratch_folder = folder_->scratch();
     files_.clear();
-    const int threads = std::max(1, usable_cores() / place_.local_ranks);
+    const int threads = std::max(1, usable_cores() / place_.adopted_local_world.value_or(place_.local_ranks));
     for (int rank = 0; rank < place_.local_ranks; ++rank) {
-      files_.push_back(folder_.files_of(settings_, rank));
+      files_.push_back(folder_->files_of(settings_, rank));
       auto variables = rank_variables(settings_, place_, rank, around_, threads, files_.back().error_file);
       if (!variables) return std::move(variables).error();
       RankStart start;
       start.command = command_;
-      if (settings_.pass_local_rank) start.command.insert(start.command.begin() + after_script(), fmt::format("--local-rank={}", rank));
+      if (settings_.pass_local_rank) start.command.insert(start.command.begin() + after_script(), fmt::format("--local-rank={}", variables->at("LOCAL_RANK")));
       start.environment = as_entries(*variables);
       start.stdout_file = files_.back().stdout_file;
       start.stderr_file = files_.back().stderr_file;
@@ -200,26 +146,12 @@ class Launcher {
 
   std::ptrdiff_t after_script() const { return static_cast<std::ptrdiff_t>(command_.size() - settings_.script_arguments.size()); }
 
-  // A fresh port for each attempt: a store that a failed attempt left behind is never met again. The first attempt uses
-  // the user's own.
-  Status choose_port() {
-    if (place_.attempt == 0 && given_port_ > 0) {
-      place_.master_port = given_port_;
-      return Done{};
-    }
-    const auto port = free_port();
-    if (!port) return Error{"no free port is to be had on this machine", "see `ss -ltn`"};
-    place_.master_port = *port;
-    return Done{};
-  }
-
   // From the start of all ranks to the end of all of them.
-  Result<std::vector<RankEnd>> attempt() {
-    if (Status begun = folder_.begin_attempt(place_.attempt, place_.local_ranks); !begun) return std::move(begun).error();
-    if (Status chosen = choose_port(); !chosen) return std::move(chosen).error();
+  Result<std::vector<RankEnd>> attempt(Meeting& meeting) {
+    if (Status begun = folder_->begin_attempt(place_.attempt, place_.local_ranks); !begun) return std::move(begun).error();
     auto guard_plan = plan();
     if (!guard_plan) return std::move(guard_plan).error();
-    ConsoleLines console(settings_, place_, folder_, line_template_);
+    ConsoleLines console(settings_, place_, *folder_, line_template_);
     auto guard = Guard::start(*guard_plan);
     if (!guard) return std::move(guard).error();
 
@@ -228,63 +160,66 @@ class Launcher {
       ranks[i].local_rank = static_cast<int>(i);
       ranks[i].rank = place_.first_rank + static_cast<int>(i);
     }
-    std::optional<Error> not_started;
-    bool stopping = false;
-    bool finished = false;
+    stopping_ = stopped_for_others_ = false;
+    not_started_.reset();
     const int look_every_ms = console.needed() ? std::clamp(static_cast<int>(settings_.monitor_interval / 1ms), 10, 100) : -1;
-    while (!finished) {
-      pollfd watched[2] = {{guard->descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
-      ::poll(watched, 2, look_every_ms);
+    for (bool finished = false; !finished;) {
+      pollfd watched[3] = {{guard->descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}, {stopping_ ? -1 : meeting.descriptor(), POLLIN, 0}};
+      ::poll(watched, 3, look_every_ms);
       console.copy_new();
-      take_signals(*guard, stopping);
-      while (const auto event = guard->next()) {
-        RankEnd* const rank = event->local_rank >= 0 ? &ranks[static_cast<std::size_t>(event->local_rank)] : nullptr;
-        switch (event->kind) {
-          case GuardEvent::Kind::started:
-            rank->pid = event->value;
-            rank->started = event->at;
-            break;
-          case GuardEvent::Kind::not_started:
-            if (!not_started) not_started = cannot_start(event->value);
-            break;
-          case GuardEvent::Kind::ended:
-            rank->wait_status = event->value;
-            rank->ended = event->at;
-            rank->asked_to_end = stopping;
-            if (rank->failed() && !std::exchange(stopping, true)) guard->stop(SIGTERM);
-            break;
-          case GuardEvent::Kind::swept:
-            swept_ += event->value;
-            break;
-          case GuardEvent::Kind::finished:
-            finished = true;
-            break;
-          case GuardEvent::Kind::lost:
-            guard_lost_ = finished = true;
-            break;
-        }
-        if (finished) break;
+      take_signals(*guard);
+      if (!stopping_ && meeting.descriptor() >= 0 && meeting.others_failed()) {
+        stopping_ = stopped_for_others_ = true;
+        guard->stop(SIGTERM);
       }
+      for (auto event = guard->next(); event && !finished; event = finished ? std::nullopt : guard->next()) finished = take_event(*event, ranks, *guard, meeting);
     }
     console.copy_new(true);
     if (guard_lost_) after_guard_died();
-    if (not_started) return *not_started;
+    if (not_started_) return *not_started_;
     return ranks;
   }
 
-  void take_signals(Guard& guard, bool& stopping) {
+  // Whether it was the last.
+  bool take_event(const GuardEvent& event, std::vector<RankEnd>& ranks, Guard& guard, Meeting& meeting) {
+    RankEnd* const rank = event.local_rank >= 0 ? &ranks[static_cast<std::size_t>(event.local_rank)] : nullptr;
+    switch (event.kind) {
+      case GuardEvent::Kind::started:
+        rank->pid = event.value;
+        rank->started = event.at;
+        return false;
+      case GuardEvent::Kind::not_started:
+        if (!not_started_) not_started_ = cannot_start(event.value);
+        return false;
+      case GuardEvent::Kind::ended:
+        rank->wait_status = event.value;
+        rank->ended = event.at;
+        rank->asked_to_end = stopping_;
+        if (rank->failed() && !std::exchange(stopping_, true)) {
+          guard.stop(SIGTERM);
+          meeting.tell_failing();
+        }
+        return false;
+      case GuardEvent::Kind::swept: return false;
+      case GuardEvent::Kind::lost: guard_lost_ = true; return true;
+      case GuardEvent::Kind::finished: return true;
+    }
+    return true;
+  }
+
+  void take_signals(Guard& guard) {
+    bool asked_before = signals_.ended_by() != 0;
     for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
       if (SignalEvents::is_handed_on(signal)) {
         guard.pass_on(signal);
         continue;
       }
-      if (interrupted_ != 0) {
+      if (std::exchange(asked_before, true)) {
         if (!settings_.quiet) say("lockstep: again: ending the ranks at once\n");
         guard.kill_now();
         continue;
       }
-      interrupted_ = signal;
-      stopping = true;
+      stopping_ = true;
       if (!settings_.quiet)
         say(fmt::format("lockstep: {}: handed on to the ranks, which have {} to end; once more ends them at once\n", signal_name(signal), format_duration(settings_.grace)));
       guard.stop(signal);
@@ -307,45 +242,38 @@ class Launcher {
   }
 
   const LaunchSettings& settings_;
-  const Variables around_;
+  const Variables& around_;
   const std::vector<std::string> command_;
-  LogFolder folder_;
-  GroupPlace place_;
-  const int given_port_;
   SignalEvents signals_;
-  RestartPolicy restarts_;
   KernelLog kernel_;
   std::string line_template_;
-  std::vector<RankFiles> files_;  // of the attempt
-  int interrupted_ = 0;
-  int swept_ = 0;
+  std::optional<LogFolder> folder_;
+  // Of the attempt.
+  GroupPlace place_;
+  std::vector<RankFiles> files_;
+  std::optional<Error> not_started_;
+  bool stopping_ = false;
+  bool stopped_for_others_ = false;
   bool guard_lost_ = false;
 };
 
 }  // namespace
 
-Result<int> run_launch(const LaunchSettings& settings) {
+Result<int> run_launch(LaunchSettings settings) {
   const Variables around = own_variables();
+  if (Status adopted = adopt(around, settings); !adopted) return std::move(adopted).error();
   if (!settings.quiet)
     for (const std::string& note : settings.notes) fmt::print(stderr, "lockstep: {}\n", note);
-  auto endpoint = endpoint_of(settings);
-  if (!endpoint) return std::move(endpoint).error();
   auto ranks = ranks_wanted(settings, around);
   if (!ranks) return std::move(ranks).error();
   auto command = rank_command(settings, around);
   if (!command) return std::move(command).error();
-
-  GroupPlace place;
-  place.local_ranks = place.world = *ranks;
-  place.run_id = settings.standalone ? random_id() : settings.run_id;
-  const bool own_port = settings.standalone || settings.backend == Backend::c10d;
-  place.master_address = own_port ? (settings.local_address.empty() ? "localhost" : settings.local_address) : endpoint->host;
-
-  auto folder = LogFolder::make(settings, place.run_id);
-  if (!folder) return std::move(folder).error();
-  if (folder->kept() && !settings.quiet && settings.redirects.any()) fmt::print(stderr, "lockstep: logs in {}\n", printable(folder->run_folder().string()));
+  auto python = own_python(around);
   become_subreaper();
-  return Launcher(settings, around, std::move(*command), std::move(*folder), std::move(place), own_port ? 0 : endpoint->port).run();
+  Launcher launcher(settings, around, std::move(*command));  // takes hold of signals before anything is started
+  auto meeting = make_meeting(settings, *ranks, python ? *python : "python3");
+  if (!meeting) return std::move(meeting).error();
+  return launcher.run(**meeting);
 }
 
 }  // namespace lockstep

@@ -8,6 +8,6 @@ namespace lockstep {
 
 // The exit code: 0 when every rank of the last attempt ended with 0, else the root cause's own, 128+n for a signal.
 // The calling process must have one thread.
-Result<int> run_launch(const LaunchSettings& settings);
+Result<int> run_launch(LaunchSettings settings);
 
 }  // namespace lockstep

@@ -39,38 +39,6 @@ std::optional<double> cores_by_quota() {
   return static_cast<double>(*microseconds) / static_cast<double>(*of);
 }
 
-// A socket that listens on the port on all addresses, or a negative errno.
-int listening_socket(int port) {
-  const int six = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int file = six >= 0 ? six : ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (file < 0) return -errno;
-  const int on = 1;
-  const int off = 0;
-  ::setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // as torch's store does: a port just left is free
-  sockaddr_storage address{};
-  socklen_t size = 0;
-  if (six >= 0) {
-    ::setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    auto& own = reinterpret_cast<sockaddr_in6&>(address);
-    own.sin6_family = AF_INET6;
-    own.sin6_addr = in6addr_any;
-    own.sin6_port = htons(static_cast<std::uint16_t>(port));
-    size = sizeof own;
-  } else {
-    auto& own = reinterpret_cast<sockaddr_in&>(address);
-    own.sin_family = AF_INET;
-    own.sin_addr.s_addr = INADDR_ANY;
-    own.sin_port = htons(static_cast<std::uint16_t>(port));
-    size = sizeof own;
-  }
-  if (::bind(file, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(file, 1) != 0) {
-    const int problem = errno;
-    ::close(file);
-    return -problem;
-  }
-  return file;
-}
-
 }  // namespace
 
 int usable_cores() {
@@ -117,6 +85,37 @@ std::optional<int> visible_gpus(const Variables& around) {
     ++count;
   }
   return count;
+}
+
+int listening_socket(int port) {
+  const int six = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int file = six >= 0 ? six : ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (file < 0) return -errno;
+  const int on = 1;
+  const int off = 0;
+  ::setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // as torch's store does: a port just left is free
+  sockaddr_storage address{};
+  socklen_t size = 0;
+  if (six >= 0) {
+    ::setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    auto& own = reinterpret_cast<sockaddr_in6&>(address);
+    own.sin6_family = AF_INET6;
+    own.sin6_addr = in6addr_any;
+    own.sin6_port = htons(static_cast<std::uint16_t>(port));
+    size = sizeof own;
+  } else {
+    auto& own = reinterpret_cast<sockaddr_in&>(address);
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = INADDR_ANY;
+    own.sin_port = htons(static_cast<std::uint16_t>(port));
+    size = sizeof own;
+  }
+  if (::bind(file, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(file, SOMAXCONN) != 0) {
+    const int problem = errno;
+    ::close(file);
+    return -problem;
+  }
+  return file;
 }
 
 std::optional<int> free_port() {

@@ -20,6 +20,9 @@ std::optional<int> free_port();
 // Why a port cannot be listened on: errno; 0: it can.
 int cannot_listen_on(int port);
 
+// A socket that listens on the port on all addresses, or a negative errno. For the caller to close.
+int listening_socket(int port);
+
 std::string host_name();
 
 }  // namespace lockstep

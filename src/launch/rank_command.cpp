@@ -31,18 +31,6 @@ std::string found_on_path(const std::string& program, const Variables& around) {
   return {};
 }
 
-Result<std::string> python(const Variables& around) {
-  const std::string wanted = value_of(around, "PYTHON_EXEC");
-  if (!wanted.empty()) {
-    const std::string found = found_on_path(wanted, around);
-    if (found.empty()) return usage_error(fmt::format("PYTHON_EXEC={} is no program", printable(wanted)), "unset it, or set it to your python");
-    return found;
-  }
-  for (const char* name : {"python", "python3"})
-    if (const std::string found = found_on_path(name, around); !found.empty()) return found;
-  return Error{"there is no python on PATH", "activate your environment, set PYTHON_EXEC, or use --no-python for a program"};
-}
-
 Status check_script(const LaunchSettings& settings, const Variables& around) {
   const std::string& script = settings.script;
   std::error_code ignored;
@@ -60,11 +48,23 @@ Status check_script(const LaunchSettings& settings, const Variables& around) {
 
 }  // namespace
 
+Result<std::string> own_python(const Variables& around) {
+  const std::string wanted = value_of(around, "PYTHON_EXEC");
+  if (!wanted.empty()) {
+    const std::string found = found_on_path(wanted, around);
+    if (found.empty()) return usage_error(fmt::format("PYTHON_EXEC={} is no program", printable(wanted)), "unset it, or set it to your python");
+    return found;
+  }
+  for (const char* name : {"python", "python3"})
+    if (const std::string found = found_on_path(name, around); !found.empty()) return found;
+  return Error{"there is no python on PATH", "activate your environment, set PYTHON_EXEC, or use --no-python for a program"};
+}
+
 Result<std::vector<std::string>> rank_command(const LaunchSettings& settings, const Variables& around) {
   if (Status checked = check_script(settings, around); !checked) return std::move(checked).error();
   std::vector<std::string> command;
   if (!settings.no_python) {
-    auto interpreter = python(around);
+    auto interpreter = own_python(around);
     if (!interpreter) return std::move(interpreter).error();
     command = {*interpreter, "-u"};
     if (settings.module) command.emplace_back("-m");

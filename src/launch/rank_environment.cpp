@@ -26,9 +26,11 @@ Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlac
   Variables variables = around;
   const int rank = place.first_rank + local_rank;
   variables["RANK"] = std::to_string(rank);
-  variables["LOCAL_RANK"] = std::to_string(settings.virtual_local_rank ? 0 : local_rank);
+  const int own_number = place.adopted_local_rank.value_or(local_rank);
+  const int local_world = place.adopted_local_world.value_or(place.local_ranks);
+  variables["LOCAL_RANK"] = std::to_string(settings.virtual_local_rank ? 0 : own_number);
   variables["WORLD_SIZE"] = std::to_string(place.world);
-  variables["LOCAL_WORLD_SIZE"] = std::to_string(place.local_ranks);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(local_world);
   variables["GROUP_RANK"] = std::to_string(place.node);
   variables["GROUP_WORLD_SIZE"] = std::to_string(place.nodes);
   variables["ROLE_NAME"] = settings.role;
@@ -39,14 +41,15 @@ Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlac
   variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.attempt);
   variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(settings.max_restarts);
   variables["TORCHELASTIC_RUN_ID"] = place.run_id;
-  // torchrun says True and keeps the store in its own process, where it outlives a failed attempt. Here rank 0 hosts it.
-  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  // torchrun says True and keeps the store in its own process, where it outlives a failed attempt. Here rank 0 hosts it, but
+  // where torchrun's machines take part.
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = place.agent_store ? "True" : "False";
   variables["TORCHELASTIC_ERROR_FILE"] = error_file;
   variables["TORCHELASTIC_SIGNALS_TO_HANDLE"] = settings.signals_to_handle;
   variables.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (place.local_ranks > 1) variables.try_emplace("OMP_NUM_THREADS", std::to_string(threads));
+  if (local_world > 1) variables.try_emplace("OMP_NUM_THREADS", std::to_string(threads));
   if (settings.virtual_local_rank) {
-    auto gpu = own_gpu(around, local_rank);
+    auto gpu = own_gpu(around, own_number);
     if (!gpu) return std::move(gpu).error();
     variables["CUDA_VISIBLE_DEVICES"] = *gpu;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct GroupPlace {
   int master_port = 0;
   std::string run_id;
   int attempt = 0;          // TORCHELASTIC_RESTART_COUNT
+  bool agent_store = false; // torch's rendezvous hosts the store: all ranks are its clients
+  std::optional<int> adopted_local_rank;   // where another launcher gave one rank to this process
+  std::optional<int> adopted_local_world;
 };
 
 // What is around the launcher, plus what torchrun adds for this rank. `threads`: OMP_NUM_THREADS where it is not set.

@@ -1,9 +1,9 @@
 #include "support/process_table.hpp"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
+
+#include "base/file.hpp"
 
 namespace lockstep::testing {
 namespace {
@@ -17,10 +17,8 @@ void for_each_process(const Visit& visit) {
   }
 }
 
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
+// Empty where the process is gone, before or while it is read.
+std::string text_of(const std::filesystem::path& file) { return read_small_file(file).value_or(""); }
 
 // State and parent; an empty state: it is gone.
 struct Standing {

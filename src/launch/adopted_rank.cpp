@@ -1,0 +1,123 @@
+#include "launch/adopted_rank.hpp"
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+std::optional<int> number(const Variables& around, const char* name) {
+  const auto found = around.find(name);
+  if (found == around.end()) return std::nullopt;
+  const auto value = parse_integer(found->second);
+  return value && *value >= 0 && *value < 10'000'000 ? std::optional(static_cast<int>(*value)) : std::nullopt;
+}
+
+std::string text(const Variables& around, const char* name) {
+  const auto found = around.find(name);
+  return found == around.end() ? std::string() : found->second;
+}
+
+// An sbatch script has a task's variables too, but is no task of srun's.
+bool is_batch_script(const Variables& around) { return text(around, "ENVIRONMENT") == "BATCH" && !around.contains("SLURM_STEP_ID") && !around.contains("SLURM_STEPID"); }
+
+std::optional<AdoptedRank> rank_of_slurm(const Variables& around) {
+  const auto rank = number(around, "SLURM_PROCID");
+  const auto world = number(around, "SLURM_STEP_NUM_TASKS") ? number(around, "SLURM_STEP_NUM_TASKS") : number(around, "SLURM_NTASKS");
+  if (!rank || !world || *world < 2 || is_batch_script(around)) return std::nullopt;
+  AdoptedRank adopted{"srun", *rank, *world, number(around, "SLURM_LOCALID").value_or(0), 1, number(around, "SLURM_NODEID").value_or(0),
+                      number(around, "SLURM_STEP_NUM_NODES") ? *number(around, "SLURM_STEP_NUM_NODES") : number(around, "SLURM_NNODES").value_or(1)};
+  // "4", or "4(x2),3": tasks of each machine.
+  const std::string per_node = text(around, around.contains("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
+  int at = 0;
+  adopted.local_world = std::max(1, *world / std::max(1, adopted.nodes));
+  for (const std::string_view part : split(per_node, ',')) {
+    const auto bracket = part.find('(');
+    const auto tasks = parse_integer(part.substr(0, bracket));
+    const auto times = bracket == std::string_view::npos ? std::optional<std::int64_t>(1) : parse_integer(part.substr(bracket + 2, part.size() - bracket - 3));
+    if (!tasks || !times) break;
+    at += static_cast<int>(*times);
+    if (adopted.node < at) {
+      adopted.local_world = static_cast<int>(*tasks);
+      break;
+    }
+  }
+  return adopted;
+}
+
+std::optional<AdoptedRank> rank_of_mpi(const Variables& around) {
+  if (const auto rank = number(around, "OMPI_COMM_WORLD_RANK"), world = number(around, "OMPI_COMM_WORLD_SIZE"); rank && world && *world > 1) {
+    const int local_world = number(around, "OMPI_COMM_WORLD_LOCAL_SIZE").value_or(*world);
+    return AdoptedRank{"mpirun", *rank, *world, number(around, "OMPI_COMM_WORLD_LOCAL_RANK").value_or(*rank % std::max(1, local_world)), local_world,
+                       number(around, "OMPI_COMM_WORLD_NODE_RANK").value_or(*rank / std::max(1, local_world)), (*world + local_world - 1) / std::max(1, local_world)};
+  }
+  if (const auto rank = number(around, "PMI_RANK"), world = number(around, "PMI_SIZE"); rank && world && *world > 1) {
+    const int local_world = number(around, "MPI_LOCALNRANKS").value_or(number(around, "PMI_LOCAL_SIZE").value_or(*world));
+    return AdoptedRank{"mpiexec", *rank, *world, number(around, "MPI_LOCALRANKID").value_or(number(around, "PMI_LOCAL_RANK").value_or(*rank % std::max(1, local_world))), local_world,
+                       *rank / std::max(1, local_world), (*world + local_world - 1) / std::max(1, local_world)};
+  }
+  return std::nullopt;
+}
+
+// Where rank 0 is: the user's word, SLURM's first machine, or here where all ranks are here.
+Status find_master(const Variables& around, const AdoptedRank& adopted, LaunchSettings& settings) {
+  if (settings.given.contains("--master-addr") || !settings.endpoint.empty()) return Done{};
+  if (const std::string address = text(around, "MASTER_ADDR"); !address.empty()) settings.master_address = address;
+  else if (const std::string host = first_host(text(around, around.contains("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST")); !host.empty() && adopted.nodes > 1) settings.master_address = host;
+  else if (adopted.nodes > 1)
+    return usage_error(fmt::format("{} started ranks on {} machines, and nothing says where rank 0 is", adopted.launcher, adopted.nodes), "add --master-addr=HOST, or set MASTER_ADDR");
+  return Done{};
+}
+
+// The same on every machine, and another for every job.
+void find_port(const Variables& around, LaunchSettings& settings) {
+  constexpr int kFirst = 20'000;
+  constexpr int kPorts = 10'000;
+  if (settings.given.contains("--master-port")) return;
+  if (const auto port = number(around, "MASTER_PORT"); port && *port > 0 && *port < 65536) settings.master_port = *port;
+  else if (const auto job = number(around, "SLURM_JOB_ID")) settings.master_port = kFirst + *job % kPorts;
+}
+
+}  // namespace
+
+std::string first_host(const std::string& node_list) {
+  const auto bracket = node_list.find('[');
+  const auto comma = node_list.find(',');
+  if (bracket == std::string::npos || (comma != std::string::npos && comma < bracket)) return node_list.substr(0, comma);
+  const auto end = node_list.find_first_of(",-]", bracket);
+  if (end == std::string::npos) return {};
+  const auto close = node_list.find(']', bracket);
+  const auto after = node_list.find(',', close);
+  return node_list.substr(0, bracket) + node_list.substr(bracket + 1, end - bracket - 1) + node_list.substr(close + 1, after == std::string::npos ? std::string::npos : after - close - 1);
+}
+
+Status adopt(const Variables& around, LaunchSettings& settings) {
+  const bool user_says = settings.standalone || settings.given.contains("--nnodes") || settings.given.contains("--node-rank") || settings.backend == Backend::c10d;
+  if (user_says) return Done{};
+  auto adopted = rank_of_slurm(around);
+  if (!adopted) adopted = rank_of_mpi(around);
+  if (!adopted) return Done{};
+  const bool one_task_a_machine = adopted->world == adopted->nodes;
+  if (settings.given.contains("--nproc-per-node")) {
+    if (!one_task_a_machine)
+      return usage_error(fmt::format("{} started {} tasks on {} machines, and --nproc-per-node would start more in each", adopted->launcher, adopted->world, adopted->nodes),
+                         "one task a machine with --nproc-per-node, or one task a rank without it");
+    // One launcher a machine: its ranks are ours to start.
+    settings.min_nodes = settings.max_nodes = adopted->nodes;
+    settings.node_rank = adopted->node;
+    if (Status found = find_master(around, *adopted, settings); !found) return found;
+    find_port(around, settings);
+    return Done{};
+  }
+  if (Status found = find_master(around, *adopted, settings); !found) return found;
+  find_port(around, settings);
+  settings.adopted = *adopted;
+  if (settings.max_restarts > 0) {
+    settings.notes.push_back(fmt::format("--max-restarts: {} has started the ranks one by one, so a restart is for it to do; left aside", adopted->launcher));
+    settings.max_restarts = 0;
+  }
+  return Done{};
+}
+
+}  // namespace lockstep

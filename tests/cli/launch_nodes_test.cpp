@@ -1,0 +1,123 @@
+// Several machines that all run lockstep launch: here they are several launchers on one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <future>
+#include <thread>
+
+#include "launch/machine_facts.hpp"
+#include "support/paths.hpp"
+#include "support/run_program.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using namespace testing;
+using ::testing::HasSubstr;
+
+class Nodes : public ::testing::Test {
+ protected:
+  std::vector<std::string> line(int node, const std::vector<std::string>& flags, const std::string& lines) const {
+    const fs::path file = folder.write("rank" + std::to_string(node) + ".sh", "#!/bin/bash\n" + lines);
+    fs::permissions(file, fs::perms::owner_all);
+    std::vector<std::string> words = {"launch", "--nnodes=2", "--node-rank=" + std::to_string(node), "--master-addr=127.0.0.1", "--master-port=" + std::to_string(port),
+                                      "--grace=1s", "--no-python"};
+    words.insert(words.begin() + 1, flags.begin(), flags.end());
+    words.push_back(file.string());
+    return words;
+  }
+  std::future<ProgramEnd> node(int number, const std::vector<std::string>& flags, const std::string& lines) const {
+    return std::async(std::launch::async, [words = line(number, flags, lines)] { return run_lockstep(words); });
+  }
+  TemporaryFolder folder;
+  const int port = free_port().value();
+};
+
+TEST_F(Nodes, NumberTheirRanksInOrderWhateverEachHas) {
+  const std::string says = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of $GROUP_WORLD_SIZE, $MASTER_PORT\n";
+  auto second = node(1, {"--nproc-per-node=1"}, says);
+  auto first = node(0, {"--nproc-per-node=2"}, says);
+
+  const ProgramEnd ended_first = first.get();
+  const ProgramEnd ended_second = second.get();
+
+  EXPECT_EQ(ended_first.code, 0) << ended_first.err;
+  EXPECT_EQ(ended_second.code, 0) << ended_second.err;
+  EXPECT_THAT(ended_first.out, HasSubstr("1 of 3, 1 of 2, node 0 of 2, " + std::to_string(port)));
+  EXPECT_THAT(ended_second.out, HasSubstr("2 of 3, 0 of 1, node 1 of 2, " + std::to_string(port)));
+}
+
+TEST_F(Nodes, StopTogetherAndEndWithTheCodeOfTheRankThatFailed) {
+  auto first = node(0, {}, "sleep 60\n");
+  auto second = node(1, {}, "sleep 0.3; exit 9\n");
+
+  const ProgramEnd ended_first = first.get();
+
+  EXPECT_EQ(ended_first.code, 9);
+  EXPECT_THAT(ended_first.err, HasSubstr("rank 1 failed first, on node 1"));
+  EXPECT_EQ(second.get().code, 9);
+}
+
+TEST_F(Nodes, StartAgainTogetherOnAFreshPort) {
+  const std::string fails_once = "echo attempt $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT\n[ $TORCHELASTIC_RESTART_COUNT$RANK = 01 ] && exit 3\nsleep 0.5\n";
+  auto first = node(0, {"--max-restarts=1"}, fails_once);
+  auto second = node(1, {"--max-restarts=1"}, fails_once);
+
+  const ProgramEnd ended_first = first.get();
+  const ProgramEnd ended_second = second.get();
+
+  EXPECT_EQ(ended_first.code, 0) << ended_first.err;
+  EXPECT_EQ(ended_second.code, 0) << ended_second.err;
+  const auto port_of = [](const std::string& out) { return out.substr(out.find("attempt 1 port ")); };
+  EXPECT_EQ(port_of(ended_first.out), port_of(ended_second.out));
+  EXPECT_NE(port_of(ended_first.out), "attempt 1 port " + std::to_string(port) + "\n");
+}
+
+TEST_F(Nodes, NoticeOneThatIsLost) {
+  auto first = node(0, {}, "touch " + (folder / "up").string() + "; sleep 60\n");
+  std::vector<std::string> command = line(1, {"--quiet"}, "sleep 60\n");
+  command.insert(command.begin(), lockstep_program());
+  BackgroundProgram second(command);
+  for (int tries = 0; tries < 500 && !fs::exists(folder / "up"); ++tries) std::this_thread::sleep_for(10ms);
+
+  second.send(SIGKILL);
+  const ProgramEnd ended = first.get();
+  second.wait();
+
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.err, HasSubstr("node 1"));
+  EXPECT_THAT(ended.err, HasSubstr("is lost"));
+}
+
+TEST_F(Nodes, AreRefusedInWordsWhereTheyDoNotFit) {
+  auto first = node(0, {"--rdzv-conf=join_timeout=2"}, "true\n");
+  std::vector<std::string> words = line(1, {"--rdzv-conf=join_timeout=5"}, "true\n");
+  std::replace(words.begin(), words.end(), std::string("--nnodes=2"), std::string("--nnodes=3"));
+
+  const ProgramEnd misfit = run_lockstep(words);
+  const ProgramEnd ended = first.get();
+
+  EXPECT_EQ(misfit.code, 2);
+  EXPECT_THAT(misfit.err, HasSubstr("--nnodes=2"));
+  EXPECT_EQ(ended.code, 3);
+  EXPECT_THAT(ended.err, HasSubstr("L806"));
+}
+
+TEST_F(Nodes, SayWhichNameMeansNothing) {
+  std::vector<std::string> words = line(1, {}, "true\n");
+  std::replace(words.begin(), words.end(), std::string("--master-addr=127.0.0.1"), std::string("--master-addr=no.such.host.invalid"));
+
+  const ProgramEnd end = run_lockstep(words);
+
+  EXPECT_EQ(end.code, 3);
+  EXPECT_THAT(end.err, HasSubstr("L804"));
+}
+
+}  // namespace
+}  // namespace lockstep
