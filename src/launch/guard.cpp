@@ -295,7 +295,9 @@ Guard::~Guard() {
 
 std::optional<GuardEvent> Guard::next() {
   GuardEvent event;
-  const ssize_t got = ::recv(socket_, &event, sizeof event, MSG_DONTWAIT);
+  ssize_t got = ::recv(socket_, &event, sizeof event, MSG_DONTWAIT);
+  // A guard that ended with an order unread (it had just finished by itself) leaves this error before its last words.
+  while (got < 0 && errno == ECONNRESET) got = ::recv(socket_, &event, sizeof event, MSG_DONTWAIT);
   if (got == static_cast<ssize_t>(sizeof event)) return event;
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   return GuardEvent{GuardEvent::Kind::lost, -1, 0, monotonic_now()};

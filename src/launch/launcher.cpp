@@ -15,6 +15,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "launch/adopted_rank.hpp"
+#include "launch/checks.hpp"
 #include "launch/console_lines.hpp"
 #include "launch/failure.hpp"
 #include "launch/guard.hpp"
@@ -42,6 +43,16 @@ Result<int> ranks_wanted(const LaunchSettings& settings, const Variables& around
     return Error{"--nproc-per-node=gpu: no GPU is to be seen here", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or give a number; LOCKSTEP_VIRTUAL=2 stands for two virtual ones"};
   if (wanted == "cpu" || gpus.value_or(0) == 0) return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   return *gpus;
+}
+
+// Refuses what cannot run; says the rest.
+Status look_first(const LaunchSettings& settings, int local_ranks, const Variables& around) {
+  if (!settings.checks) return Done{};
+  for (const CheckNote& note : check_launch(settings, local_ranks, around, this_machine(around))) {
+    if (note.refuses) return Error{in_words(note), note.next};
+    if (!settings.quiet) fmt::print(stderr, "lockstep: {}\n  next: {}\n", in_words(note), note.next);
+  }
+  return Done{};
 }
 
 class Launcher {
@@ -268,6 +279,7 @@ Result<int> run_launch(LaunchSettings settings) {
   if (!ranks) return std::move(ranks).error();
   auto command = rank_command(settings, around);
   if (!command) return std::move(command).error();
+  if (Status checked = look_first(settings, *ranks, around); !checked) return std::move(checked).error();
   auto python = own_python(around);
   become_subreaper();
   Launcher launcher(settings, around, std::move(*command));  // takes hold of signals before anything is started
