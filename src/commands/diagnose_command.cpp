@@ -6,13 +6,13 @@
 #include <set>
 #include <utility>
 
-#include "advice/advice_table.hpp"
 #include "base/clock.hpp"
 #include "base/interrupt.hpp"
 #include "base/redact.hpp"
 #include "base/text.hpp"
 #include "commands/child_command.hpp"
 #include "commands/command_line.hpp"
+#include "commands/judgement.hpp"
 #include "commands/observation.hpp"
 #include "commands/watch.hpp"
 #include "detectors/diagnosis.hpp"
@@ -21,7 +21,6 @@
 #include "render/markdown/markdown_renderer.hpp"
 #include "render/text/diagnosis_text.hpp"
 #include "report/comparison.hpp"
-#include "report/report_builder.hpp"
 #include "signals/derive_signals.hpp"
 
 namespace lockstep {
@@ -99,20 +98,6 @@ std::unique_ptr<Renderer> renderer_for(const SharedOptions& options) {
   return std::make_unique<DiagnosisText>(options.colors, options.output.empty() ? terminal_width() : std::nullopt);
 }
 
-// A run that was watched or read, and what it came to.
-struct Judged {
-  Signals signals;
-  Diagnosis diagnosis;
-};
-
-Judged judge(const Timeline& timeline) {
-  Judged judged;
-  judged.signals = derive_signals(timeline);
-  judged.diagnosis = diagnose(judged.signals);
-  add_advice(judged.diagnosis, judged.signals);
-  return judged;
-}
-
 // What a run is compared with: another file, or a time.
 struct Reference {
   std::string name;
@@ -146,9 +131,9 @@ std::optional<Comparison> comparison_with(const Reference& reference, const Judg
   return std::nullopt;
 }
 
-Report report_of(const Timeline& timeline, const Reference& reference) {
+Report compared_report_of(const Timeline& timeline, const Reference& reference) {
   const Judged run = judge(timeline);
-  Report report = build_report(timeline, run.signals, run.diagnosis);
+  Report report = report_of(timeline, run);
   report.comparison = comparison_with(reference, run);
   return report;
 }
@@ -265,7 +250,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
     if (!options->quiet) fmt::print(stderr, "lockstep: the command still runs: its time cannot be compared with --baseline yet\n");
     reference->alone.reset();
   }
-  Report report = report_of(*timeline, *reference);
+  Report report = compared_report_of(*timeline, *reference);
   leave_out_unwanted(*filter, report);
   if ((reference->run || reference->alone) && !report.comparison && !options->quiet)
     fmt::print(stderr, "lockstep: nothing to compare: one of the runs has no job that works\n");

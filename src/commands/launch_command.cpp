@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "commands/command_line.hpp"
+#include "commands/launch_beside.hpp"
 #include "launch/launch_arguments.hpp"
 #include "launch/launcher.hpp"
 
@@ -20,7 +21,8 @@ Run configure_launch(CLI::App& app, RawOptions& raw) {
       return value == nullptr ? std::nullopt : std::optional<std::string>(value);
     });
     if (!settings) return std::move(settings).error();
-    return run_launch(std::move(*settings));
+    const Beside beside = beside_the_ranks(settings->watch, settings->quiet || !settings->checks);
+    return run_launch(std::move(*settings), beside);
   };
 }
 

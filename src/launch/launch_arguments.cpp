@@ -212,6 +212,8 @@ const LaunchFlag kFlags[] = {
     {"--module", "-m", "", "the script is a module: python -m", true, set_switch<&LaunchSettings::module>},
     {"--no-python", "", "", "run the script itself, not by python", true, set_switch<&LaunchSettings::no_python>},
     {"--pass-local-rank", "", "", "add --local-rank=N for scripts of torch.distributed.launch", false, set_switch<&LaunchSettings::pass_local_rank>},
+    {"--watch", "", "", "say beside the job what its GPUs do, and print the report at its end", false, set_switch<&LaunchSettings::watch>},
+    {"--nccl-debug", "", "", "NCCL's INFO log to one file a rank, and its essence at the end", false, set_switch<&LaunchSettings::nccl_debug>},
     {"--no-checks", "", "", "start without looking at GPUs, ports and memory first", false,
      [](const std::string&, LaunchSettings& settings) { settings.checks = false; return Status(Done{}); }},
     {"--quiet", "", "", "no words but errors", false, set_switch<&LaunchSettings::quiet>},

@@ -87,6 +87,8 @@ struct LaunchSettings {
 
   bool quiet = false;
   bool checks = true;
+  bool watch = false;
+  bool nccl_debug = false;
   std::set<std::string> given;     // flags that the user gave, by name
   std::vector<std::string> notes;  // flags that are taken and mean nothing here, in words
 };

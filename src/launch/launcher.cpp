@@ -23,9 +23,11 @@
 #include "launch/log_folder.hpp"
 #include "launch/machine_facts.hpp"
 #include "launch/meeting.hpp"
+#include "launch/nccl_log.hpp"
 #include "launch/process_tree.hpp"
 #include "launch/rank_command.hpp"
 #include "launch/rank_environment.hpp"
+#include "launch/side_process.hpp"
 #include "launch/signal_events.hpp"
 #include "launch/signal_names.hpp"
 
@@ -57,8 +59,8 @@ Status look_first(const LaunchSettings& settings, int local_ranks, const Variabl
 
 class Launcher {
  public:
-  Launcher(const LaunchSettings& settings, const Variables& around, std::vector<std::string> command)
-      : settings_(settings), around_(around), command_(std::move(command)), signals_(settings.signals_to_handle) {
+  Launcher(const LaunchSettings& settings, const Variables& around, std::vector<std::string> command, const Beside& beside)
+      : settings_(settings), around_(around), command_(std::move(command)), beside_(beside), signals_(settings.signals_to_handle) {
     const auto line_template = around_.find("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
     if (line_template != around_.end()) line_template_ = line_template->second;
   }
@@ -142,7 +144,7 @@ class Launcher {
     const int threads = std::max(1, usable_cores() / place_.adopted_local_world.value_or(place_.local_ranks));
     for (int rank = 0; rank < place_.local_ranks; ++rank) {
       files_.push_back(folder_->files_of(settings_, rank));
-      auto variables = rank_variables(settings_, place_, rank, around_, threads, files_.back().error_file);
+      auto variables = rank_variables(settings_, place_, rank, around_, threads, files_.back());
       if (!variables) return std::move(variables).error();
       RankStart start;
       start.command = command_;
@@ -165,6 +167,11 @@ class Launcher {
     ConsoleLines console(settings_, place_, *folder_, line_template_);
     auto guard = Guard::start(*guard_plan);
     if (!guard) return std::move(guard).error();
+    SideProcess neighbours;
+    SideProcess watcher;
+    if (place_.attempt == 0 && beside_.look_at_gpus && visible_gpus(around_).value_or(0) > 0)
+      neighbours.start([&](int) { beside_.look_at_gpus(guard->pid()); });
+    if (beside_.watch) watcher.start([&](int ended) { beside_.watch(guard->pid(), ended); });
 
     std::vector<RankEnd> ranks(guard_plan->ranks.size());
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -186,9 +193,22 @@ class Launcher {
       for (auto event = guard->next(); event && !finished; event = finished ? std::nullopt : guard->next()) finished = take_event(*event, ranks, *guard, meeting);
     }
     console.copy_new(true);
+    if (settings_.nccl_debug) say_what_nccl_did();
+    neighbours.finish(0s);
+    watcher.finish(10s);
     if (guard_lost_) after_guard_died();
     if (not_started_) return *not_started_;
     return ranks;
+  }
+
+  void say_what_nccl_did() const {
+    constexpr std::size_t kLongest = 64U << 20U;
+    NcclFacts facts;
+    for (const RankFiles& files : files_)
+      if (const auto text = files.nccl_file.empty() ? std::nullopt : read_small_file(files.nccl_file, kLongest)) read_nccl_log(*text, facts);
+    const std::string words = in_words(facts);
+    say(fmt::format("lockstep: {}\n", words.empty() ? "--nccl-debug: NCCL wrote nothing: the ranks did not use it" : words));
+    if (!words.empty() && folder_->kept()) say(fmt::format("  whole logs: {}\n", printable(folder_->run_folder().string())));
   }
 
   // Whether it was the last.
@@ -255,6 +275,7 @@ class Launcher {
   const LaunchSettings& settings_;
   const Variables& around_;
   const std::vector<std::string> command_;
+  const Beside& beside_;
   SignalEvents signals_;
   KernelLog kernel_;
   std::string line_template_;
@@ -270,7 +291,7 @@ class Launcher {
 
 }  // namespace
 
-Result<int> run_launch(LaunchSettings settings) {
+Result<int> run_launch(LaunchSettings settings, const Beside& beside) {
   const Variables around = own_variables();
   if (Status adopted = adopt(around, settings); !adopted) return std::move(adopted).error();
   if (!settings.quiet)
@@ -282,7 +303,7 @@ Result<int> run_launch(LaunchSettings settings) {
   if (Status checked = look_first(settings, *ranks, around); !checked) return std::move(checked).error();
   auto python = own_python(around);
   become_subreaper();
-  Launcher launcher(settings, around, std::move(*command));  // takes hold of signals before anything is started
+  Launcher launcher(settings, around, std::move(*command), beside);  // takes hold of signals before anything is started
   auto meeting = make_meeting(settings, *ranks, python ? *python : "python3");
   if (!meeting) return std::move(meeting).error();
   return launcher.run(**meeting);

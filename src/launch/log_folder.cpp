@@ -95,6 +95,7 @@ RankFiles LogFolder::files_of(const LaunchSettings& settings, int local_rank) co
   files.stdout_file = place(redirected.out || teed.out, "stdout.log");
   files.stderr_file = place(redirected.err || teed.err, "stderr.log");
   if (!discard_) files.error_file = (folder / "error.json").string();
+  if (!discard_ && settings.nccl_debug) files.nccl_file = (folder / "nccl.log").string();
   return files;
 }
 

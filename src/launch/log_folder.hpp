@@ -15,6 +15,7 @@ struct RankFiles {
   std::string stdout_file;
   std::string stderr_file;
   std::string error_file;
+  std::string nccl_file;  // with --nccl-debug
 };
 
 class LogFolder {

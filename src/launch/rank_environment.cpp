@@ -22,7 +22,7 @@ Result<std::string> own_gpu(const Variables& around, int local_rank) {
 }  // namespace
 
 Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlace& place, int local_rank, const Variables& around,
-                                 int threads, const std::string& error_file) {
+                                 int threads, const RankFiles& files) {
   Variables variables = around;
   const int rank = place.first_rank + local_rank;
   variables["RANK"] = std::to_string(rank);
@@ -44,10 +44,14 @@ Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlac
   // torchrun says True and keeps the store in its own process, where it outlives a failed attempt. Here rank 0 hosts it, but
   // where torchrun's machines take part.
   variables["TORCHELASTIC_USE_AGENT_STORE"] = place.agent_store ? "True" : "False";
-  variables["TORCHELASTIC_ERROR_FILE"] = error_file;
+  variables["TORCHELASTIC_ERROR_FILE"] = files.error_file;
   variables["TORCHELASTIC_SIGNALS_TO_HANDLE"] = settings.signals_to_handle;
   variables.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   if (local_world > 1) variables.try_emplace("OMP_NUM_THREADS", std::to_string(threads));
+  if (!files.nccl_file.empty()) {
+    variables["NCCL_DEBUG"] = "INFO";
+    variables["NCCL_DEBUG_FILE"] = files.nccl_file;
+  }
   if (settings.virtual_local_rank) {
     auto gpu = own_gpu(around, own_number);
     if (!gpu) return std::move(gpu).error();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launch/launch_settings.hpp"
+#include "launch/log_folder.hpp"
 #include "lockstep/result.hpp"
 
 namespace lockstep {
@@ -31,7 +32,7 @@ struct GroupPlace {
 
 // What is around the launcher, plus what torchrun adds for this rank. `threads`: OMP_NUM_THREADS where it is not set.
 Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlace& place, int local_rank, const Variables& around,
-                                 int threads, const std::string& error_file);
+                                 int threads, const RankFiles& files);
 
 // This process's own variables.
 Variables own_variables();

@@ -24,7 +24,7 @@ TEST(RankEnvironment, HasTorchrunsNames) {
   LaunchSettings settings;
   settings.max_restarts = 3;
 
-  const auto variables = rank_variables(settings, second_of_two_nodes(), 1, {{"HOME", "/home/ada"}}, 4, "/logs/error.json");
+  const auto variables = rank_variables(settings, second_of_two_nodes(), 1, {{"HOME", "/home/ada"}}, 4, {"", "", "/logs/error.json", ""});
 
   ASSERT_TRUE(variables);
   const Variables expected = {{"HOME", "/home/ada"}, {"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"},
@@ -38,7 +38,7 @@ TEST(RankEnvironment, HasTorchrunsNames) {
 TEST(RankEnvironment, KeepsWhatTheUserSet) {
   const Variables around = {{"OMP_NUM_THREADS", "7"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}, {"RANK", "99"}};
 
-  const auto variables = rank_variables({}, second_of_two_nodes(), 0, around, 4, "");
+  const auto variables = rank_variables({}, second_of_two_nodes(), 0, around, 4, {});
 
   ASSERT_TRUE(variables);
   EXPECT_EQ(variables->at("OMP_NUM_THREADS"), "7");
@@ -48,21 +48,21 @@ TEST(RankEnvironment, KeepsWhatTheUserSet) {
 
 TEST(RankEnvironment, LeavesThreadsAloneForASingleRank) {
   GroupPlace alone;
-  EXPECT_FALSE(rank_variables({}, alone, 0, {}, 4, "")->contains("OMP_NUM_THREADS"));
+  EXPECT_FALSE(rank_variables({}, alone, 0, {}, 4, {})->contains("OMP_NUM_THREADS"));
 }
 
 TEST(RankEnvironment, GivesEachRankItsOwnGpuAsDeviceZero) {
   LaunchSettings settings;
   settings.virtual_local_rank = true;
 
-  const auto of_list = rank_variables(settings, second_of_two_nodes(), 1, {{"CUDA_VISIBLE_DEVICES", "3, 5"}}, 1, "");
-  const auto of_all = rank_variables(settings, second_of_two_nodes(), 1, {}, 1, "");
+  const auto of_list = rank_variables(settings, second_of_two_nodes(), 1, {{"CUDA_VISIBLE_DEVICES", "3, 5"}}, 1, {});
+  const auto of_all = rank_variables(settings, second_of_two_nodes(), 1, {}, 1, {});
 
   ASSERT_TRUE(of_list && of_all);
   EXPECT_EQ(of_list->at("LOCAL_RANK"), "0");
   EXPECT_EQ(of_list->at("CUDA_VISIBLE_DEVICES"), "5");
   EXPECT_EQ(of_all->at("CUDA_VISIBLE_DEVICES"), "1");
-  EXPECT_FALSE(rank_variables(settings, second_of_two_nodes(), 1, {{"CUDA_VISIBLE_DEVICES", "3"}}, 1, "")) << "no GPU is left for it";
+  EXPECT_FALSE(rank_variables(settings, second_of_two_nodes(), 1, {{"CUDA_VISIBLE_DEVICES", "3"}}, 1, {})) << "no GPU is left for it";
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+#include "launch/side_process.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <utility>
+
+#include "base/clock.hpp"
+
+namespace lockstep {
+
+SideProcess::~SideProcess() { finish(std::chrono::nanoseconds(0)); }
+
+void SideProcess::start(const std::function<void(int ended)>& work) {
+  int ends[2];
+  if (pid_ > 0 || ::pipe2(ends, O_CLOEXEC) != 0) return;
+  const pid_t launcher = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    ::close(ends[1]);
+    ::setsid();  // the terminal's Ctrl-C is the launcher's
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+    ::prctl(PR_SET_NAME, "lockstep-beside");
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (::getppid() == launcher) work(ends[0]);
+    ::_exit(0);  // what the launcher holds is not this process's to put away
+  }
+  ::close(ends[0]);
+  until_ = ends[1];
+}
+
+void SideProcess::finish(std::chrono::nanoseconds patience) {
+  if (pid_ <= 0) return;
+  ::close(until_);
+  const auto until = monotonic_now() + patience;
+  const timespec pause{0, 5'000'000};
+  while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
+    if (monotonic_now() >= until) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+      break;
+    }
+    ::nanosleep(&pause, nullptr);
+  }
+  pid_ = -1;
+}
+
+}  // namespace lockstep
