@@ -45,6 +45,17 @@ endfunction()
 
 include(pinned_versions)
 
+# hwloc is loaded at run time, and only for `launch --bind`: its header is enough, and without it that flag says so.
+find_path(LOCKSTEP_HWLOC_INCLUDE hwloc.h)
+add_library(lockstep_hwloc_header INTERFACE)
+if(LOCKSTEP_HWLOC_INCLUDE)
+  target_include_directories(lockstep_hwloc_header SYSTEM INTERFACE ${LOCKSTEP_HWLOC_INCLUDE})
+  target_compile_definitions(lockstep_hwloc_header INTERFACE LOCKSTEP_HWLOC)
+  lockstep_note_dependency(hwloc "${LOCKSTEP_HWLOC_INCLUDE} (found)")
+else()
+  lockstep_note_dependency(hwloc "not found: launch --bind will say so")
+endif()
+
 # protozero is headers only.
 find_path(LOCKSTEP_PROTOZERO_INCLUDE protozero/pbf_reader.hpp)
 add_library(lockstep_protozero INTERFACE)

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +57,16 @@ bool send_stream_to(const std::string& file, int stream) {
   return opened >= 0 && ::dup2(opened, stream) >= 0;
 }
 
+// A preference, not a limit: a full node must not end a job.
+void prefer_memory_of(int node) {
+  constexpr int kPreferred = 1;  // MPOL_PREFERRED
+  unsigned long nodes[16] = {};
+  constexpr int kBits = 8 * static_cast<int>(sizeof(unsigned long));
+  if (node >= 16 * kBits) return;
+  nodes[node / kBits] = 1UL << (node % kBits);
+  ::syscall(SYS_set_mempolicy, kPreferred, nodes, 16UL * kBits);
+}
+
 // In the new process.
 [[noreturn]] void become_rank(const RankStart& rank, const ExecArguments& arguments, int local_rank, pid_t guard, int report) {
   const auto give_up = [&] {
@@ -68,6 +79,7 @@ bool send_stream_to(const std::string& file, int stream) {
   if (::getppid() != guard) ::_exit(127);  // the guard died before the request stood
   if (!send_stream_to(rank.stdout_file, STDOUT_FILENO) || !send_stream_to(rank.stderr_file, STDERR_FILENO)) give_up();
   if (rank.processors) ::sched_setaffinity(0, sizeof(cpu_set_t), &*rank.processors);
+  if (rank.memory_node) prefer_memory_of(*rank.memory_node);
   ::signal(SIGPIPE, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);

@@ -27,6 +27,7 @@ struct RankStart {
   std::string stdout_file;               // empty: the launcher's own
   std::string stderr_file;
   std::optional<cpu_set_t> processors;   // nothing: wherever the kernel likes
+  std::optional<int> memory_node;        // where memory comes from as long as there is some
 };
 
 struct GuardPlan {

@@ -138,6 +138,25 @@ Status set_grace(const std::string& text, LaunchSettings& settings) {
   return Done{};
 }
 
+Status set_numa_binding(const std::string& text, LaunchSettings& settings) {
+  settings.bind_memory = false;
+  if (text == "node") settings.binding = Binding::node;
+  else if (text == "socket") settings.binding = Binding::socket;
+  else if (text == "exclusive") settings.binding = Binding::cores;
+  else if (text == "core-complex") settings.binding = Binding::core_complex;
+  else return usage_error(fmt::format("--numa-binding {} is unknown", printable(text)), "use node, socket, exclusive or core-complex");
+  return Done{};
+}
+
+Status set_bind(const std::string& text, LaunchSettings& settings) {
+  settings.bind_memory = text != "none";
+  if (text == "none") settings.binding = Binding::none;
+  else if (text == "numa") settings.binding = Binding::node;
+  else if (text == "core") settings.binding = Binding::cores;
+  else return usage_error(fmt::format("--bind {} is unknown", printable(text)), "use none, numa or core");
+  return Done{};
+}
+
 Status set_log_folder(const std::string& text, LaunchSettings& settings) {
   settings.log_folder = text;
   return Done{};
@@ -209,6 +228,8 @@ const LaunchFlag kFlags[] = {
     {"--fold", "", "", "one line where several ranks write the same", false, set_switch<&LaunchSettings::fold_lines>},
     {"--signals-to-handle", "", "NAMES", "signals that end the job, handed on to the ranks", true, set_signals},
     {"--virtual-local-rank", "", "", "each rank sees its GPU alone, as device 0", true, set_switch<&LaunchSettings::virtual_local_rank>},
+    {"--bind", "", "none|numa|core", "processors and memory next to each rank's GPU: the whole node's, or a share of its cores", false, set_bind},
+    {"--numa-binding", "", "MODE", "torchrun's own: node, socket, exclusive, core-complex; processors only", false, set_numa_binding},
     {"--module", "-m", "", "the script is a module: python -m", true, set_switch<&LaunchSettings::module>},
     {"--no-python", "", "", "run the script itself, not by python", true, set_switch<&LaunchSettings::no_python>},
     {"--pass-local-rank", "", "", "add --local-rank=N for scripts of torch.distributed.launch", false, set_switch<&LaunchSettings::pass_local_rank>},

@@ -30,6 +30,10 @@ struct RankStreams {
   bool any() const { return of_all.any() || !by_rank.empty(); }
 };
 
+// Which processors a rank may use, next to its GPU: the memory node's, the socket's, its own share of the node's cores, or the
+// cores of one cache.
+enum class Binding : std::uint8_t { none, node, socket, cores, core_complex };
+
 enum class Backend : std::uint8_t { static_nodes, c10d };
 
 // A rank that another launcher (srun, mpirun) has given to this very process.
@@ -67,6 +71,8 @@ struct LaunchSettings {
   std::string role = "default";
   std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
   bool virtual_local_rank = false;
+  Binding binding = Binding::none;
+  bool bind_memory = false;
 
   // What they write.
   std::string log_folder;  // empty: a temporary one, removed at the end unless streams are redirected to it

@@ -15,6 +15,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "launch/adopted_rank.hpp"
+#include "launch/binding.hpp"
 #include "launch/checks.hpp"
 #include "launch/console_lines.hpp"
 #include "launch/failure.hpp"
@@ -154,7 +155,24 @@ class Launcher {
       start.stderr_file = files_.back().stderr_file;
       plan.ranks.push_back(std::move(start));
     }
+    if (Status bound = bind(plan); !bound) return std::move(bound).error();
     return plan;
+  }
+
+  Status bind(GuardPlan& plan) const {
+    if (settings_.binding == Binding::none) return Done{};
+    auto processors = read_processors();
+    if (!processors) return std::move(processors).error();
+    const auto bindings = bind_ranks(*processors, nodes_of_gpus(around_, place_.local_ranks), settings_.binding);
+    for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
+      if (bindings[rank].processors.empty()) continue;  // fewer cores than ranks: better free than all on one
+      cpu_set_t own;
+      CPU_ZERO(&own);
+      for (const int number : bindings[rank].processors) CPU_SET(static_cast<std::size_t>(number), &own);
+      plan.ranks[rank].processors = own;
+      if (settings_.bind_memory) plan.ranks[rank].memory_node = bindings[rank].node;
+    }
+    return Done{};
   }
 
   std::ptrdiff_t after_script() const { return static_cast<std::ptrdiff_t>(command_.size() - settings_.script_arguments.size()); }

@@ -50,7 +50,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/render/markdown", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/html", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/json", {{}, {}, {"nlohmann"}}},
-    {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann"}}},
+    {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann", "hwloc.h"}}},
     {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
     {"src/commands",
      {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/doctor", "src/launch"},
@@ -59,7 +59,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };
 
-const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI", "protozero"};
+const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI", "protozero", "hwloc.h"};
 
 std::string rule_of(const std::string& path) {
   std::string best;

@@ -124,7 +124,7 @@ TEST(LaunchArguments, AreAllOfTorchruns) {
                            "--max-restarts", "--monitor-interval", "--start-method", "--event-log-handler", "--role", "--module", "--no-python",
                            "--run-path", "--log-dir", "--redirects", "--tee", "--local-ranks-filter", "--duplicate-stdout-filters",
                            "--duplicate-stderr-filters", "--node-rank", "--master-addr", "--master-port", "--local-addr", "--logs-specs",
-                           "--signals-to-handle", "--virtual-local-rank"})
+                           "--signals-to-handle", "--virtual-local-rank", "--numa-binding"})
     EXPECT_TRUE(std::any_of(launch_flags().begin(), launch_flags().end(), [&](const LaunchFlag& flag) { return std::string(name) == flag.name; })) << name;
 }
 
