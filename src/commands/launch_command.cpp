@@ -1,11 +1,67 @@
-#include <cstdlib>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "advice/launch_table.hpp"
+#include "base/file.hpp"
+#include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "commands/launch_beside.hpp"
+#include "launch/launch_advice.hpp"
 #include "launch/launch_arguments.hpp"
 #include "launch/launcher.hpp"
+#include "launch/machine_facts.hpp"
 
 namespace lockstep {
+namespace {
+
+int memory_nodes() {
+  std::error_code problem;
+  int nodes = 0;
+  for (std::filesystem::directory_iterator entry("/sys/devices/system/node", problem), end; !problem && entry != end; entry.increment(problem)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("node") && parse_integer(std::string_view(name).substr(4))) ++nodes;
+  }
+  return std::max(1, nodes);
+}
+
+LaunchSituation situation_of(const LaunchSettings& settings) {
+  LaunchSituation situation;
+  situation.environment = own_variables();
+  situation.gpus = visible_gpus(situation.environment).value_or(0);
+  situation.ranks = static_cast<int>(parse_integer(settings.processes_per_node).value_or(situation.gpus));
+  situation.one_machine = settings.max_nodes == 1;
+  for (const char* flag : {"--standalone", "--master-addr", "--master-port", "--rdzv-backend", "--rdzv-endpoint"})
+    situation.meeting_given = situation.meeting_given || settings.given.contains(flag);
+  situation.memory_nodes = memory_nodes();
+  return situation;
+}
+
+// --from, then --recommended; each setting is told with its reason.
+Status take_all_advice(LaunchSettings& settings) {
+  std::vector<LaunchAdvice> advice;
+  if (!settings.from_report.empty()) {
+    const auto text = read_small_file(settings.from_report, std::size_t{64} << 20U);
+    if (!text) return cannot_read(settings.from_report, errno);
+    auto found = advice_in_report(*text);
+    if (!found) return std::move(found).error();
+    advice = std::move(*found);
+  }
+  if (settings.recommended) {
+    const auto more = recommended_launch(situation_of(settings));
+    advice.insert(advice.end(), more.begin(), more.end());
+  }
+  const auto words = take_advice(advice, settings);
+  if (settings.quiet || (settings.from_report.empty() && !settings.recommended)) return Done{};
+  for (const std::string& word : words) fmt::print(stderr, "lockstep: {}\n", printable(word));
+  if (words.empty()) fmt::print(stderr, "lockstep: nothing to add: the settings are as they should be\n");
+  return Done{};
+}
+
+}  // namespace
 
 // The words are read by torchrun's rules, not by CLI11's: the options here are for help, completions and the man page.
 Run configure_launch(CLI::App& app, RawOptions& raw) {
@@ -21,6 +77,7 @@ Run configure_launch(CLI::App& app, RawOptions& raw) {
       return value == nullptr ? std::nullopt : std::optional<std::string>(value);
     });
     if (!settings) return std::move(settings).error();
+    if (Status advised = take_all_advice(*settings); !advised) return std::move(advised).error();
     const Beside beside = beside_the_ranks(settings->watch, settings->quiet || !settings->checks);
     return run_launch(std::move(*settings), beside);
   };

@@ -95,6 +95,10 @@ struct LaunchSettings {
   bool checks = true;
   bool watch = false;
   bool nccl_debug = false;
+  bool recommended = false;
+  std::string from_report;         // a file
+  std::map<std::string, std::string> set_variables;  // advised, for the ranks
+  std::set<std::string> unset_variables;
   std::set<std::string> given;     // flags that the user gave, by name
   std::vector<std::string> notes;  // flags that are taken and mean nothing here, in words
 };

@@ -310,7 +310,9 @@ class Launcher {
 }  // namespace
 
 Result<int> run_launch(LaunchSettings settings, const Beside& beside) {
-  const Variables around = own_variables();
+  Variables around = own_variables();
+  for (const auto& [name, value] : settings.set_variables) around[name] = value;
+  for (const std::string& name : settings.unset_variables) around.erase(name);
   if (Status adopted = adopt(around, settings); !adopted) return std::move(adopted).error();
   if (!settings.quiet)
     for (const std::string& note : settings.notes) fmt::print(stderr, "lockstep: {}\n", note);
