@@ -33,10 +33,10 @@ std::optional<AdoptedRank> rank_of_slurm(const Variables& around) {
   int at = 0;
   adopted.local_world = std::max(1, *world / std::max(1, adopted.nodes));
   for (const std::string_view part : split(per_node, ',')) {
-    const auto bracket = part.find('(');
+    const auto bracket = part.find("(x");
     const auto tasks = parse_integer(part.substr(0, bracket));
-    const auto times = bracket == std::string_view::npos ? std::optional<std::int64_t>(1) : parse_integer(part.substr(bracket + 2, part.size() - bracket - 3));
-    if (!tasks || !times) break;
+    const auto times = bracket == std::string_view::npos ? std::optional<std::int64_t>(1) : parse_integer(part.substr(bracket + 2, part.find(')') - bracket - 2));
+    if (!tasks || !times || *tasks < 1 || *tasks > 100'000 || *times < 1 || *times > 100'000) break;
     at += static_cast<int>(*times);
     if (adopted.node < at) {
       adopted.local_world = static_cast<int>(*tasks);
