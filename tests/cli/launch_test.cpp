@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,9 @@ using namespace std::chrono_literals;
 using namespace testing;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// These ranks need no GPU, however many the machine has.
+const bool kWithoutGpus = ::setenv("CUDA_VISIBLE_DEVICES", "", 1) == 0;
 
 // A script of bash that each rank runs.
 class Launch : public ::testing::Test {

@@ -68,7 +68,7 @@ class Run:
         self.folder = os.path.join(folder, launcher)
         os.makedirs(os.path.join(self.folder, "tmp"))
         around = dict(os.environ, PATH=TORCH + ":" + os.environ["PATH"], CASE=self.folder, TMPDIR=os.path.join(self.folder, "tmp"), **variables)
-        line = ([TORCHRUN] if launcher == "torchrun" else [LOCKSTEP, "launch"]) + flags(self.folder) + script
+        line = ([TORCHRUN] if launcher == "torchrun" else [LOCKSTEP, "launch", "--no-checks"]) + flags(self.folder) + script
         began = time.monotonic()
         end = subprocess.run(line, env=around, cwd=folder, capture_output=True, text=True, timeout=100)
         self.took = time.monotonic() - began
@@ -129,7 +129,7 @@ def main(work):
         "standalone": both(work, "standalone", ["--standalone", "--nproc-per-node=2"], ["show_environment.py", "--lr", "1", "--nnodes"]),
         "static": both(work, "static", lambda folder: ["--nproc_per_node=2", "--master_port=" + ("29621" if folder.endswith("torchrun") else "29622"), "--role=worker", "--max-restarts=2"], ["show_environment.py"]),
         "c10d": both(work, "c10d", ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--rdzv-id=job7", "--local-addr=127.0.0.1"], ["show_environment.py"], {"OMP_NUM_THREADS": "3"}),
-        "own_gpus": both(work, "own_gpus", ["--standalone", "--nproc-per-node=2", "--virtual-local-rank"], ["show_environment.py"], {"CUDA_VISIBLE_DEVICES": "3,5"}, ["--no-checks"]),
+        "own_gpus": both(work, "own_gpus", ["--standalone", "--nproc-per-node=2", "--virtual-local-rank"], ["show_environment.py"], {"CUDA_VISIBLE_DEVICES": "3,5"}),
         "variables": both(work, "variables", [], ["show_environment.py"], {"PET_NPROC_PER_NODE": "2", "PET_STANDALONE": "1", "PET_ROLE": "pet"}),
         "module": both(work, "module", ["--standalone", "-m"], ["show_environment", "x"]),
         "program": both(work, "program", ["--standalone", "--nproc-per-node=2", "--no-python"], ["echo", "-n", "hello"]),
