@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -191,6 +192,12 @@ std::string shell_quoted(std::string_view word) {
   std::string quoted = "'";
   for (const char letter : word) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
   return quoted + "'";
+}
+
+void say(std::string_view words) {
+  std::fflush(stdout);
+  std::fwrite(words.data(), 1, words.size(), stderr);
+  std::fflush(stderr);
 }
 
 std::optional<std::string> from_utf16(std::string_view bytes) {

@@ -74,7 +74,7 @@ constexpr std::array kCommands = {
 };
 
 int report_error(const Error& error) {
-  fmt::print(stderr, "lockstep: error: {}\n  next: {}\n", error.what, error.next);
+  say(fmt::format("lockstep: error: {}\n  next: {}\n", error.what, error.next));
   return error.kind == ErrorKind::usage ? exit_code::kUsage : exit_code::kCannotMeasure;
 }
 
@@ -205,8 +205,7 @@ int run_command_line(int argc, char** argv) {
     Result<int> result = dispatch(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
     return finish(result ? *result : report_error(result.error()));
   } catch (const std::exception& problem) {
-    fmt::print(stderr, "lockstep: error: {}\n  next: this is a fault of lockstep; please report it with the command line\n",
-               printable(problem.what()));
+    say(fmt::format("lockstep: error: {}\n  next: this is a fault of lockstep; please report it with the command line\n", printable(problem.what())));
     return finish(exit_code::kCannotMeasure);
   }
 }

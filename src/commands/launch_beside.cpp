@@ -55,7 +55,7 @@ void say_who_holds_gpus(int guard) {
   for (const auto& [gpu, who] : holders) {
     const CheckNote note{FindingCode::gpu_held_by_others, fmt::format("GPU {} is held by {}", gpu, join(who, ", ")),
                          "wait for it, end it, or choose other GPUs: CUDA_VISIBLE_DEVICES=2,3"};
-    fmt::print(stderr, "lockstep: {}\n  next: {}\n", in_words(note), note.next);
+    say(fmt::format("lockstep: {}\n  next: {}\n", in_words(note), note.next));
   }
 }
 
@@ -71,7 +71,7 @@ void watch_ranks(int guard, int ended) {
   options.attention = Attention::close;
   auto source = open_source(input_of_ranks(), options);
   if (!source) {
-    fmt::print(stderr, "lockstep: --watch: {}\n  next: {}\n", source.error().what, source.error().next);
+    say(fmt::format("lockstep: --watch: {}\n  next: {}\n", source.error().what, source.error().next));
     return;
   }
   std::string said;
@@ -92,16 +92,15 @@ void watch_ranks(int guard, int ended) {
     const std::string words = pattern + (worst.empty() ? "" : worst.substr(0, worst.find(" costs")));
     if (words == said) return false;
     said = words;
-    fmt::print(stderr, "lockstep: {}: {} ({:.0f} % sure){}\n", pattern, printable(verdict.sentence), verdict.confidence * 100, worst);
-    std::fflush(stderr);
+    say(fmt::format("lockstep: {}: {} ({:.0f} % sure){}\n", pattern, printable(verdict.sentence), verdict.confidence * 100, worst));
     return false;
   };
   auto timeline = observe(**source, how);
   if (!timeline) {
-    fmt::print(stderr, "lockstep: --watch: {}\n", timeline.error().what);
+    say(fmt::format("lockstep: --watch: {}\n  next: {}\n", timeline.error().what, timeline.error().next));
     return;
   }
-  fmt::print(stderr, "\n{}", DiagnosisText(Colors::off, std::nullopt).render(report_of(*timeline, judge(*timeline))));
+  say(fmt::format("\n{}", DiagnosisText(Colors::off, std::nullopt).render(report_of(*timeline, judge(*timeline)))));
 }
 
 }  // namespace

@@ -47,7 +47,11 @@ Status take_all_advice(LaunchSettings& settings) {
     const auto text = read_small_file(settings.from_report, std::size_t{64} << 20U);
     if (!text) return cannot_read(settings.from_report, errno);
     auto found = advice_in_report(*text);
-    if (!found) return std::move(found).error();
+    if (!found) {
+      Error problem = std::move(found).error();
+      problem.what += fmt::format(": {}", printable(settings.from_report));
+      return problem;
+    }
     advice = std::move(*found);
   }
   if (settings.recommended) {
@@ -56,8 +60,8 @@ Status take_all_advice(LaunchSettings& settings) {
   }
   const auto words = take_advice(advice, settings);
   if (settings.quiet || (settings.from_report.empty() && !settings.recommended)) return Done{};
-  for (const std::string& word : words) fmt::print(stderr, "lockstep: {}\n", printable(word));
-  if (words.empty()) fmt::print(stderr, "lockstep: nothing to add: the settings are as they should be\n");
+  for (const std::string& word : words) say(fmt::format("lockstep: {}\n", printable(word)));
+  if (words.empty()) say(fmt::format("lockstep: nothing to add: the settings are as they should be\n"));
   return Done{};
 }
 

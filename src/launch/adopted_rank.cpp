@@ -11,16 +11,11 @@ std::optional<int> number(const Variables& around, const char* name) {
   const auto found = around.find(name);
   if (found == around.end()) return std::nullopt;
   const auto value = parse_integer(found->second);
-  return value && *value >= 0 && *value < 10'000'000 ? std::optional(static_cast<int>(*value)) : std::nullopt;
-}
-
-std::string text(const Variables& around, const char* name) {
-  const auto found = around.find(name);
-  return found == around.end() ? std::string() : found->second;
+  return value && *value >= 0 && *value <= 2'000'000'000 ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
 
 // An sbatch script has a task's variables too, but is no task of srun's.
-bool is_batch_script(const Variables& around) { return text(around, "ENVIRONMENT") == "BATCH" && !around.contains("SLURM_STEP_ID") && !around.contains("SLURM_STEPID"); }
+bool is_batch_script(const Variables& around) { return value_of(around, "ENVIRONMENT") == "BATCH" && !around.contains("SLURM_STEP_ID") && !around.contains("SLURM_STEPID"); }
 
 std::optional<AdoptedRank> rank_of_slurm(const Variables& around) {
   const auto rank = number(around, "SLURM_PROCID");
@@ -29,7 +24,7 @@ std::optional<AdoptedRank> rank_of_slurm(const Variables& around) {
   AdoptedRank adopted{"srun", *rank, *world, number(around, "SLURM_LOCALID").value_or(0), 1, number(around, "SLURM_NODEID").value_or(0),
                       number(around, "SLURM_STEP_NUM_NODES") ? *number(around, "SLURM_STEP_NUM_NODES") : number(around, "SLURM_NNODES").value_or(1)};
   // "4", or "4(x2),3": tasks of each machine.
-  const std::string per_node = text(around, around.contains("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
+  const std::string per_node = value_of(around, around.contains("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
   int at = 0;
   adopted.local_world = std::max(1, *world / std::max(1, adopted.nodes));
   for (const std::string_view part : split(per_node, ',')) {
@@ -50,7 +45,7 @@ std::optional<AdoptedRank> rank_of_mpi(const Variables& around) {
   if (const auto rank = number(around, "OMPI_COMM_WORLD_RANK"), world = number(around, "OMPI_COMM_WORLD_SIZE"); rank && world && *world > 1) {
     const int local_world = number(around, "OMPI_COMM_WORLD_LOCAL_SIZE").value_or(*world);
     return AdoptedRank{"mpirun", *rank, *world, number(around, "OMPI_COMM_WORLD_LOCAL_RANK").value_or(*rank % std::max(1, local_world)), local_world,
-                       number(around, "OMPI_COMM_WORLD_NODE_RANK").value_or(*rank / std::max(1, local_world)), (*world + local_world - 1) / std::max(1, local_world)};
+                       *rank / std::max(1, local_world), (*world + local_world - 1) / std::max(1, local_world)};
   }
   if (const auto rank = number(around, "PMI_RANK"), world = number(around, "PMI_SIZE"); rank && world && *world > 1) {
     const int local_world = number(around, "MPI_LOCALNRANKS").value_or(number(around, "PMI_LOCAL_SIZE").value_or(*world));
@@ -63,8 +58,8 @@ std::optional<AdoptedRank> rank_of_mpi(const Variables& around) {
 // Where rank 0 is: the user's word, SLURM's first machine, or here where all ranks are here.
 Status find_master(const Variables& around, const AdoptedRank& adopted, LaunchSettings& settings) {
   if (settings.given.contains("--master-addr") || !settings.endpoint.empty()) return Done{};
-  if (const std::string address = text(around, "MASTER_ADDR"); !address.empty()) settings.master_address = address;
-  else if (const std::string host = first_host(text(around, around.contains("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST")); !host.empty() && adopted.nodes > 1) settings.master_address = host;
+  if (const std::string address = value_of(around, "MASTER_ADDR"); !address.empty()) settings.master_address = address;
+  else if (const std::string host = first_host(value_of(around, around.contains("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST")); !host.empty() && adopted.nodes > 1) settings.master_address = host;
   else if (adopted.nodes > 1)
     return usage_error(fmt::format("{} started ranks on {} machines, and nothing says where rank 0 is", adopted.launcher, adopted.nodes), "add --master-addr=HOST, or set MASTER_ADDR");
   return Done{};
@@ -73,10 +68,10 @@ Status find_master(const Variables& around, const AdoptedRank& adopted, LaunchSe
 // The same on every machine, and another for every job.
 void find_port(const Variables& around, LaunchSettings& settings) {
   constexpr int kFirst = 20'000;
-  constexpr int kPorts = 10'000;
+  constexpr int kPorts = 5'000;  // two each: the master's, and the launchers' own after it
   if (settings.given.contains("--master-port")) return;
   if (const auto port = number(around, "MASTER_PORT"); port && *port > 0 && *port < 65536) settings.master_port = *port;
-  else if (const auto job = number(around, "SLURM_JOB_ID")) settings.master_port = kFirst + *job % kPorts;
+  else if (const auto job = number(around, "SLURM_JOB_ID")) settings.master_port = kFirst + 2 * (*job % kPorts);
 }
 
 }  // namespace
@@ -98,11 +93,16 @@ Status adopt(const Variables& around, LaunchSettings& settings) {
   auto adopted = rank_of_slurm(around);
   if (!adopted) adopted = rank_of_mpi(around);
   if (!adopted) return Done{};
+  if (adopted->rank >= adopted->world || adopted->local_rank >= std::max(adopted->local_world, 1))
+    return usage_error(fmt::format("{}'s variables make no sense: rank {} of {}, local rank {} of {}", adopted->launcher, adopted->rank, adopted->world, adopted->local_rank, adopted->local_world),
+                       "unset what is left over of it, or add --standalone");
   const bool one_task_a_machine = adopted->world == adopted->nodes;
   if (settings.given.contains("--nproc-per-node")) {
-    if (!one_task_a_machine)
-      return usage_error(fmt::format("{} started {} tasks on {} machines, and --nproc-per-node would start more in each", adopted->launcher, adopted->world, adopted->nodes),
-                         "one task a machine with --nproc-per-node, or one task a rank without it");
+    if (!one_task_a_machine) {  // an interactive shell within a step has such variables too
+      settings.notes.push_back(fmt::format("{} has {} tasks on {} machine{}; with --nproc-per-node each launcher is a job of its own (--standalone says so; without --nproc-per-node each task is a rank)",
+                                           adopted->launcher, adopted->world, adopted->nodes, adopted->nodes == 1 ? "" : "s"));
+      return Done{};
+    }
     // One launcher a machine: its ranks are ours to start.
     settings.min_nodes = settings.max_nodes = adopted->nodes;
     settings.node_rank = adopted->node;

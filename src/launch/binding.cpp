@@ -47,7 +47,7 @@ std::vector<int> numbers(const std::vector<Processor>& processors) {
 std::vector<int> share_of_cores(const std::vector<Processor>& processors, std::size_t part, std::size_t parts) {
   const auto cores = distinct(processors, &Processor::core);
   const std::size_t from = cores.size() * part / parts;
-  const std::size_t to = cores.size() * (part + 1) / parts;
+  const std::size_t to = std::max(from + 1, cores.size() * (part + 1) / parts);  // fewer cores than ranks: some share one
   const std::set<int> own(cores.begin() + static_cast<std::ptrdiff_t>(from), cores.begin() + static_cast<std::ptrdiff_t>(to));
   return numbers(those(processors, [&](const Processor& processor) { return own.contains(processor.core); }));
 }
@@ -90,6 +90,7 @@ Result<std::vector<Processor>> read_processors() {
     processors.push_back(processor);
   }
   destroy(topology);
+  if (processors.empty()) return Error{"ranks cannot be bound: hwloc sees no processor that this process may use", "--bind=none"};
   return processors;
 }
 #else

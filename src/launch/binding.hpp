@@ -32,7 +32,6 @@ Result<std::vector<Processor>> read_processors();
 // The memory node next to each rank's GPU; nothing where there is none or the machine has one node.
 std::vector<std::optional<int>> nodes_of_gpus(const Variables& around, int local_ranks);
 
-// An empty rank: the machine has fewer cores than ranks there.
 std::vector<RankBinding> bind_ranks(const std::vector<Processor>& processors, const std::vector<std::optional<int>>& gpu_nodes, Binding how);
 
 }  // namespace lockstep

@@ -22,11 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string value_of(const Variables& around, const char* name) {
-  const auto found = around.find(name);
-  return found == around.end() ? std::string() : found->second;
-}
-
 // Who listens on a port, by the socket's inode; empty: not to be found out.
 std::string listener_on(int port) {
   std::string inode;
@@ -178,14 +173,14 @@ std::optional<CheckNote> check_endpoint(const LaunchSettings& settings, const En
     if (found != nullptr) ::freeaddrinfo(found);
     if (problem != 0)
       return CheckNote{FindingCode::host_name_unresolvable, fmt::format("the address '{}' means nothing here: {}", printable(endpoint.host), ::gai_strerror(problem)),
-                       "give an IP address, or a name that every machine knows: --master-addr=10.0.0.1", true};
+                       "waiting for it to; or give an IP address, or a name that every machine knows: --master-addr=10.0.0.1"};
   }
   if (!hosts_store || endpoint.port == 0) return std::nullopt;
   const int problem = cannot_listen_on(endpoint.port);
   if (problem == 0) return std::nullopt;
   const std::string holder = problem == EADDRINUSE ? listener_on(endpoint.port) : std::string();
   return CheckNote{FindingCode::port_in_use, fmt::format("port {} cannot be had: {}{}", endpoint.port, std::strerror(problem), holder.empty() ? "" : ", it belongs to " + holder),
-                   settings.max_nodes > 1 ? "choose another on every machine: --master-port=29501" : "--standalone takes a free one, or choose another: --master-port=29501", true};
+                   fmt::format("{}--master-port={}", settings.max_nodes > 1 ? "choose another on every machine: " : "--standalone takes a free one, or choose another: ", endpoint.port < 65000 ? endpoint.port + 100 : endpoint.port - 100), true};
 }
 
 std::vector<CheckNote> check_launch(const LaunchSettings& settings, int local_ranks, const Variables& around, const CheckedMachine& machine) {

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "base/clock.hpp"
 
@@ -41,20 +43,23 @@ std::string line_prefix(const std::string& role, const std::string& line_templat
     replace_all(prefix, name("local_rank"), std::to_string(local_rank));
     replace_all(prefix, name("rank"), std::to_string(rank));
   }
+  replace_all(prefix, "$$", "$");
   return prefix;
 }
 
 ConsoleLines::ConsoleLines(const LaunchSettings& settings, const GroupPlace& place, const LogFolder& folder, const std::string& line_template)
-    : times_(settings.line_times), fold_(settings.fold_lines), filters_{settings.stdout_filters, settings.stderr_filters} {
+    : times_(settings.line_times), fold_(settings.fold_lines),
+      look_every_(std::clamp<std::chrono::nanoseconds>(settings.monitor_interval, 10ms, 100ms)), filters_{settings.stdout_filters, settings.stderr_filters} {
   std::set<int> ranks;
-  for (int rank = 0; rank < place.local_ranks; ++rank) {
+  for (int index = 0; index < place.local_ranks; ++index) {
+    const int rank = place.local_number(index);
     const bool shown = settings.shown_ranks.empty() || settings.shown_ranks.contains(rank);
     const Streams teed = settings.tee.of(rank);
     if (!shown || !teed.any() || settings.log_folder == "/dev/null") continue;
     const RankFiles paths = folder.files_of(settings, rank);
-    const std::string prefix = line_prefix(settings.role, line_template, place.first_rank + rank, rank);
-    if (teed.out) files_.push_back({rank, false, paths.stdout_file, prefix, -1, {}});
-    if (teed.err) files_.push_back({rank, true, paths.stderr_file, prefix, -1, {}});
+    const std::string prefix = line_prefix(settings.role, line_template, place.first_rank + index, rank);
+    if (teed.out) files_.push_back({rank, false, paths.stdout_file, prefix, -1, {}, false});
+    if (teed.err) files_.push_back({rank, true, paths.stderr_file, prefix, -1, {}, false});
     ranks.insert(rank);
   }
   ranks_shown_ = ranks.size();
@@ -67,36 +72,44 @@ ConsoleLines::~ConsoleLines() {
     if (file.descriptor >= 0) ::close(file.descriptor);
 }
 
-void ConsoleLines::copy_new(bool at_end) {
-  for (File& file : files_) read_file(file, at_end);
-  print_due(at_end);
-  std::fflush(stdout);
-  std::fflush(stderr);
+void ConsoleLines::copy_until(int ended) {
+  for (bool last = false;;) {
+    for (File& file : files_) {
+      read_file(file);
+      if (last && !file.begun.empty()) take_line(file, std::exchange(file.begun, {}));
+    }
+    print_due(last);
+    std::fflush(stdout);
+    std::fflush(stderr);
+    if (last) return;
+    pollfd watched{ended, POLLIN, 0};
+    last = ::poll(&watched, 1, static_cast<int>(look_every_ / 1ms)) > 0;  // and once more: what was written before the end
+  }
 }
 
-void ConsoleLines::read_file(File& file, bool at_end) {
+void ConsoleLines::read_file(File& file) {
   if (file.descriptor < 0) file.descriptor = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file.descriptor < 0) return;
-  char buffer[65536];
-  while (true) {
-    const ssize_t got = ::read(file.descriptor, buffer, sizeof buffer);
-    if (got <= 0) break;
-    file.begun.append(buffer, static_cast<std::size_t>(got));
-    std::size_t from = 0;
-    for (auto end = file.begun.find('\n'); end != std::string::npos; end = file.begun.find('\n', from)) {
-      take_line(file, file.begun.substr(from, end - from));
-      from = end + 1;
-    }
-    file.begun.erase(0, from);
-    if (file.begun.size() > kLongestLine) {
-      take_line(file, file.begun);
-      file.begun.clear();
-    }
+  char block[65536];
+  for (ssize_t got = ::read(file.descriptor, block, sizeof block); got > 0; got = ::read(file.descriptor, block, sizeof block))
+    take_lines(file, {block, static_cast<std::size_t>(got)});
+}
+
+// Lines end with a newline, a carriage return (progress bars), or both, as in Python's universal newlines.
+void ConsoleLines::take_lines(File& file, std::string_view block) {
+  if (file.after_return && block.starts_with('\n')) block.remove_prefix(1);
+  file.after_return = false;
+  while (!block.empty()) {
+    const auto end = block.find_first_of("\r\n");
+    file.begun.append(block.substr(0, end));
+    if (end == std::string_view::npos) break;
+    const bool returns = block[end] == '\r';
+    block.remove_prefix(end + 1);
+    if (returns && block.starts_with('\n')) block.remove_prefix(1);
+    else file.after_return = returns && block.empty();
+    take_line(file, std::exchange(file.begun, {}));
   }
-  if (at_end && !file.begun.empty()) {
-    take_line(file, file.begun);
-    file.begun.clear();
-  }
+  if (file.begun.size() > kLongestLine) take_line(file, std::exchange(file.begun, {}));
 }
 
 void ConsoleLines::take_line(const File& file, std::string text) {
@@ -129,7 +142,9 @@ void ConsoleLines::print(const Line& line) {
     prefix = fmt::format("[{}]:", ranks);
   }
   if (times_) prefix = time_of_day() + " " + prefix;
-  fmt::print(stream, "{}{}\n", prefix, line.text);
+  // Not fmt::print: a console that has gone (| head) is no reason to end the job.
+  const std::string whole = prefix + line.text + "\n";
+  std::fwrite(whole.data(), 1, whole.size(), stream);
 }
 
 void ConsoleLines::print_due(bool all) {

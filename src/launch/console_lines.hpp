@@ -27,9 +27,8 @@ class ConsoleLines {
   ConsoleLines(const ConsoleLines&) = delete;
   ConsoleLines& operator=(const ConsoleLines&) = delete;
 
-  bool needed() const { return !files_.empty(); }
-  // Prints what is new. At the end also the last line that has no newline.
-  void copy_new(bool at_end = false);
+  // Prints what is new again and again; once `ended` can be read, all that is left and the last lines that have no newline.
+  void copy_until(int ended);
 
  private:
   struct File {
@@ -38,7 +37,8 @@ class ConsoleLines {
     std::string path;
     std::string prefix;
     int descriptor = -1;
-    std::string begun;  // a line whose end has not come yet
+    std::string begun;            // a line whose end has not come yet
+    bool after_return = false;    // a newline right after a carriage return belongs to it
   };
   struct Line {
     std::string text;
@@ -46,13 +46,15 @@ class ConsoleLines {
     std::vector<const File*> writers;
     std::chrono::nanoseconds first{};
   };
-  void read_file(File& file, bool at_end);
+  void read_file(File& file);
+  void take_lines(File& file, std::string_view block);
   void take_line(const File& file, std::string text);
   void print(const Line& line);
   void print_due(bool all);
 
   const bool times_;
   const bool fold_;
+  const std::chrono::nanoseconds look_every_;
   std::vector<File> files_;
   std::size_t ranks_shown_ = 0;
   std::deque<Line> waiting_;  // in the order in which they came: a rank's own order never changes

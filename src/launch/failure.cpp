@@ -23,7 +23,7 @@ constexpr std::size_t kLastLines = 12;
 // When a file was written last, on the monotonic clock.
 std::optional<std::chrono::nanoseconds> written_at(const std::string& path) {
   struct stat facts {};
-  if (path.empty() || ::stat(path.c_str(), &facts) != 0 || facts.st_size == 0) return std::nullopt;
+  if (path.empty() || ::stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size == 0) return std::nullopt;
   const auto written = std::chrono::seconds(facts.st_mtim.tv_sec) + std::chrono::nanoseconds(facts.st_mtim.tv_nsec);
   return written - unix_now() + monotonic_now();
 }
@@ -45,6 +45,15 @@ std::vector<std::string> last_lines_of(const std::string& text) {
     if (!trim(line).empty()) lines.emplace_back(without_rank(line));
   if (lines.size() > kLastLines) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kLastLines));
   return lines;
+}
+
+// CUDA's out-of-memory message fills a screen; whole it is among the last lines.
+std::string shortened(const std::string& error) {
+  constexpr std::size_t kLongest = 160;
+  const std::string_view first_line = trim(std::string_view(error).substr(0, error.find('\n')));
+  if (first_line.size() <= kLongest) return std::string(first_line);
+  const auto blank = first_line.rfind(' ', kLongest);
+  return std::string(first_line.substr(0, blank == std::string_view::npos ? kLongest : blank)) + " \xE2\x80\xA6";
 }
 
 std::string ending_in_words(const RankEnd& end) {
@@ -100,7 +109,8 @@ std::optional<std::string> with_error_code(const std::string& text, int code) {
 std::string Failure::signature() const {
   if (place.empty()) return {};
   // Not how it ended: after one and the same exception torch's threads may or may not abort while Python shuts down.
-  return fmt::format("{} {}", place, error ? error->message : error_in_traceback(last_lines));
+  constexpr std::size_t kLongest = 500;  // messages may hold whole tensors
+  return fmt::format("{} {}", place, error ? error->message : error_in_traceback(last_lines)).substr(0, kLongest);
 }
 
 std::string place_in_traceback(const std::string& text) {
@@ -128,7 +138,7 @@ std::optional<Failure> first_failure(const std::vector<RankEnd>& ends, const std
   const RankEnd* first = nullptr;
   std::chrono::nanoseconds first_at{};
   for (const RankEnd& end : ends) {
-    const RankFiles& of_rank = files[static_cast<std::size_t>(end.local_rank)];
+    const RankFiles& of_rank = files[end.index];
     if (!end.failed()) continue;
     // One that was asked to end counts only where its own error came before.
     if (end.asked_to_end && !written_at(of_rank.error_file)) continue;
@@ -139,10 +149,11 @@ std::optional<Failure> first_failure(const std::vector<RankEnd>& ends, const std
     for (const RankEnd& end : ends)
       if (end.failed() && (first == nullptr || end.ended < first->ended)) first = &end;
   if (first == nullptr) return std::nullopt;
-  const RankFiles& of_rank = files[static_cast<std::size_t>(first->local_rank)];
+  const RankFiles& of_rank = files[first->index];
   Failure failure;
   failure.end = *first;
-  if (const auto text = read_small_file(of_rank.error_file, 16U << 20U); !of_rank.error_file.empty() && text) failure.error = parse_error_file(*text);
+  if (written_at(of_rank.error_file))
+    if (const auto text = read_small_file(of_rank.error_file, 16U << 20U)) failure.error = parse_error_file(*text);
   if (failure.error) failure.error_path = of_rank.error_file;
   failure.log_path = of_rank.stderr_file == "/dev/null" ? std::string() : of_rank.stderr_file;
   const bool has_callstack = failure.error && !failure.error->callstack.empty();
@@ -158,7 +169,7 @@ std::string failure_text(const Failure& failure, const std::vector<RankEnd>& end
                                  format_duration(end.ended - end.started), printable(setting.host), end.local_rank, end.pid);
   const std::string error = failure.error ? failure.error->message : error_in_traceback(failure.last_lines);
   if (!error.empty())
-    text += fmt::format("  error: {}{}\n", printable(std::string(trim(error)).substr(0, 500)), failure.place.empty() ? "" : fmt::format(" (at {})", printable(failure.place)));
+    text += fmt::format("  error: {}{}\n", printable(shortened(error)), failure.place.empty() ? "" : fmt::format(" (at {})", printable(failure.place)));
   if (const std::string reason = likely_reason(failure); !reason.empty() && error.empty()) text += fmt::format("  likely: {}\n", reason);
   if (!failure.error_path.empty() && setting.files_stay) text += fmt::format("  error file: {}\n", printable(failure.error_path));
   if (!failure.last_lines.empty()) {
@@ -175,6 +186,8 @@ std::string failure_text(const Failure& failure, const std::vector<RankEnd>& end
     text += fmt::format("  {} {}: {}\n  next: {}; lockstep explain {}\n", name.id, name.name, known->cause, known->fix, name.id);
   } else if (error.starts_with("ModuleNotFoundError: No module named 'torch'")) {
     text += fmt::format("  next: ranks were run by {}: activate the environment that has torch, or set PYTHON_EXEC to its python\n", printable(setting.program));
+  } else if (failure.last_lines.empty() && !failure.error && !failure.log_path.empty()) {
+    text += "  next: it wrote nothing to stderr; @record of torch.distributed.elastic keeps the traceback of an exception\n";
   } else if (failure.last_lines.empty() && !failure.error) {
     text += "  next: its own words are on the console above; -t 3 keeps a copy of them, and @record of torch.distributed.elastic keeps the traceback\n";
   } else {

@@ -14,6 +14,7 @@ namespace lockstep {
 struct RankEnd {
   int rank = 0;
   int local_rank = 0;
+  std::size_t index = 0;               // among the ranks that this launcher started
   int pid = 0;
   int wait_status = 0;
   std::chrono::nanoseconds started{};  // monotonic

@@ -80,7 +80,7 @@ void prefer_memory_of(int node) {
   if (!send_stream_to(rank.stdout_file, STDOUT_FILENO) || !send_stream_to(rank.stderr_file, STDERR_FILENO)) give_up();
   if (rank.processors) ::sched_setaffinity(0, sizeof(cpu_set_t), &*rank.processors);
   if (rank.memory_node) prefer_memory_of(*rank.memory_node);
-  ::signal(SIGPIPE, SIG_DFL);
+  for (const int signal : {SIGPIPE, SIGINT, SIGQUIT}) ::signal(signal, SIG_DFL);  // a shell's background jobs have the latter two ignored
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -198,7 +198,7 @@ class GuardProcess {
 
   void stop(int signal) {
     for (const pid_t pid : pids_)
-      if (pid > 0) ::kill(-pid, signal);
+      if (pid > 0 && ::kill(-pid, signal) != 0) ::kill(pid, signal);  // so young that it has no group of its own yet
     if (stopping_) return;
     stopping_ = true;
     force_from_ = monotonic_now() + plan_.grace;
@@ -227,12 +227,10 @@ class GuardProcess {
 
   // Once no rank lives, whatever is still below goes, sessions of its own or not.
   bool anything_below() {
+    // Orphans come to a subreaper, so one without children has nobody below it: the kernel's word, and no race with /proc.
+    reap_children();
+    if (siginfo_t one{}; ::waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) return false;
     const auto below = descendants_of(::getpid());
-    const bool any = std::any_of(below.begin(), below.end(), [](const TreeProcess& process) { return !process.zombie; });
-    if (!any) {
-      reap_children();
-      return false;
-    }
     const auto now = monotonic_now();
     if (!last_forced_from_) {
       signal_all(below, SIGTERM);
@@ -274,6 +272,16 @@ class GuardProcess {
 
 }  // namespace
 
+void close_all_but(int kept) {
+  constexpr unsigned kFirst = 3;
+  const auto close_from_to = [](unsigned from, unsigned to) {
+    if (from > to || ::syscall(SYS_close_range, from, to, 0) == 0) return;
+    for (unsigned descriptor = from; descriptor <= to && descriptor < 4096; ++descriptor) ::close(static_cast<int>(descriptor));  // a kernel before 5.9
+  };
+  close_from_to(kFirst, static_cast<unsigned>(kept) - 1);
+  close_from_to(static_cast<unsigned>(kept) + 1, ~0U);
+}
+
 void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 Result<Guard> Guard::start(const GuardPlan& plan) {
@@ -287,7 +295,8 @@ Result<Guard> Guard::start(const GuardPlan& plan) {
     return Error{fmt::format("cannot start a process: {}", std::strerror(errno)), "check ulimit -u"};
   }
   if (pid == 0) {
-    ::close(ends[0]);
+    // Nothing of the launcher's stays open here: its connections must end when it does, and ranks must not inherit its files.
+    close_all_but(ends[1]);
     GuardProcess(plan, ends[1]).run();
     ::_exit(0);
   }
@@ -316,11 +325,13 @@ std::optional<GuardEvent> Guard::next() {
 }
 
 void Guard::stop(int signal) {
+  ::kill(pid_, SIGCONT);  // somebody may have stopped it
   const Order order{Order::Kind::stop, signal};
   ::send(socket_, &order, sizeof order, MSG_NOSIGNAL);
 }
 
 void Guard::kill_now() {
+  ::kill(pid_, SIGCONT);
   const Order order{Order::Kind::kill_now, SIGKILL};
   ::send(socket_, &order, sizeof order, MSG_NOSIGNAL);
 }

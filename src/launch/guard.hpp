@@ -4,7 +4,7 @@
 // whatever a rank starts stays below the guard when the rank dies. Ranks are killed by the kernel when the guard dies
 // (PDEATHSIG, which follows the thread that forked: hence one thread), and what they leave comes to the launcher, a subreaper
 // too. When the launcher dies its end of the socket closes: the guard ends everything below it and itself.
-// Where it ends: a process that forks away while guard and launcher are killed at the same moment.
+// Where it ends: when guard and launcher are killed at the same moment the ranks die with the guard, but not what they started.
 #pragma once
 
 #include <sched.h>
@@ -57,7 +57,7 @@ class Guard {
   static Result<Guard> start(const GuardPlan& plan);
   Guard(Guard&& other) noexcept;
   Guard& operator=(Guard&&) = delete;
-  ~Guard();  // ends whatever still runs, at once
+  ~Guard();  // lets go of it: it ends whatever still runs, within the grace, and is waited for
 
   int descriptor() const { return socket_; }
   pid_t pid() const { return pid_; }
@@ -73,6 +73,9 @@ class Guard {
   pid_t pid_;
   int socket_;
 };
+
+// In a fork: closes every descriptor but the standard three and this one.
+void close_all_but(int kept);
 
 // Orphans of descendants come to this process from now on.
 void become_subreaper();

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+
 #include "base/file.hpp"
 #include "base/text.hpp"
 
@@ -31,11 +34,14 @@ KernelLog::~KernelLog() {
   if (file_ >= 0) ::close(file_);
 }
 
-std::string KernelLog::about(int pid, bool killed) {
+std::string KernelLog::about(const RankEnd& end) {
+  const int pid = end.pid;
+  const bool killed = end.signal() == SIGKILL;
   char record[8192];
   std::string found;
   while (file_ >= 0) {
     const ssize_t got = ::read(file_, record, sizeof record);
+    if (got < 0 && errno == EPIPE) continue;  // records were written over while nobody read: go on with the oldest
     if (got <= 0) break;
     if (const std::string words = kernel_line_about(std::string(record, static_cast<std::size_t>(got)), pid); !words.empty()) found = words;
   }

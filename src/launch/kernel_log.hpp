@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "launch/failure.hpp"
+
 namespace lockstep {
 
 class KernelLog {
@@ -12,8 +14,8 @@ class KernelLog {
   KernelLog(const KernelLog&) = delete;
   KernelLog& operator=(const KernelLog&) = delete;
 
-  // What it says about the end of this process, in words; empty: nothing.
-  std::string about(int pid, bool killed);
+  // What it says about the end of this rank, in words; empty: nothing.
+  std::string about(const RankEnd& end);
 
  private:
   int file_ = -1;  // -1: not ours to read

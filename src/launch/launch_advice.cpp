@@ -51,7 +51,7 @@ void add_fix(const json& fix, const std::string& finding, std::vector<LaunchAdvi
 Result<std::vector<LaunchAdvice>> advice_in_report(const std::string& report_json) {
   const json report = json::parse(report_json, nullptr, false);
   if (!report.is_object() || !report.contains("lockstep_report"))
-    return Error{"--from: that file is no report of lockstep", "make one: lockstep diagnose --json -o report.json"};
+    return Error{"--from: this is no report of lockstep", "make one: lockstep diagnose --json -o report.json"};
   std::vector<LaunchAdvice> advice;
   const auto findings = report.find("findings");
   if (findings == report.end() || !findings->is_array()) return advice;

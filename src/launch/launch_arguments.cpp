@@ -126,7 +126,7 @@ Status set_monitor_interval(const std::string& text, LaunchSettings& settings) {
 
 Status set_signals(const std::string& text, LaunchSettings& settings) {
   for (const std::string_view name : split(text, ','))
-    if (!signal_number(trim(name))) return usage_error(fmt::format("'{}' is no signal's name", printable(name)), "for example --signals-to-handle=SIGTERM,SIGINT");
+    if (!signal_number(trim(name)) || signal_number(trim(name)) == SIGKILL) return usage_error(fmt::format("'{}' is no signal that can be handled", printable(name)), "for example --signals-to-handle=SIGTERM,SIGINT");
   settings.signals_to_handle = text;
   return Done{};
 }
@@ -154,11 +154,6 @@ Status set_bind(const std::string& text, LaunchSettings& settings) {
   else if (text == "numa") settings.binding = Binding::node;
   else if (text == "core") settings.binding = Binding::cores;
   else return usage_error(fmt::format("--bind {} is unknown", printable(text)), "use none, numa or core");
-  return Done{};
-}
-
-Status set_log_folder(const std::string& text, LaunchSettings& settings) {
-  settings.log_folder = text;
   return Done{};
 }
 
@@ -214,7 +209,7 @@ const LaunchFlag kFlags[] = {
     {"--monitor-interval", "", "SECONDS", "how often log files are looked at (ends of ranks are seen at once)", true, set_monitor_interval},
     {"--grace", "", "DURATION", "from the signal that asks ranks to end to the one that makes them: 30s", false, set_grace},
     {"--role", "", "NAME", "the ranks' role", true, set_text<&LaunchSettings::role>},
-    {"--log-dir", "", "FOLDER", "where log files go", true, set_log_folder},
+    {"--log-dir", "", "FOLDER", "where log files go", true, set_text<&LaunchSettings::log_folder>},
     {"--redirects", "-r", "STREAMS", "streams to files: 1 stdout, 2 stderr, 3 both, or 0:1,1:2 by rank",
      true, [](const std::string& text, LaunchSettings& settings) { return set_streams(text, settings.redirects); }},
     {"--tee", "-t", "STREAMS", "streams to files and to the console, with the rank before each line",
@@ -323,7 +318,17 @@ Typed typed_of(const std::string& word) {
   return {word, std::nullopt};
 }
 
-Status check_together(const LaunchSettings& settings) {
+Status check_together(LaunchSettings& settings) {
+  if (settings.master_address.empty()) return usage_error("--master-addr is empty", "the address of machine 0: --master-addr=10.0.0.1");
+  if (settings.script.empty()) return usage_error("the script's name is empty", "name it after the flags: lockstep launch --standalone train.py");
+  for (const char* name : {"join_timeout", "timeout", "control_port"})
+    if (const auto found = settings.rendezvous_conf.find(name); found != settings.rendezvous_conf.end())
+      if (const auto number = parse_integer(found->second); !number || *number <= 0 || *number > 10'000'000)
+        return usage_error(fmt::format("--rdzv-conf: {}={} is no number above 0", name, printable(found->second)), "for example --rdzv-conf=join_timeout=600");
+  if (settings.standalone && settings.max_nodes > 1) {
+    settings.notes.push_back(fmt::format("--standalone is one machine: --nnodes={} is left aside", settings.max_nodes));
+    settings.min_nodes = settings.max_nodes = 1;
+  }
   if (settings.module && settings.no_python) return usage_error("--module and --no-python at once", "a module needs python: leave one of them out");
   if (settings.node_rank >= settings.max_nodes && !settings.standalone && settings.backend == Backend::static_nodes)
     return usage_error(fmt::format("--node-rank={} with {} node{}", settings.node_rank, settings.max_nodes, settings.max_nodes == 1 ? "" : "s"),

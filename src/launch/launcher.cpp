@@ -53,7 +53,7 @@ Status look_first(const LaunchSettings& settings, int local_ranks, const Variabl
   if (!settings.checks) return Done{};
   for (const CheckNote& note : check_launch(settings, local_ranks, around, this_machine(around))) {
     if (note.refuses) return Error{in_words(note), note.next};
-    if (!settings.quiet) fmt::print(stderr, "lockstep: {}\n  next: {}\n", in_words(note), note.next);
+    if (!settings.quiet) say(fmt::format("lockstep: {}\n  next: {}\n", in_words(note), note.next));
   }
   return Done{};
 }
@@ -90,12 +90,6 @@ class Launcher {
   }
 
  private:
-  void say(const std::string& words) const {
-    std::fflush(stdout);
-    fmt::print(stderr, "{}", words);
-    std::fflush(stderr);
-  }
-
   Status make_folder() {
     if (folder_) return Done{};
     auto folder = LogFolder::make(settings_, place_.run_id);
@@ -111,7 +105,7 @@ class Launcher {
     if (stopped_for_others_ && !own) return std::nullopt;
     auto failure = first_failure(ends, files_);
     if (!failure) return std::nullopt;
-    failure->kernel_says = kernel_.about(failure->end.pid, failure->end.signal() == SIGKILL);
+    failure->kernel_says = kernel_.about(failure->end);
     say(failure_text(*failure, ends, {host_name(), command_.front(), folder_->kept()}));
     return failure;
   }
@@ -142,9 +136,11 @@ class Launcher {
     plan.grace = settings_.grace;
     plan.scratch_folder = folder_->scratch();
     files_.clear();
-    const int threads = std::max(1, usable_cores() / place_.adopted_local_world.value_or(place_.local_ranks));
+    // A task that srun has bound to processors of its own has them to itself already.
+    const bool own_processors = place_.adopted_local_rank && is_bound_by_others();
+    const int threads = std::max(1, usable_cores() / (own_processors ? 1 : place_.local_world()));
     for (int rank = 0; rank < place_.local_ranks; ++rank) {
-      files_.push_back(folder_->files_of(settings_, rank));
+      files_.push_back(folder_->files_of(settings_, place_.local_number(rank)));
       auto variables = rank_variables(settings_, place_, rank, around_, threads, files_.back());
       if (!variables) return std::move(variables).error();
       RankStart start;
@@ -163,14 +159,14 @@ class Launcher {
     if (settings_.binding == Binding::none) return Done{};
     auto processors = read_processors();
     if (!processors) return std::move(processors).error();
-    const auto bindings = bind_ranks(*processors, nodes_of_gpus(around_, place_.local_ranks), settings_.binding);
-    for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
-      if (bindings[rank].processors.empty()) continue;  // fewer cores than ranks: better free than all on one
+    const auto bindings = bind_ranks(*processors, nodes_of_gpus(around_, place_.local_world()), settings_.binding);
+    for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
+      const RankBinding& binding = bindings[static_cast<std::size_t>(place_.local_number(static_cast<int>(i)))];
       cpu_set_t own;
       CPU_ZERO(&own);
-      for (const int number : bindings[rank].processors) CPU_SET(static_cast<std::size_t>(number), &own);
-      plan.ranks[rank].processors = own;
-      if (settings_.bind_memory) plan.ranks[rank].memory_node = bindings[rank].node;
+      for (const int number : binding.processors) CPU_SET(static_cast<std::size_t>(number), &own);
+      plan.ranks[i].processors = own;
+      if (settings_.bind_memory) plan.ranks[i].memory_node = binding.node;
     }
     return Done{};
   }
@@ -182,9 +178,10 @@ class Launcher {
     if (Status begun = folder_->begin_attempt(place_.attempt, place_.local_ranks); !begun) return std::move(begun).error();
     auto guard_plan = plan();
     if (!guard_plan) return std::move(guard_plan).error();
-    ConsoleLines console(settings_, place_, *folder_, line_template_);
     auto guard = Guard::start(*guard_plan);
     if (!guard) return std::move(guard).error();
+    SideProcess console;  // a console that nobody reads must not hold up the launcher
+    if (settings_.tee.any()) console.start([&](int ended) { ConsoleLines(settings_, place_, *folder_, line_template_).copy_until(ended); });
     SideProcess neighbours;
     SideProcess watcher;
     if (place_.attempt == 0 && beside_.look_at_gpus && visible_gpus(around_).value_or(0) > 0)
@@ -193,16 +190,15 @@ class Launcher {
 
     std::vector<RankEnd> ranks(guard_plan->ranks.size());
     for (std::size_t i = 0; i < ranks.size(); ++i) {
-      ranks[i].local_rank = static_cast<int>(i);
+      ranks[i].index = i;
+      ranks[i].local_rank = place_.local_number(static_cast<int>(i));
       ranks[i].rank = place_.first_rank + static_cast<int>(i);
     }
     stopping_ = stopped_for_others_ = false;
     not_started_.reset();
-    const int look_every_ms = console.needed() ? std::clamp(static_cast<int>(settings_.monitor_interval / 1ms), 10, 100) : -1;
     for (bool finished = false; !finished;) {
       pollfd watched[3] = {{guard->descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}, {stopping_ ? -1 : meeting.descriptor(), POLLIN, 0}};
-      ::poll(watched, 3, look_every_ms);
-      console.copy_new();
+      ::poll(watched, 3, -1);
       take_signals(*guard);
       if (!stopping_ && meeting.descriptor() >= 0 && meeting.others_failed()) {
         stopping_ = stopped_for_others_ = true;
@@ -210,7 +206,7 @@ class Launcher {
       }
       for (auto event = guard->next(); event && !finished; event = finished ? std::nullopt : guard->next()) finished = take_event(*event, ranks, *guard, meeting);
     }
-    console.copy_new(true);
+    finish_console(console);
     if (settings_.nccl_debug) say_what_nccl_did();
     neighbours.finish(0s);
     watcher.finish(10s);
@@ -239,21 +235,37 @@ class Launcher {
         return false;
       case GuardEvent::Kind::not_started:
         if (!not_started_) not_started_ = cannot_start(event.value);
+        stop_all(guard, meeting);
         return false;
       case GuardEvent::Kind::ended:
         rank->wait_status = event.value;
         rank->ended = event.at;
         rank->asked_to_end = stopping_;
-        if (rank->failed() && !std::exchange(stopping_, true)) {
-          guard.stop(SIGTERM);
-          meeting.tell_failing();
-        }
+        if (rank->failed()) stop_all(guard, meeting);
         return false;
       case GuardEvent::Kind::swept: return false;
       case GuardEvent::Kind::lost: guard_lost_ = true; return true;
       case GuardEvent::Kind::finished: return true;
     }
     return true;
+  }
+
+  // All lines, however slow the console is; but not against the user's will.
+  void finish_console(SideProcess& console) {
+    console.tell_end();
+    while (!console.has_ended()) {
+      if (signals_.is_to_end()) {
+        console.finish(2s);
+        return;
+      }
+      signals_.wait(-1, 5);
+    }
+  }
+
+  void stop_all(Guard& guard, Meeting& meeting) {
+    if (std::exchange(stopping_, true)) return;
+    guard.stop(SIGTERM);
+    meeting.tell_failing();
   }
 
   void take_signals(Guard& guard) {
@@ -315,7 +327,7 @@ Result<int> run_launch(LaunchSettings settings, const Beside& beside) {
   for (const std::string& name : settings.unset_variables) around.erase(name);
   if (Status adopted = adopt(around, settings); !adopted) return std::move(adopted).error();
   if (!settings.quiet)
-    for (const std::string& note : settings.notes) fmt::print(stderr, "lockstep: {}\n", note);
+    for (const std::string& note : settings.notes) say(fmt::format("lockstep: {}\n", note));
   auto ranks = ranks_wanted(settings, around);
   if (!ranks) return std::move(ranks).error();
   auto command = rank_command(settings, around);
@@ -323,6 +335,7 @@ Result<int> run_launch(LaunchSettings settings, const Beside& beside) {
   if (Status checked = look_first(settings, *ranks, around); !checked) return std::move(checked).error();
   auto python = own_python(around);
   become_subreaper();
+  ::signal(SIGPIPE, SIG_IGN);  // `| head` ends, the job does not
   Launcher launcher(settings, around, std::move(*command), beside);  // takes hold of signals before anything is started
   auto meeting = make_meeting(settings, *ranks, python ? *python : "python3");
   if (!meeting) return std::move(meeting).error();

@@ -41,8 +41,14 @@ Result<LogFolder> LogFolder::make(const LaunchSettings& settings, const std::str
   std::error_code problem;
   if (settings.log_folder.empty()) {
     const fs::path base = fs::temp_directory_path(problem);
-    std::string pattern = ((problem ? fs::path("/tmp") : base) / "lockstep_launch_XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) return cannot_write(pattern, errno);
+    std::string pattern;
+    for (const fs::path& place : {problem ? fs::path("/tmp") : base, fs::path("/tmp"), fs::path("/dev/shm")}) {
+      pattern = (place / "lockstep_launch_XXXXXX").string();
+      if (::mkdtemp(pattern.data()) != nullptr) break;
+      pattern.clear();
+    }
+    if (pattern.empty())
+      return Error{fmt::format("no temporary folder can be made: {} (TMPDIR={})", std::strerror(errno), printable(base.string())), "set TMPDIR to a folder that can be written, or use --log-dir=FOLDER"};
     folder.root_ = pattern;
     folder.temporary_ = !settings.redirects.any();
   } else {

@@ -58,13 +58,14 @@ int usable_cores() {
   return std::max(1, usable);
 }
 
+bool is_bound_by_others() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < ::sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 std::optional<int> visible_gpus(const Variables& around) {
-  const auto value = [&](const char* name) -> std::optional<std::string> {
-    const auto found = around.find(name);
-    return found == around.end() ? std::nullopt : std::optional(found->second);
-  };
-  if (const auto virtual_gpus = value("LOCKSTEP_VIRTUAL"))
-    if (const auto count = parse_integer(*virtual_gpus)) return static_cast<int>(*count);
+  if (const auto count = parse_integer(value_of(around, "LOCKSTEP_VIRTUAL"))) return static_cast<int>(*count);
   std::error_code problem;
   int present = 0;
   for (fs::directory_iterator entry("/proc/driver/nvidia/gpus", problem), end; !problem && entry != end; entry.increment(problem)) ++present;
@@ -76,12 +77,14 @@ std::optional<int> visible_gpus(const Variables& around) {
     if (name.starts_with("nvidia") && parse_integer(std::string_view(name).substr(6))) ++devices;
   }
   if (devices > 0) present = std::min(present, devices);
-  const auto chosen = value("CUDA_VISIBLE_DEVICES");
-  if (!chosen) return present;
+  if (!around.contains("CUDA_VISIBLE_DEVICES")) return present;
+  const std::string chosen = value_of(around, "CUDA_VISIBLE_DEVICES");
   int count = 0;
-  for (const std::string_view entry : split(*chosen, ',')) {
-    const auto index = parse_integer(trim(entry));
-    if (trim(entry).empty() || (index && (*index < 0 || *index >= present))) break;  // CUDA stops at the first that is not there
+  for (const std::string_view entry : split(chosen, ',')) {
+    const std::string_view word = trim(entry);
+    const auto index = parse_integer(word);
+    const bool is_there = index ? *index >= 0 && *index < present : word.starts_with("GPU-") || word.starts_with("MIG-");
+    if (!is_there) break;  // CUDA stops at the first that is not there; SLURM writes NoDevFiles for none
     ++count;
   }
   return count;

@@ -11,6 +11,9 @@ namespace lockstep {
 // Physical cores that this process may use: its affinity, and its container's share of time.
 int usable_cores();
 
+// Whether this process may use only some of the machine's processors.
+bool is_bound_by_others();
+
 // GPUs that ranks would see: virtual ones, else those of the driver, less what CUDA_VISIBLE_DEVICES leaves out.
 // Nothing: no driver is loaded.
 std::optional<int> visible_gpus(const Variables& around);

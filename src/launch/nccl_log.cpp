@@ -63,7 +63,7 @@ std::string in_words(const NcclFacts& facts) {
   std::string words = fmt::format("NCCL {}", facts.version.empty() ? "of unknown version" : printable(facts.version));
   std::vector<std::string> sizes;
   for (const int size : facts.world_sizes) sizes.push_back(std::to_string(size));
-  if (!sizes.empty()) words += fmt::format(", communicators of {} ranks", join(sizes, ", "));
+  if (!sizes.empty()) words += fmt::format(", communicators of {} rank{}", join(sizes, ", "), sizes == std::vector<std::string>{"1"} ? "" : "s");
   if (facts.channels > 0) words += fmt::format(", {} channels", facts.channels);
   if (!facts.network.empty()) words += fmt::format(", network {}", printable(facts.network));
   std::vector<std::string> paths;

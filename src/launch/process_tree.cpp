@@ -68,12 +68,8 @@ int signal_all(const std::vector<TreeProcess>& processes, int signal) {
   return alive;
 }
 
-void reap_children(const std::vector<pid_t>& keep) {
-  while (true) {
-    siginfo_t ended{};
-    if (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
-    if (std::find(keep.begin(), keep.end(), ended.si_pid) != keep.end()) return;
-    ::waitpid(ended.si_pid, nullptr, WNOHANG);
+void reap_children() {
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
   }
 }
 

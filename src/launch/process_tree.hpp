@@ -23,8 +23,8 @@ std::vector<TreeProcess> descendants_of(pid_t root);
 // Sends a signal to all of them that live; how many those were.
 int signal_all(const std::vector<TreeProcess>& processes, int signal);
 
-// Takes dead children off the list of processes. The ends of `keep` stay for their own waiter.
-void reap_children(const std::vector<pid_t>& keep = {});
+// Takes dead children off the list of processes.
+void reap_children();
 
 // Ends all below this process: SIGTERM, `grace`, SIGKILL until none is left. How many there were at first.
 // Returns after a minute at the latest: a process that waits in the kernel cannot be killed.

@@ -12,11 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string value_of(const Variables& around, const char* name) {
-  const auto found = around.find(name);
-  return found == around.end() ? std::string() : found->second;
-}
-
 bool is_program(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
@@ -37,6 +32,7 @@ Status check_script(const LaunchSettings& settings, const Variables& around) {
   if (settings.no_python) {
     if (!found_on_path(script, around).empty()) return Done{};
     if (fs::is_regular_file(script, ignored)) return usage_error(fmt::format("{} is not executable", printable(script)), fmt::format("chmod +x {}, or leave --no-python out", printable(shell_quoted(script))));
+    if (fs::is_directory(script, ignored)) return usage_error(fmt::format("{} is a folder", printable(script)), "name the program in it");
     return usage_error(fmt::format("there is no program {}", printable(script)), "check its name and PATH");
   }
   if (settings.module) return Done{};  // python knows where its modules are

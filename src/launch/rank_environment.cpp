@@ -26,8 +26,8 @@ Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlac
   Variables variables = around;
   const int rank = place.first_rank + local_rank;
   variables["RANK"] = std::to_string(rank);
-  const int own_number = place.adopted_local_rank.value_or(local_rank);
-  const int local_world = place.adopted_local_world.value_or(place.local_ranks);
+  const int own_number = place.local_number(local_rank);
+  const int local_world = place.local_world();
   variables["LOCAL_RANK"] = std::to_string(settings.virtual_local_rank ? 0 : own_number);
   variables["WORLD_SIZE"] = std::to_string(place.world);
   variables["LOCAL_WORLD_SIZE"] = std::to_string(local_world);

@@ -14,6 +14,12 @@ namespace lockstep {
 
 using Variables = std::map<std::string, std::string>;
 
+// A variable's value; empty where it is not set.
+inline std::string value_of(const Variables& variables, const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? std::string() : found->second;
+}
+
 // One attempt of the job, as this machine's ranks see it.
 struct GroupPlace {
   int node = 0;             // GROUP_RANK
@@ -28,6 +34,9 @@ struct GroupPlace {
   bool agent_store = false; // torch's rendezvous hosts the store: all ranks are its clients
   std::optional<int> adopted_local_rank;   // where another launcher gave one rank to this process
   std::optional<int> adopted_local_world;
+
+  int local_number(int index) const { return adopted_local_rank.value_or(index); }
+  int local_world() const { return adopted_local_world.value_or(local_ranks); }
 };
 
 // What is around the launcher, plus what torchrun adds for this rank. `threads`: OMP_NUM_THREADS where it is not set.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "launch/guard.hpp"
 
 namespace lockstep {
 
@@ -21,7 +22,7 @@ void SideProcess::start(const std::function<void(int ended)>& work) {
   const pid_t launcher = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
-    ::close(ends[1]);
+    close_all_but(ends[0]);
     ::setsid();  // the terminal's Ctrl-C is the launcher's
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::prctl(PR_SET_CHILD_SUBREAPER, 0);
@@ -36,20 +37,28 @@ void SideProcess::start(const std::function<void(int ended)>& work) {
   until_ = ends[1];
 }
 
+void SideProcess::tell_end() {
+  if (until_ >= 0) ::close(std::exchange(until_, -1));
+}
+
+bool SideProcess::has_ended() {
+  if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) != 0) pid_ = -1;
+  return pid_ <= 0;
+}
+
 void SideProcess::finish(std::chrono::nanoseconds patience) {
-  if (pid_ <= 0) return;
-  ::close(until_);
+  tell_end();
   const auto until = monotonic_now() + patience;
   const timespec pause{0, 5'000'000};
-  while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
+  while (!has_ended()) {
     if (monotonic_now() >= until) {
       ::kill(pid_, SIGKILL);
       ::waitpid(pid_, nullptr, 0);
-      break;
+      pid_ = -1;
+      return;
     }
     ::nanosleep(&pause, nullptr);
   }
-  pid_ = -1;
 }
 
 }  // namespace lockstep

@@ -17,7 +17,9 @@ class SideProcess {
 
   // `work` gets a descriptor that becomes readable when finish() is called.
   void start(const std::function<void(int ended)>& work);
-  // Lets it end by itself for as long as that, then ends it.
+  void tell_end();
+  bool has_ended();
+  // Tells it, lets it end by itself for as long as that, then ends it.
   void finish(std::chrono::nanoseconds patience);
 
  private:

@@ -61,7 +61,7 @@ void watch(int poll, int descriptor) {
 
 StaticMeeting::StaticMeeting(const LaunchSettings& settings, int local_ranks, const Endpoint& endpoint)
     : settings_(settings), local_ranks_(local_ranks), master_(endpoint),
-      control_port_(static_cast<int>(conf_number(settings, "control_port", endpoint.port + 1))),
+      control_port_(static_cast<int>(conf_number(settings, "control_port", endpoint.port == 65535 ? 65534 : endpoint.port + 1))),
       join_timeout_(std::chrono::seconds(conf_number(settings, "join_timeout", conf_number(settings, "timeout", 600)))),
       policy_(settings.max_restarts), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
   place_.node = settings.node_rank;
@@ -84,16 +84,15 @@ Result<std::optional<GroupPlace>> StaticMeeting::join(SignalEvents& signals) {
   auto gathered = gather(signals);
   if (!gathered) return std::move(gathered).error();
   if (!*gathered) return std::optional<GroupPlace>();
-  attempt_ = policy_.restarts();
-  place_.attempt = attempt_;
-  place_.master_port = attempt_ == 0 ? master_.port : free_port().value_or(master_.port);
+  place_.attempt = policy_.restarts();
+  place_.master_port = place_.attempt == 0 ? master_.port : free_port().value_or(master_.port);
   place_.first_rank = 0;
   place_.world = local_ranks_;
   for (const auto& [number, node] : nodes_) place_.world += node.ranks;
   int first_rank = local_ranks_;
   for (auto& [number, node] : nodes_) {
     node.outcome.reset();
-    node.socket.send(written({{"type", "go"}, {"attempt", attempt_}, {"first_rank", first_rank}, {"world", place_.world}, {"port", place_.master_port}}));
+    node.socket.send(written({{"type", "go"}, {"attempt", place_.attempt}, {"first_rank", first_rank}, {"world", place_.world}, {"port", place_.master_port}}));
     first_rank += node.ranks;
   }
   return std::optional(place_);
@@ -104,11 +103,14 @@ Result<bool> StaticMeeting::gather(SignalEvents& signals) {
     auto socket = ListeningSocket::on(control_port_);
     if (!socket) return std::move(socket).error();
     listening_ = std::move(*socket);
-    watch(poll_, listening_.descriptor());
   }
-  std::erase_if(nodes_, [](const auto& entry) { return entry.second.lost; });
+  // One that is lost before all are there may come again; it is no failure yet.
+  gathering_ = true;
   const auto until = monotonic_now() + join_timeout_;
-  while (static_cast<int>(nodes_.size()) < settings_.max_nodes - 1) {
+  while (true) {
+    read_nodes();
+    std::erase_if(nodes_, [](const auto& entry) { return entry.second.lost; });
+    if (static_cast<int>(nodes_.size()) == settings_.max_nodes - 1) break;
     if (signals.is_to_end()) return false;
     if (monotonic_now() > until) {
       std::vector<std::string> missing;
@@ -117,9 +119,11 @@ Result<bool> StaticMeeting::gather(SignalEvents& signals) {
       return Error{fmt::format("L806 ranks-missing: node {} did not come within {}", lockstep::join(missing, ", "), format_duration(join_timeout_)),
                    fmt::format("start lockstep launch there with the same --nnodes and --master-addr, and see that port {} of this machine can be reached; torchrun nodes need --with-torchrun", control_port_)};
     }
-    signals.wait(poll_, static_cast<int>(kRetryEvery / 1ms));
-    read_nodes();
+    signals.wait(listening_.descriptor(), static_cast<int>(kRetryEvery / 1ms) / 10);
   }
+  gathering_ = false;
+  callers_.clear();
+  failing_.clear();
   return true;
 }
 
@@ -145,17 +149,20 @@ void StaticMeeting::welcome(LineSocket caller) {
   nodes_.insert_or_assign(number, std::move(node));
 }
 
+void StaticMeeting::hear_callers() {
+  constexpr std::size_t kMostCallers = 1024;
+  pollfd ready{listening_.descriptor(), POLLIN, 0};
+  while (callers_.size() < kMostCallers && ::poll(&ready, 1, 0) == 1) {
+    auto caller = listening_.accept();
+    if (!caller) break;  // no descriptor is free: later
+    callers_.push_back(std::move(*caller));
+  }
+  std::vector<LineSocket> callers = std::exchange(callers_, {});
+  for (LineSocket& caller : callers) welcome(std::move(caller));
+}
+
 // Everything that has come in.
 void StaticMeeting::read_nodes() {
-  pollfd ready{listening_.descriptor(), POLLIN, 0};
-  while (listening_.is_open() && ::poll(&ready, 1, 0) == 1)
-    if (auto caller = listening_.accept()) {
-      watch(poll_, caller->descriptor());
-      callers_.push_back(std::move(*caller));
-    }
-  std::vector<LineSocket> callers = std::move(callers_);
-  callers_.clear();
-  for (LineSocket& caller : callers) welcome(std::move(caller));
   for (auto& [number, node] : nodes_) {
     while (const auto line = node.socket.next()) {
       const json message = parsed(*line);
@@ -165,9 +172,12 @@ void StaticMeeting::read_nodes() {
     }
     if (!node.socket.ended() || node.lost) continue;
     node.lost = true;
-    failing_.push_back(number);
+    if (!node.outcome || node.outcome->failed) failing_.push_back(number);  // one that has told its success may go
     ::epoll_ctl(poll_, EPOLL_CTL_DEL, node.socket.descriptor(), nullptr);
   }
+  // While ranks run nobody can join: who calls waits for the next attempt. Those that went are known by now, so that one which
+  // comes again is not taken for a second.
+  if (gathering_) hear_callers();
 }
 
 Result<std::optional<GroupPlace>> StaticMeeting::ask(SignalEvents& signals) {
@@ -179,8 +189,9 @@ Result<std::optional<GroupPlace>> StaticMeeting::ask(SignalEvents& signals) {
                    "start lockstep launch there with --node-rank=0, and see that the port can be reached from here"};
     if (!first_.is_open() || first_.ended()) {
       auto connected = LineSocket::connect(master_.host, control_port_);
-      if (!connected) return std::move(connected).error();
-      if (!*connected) {
+      // A name may come to mean something later: in Kubernetes the master's often does.
+      if (!connected && monotonic_now() + kRetryEvery > until) return std::move(connected).error();
+      if (!connected || !*connected) {
         signals.wait(-1, static_cast<int>(kRetryEvery / 1ms));
         continue;
       }
@@ -194,7 +205,7 @@ Result<std::optional<GroupPlace>> StaticMeeting::ask(SignalEvents& signals) {
       const std::string type = field(message, "type", std::string());
       if (type == "refused") return usage_error(fmt::format("node 0 refused this one: {}", printable(field(message, "why", std::string()))), "check --nnodes and --node-rank on every machine");
       if (type != "go") continue;
-      place_.attempt = attempt_ = field(message, "attempt", 0);
+      place_.attempt = field(message, "attempt", 0);
       place_.first_rank = field(message, "first_rank", 0);
       place_.world = field(message, "world", 1);
       place_.master_port = field(message, "port", master_.port);
@@ -211,13 +222,12 @@ bool StaticMeeting::others_failed() {
   }
   while (const auto line = first_.next())
     if (field(parsed(*line), "type", std::string()) == "stop") told_to_stop_ = true;
-  first_lost_ = first_.ended();
-  return told_to_stop_ || first_lost_;
+  return told_to_stop_ || first_.ended();
 }
 
 void StaticMeeting::tell_failing() {
   if (is_first()) {
-    if (std::find(failing_.begin(), failing_.end(), 0) == failing_.end() && failing_.empty()) failing_.push_back(0);
+    if (failing_.empty()) failing_.push_back(0);
     if (!std::exchange(told_to_stop_, true)) tell_all(written({{"type", "stop"}}));
   } else {
     first_.send(written({{"type", "failing"}}));
@@ -249,8 +259,8 @@ Decision StaticMeeting::decide_for_all(const Outcome& own, SignalEvents& signals
     std::string who;
     if (root != 0) {
       const Node& node = nodes_.at(root);
-      cause = node.outcome.value_or(Outcome{true, 1, -1, {}, {}, {}});
-      who = node.lost ? fmt::format("node {} ({}) is lost\n", root, printable(node.host))
+      cause = node.outcome && node.outcome->failed ? *node.outcome : Outcome{true, 1, -1, {}, {}, {}};
+      who = node.lost || cause.rank < 0 ? fmt::format("node {} ({}) is lost\n", root, printable(node.host))
                       : fmt::format("rank {} failed first, on node {} ({}), with code {}\n", cause.rank, root, printable(node.host), cause.code);
     }
     decision = decide(policy_, cause, settings_.max_restarts);

@@ -36,6 +36,7 @@ class StaticMeeting : public Meeting {
 
   Result<bool> gather(SignalEvents& signals);              // machine 0: until all are there; false: interrupted
   Result<std::optional<GroupPlace>> ask(SignalEvents& signals);  // the others
+  void hear_callers();
   void welcome(LineSocket caller);
   void read_nodes();
   void tell_all(const std::string& line);
@@ -50,12 +51,11 @@ class StaticMeeting : public Meeting {
   const std::chrono::nanoseconds join_timeout_;
   RestartPolicy policy_;
   GroupPlace place_;
-  int attempt_ = 0;
   ListeningSocket listening_;
   std::map<int, Node> nodes_;             // of machine 0: all but itself
   std::vector<LineSocket> callers_;       // connected, not yet introduced
   LineSocket first_;                      // of the others: to machine 0
-  bool first_lost_ = false;
+  bool gathering_ = false;
   std::vector<int> failing_;              // machine 0: nodes in the order in which they failed
   bool told_to_stop_ = false;
   int poll_ = -1;                         // readable when any of the sockets is

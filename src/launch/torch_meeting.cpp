@@ -39,6 +39,7 @@ class TorchMeeting : public Meeting {
       : max_restarts_(settings.max_restarts), policy_(settings.max_restarts), local_ranks_(local_ranks), helper_(helper), socket_(std::move(socket)) {}
   ~TorchMeeting() override {
     socket_ = LineSocket();  // its stdin closes: it goes
+    if (::waitpid(helper_, nullptr, WNOHANG) != 0) return;  // gone already, or taken with everything else
     ::kill(helper_, SIGKILL);
     ::waitpid(helper_, nullptr, 0);
   }

@@ -5,7 +5,7 @@
 namespace lockstep {
 
 inline constexpr const char* kTorchMeetingScript = R"PYTHON(
-import json, os, sys, threading, time
+import datetime, json, os, socket, sys, threading, time
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # whatever torch prints is for people
@@ -37,6 +37,33 @@ except Exception as problem:
     tell(event="problem", words=f"{type(problem).__name__}: {problem}")
     os._exit(1)
 
+
+
+def own_master(group):
+    """Where rank 0 shall host a fresh store: only among lockstep machines. torchrun's share the rendezvous's store, which keeps a failed
+    attempt's keys. The machine of rank 0 finds out and decides for all."""
+    if wanted["backend"] != "c10d" or os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
+        return None
+    store, ours = agent._store, lambda number: f"lockstep/{number}"
+    store.set(ours(group.group_rank), "1")
+    try:
+        if group.group_rank != 0:
+            store.wait([ours(0)], datetime.timedelta(seconds=3))
+            decided = store.get("lockstep/master").decode()
+            return decided or None
+        try:
+            store.wait([ours(number) for number in range(group.group_world_size)], datetime.timedelta(seconds=3))
+            with socket.socket() as one:
+                one.bind(("", 0))
+                decided = str(one.getsockname()[1])
+        except Exception:
+            decided = ""  # somebody runs torchrun
+        store.set("lockstep/master", decided)
+        return decided or None
+    except Exception:
+        return None
+
+
 joined = threading.Event()
 
 
@@ -62,8 +89,9 @@ for line in sys.stdin:
             agent._rendezvous(agent._worker_group)
             group = agent._worker_group
             first = group.workers[0]
+            own_port = own_master(group)
             tell(event="joined", node=group.group_rank, nodes=group.group_world_size, first_rank=first.global_rank, world=first.world_size,
-                 master_addr=group.master_addr, master_port=int(group.master_port), agent_store=bool(handler.use_agent_store), run_id=handler.get_run_id())
+                 master_addr=group.master_addr, master_port=int(own_port or group.master_port), agent_store=bool(handler.use_agent_store) and not own_port, run_id=handler.get_run_id())
             joined.set()
         elif command == "finish":
             agent._exit_barrier()

@@ -36,7 +36,12 @@ class Nodes : public ::testing::Test {
     return std::async(std::launch::async, [words = line(number, flags, lines)] { return run_lockstep(words); });
   }
   TemporaryFolder folder;
-  const int port = free_port().value();
+  // The launchers' own port is the one after it.
+  static int two_free_ports() {
+    while (true)
+      if (const int first = free_port().value(); first < 65000 && cannot_listen_on(first + 1) == 0) return first;
+  }
+  const int port = two_free_ports();
 };
 
 TEST_F(Nodes, NumberTheirRanksInOrderWhateverEachHas) {
@@ -95,6 +100,44 @@ TEST_F(Nodes, NoticeOneThatIsLost) {
   EXPECT_THAT(ended.err, HasSubstr("is lost"));
 }
 
+TEST_F(Nodes, MayBeStartedAgainBeforeAllAreThere) {
+  const auto words = [&](int number) {
+    auto command = line(number, {"--quiet"}, "echo $RANK of $WORLD_SIZE\n");
+    std::replace(command.begin(), command.end(), std::string("--nnodes=2"), std::string("--nnodes=3"));
+    return command;
+  };
+  auto first = std::async(std::launch::async, [command = words(0)] { return run_lockstep(command); });
+  {
+    auto command = words(1);
+    command.insert(command.begin(), lockstep_program());
+    BackgroundProgram too_early(command);
+    std::this_thread::sleep_for(500ms);
+    too_early.send(SIGKILL);
+    too_early.wait();
+  }
+  auto second = std::async(std::launch::async, [command = words(1)] { return run_lockstep(command); });
+  const ProgramEnd third = run_lockstep(words(2));
+
+  EXPECT_EQ(first.get().out, "0 of 3\n");
+  EXPECT_EQ(second.get().out, "1 of 3\n");
+  EXPECT_EQ(third.out, "2 of 3\n");
+  EXPECT_EQ(third.code, 0);
+}
+
+TEST_F(Nodes, ThatAreThroughMayGo) {
+  auto first = node(0, {}, "sleep 1\n");
+  auto command = line(1, {"--quiet"}, "touch " + (folder / "through").string() + "\n");
+  command.insert(command.begin(), lockstep_program());
+  BackgroundProgram second(command);
+  for (int tries = 0; tries < 500 && !fs::exists(folder / "through"); ++tries) std::this_thread::sleep_for(10ms);
+  std::this_thread::sleep_for(200ms);
+
+  second.send(SIGKILL);
+  second.wait();
+
+  EXPECT_EQ(first.get().code, 0) << "its rank had done its work";
+}
+
 TEST_F(Nodes, AreRefusedInWordsWhereTheyDoNotFit) {
   auto first = node(0, {"--rdzv-conf=join_timeout=2"}, "true\n");
   std::vector<std::string> words = line(1, {"--rdzv-conf=join_timeout=5"}, "true\n");
@@ -110,7 +153,7 @@ TEST_F(Nodes, AreRefusedInWordsWhereTheyDoNotFit) {
 }
 
 TEST_F(Nodes, SayWhichNameMeansNothing) {
-  std::vector<std::string> words = line(1, {}, "true\n");
+  std::vector<std::string> words = line(1, {"--rdzv-conf=join_timeout=1"}, "true\n");
   std::replace(words.begin(), words.end(), std::string("--master-addr=127.0.0.1"), std::string("--master-addr=no.such.host.invalid"));
 
   const ProgramEnd end = run_lockstep(words);

@@ -153,6 +153,57 @@ TEST_F(Launch, FoldsLinesThatAllRanksWriteAndKeepsEachRanksOrder) {
   EXPECT_LT(end.out.find("own 2"), end.out.find("end\n"));
 }
 
+TEST_F(Launch, ShowsProgressBarsAsTheyGo) {
+  const ProgramEnd end = launch({"--standalone", "-t", "1"}, "printf '10%%\\r20%%\\r\\n30%%\\r'; sleep 0.3; printf '\\nlast'\n");
+
+  EXPECT_EQ(end.out, "[default0]:10%\n[default0]:20%\n[default0]:30%\n[default0]:last\n");
+}
+
+TEST_F(Launch, GoesOnWhenNobodyReadsItsOutput) {
+  const std::string file = script("for i in $(seq 2000); do echo line $i; done; sleep 0.3; touch " + (folder / "done").string() + "\n");
+
+  const ProgramEnd end = run_program({"bash", "-c", "set -o pipefail; " + lockstep_program() + " launch --standalone -t 3 --no-python " + file + " | head -1"});
+
+  EXPECT_EQ(end.out, "[default0]:line 1\n");
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_TRUE(fs::exists(folder / "done"));
+}
+
+TEST_F(Launch, StopsItsRanksThoughTheConsoleStandsStill) {
+  const std::string file = script("cd " + folder.path().string() + "\n[ $RANK = 1 ] && { sleep 0.5; date +%s%N > failed; exit 5; }\n"
+                                  "trap 'date +%s%N > stopped; exit 0' TERM\nfor i in $(seq 20000); do echo a line that fills the pipe; done\nwhile true; do sleep 0.02; done\n");
+
+  const ProgramEnd end = run_program({"bash", "-c", "set -o pipefail; " + lockstep_program() + " launch --standalone --nproc-per-node=2 --quiet -t 1 --no-python " + file + " | sleep 4"});
+
+  EXPECT_EQ(end.code, 5);
+  EXPECT_LT(std::stoll(content_of(folder / "stopped")) - std::stoll(content_of(folder / "failed")), 2'000'000'000) << "nobody read for four seconds";
+}
+
+TEST_F(Launch, SaysNothingWhereNothingCanBeSaidAndGoesOn) {
+  const std::string file = script("[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3\n");
+
+  EXPECT_EQ(run_program({"bash", "-c", lockstep_program() + " launch --standalone --max-restarts=1 --no-python " + file + " 2>/dev/full"}).code, 0);
+  EXPECT_EQ(run_program({"bash", "-c", lockstep_program() + " launch --standalone --no-python " + file + " 2>&-"}).code, 3);
+  EXPECT_EQ(run_program({"bash", "-c", lockstep_program() + " launch --no-such-flag 2>/dev/full"}).code, 2);
+}
+
+TEST_F(Launch, LosesNoLineOfALargeOutput) {
+  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=2", "-t", "1"}, "seq 1 100000\n");
+
+  EXPECT_EQ(std::count(end.out.begin(), end.out.end(), '\n'), 200'000);
+  EXPECT_THAT(end.out, HasSubstr("[default0]:100000\n"));
+  EXPECT_THAT(end.out, HasSubstr("[default1]:100000\n"));
+}
+
+TEST_F(Launch, EndsRanksThatHaveHardlyBegun) {
+  for (int round = 0; round < 10; ++round) {
+    const auto began = std::chrono::steady_clock::now();
+    const ProgramEnd end = launch({"--standalone", "--nproc-per-node=16", "--grace=20s"}, "[ $RANK = 0 ] && exit 3\nsleep 60\n");
+    ASSERT_EQ(end.code, 3);
+    ASSERT_LT(std::chrono::steady_clock::now() - began, 10s) << "a signal was lost";
+  }
+}
+
 TEST_F(Launch, HandsTheErrorFileOnToWhoeverStartedIt) {
   const fs::path handed_on = folder / "parent.json";
   const ProgramEnd end = launch({"--standalone", "--nproc-per-node=2"},

@@ -26,13 +26,13 @@ def free_port():
         return one.getsockname()[1]
 
 
-def meet(script, own_flags, peer_flags, arguments=(), variables=None):
+def meet(script, own_flags, peer_flags, arguments=(), variables=None, peer_program=None):
     def run(name, line):
         around = dict(os.environ, PATH=TORCH + ":" + os.environ["PATH"], LAUNCHER=name, **(variables or {}))
         return subprocess.run(line + [script, *arguments], env=around, capture_output=True, text=True, timeout=110)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         own = pool.submit(run, "lockstep", [LOCKSTEP, "launch", "--no-checks"] + own_flags)
-        peer = pool.submit(run, "torchrun", [os.path.join(TORCH, "torchrun")] + peer_flags)
+        peer = pool.submit(run, "torchrun", (peer_program or [os.path.join(TORCH, "torchrun")]) + peer_flags)
         return own.result(), peer.result()
 
 
@@ -57,9 +57,13 @@ def main(folder):
     # torchrun may see a failed rank of its own or machines that came again; it counts only the first.
     assert own.stdout.count("attempt 1 ") == 2 and len(peer.stdout.splitlines()) == 2, (own.stdout, peer.stdout)
 
+    # Among lockstep machines each attempt has a fresh store, with nothing set.
+    c10d = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=own", "--max-restarts=1"]
+    check("both lockstep", *meet(script, c10d + ["--nproc-per-node=2"], c10d + ["--nproc-per-node=1"], ["fail_once"], peer_program=[LOCKSTEP, "launch", "--no-checks"]))
+
     static = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}"]
     check("static", *meet(script, static + ["--nproc-per-node=2", "--node-rank=0", "--with-torchrun"], static + ["--nproc-per-node=1", "--node-rank=1"]))
-    print("lockstep launch and torchrun met three times")
+    print("lockstep launch and torchrun met, and started again together")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ TEST(AdoptedRanks, AreThoseOfSrunTasks) {
   EXPECT_EQ(settings.adopted->local_rank, 1);
   EXPECT_EQ(settings.adopted->local_world, 3) << "the second machine of 4,3";
   EXPECT_EQ(settings.master_address, "gpu07");
-  EXPECT_EQ(settings.master_port, 24711) << "the same on every machine, by the job's number";
+  EXPECT_EQ(settings.master_port, 29422) << "the same on every machine, by the job's number";
 }
 
 TEST(AdoptedRanks, AreNotAnSbatchScripts) {
@@ -61,7 +61,10 @@ TEST(AdoptedRanks, BecomeMachinesWhereEachHasOneTaskAndSeveralRanks) {
   EXPECT_EQ(settings.max_nodes, 2);
   EXPECT_EQ(settings.node_rank, 1);
   EXPECT_EQ(settings.master_address, "gpu07");
-  EXPECT_FALSE(adopt(one_task_a_rank(), settings = LaunchSettings{.given = {"--nproc-per-node"}})) << "seven launchers would start ranks each";
+  LaunchSettings shell_in_a_step{.given = {"--nproc-per-node"}};
+  ASSERT_TRUE(adopt(one_task_a_rank(), shell_in_a_step));
+  EXPECT_EQ(shell_in_a_step.max_nodes, 1);
+  EXPECT_EQ(shell_in_a_step.notes.size(), 1U) << "each launcher is a job of its own, and that is said";
 }
 
 TEST(AdoptedRanks, AreThoseOfMpi) {

@@ -11,7 +11,6 @@ namespace lockstep {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // Two packages with two memory nodes each, each with two caches of two cores of two threads: 32 processors.
@@ -83,15 +82,18 @@ TEST(Binding, WithoutGpusSpreadsRanksOverTheMachine) {
   EXPECT_EQ(ranks[1].node, 2);
 }
 
-TEST(Binding, LeavesARankFreeWhereCoresRunOut) {
+TEST(Binding, SharesCoresEvenlyWhereTheyRunOut) {
   ::setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1);
   const auto processors = read_processors();
   ::unsetenv("HWLOC_SYNTHETIC");
   ASSERT_TRUE(processors);
 
-  const auto ranks = bind_ranks(*processors, std::vector<std::optional<int>>(3), Binding::cores);
+  const auto ranks = bind_ranks(*processors, std::vector<std::optional<int>>(4), Binding::cores);
 
-  EXPECT_EQ(std::count_if(ranks.begin(), ranks.end(), [](const RankBinding& rank) { return rank.processors.empty(); }), 1);
+  EXPECT_THAT(ranks[0].processors, ElementsAre(0));
+  EXPECT_THAT(ranks[1].processors, ElementsAre(0));
+  EXPECT_THAT(ranks[2].processors, ElementsAre(1));
+  EXPECT_THAT(ranks[3].processors, ElementsAre(1));
 }
 
 }  // namespace

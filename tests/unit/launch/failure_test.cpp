@@ -25,6 +25,7 @@ constexpr int killed_by(int signal) { return signal; }
 RankEnd ended(int rank, int status, std::chrono::nanoseconds ago, bool asked = false) {
   RankEnd end;
   end.rank = end.local_rank = rank;
+  end.index = static_cast<std::size_t>(rank);
   end.pid = 1000 + rank;
   end.wait_status = status;
   end.started = monotonic_now() - 60s;
