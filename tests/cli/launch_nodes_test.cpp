@@ -24,12 +24,12 @@ using ::testing::HasSubstr;
 class Nodes : public ::testing::Test {
  protected:
   std::vector<std::string> line(int node, const std::vector<std::string>& flags, const std::string& lines) const {
-    const fs::path file = folder.write("rank" + std::to_string(node) + ".sh", "#!/bin/bash\n" + lines);
-    fs::permissions(file, fs::perms::owner_all);
+    const fs::path file = folder.write("rank" + std::to_string(node) + ".sh", lines);
     std::vector<std::string> words = {"launch", "--nnodes=2", "--node-rank=" + std::to_string(node), "--master-addr=127.0.0.1", "--master-port=" + std::to_string(port),
                                       "--grace=1s", "--no-python"};
     words.insert(words.begin() + 1, flags.begin(), flags.end());
-    words.push_back(file.string());
+    // Not executed itself: while one test thread writes it, another's fork may hold it open for writing (ETXTBSY).
+    words.insert(words.end(), {"bash", file.string()});
     return words;
   }
   std::future<ProgramEnd> node(int number, const std::vector<std::string>& flags, const std::string& lines) const {
