@@ -136,7 +136,8 @@ void StaticMeeting::welcome(LineSocket caller) {
   const json hello = parsed(*line);
   const int number = field(hello, "node", -1);
   const auto refuse = [&](const std::string& why) { caller.send(written({{"type", "refused"}, {"why", why}})); };
-  if (field(hello, "type", std::string()) != "hello" || field(hello, "run_id", std::string()) != settings_.run_id) return;  // not of this job
+  if (field(hello, "type", std::string()) != "hello") return;  // no launcher
+  if (field(hello, "run_id", std::string()) != settings_.run_id) return refuse(fmt::format("node 0 was started with --rdzv-id={}", settings_.run_id));
   if (field(hello, "nodes", 0) != settings_.max_nodes) return refuse(fmt::format("node 0 was started with --nnodes={}", settings_.max_nodes));
   if (number < 1 || number >= settings_.max_nodes) return refuse(fmt::format("there is no node {} of {}", number, settings_.max_nodes));
   if (const auto known = nodes_.find(number); known != nodes_.end() && !known->second.lost)
@@ -203,7 +204,7 @@ Result<std::optional<GroupPlace>> StaticMeeting::ask(SignalEvents& signals) {
     while (const auto line = first_.next()) {
       const json message = parsed(*line);
       const std::string type = field(message, "type", std::string());
-      if (type == "refused") return usage_error(fmt::format("node 0 refused this one: {}", printable(field(message, "why", std::string()))), "check --nnodes and --node-rank on every machine");
+      if (type == "refused") return usage_error(fmt::format("node 0 refused this one: {}", printable(field(message, "why", std::string()))), "check --nnodes, --node-rank and --rdzv-id on every machine");
       if (type != "go") continue;
       place_.attempt = field(message, "attempt", 0);
       place_.first_rank = field(message, "first_rank", 0);
@@ -260,7 +261,7 @@ Decision StaticMeeting::decide_for_all(const Outcome& own, SignalEvents& signals
     if (root != 0) {
       const Node& node = nodes_.at(root);
       cause = node.outcome && node.outcome->failed ? *node.outcome : Outcome{true, 1, -1, {}, {}, {}};
-      who = node.lost || cause.rank < 0 ? fmt::format("node {} ({}) is lost\n", root, printable(node.host))
+      who = node.lost || cause.rank < 0 ? fmt::format("node {} ({}) is lost\n  next: see its launcher's last words there; with --max-restarts it may join again\n", root, printable(node.host))
                       : fmt::format("rank {} failed first, on node {} ({}), with code {}\n", cause.rank, root, printable(node.host), cause.code);
     }
     decision = decide(policy_, cause, settings_.max_restarts);

@@ -98,6 +98,7 @@ TEST_F(Nodes, NoticeOneThatIsLost) {
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.err, HasSubstr("node 1"));
   EXPECT_THAT(ended.err, HasSubstr("is lost"));
+  EXPECT_THAT(ended.err, HasSubstr("next:"));
 }
 
 TEST_F(Nodes, MayBeStartedAgainBeforeAllAreThere) {
