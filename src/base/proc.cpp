@@ -41,4 +41,14 @@ std::optional<int> parent_of(int pid) {
   return parent && *parent > 0 ? std::optional(static_cast<int>(*parent)) : std::nullopt;
 }
 
+bool is_or_stands_below(int pid, int ancestor) {
+  constexpr int kDeepest = 64;  // a tree that changes while it is climbed must not hold us
+  std::optional<int> at = pid;
+  for (int depth = 0; at && depth < kDeepest; ++depth) {
+    if (*at == ancestor) return true;
+    at = parent_of(*at);
+  }
+  return false;
+}
+
 }  // namespace lockstep

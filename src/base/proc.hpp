@@ -23,4 +23,7 @@ bool in_own_pid_namespace(const std::filesystem::path& proc);
 // Who started a process of this machine.
 std::optional<int> parent_of(int pid);
 
+// Whether a process of this machine is `ancestor` or stands below it.
+bool is_or_stands_below(int pid, int ancestor);
+
 }  // namespace lockstep

@@ -25,15 +25,6 @@ std::string input_of_ranks() {
   return gpus == nullptr ? std::string() : fmt::format("virtual:{}", gpus);
 }
 
-bool stands_below(int pid, int ancestor) {
-  std::optional<int> at = pid;
-  for (int depth = 0; at && *at > 1 && depth < 64; ++depth) {
-    if (*at == ancestor) return true;
-    at = parent_of(*at);
-  }
-  return false;
-}
-
 // L802: other people's processes on the GPUs that ranks are about to use.
 void say_who_holds_gpus(int guard) {
   SourceOptions options;
@@ -45,7 +36,7 @@ void say_who_holds_gpus(int guard) {
   constexpr std::uint64_t kWorthAWord = 256ULL << 20U;  // a screen's compositor is no neighbour
   std::map<int, std::vector<std::string>> holders;
   for (const ProcessSample& process : timeline->process_lists.front().processes) {
-    if (stands_below(process.pid, guard)) continue;
+    if (is_or_stands_below(process.pid, guard)) continue;
     for (const ProcessOnGpu& use : process.gpus) {
       if (use.memory_bytes.value_or(kWorthAWord) < kWorthAWord) continue;
       holders[use.index].push_back(fmt::format("process {} ({}{})", process.pid, process.command ? printable(join(*process.command, " ").substr(0, 80)) : "?",

@@ -27,14 +27,9 @@ bool pids_are_of_this_machine(const Source& source) {
 // Whether a process is `ancestor` or stands below it. Pids of a recording mean nothing on this machine: there only
 // the parents that were recorded count.
 bool is_or_descends_from(const ProcessSample& process, int ancestor, bool of_this_machine) {
-  std::optional<int> pid = process.pid;
-  std::optional<int> parent = process.parent_pid;
-  for (int depth = 0; pid && depth < 64; ++depth) {
-    if (*pid == ancestor) return true;
-    pid = parent;
-    parent = pid && of_this_machine ? parent_of(*pid) : std::nullopt;
-  }
-  return false;
+  if (process.pid == ancestor) return true;
+  if (!process.parent_pid) return false;
+  return of_this_machine ? is_or_stands_below(*process.parent_pid, ancestor) : *process.parent_pid == ancestor;
 }
 
 constexpr double kReviewShare = 0.08;

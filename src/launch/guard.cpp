@@ -167,7 +167,7 @@ class GuardProcess {
       *found = -1;
       tell_start_failures();
       tell({GuardEvent::Kind::ended, local_rank, status, monotonic_now()});
-      leftovers_due_.push_back({local_rank, pid, {}});
+      leftovers_due_.push_back({pid, {}});
     }
   }
 
@@ -216,7 +216,7 @@ class GuardProcess {
         if (process.session == leftovers.session && !process.zombie) left.push_back(process);
       if (left.empty()) return true;
       if (!leftovers.forced_from) {
-        tell({GuardEvent::Kind::swept, leftovers.local_rank, signal_all(left, SIGTERM), now});
+        signal_all(left, SIGTERM);
         leftovers.forced_from = now + leftover_grace();
       } else if (now >= *leftovers.forced_from) {
         signal_all(left, SIGKILL);
@@ -250,7 +250,6 @@ class GuardProcess {
 
   // The processes of a session whose rank has ended.
   struct Leftovers {
-    int local_rank = 0;
     pid_t session = 0;
     std::optional<std::chrono::nanoseconds> forced_from;
   };

@@ -41,7 +41,6 @@ struct GuardEvent {
     started,     // value: pid
     not_started, // value: errno of what failed
     ended,       // value: wait status
-    swept,       // value: processes that the rank left behind and that were ended
     finished,    // all ranks and all they started are gone
     lost,        // the guard itself died
   };

@@ -243,7 +243,6 @@ class Launcher {
         rank->asked_to_end = stopping_;
         if (rank->failed()) stop_all(guard, meeting);
         return false;
-      case GuardEvent::Kind::swept: return false;
       case GuardEvent::Kind::lost: guard_lost_ = true; return true;
       case GuardEvent::Kind::finished: return true;
     }

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <csignal>
-#include <ctime>
 #include <map>
+#include <thread>
 
 #include "base/clock.hpp"
 #include "base/file.hpp"
@@ -31,11 +31,6 @@ std::optional<TreeProcess> read_process(pid_t pid) {
   return process;
 }
 
-void pause_for(std::chrono::nanoseconds time) {
-  const timespec pause{static_cast<time_t>(time / 1s), static_cast<long>((time % 1s).count())};
-  ::nanosleep(&pause, nullptr);
-}
-
 }  // namespace
 
 std::vector<TreeProcess> descendants_of(pid_t root) {
@@ -58,14 +53,9 @@ std::vector<TreeProcess> descendants_of(pid_t root) {
   return found;
 }
 
-int signal_all(const std::vector<TreeProcess>& processes, int signal) {
-  int alive = 0;
-  for (const TreeProcess& process : processes) {
-    if (process.zombie) continue;
-    ++alive;
-    ::kill(process.pid, signal);
-  }
-  return alive;
+void signal_all(const std::vector<TreeProcess>& processes, int signal) {
+  for (const TreeProcess& process : processes)
+    if (!process.zombie) ::kill(process.pid, signal);
 }
 
 void reap_children() {
@@ -73,24 +63,17 @@ void reap_children() {
   }
 }
 
-int end_descendants(std::chrono::nanoseconds grace) {
-  const int at_first = signal_all(descendants_of(::getpid()), SIGTERM);
-  if (at_first == 0) {
-    reap_children();
-    return 0;
-  }
-  const auto began = monotonic_now();
-  const auto forced_from = began + grace;
-  while (monotonic_now() < began + grace + 60s) {
+void end_descendants(std::chrono::nanoseconds grace) {
+  const auto forced_from = monotonic_now() + grace;
+  signal_all(descendants_of(::getpid()), SIGTERM);
+  while (monotonic_now() < forced_from + 60s) {
     reap_children();
     const auto left = descendants_of(::getpid());
-    const int alive = static_cast<int>(std::count_if(left.begin(), left.end(), [](const TreeProcess& process) { return !process.zombie; }));
-    if (alive == 0) break;
+    if (std::all_of(left.begin(), left.end(), [](const TreeProcess& process) { return process.zombie; })) break;
     if (monotonic_now() >= forced_from) signal_all(left, SIGKILL);
-    pause_for(5ms);
+    std::this_thread::sleep_for(5ms);
   }
   reap_children();
-  return at_first;
 }
 
 }  // namespace lockstep

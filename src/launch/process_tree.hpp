@@ -20,14 +20,14 @@ struct TreeProcess {
 // All below `root`, itself not among them.
 std::vector<TreeProcess> descendants_of(pid_t root);
 
-// Sends a signal to all of them that live; how many those were.
-int signal_all(const std::vector<TreeProcess>& processes, int signal);
+// Sends a signal to all of them that live.
+void signal_all(const std::vector<TreeProcess>& processes, int signal);
 
 // Takes dead children off the list of processes.
 void reap_children();
 
-// Ends all below this process: SIGTERM, `grace`, SIGKILL until none is left. How many there were at first.
+// Ends all below this process: SIGTERM, `grace`, SIGKILL until none is left.
 // Returns after a minute at the latest: a process that waits in the kernel cannot be killed.
-int end_descendants(std::chrono::nanoseconds grace);
+void end_descendants(std::chrono::nanoseconds grace);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <ctime>
+#include <thread>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -49,7 +49,6 @@ bool SideProcess::has_ended() {
 void SideProcess::finish(std::chrono::nanoseconds patience) {
   tell_end();
   const auto until = monotonic_now() + patience;
-  const timespec pause{0, 5'000'000};
   while (!has_ended()) {
     if (monotonic_now() >= until) {
       ::kill(pid_, SIGKILL);
@@ -57,7 +56,7 @@ void SideProcess::finish(std::chrono::nanoseconds patience) {
       pid_ = -1;
       return;
     }
-    ::nanosleep(&pause, nullptr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
