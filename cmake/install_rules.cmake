@@ -2,6 +2,12 @@
 include(GNUInstallDirs)
 install(TARGETS lockstep RUNTIME DESTINATION bin)
 install(TARGETS lockstep_virtual_nvml LIBRARY DESTINATION lib/lockstep/virtual NAMELINK_SKIP)
+if(TARGET lockstep-train)
+  install(TARGETS lockstep-train RUNTIME DESTINATION bin)
+endif()
+if(TARGET lockstep_train_cuda)
+  install(TARGETS lockstep_train_cuda LIBRARY DESTINATION lib/lockstep)
+endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/NOTICE ${CMAKE_SOURCE_DIR}/README.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(NOT CMAKE_CROSSCOMPILING)

@@ -1,5 +1,5 @@
-# CUDA, NCCL and libtorch are optional: later parts (probes, the reference trainer) use them, the core
-# binary never links them. Each ends as "on" or "off" with the reason, which the summary prints.
+# CUDA, NCCL and libtorch are optional: the reference trainer and later parts (probes) use them,
+# the core binary never links them. Each ends as "on" or "off" with the reason, which the summary prints.
 set(LOCKSTEP_OPTIONAL_NOTES "")
 
 find_package(CUDAToolkit QUIET)
@@ -20,9 +20,4 @@ else()
   list(APPEND LOCKSTEP_OPTIONAL_NOTES "NCCL      off: nccl.h or libnccl not found")
 endif()
 
-find_package(Torch QUIET HINTS ${LOCKSTEP_CACHE}/torch/torch)
-if(Torch_FOUND)
-  list(APPEND LOCKSTEP_OPTIONAL_NOTES "libtorch  found: ${Torch_VERSION}")
-else()
-  list(APPEND LOCKSTEP_OPTIONAL_NOTES "libtorch  off: no TorchConfig.cmake found (set Torch_DIR)")
-endif()
+include(libtorch)

@@ -4,7 +4,7 @@ message(STATUS "lockstep ${PROJECT_VERSION} (${LOCKSTEP_COMMIT}), ${CMAKE_BUILD_
 foreach(note ${LOCKSTEP_DEPENDENCY_NOTES})
   message(STATUS "  ${note}")
 endforeach()
-message(STATUS "  optional (the core binary links none of them; no part that has landed needs them):")
+message(STATUS "  optional (the core binary links none of them):")
 foreach(note ${LOCKSTEP_OPTIONAL_NOTES})
   message(STATUS "    ${note}")
 endforeach()

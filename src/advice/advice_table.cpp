@@ -154,12 +154,25 @@ void add_fixes(Finding& finding, const Signals& signals) {
       finding.fixes.push_back({remedy.kind, remedy.safety, std::string(remedy.description), words_of(remedy.command), std::nullopt});
 }
 
+std::string file_name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 }  // namespace
 
 std::vector<std::string> launch_line(const ProcessSample* process, std::size_t gpus) {
   std::vector<std::string> line = {"torchrun", "--standalone", "--nproc_per_node=" + std::to_string(gpus)};
+  // Our own trainer is no script; as a rank of several it takes DDP by itself.
+  if (process != nullptr && process->command && !process->command->empty() && file_name_of(process->command->front()) == "lockstep-train") {
+    line.emplace_back("--no-python");
+    line.emplace_back("lockstep-train");
+    for (std::size_t i = 1; i < process->command->size(); ++i) {
+      const std::string& word = (*process->command)[i];
+      if (word == "--parallel" || word == "--devices") ++i;
+      else line.push_back(word);
+    }
+    return line;
+  }
   const bool is_known = process != nullptr && process->command && process->command->size() > 1 &&
-                        process->command->front().substr(process->command->front().rfind('/') + 1).starts_with("python");
+                        file_name_of(process->command->front()).starts_with("python");
   if (!is_known) {
     line.emplace_back("train.py");
     return line;

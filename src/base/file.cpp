@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/text.hpp"
@@ -103,6 +104,14 @@ Status write_file_atomically(const std::filesystem::path& name, std::string_view
     return cannot_write(path, error_number);
   }
   return Done{};
+}
+
+std::filesystem::path runtime_folder() {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime != '\0') return std::filesystem::path(runtime) / "lockstep";
+  const char* const temporary = std::getenv("TMPDIR");
+  const std::filesystem::path base = temporary != nullptr && *temporary != '\0' ? temporary : "/tmp";
+  return base / ("lockstep-" + std::to_string(::getuid()));
 }
 
 std::filesystem::path executable_folder() {

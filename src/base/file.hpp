@@ -20,6 +20,10 @@ std::optional<std::string> read_end_of_file(const std::filesystem::path& path, s
 // The new content appears under `path` in one step (rename), with what was there before until then.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Where running processes leave word for lockstep: $XDG_RUNTIME_DIR/lockstep, else a 0700 folder of the user's in the
+// temporary folder. It may not be there yet.
+std::filesystem::path runtime_folder();
+
 // The folder of the running executable.
 std::filesystem::path executable_folder();
 

@@ -22,8 +22,9 @@ void pause_briefly() {
 }
 
 // In the child between fork and exec: only async-signal-safe calls.
-[[noreturn]] void become(char* const* arguments, ChildOutput output, int report_to) {
+[[noreturn]] void become(char* const* arguments, ChildOutput output, int file, int report_to) {
   if (output == ChildOutput::to_stderr) ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  if (output == ChildOutput::to_file) ::dup2(file, STDOUT_FILENO);
   ::signal(SIGPIPE, SIG_DFL);
   ::execvp(arguments[0], arguments);
   const int problem = errno;
@@ -33,7 +34,7 @@ void pause_briefly() {
 
 }  // namespace
 
-Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, ChildOutput output) {
+Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, ChildOutput output, int file) {
   if (command.empty()) return usage_error("no command after --", "write the command after it: -- python train.py");
 
   std::vector<char*> arguments;
@@ -49,7 +50,7 @@ Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, Ch
     ::close(report[1]);
     return Error{fmt::format("cannot start a process: {}", std::strerror(errno)), "check ulimit -u"};
   }
-  if (child == 0) become(arguments.data(), output, report[1]);
+  if (child == 0) become(arguments.data(), output, file, report[1]);
 
   ::close(report[1]);
   int problem = 0;

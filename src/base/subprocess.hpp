@@ -15,6 +15,7 @@ namespace lockstep {
 enum class ChildOutput : std::uint8_t {
   untouched,  // stdout stays the command's own
   to_stderr,  // stdout carries our result: the command's output joins the words on stderr
+  to_file,    // an open file
 };
 
 struct ChildEnd {
@@ -24,7 +25,8 @@ struct ChildEnd {
 
 class Subprocess {
  public:
-  static Result<Subprocess> start(const std::vector<std::string>& command, ChildOutput output);
+  // `file`: for ChildOutput::to_file; it stays the caller's.
+  static Result<Subprocess> start(const std::vector<std::string>& command, ChildOutput output, int file = -1);
   Subprocess(Subprocess&& other) noexcept;
   Subprocess& operator=(Subprocess&&) = delete;
   ~Subprocess();  // ends a child that still runs: SIGTERM, two seconds, SIGKILL

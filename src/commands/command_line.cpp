@@ -39,6 +39,11 @@ Run configure_help(CLI::App& app, RawOptions&) {
 }
 
 constexpr std::array kCommands = {
+    CommandRow{"demo", "see it work: train the wrong way, diagnose, fix, train again, compare",
+               "Trains a small GPT split over two GPUs that take turns (virtual ones where there are no two real ones), diagnoses it live, "
+               "applies the fix (one process a GPU, by lockstep launch), trains again, and prints both side by side with the measured "
+               "speedup. Writes one HTML page with both. Ends with 1 when the second run is not healthy.",
+               Takes::options, configure_demo},
     CommandRow{"monitor", "show the GPUs, their processes and ranks",
                "Reads every GPU and the processes on it. With --once prints a plain table (or, with --json, a report) "
                "and ends.",
@@ -65,6 +70,10 @@ constexpr std::array kCommands = {
                "when one fails; the first failure is named with its reason, and its exit code is the launcher's. Nothing is left "
                "behind, whoever is killed.",
                Takes::its_own_words, configure_launch},
+    CommandRow{"train", "train the reference model with settings that fit this machine",
+               "Chooses what is left open (devices, how they share the work, batch, precision, workers, buckets), says each choice and "
+               "its reason, and starts one lockstep-train a device, as lockstep launch does. A config file has the same names as the flags.",
+               Takes::options, configure_train},
     CommandRow{"help", "explain a command", "Prints the options of a command.", Takes::options, configure_help},
     CommandRow{"completions", "print completions for bash, zsh or fish",
                "Prints a completion script for your shell, made from this very table of commands.", Takes::options,

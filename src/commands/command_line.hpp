@@ -60,6 +60,8 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw);
 Run configure_doctor(CLI::App& app, RawOptions& raw);
 Run configure_explain(CLI::App& app, RawOptions& raw);
 Run configure_launch(CLI::App& app, RawOptions& raw);
+Run configure_demo(CLI::App& app, RawOptions& raw);
+Run configure_train(CLI::App& app, RawOptions& raw);
 Run configure_completions(CLI::App& app, RawOptions& raw);
 Run configure_man(CLI::App& app, RawOptions& raw);
 

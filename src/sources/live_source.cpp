@@ -1,18 +1,56 @@
 #include "sources/live_source.hpp"
 
+#include <limits>
 #include <utility>
 
+#include "base/clock.hpp"
+#include "base/file.hpp"
+
 namespace lockstep {
+namespace {
+
+// A ring is found with the process that writes it, up to a second after its first step: what is older than this is left.
+constexpr double kLateAtMostMs = 200;
+
+}  // namespace
 
 LiveSource::LiveSource(std::unique_ptr<Poller> poller, std::unique_ptr<ProcessDescriber> describer, SourceKind kind,
                        std::string detail)
-    : poller_(std::move(poller)), describer_(std::move(describer)), kind_(kind), detail_(std::move(detail)) {}
+    : poller_(std::move(poller)), describer_(std::move(describer)), wire_(runtime_folder()), kind_(kind), detail_(std::move(detail)) {}
 
 Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
-  NextRecord next = poller_->next(wait);
-  if (auto* record = std::get_if<Record>(&next))
-    if (auto* processes = std::get_if<ProcessTick>(&record->content)) describer_->describe(*processes, record->t_ms);
-  return next;
+  if (ready_.empty()) {
+    NextRecord next = poller_->next(wait);
+    if (auto* record = std::get_if<Record>(&next)) {
+      if (auto* processes = std::get_if<ProcessTick>(&record->content)) {
+        describer_->describe(*processes, record->t_ms);
+        for (const ProcessSample& process : *processes) wire_.follow(process.pid);
+      }
+      take_steps(record->t_ms);
+      newest_ms_ = std::max(newest_ms_, record->t_ms);
+      ready_.push_back(std::move(*record));
+    } else {
+      if (std::holds_alternative<EndOfInput>(next)) take_steps(std::numeric_limits<double>::infinity());
+      if (ready_.empty()) return next;
+    }
+  }
+  Record record = std::move(ready_.front());
+  ready_.pop_front();
+  return NextRecord(std::move(record));
+}
+
+// Steps that ended by then go before the reading of that moment; later ones wait for the next.
+void LiveSource::take_steps(double until_ms) {
+  if (!wire_.any()) return;
+  const double offset_ms = to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
+  for (WireStep& step : wire_.read()) {
+    const double t_ms = static_cast<double>(step.end_ns) / 1e6 + offset_ms;
+    if (t_ms >= newest_ms_ - kLateAtMostMs) early_.push_back({t_ms, std::move(step.step)});
+  }
+  while (!early_.empty() && early_.front().t_ms <= until_ms) {
+    ready_.push_back(std::move(early_.front()));
+    early_.pop_front();
+  }
 }
 
 std::vector<NotMeasured> LiveSource::not_measured() const {

@@ -1,12 +1,14 @@
-// The live view: the driver's readings, with the host's knowledge of each process.
+// The live view: the driver's readings, with the host's knowledge of each process and the step marks that it writes.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "lockstep/source.hpp"
 #include "sources/nvml/poller.hpp"
+#include "sources/probe/wire_reader.hpp"
 
 namespace lockstep {
 
@@ -35,8 +37,14 @@ class LiveSource : public Source {
   SamplingCost sampling_cost() const { return poller_->cost(); }
 
  private:
+  void take_steps(double until_ms);
+
   std::unique_ptr<Poller> poller_;
   std::unique_ptr<ProcessDescriber> describer_;
+  WireReader wire_;
+  std::deque<Record> ready_;   // in the order of their times
+  std::deque<Record> early_;   // steps that ended after the newest reading
+  double newest_ms_ = 0;
   SourceKind kind_;
   std::string detail_;
 };

@@ -55,14 +55,6 @@ std::optional<Registration> parse_registration(const std::string& json) {
   return registration;
 }
 
-std::filesystem::path registration_folder() {
-  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime != '\0') return std::filesystem::path(runtime) / "lockstep";
-  const char* const temporary = std::getenv("TMPDIR");
-  const std::filesystem::path base = temporary != nullptr && *temporary != '\0' ? temporary : "/tmp";
-  return base / ("lockstep-" + std::to_string(::getuid()));
-}
-
 ComputeThreads::ComputeThreads(std::size_t gpu_count, std::filesystem::path proc_root,
                                std::filesystem::path registrations, std::optional<std::string> scope)
     : proc_(std::move(proc_root)),

@@ -29,9 +29,6 @@ struct Registration {
 };
 std::optional<Registration> parse_registration(const std::string& json);
 
-// Where registrations lie: $XDG_RUNTIME_DIR/lockstep, else a 0700 folder of the user's in the temporary folder.
-std::filesystem::path registration_folder();
-
 // The work on one virtual GPU, read at one moment.
 struct GpuWork {
   Nanoseconds run_time{};    // of all its threads since they were first seen; never falls

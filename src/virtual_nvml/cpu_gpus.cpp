@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "base/clock.hpp"
+#include "base/file.hpp"
 
 namespace lockstep {
 namespace {
@@ -65,7 +66,7 @@ std::optional<std::string> own_scope() {
 }  // namespace
 
 CpuGpus::CpuGpus(std::size_t count)
-    : threads_(count, "/proc", registration_folder(), own_scope()), gpus_(count) {
+    : threads_(count, "/proc", runtime_folder(), own_scope()), gpus_(count) {
   struct sysinfo memory {};
   ::sysinfo(&memory);
   const std::uint64_t total = static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;

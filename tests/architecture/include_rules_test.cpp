@@ -32,6 +32,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources", {{"src/recording"}, {}, {"fmt"}}},
     {"src/sources/nvml", {{}, {"nvml.h"}, {"fmt"}}},
     {"src/sources/host", {{}, {}, {"fmt"}}},
+    {"src/sources/probe", {{"probes/wire"}, {}, {}}},
     {"src/sources/replay", {{"src/recording"}, {}, {"fmt"}}},
     {"src/sources/parsed", {{}, {}, {"fmt"}}},  // what the readers of other tools' logs share
     {"src/sources/csv", {{"src/sources/parsed"}, {}, {"fmt"}}},
@@ -51,15 +52,18 @@ const std::map<std::string, Rule> kRules = {
     {"src/render/html", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/json", {{}, {}, {"nlohmann"}}},
     {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann", "hwloc.h"}}},
+    {"src/training", {{}, {"CLI"}, {"fmt", "nlohmann"}}},
     {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
     {"src/commands",
-     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/doctor", "src/launch"},
+     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/doctor", "src/launch", "src/training"},
       {"CLI"},
       {"fmt", "nlohmann"}}},
+    {"probes/wire", {{}, {}, {}}},
+    {"reference_trainer", {{"src/training", "probes/wire"}, {"ATen", "c10", "torch"}, {"fmt", "nlohmann", "CLI"}}},
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };
 
-const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI", "protozero", "hwloc.h"};
+const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI", "protozero", "hwloc.h", "ATen", "c10", "torch"};
 
 std::string rule_of(const std::string& path) {
   std::string best;
@@ -93,8 +97,10 @@ std::string objection(const std::string& path, const Include& include) {
     return rule.libraries.contains(library) || in_source ? "" : "may not include the library " + include.text;
   }
   if (include.text.starts_with("lockstep/")) return "";
-  const std::string target = "src/" + include.text;
-  if (!fs::exists(fs::path(testing::source_tree()) / target)) return "includes " + include.text + ", which is not there";
+  const auto is_there = [&](const std::string& file) { return fs::exists(fs::path(testing::source_tree()) / file); };
+  const std::string beside = path.substr(0, path.rfind('/') + 1) + include.text;  // C headers name their neighbours
+  const std::string target = is_there("src/" + include.text) ? "src/" + include.text : path.ends_with(".h") && is_there(beside) ? beside : include.text;
+  if (!is_there(target)) return "includes " + include.text + ", which is not there";
   const std::string target_folder = rule_of(target);
   if (folder == "include/lockstep") return "is a contract and may include contracts only";
   if (target_folder == folder || target.starts_with("src/base/")) return "";
@@ -107,7 +113,7 @@ std::string objection(const std::string& path, const Include& include) {
 
 std::vector<std::string> all_objections() {
   std::vector<std::string> objections;
-  for (const char* tree : {"include", "src"})
+  for (const char* tree : {"include", "src", "probes", "reference_trainer"})
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(testing::source_tree()) / tree)) {
       const std::string kind = entry.path().extension().string();
       if (kind != ".cpp" && kind != ".hpp" && kind != ".h") continue;

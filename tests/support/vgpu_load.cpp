@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/file.hpp"
 #include "virtual_nvml/compute_threads.hpp"
 
 namespace {
@@ -55,7 +56,7 @@ void register_threads(const std::vector<std::unique_ptr<Load>>& loads, unsigned 
     while (load->tid == 0) std::this_thread::yield();
     gpus.push_back({{"index", load->gpu}, {"memory_bytes", bytes}, {"tid", load->tid.load()}, {"waiting", waiting}});
   }
-  const auto folder = lockstep::registration_folder();
+  const auto folder = lockstep::runtime_folder();
   std::filesystem::create_directories(folder);
   ::chmod(folder.c_str(), 0700);
   const auto file = folder / ("vgpu-" + std::to_string(::getpid()) + ".json");

@@ -190,9 +190,7 @@ Json comparison_json(const Comparison& comparison) {
           {"missing", list_json(comparison.missing, [](const Comparison::Share& share) { return Json{{"code", share.code}, {"lost", number(share.lost)}}; })}};
 }
 
-}  // namespace
-
-std::string JsonRenderer::render(const Report& report) const {
+Json report_json(const Report& report) {
   Json throughput = nullptr;
   if (report.throughput)
     throughput = {{"now", number(report.throughput->now)}, {"possible", number(report.throughput->possible)}};
@@ -223,7 +221,20 @@ std::string JsonRenderer::render(const Report& report) const {
                        {"exit_code", or_null(report.command->exit_code)},
                        {"stopped_by_lockstep", report.command->stopped_by_lockstep}};
   if (report.comparison) json["comparison"] = comparison_json(*report.comparison);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json;
+}
+
+std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+Json run_json(const MeasuredRun& run) { return {{"tokens_per_s", number(run.tokens_per_s)}, {"command", run.command}, {"report", report_json(run.report)}}; }
+
+}  // namespace
+
+std::string JsonRenderer::render(const Report& report) const { return text_of(report_json(report)); }
+
+std::string before_after_json(const BeforeAfter& runs) {
+  Json json = {{"lockstep_demo", 1}, {"speedup", number(runs.speedup())}, {"disturbed_by", or_null(runs.disturbed_by)}, {"before", run_json(runs.before)}, {"after", run_json(runs.after)}};
+  return text_of(json);
 }
 
 }  // namespace lockstep

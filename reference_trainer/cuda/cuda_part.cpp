@@ -1,0 +1,59 @@
+#include "reference_trainer/cuda/cuda_part.hpp"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace lockstep {
+namespace {
+
+// A CUDA graph: recorded on a stream of its own, after a few runs there that let libraries allocate what they keep.
+class GraphedWork : public RecordedWork {
+ public:
+  explicit GraphedWork(const std::function<void()>& work) : stream_(at::cuda::getStreamFromPool()) {
+    at::cuda::CUDAStreamGuard guard(stream_);
+    for (int warm_up = 0; warm_up < 3; ++warm_up) work();
+    at::cuda::stream_synchronize(stream_);
+    graph_.capture_begin();
+    work();
+    graph_.capture_end();
+  }
+  void play() override { graph_.replay(); }
+
+ private:
+  at::cuda::CUDAStream stream_;
+  at::cuda::CUDAGraph graph_;
+};
+
+class RealCuda : public CudaPart {
+ public:
+  int device_count() const override { return c10::cuda::device_count(); }
+  void use_device(int index) const override { c10::cuda::set_device(static_cast<c10::DeviceIndex>(index)); }
+  void synchronize(int index) const override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+    c10::cuda::device_synchronize();
+  }
+  std::string device_name(int index) const override { return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name; }
+  DeviceMemory memory(int index) const override {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return {stats.allocated_bytes[all].current, stats.reserved_bytes[all].current, stats.allocated_bytes[all].peak};
+  }
+  c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world, std::chrono::milliseconds timeout) const override {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = timeout;
+    return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world, options);
+  }
+  std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override { return std::make_unique<GraphedWork>(work); }
+};
+
+}  // namespace
+}  // namespace lockstep
+
+extern "C" const lockstep::CudaPart* lockstep_cuda_part() {
+  static const lockstep::RealCuda part;
+  return &part;
+}

@@ -1,0 +1,117 @@
+#include "reference_trainer/optimizer.hpp"
+
+#include <cmath>
+#include <numbers>
+
+namespace lockstep {
+
+double learning_rate_at(std::int64_t update, const TrainSettings& settings, std::int64_t updates) {
+  const double highest = settings.learning_rate;
+  const double least = std::min(settings.min_learning_rate, highest);
+  if (update < settings.warmup_steps) return highest * static_cast<double>(update + 1) / static_cast<double>(settings.warmup_steps);
+  const std::int64_t after_warmup = updates - settings.warmup_steps;
+  if (after_warmup <= 1 || update >= updates) return after_warmup <= 1 ? highest : least;
+  const double done = static_cast<double>(update - settings.warmup_steps) / static_cast<double>(after_warmup);
+  return least + (highest - least) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+Optimizer::Optimizer(const std::vector<DeviceParameters>& parameters, const OptimizerOptions& options) : options_(options) {
+  for (const DeviceParameters& on_device : parameters)
+    for (const bool decays : {true, false}) {
+      Group group{.device = on_device.device, .weight_decay = decays ? options.weight_decay : 0};
+      for (const Parameter& parameter : on_device.parameters) {
+        if ((parameter.value.dim() >= 2) != decays) continue;
+        group.names.push_back(parameter.name);
+        group.values.push_back(parameter.value);
+      }
+      if (group.values.empty()) continue;
+      group.device->run([&] {
+        for (const Tensor& value : group.values) {
+          group.first_moments.push_back(at::zeros_like(value).detach());
+          group.second_moments.push_back(at::zeros_like(value).detach());
+          group.steps.push_back(at::zeros({}, at::TensorOptions(value.device()).dtype(at::kFloat)));
+        }
+      });
+      groups_.push_back(std::move(group));
+    }
+}
+
+std::vector<Tensor> Optimizer::Group::gradients() const {
+  std::vector<Tensor> list;
+  for (const Tensor& value : values) list.push_back(value.grad().defined() ? value.grad() : at::zeros_like(value));
+  return list;
+}
+
+// All devices at once, each its own groups in order.
+void Optimizer::on_each_device(const std::function<void(Group&)>& work) {
+  std::vector<std::future<void>> ends;
+  for (Group& group : groups_) ends.push_back(group.device->start([&work, &group] { work(group); }));
+  for (std::future<void>& end : ends) end.wait();
+  for (std::future<void>& end : ends) end.get();
+}
+
+void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed& ranks) {
+  const at::NoGradGuard no_grad;
+  bool finite = true;
+  if (scaler.enabled()) {
+    std::vector<Tensor> all;
+    for (const Group& group : groups_)
+      for (const Tensor& gradient : group.gradients()) all.push_back(gradient);
+    groups_.front().device->run([&] { finite = scaler.unscale(all, ranks); });
+  }
+  if (finite) {
+    if (options_.clip > 0) clip_gradients();
+    on_each_device([&](Group& group) {
+      const at::NoGradGuard quiet;
+      std::vector<Tensor> gradients = group.gradients();
+      at::_foreach_add_(group.steps, 1);
+      at::_fused_adamw_(group.values, gradients, group.first_moments, group.second_moments, {}, group.steps, learning_rate, options_.beta1, options_.beta2,
+                        group.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+    });
+  }
+  scaler.update();
+  clear_gradients();
+}
+
+// The norm over everything, as torch.nn.utils.clip_grad_norm_ has it: one norm a tensor, then the norm of the norms.
+void Optimizer::clip_gradients() {
+  std::vector<Tensor> norms(groups_.size());
+  on_each_device([&](Group& group) {
+    const at::NoGradGuard quiet;
+    norms[static_cast<std::size_t>(&group - groups_.data())] = at::stack(at::_foreach_norm(group.gradients(), 2));
+  });
+  const at::Device first = groups_.front().device->torch_device();
+  for (Tensor& norm : norms) norm = norm.to(first);
+  norm_ = at::cat(norms).norm();
+  const Tensor factor = (options_.clip / (norm_ + 1e-6)).clamp_max(1.0);
+  on_each_device([&](Group& group) {
+    const at::NoGradGuard quiet;
+    at::_foreach_mul_(group.gradients(), factor.to(group.device->torch_device()));
+  });
+}
+
+double Optimizer::last_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
+
+// To zero in place: under DDP a gradient is a piece of its bucket, and must stay one.
+void Optimizer::clear_gradients() {
+  on_each_device([](Group& group) {
+    const at::NoGradGuard quiet;
+    std::vector<Tensor> there;
+    for (const Tensor& value : group.values)
+      if (value.grad().defined()) there.push_back(value.grad());
+    if (!there.empty()) at::_foreach_zero_(there);
+  });
+}
+
+std::vector<OptimizerState> Optimizer::state() const {
+  std::vector<OptimizerState> list;
+  for (const Group& group : groups_)
+    for (std::size_t i = 0; i < group.values.size(); ++i) {
+      list.push_back({"optimizer.first_moment." + group.names[i], group.first_moments[i]});
+      list.push_back({"optimizer.second_moment." + group.names[i], group.second_moments[i]});
+      list.push_back({"optimizer.step." + group.names[i], group.steps[i]});
+    }
+  return list;
+}
+
+}  // namespace lockstep

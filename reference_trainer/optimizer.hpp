@@ -1,0 +1,62 @@
+// AdamW in one call a device, after clipping by the norm over all parameters of all devices; and the learning rate's course.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reference_trainer/parallel/strategy.hpp"
+#include "reference_trainer/precision.hpp"
+
+namespace lockstep {
+
+struct OptimizerOptions {
+  double weight_decay = 0.1;  // of tensors with two dimensions or more
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double clip = 1;            // 0: not at all
+};
+
+// Straight up to the highest rate, then down half a cosine to the least.
+double learning_rate_at(std::int64_t update, const TrainSettings& settings, std::int64_t updates);
+
+// One tensor of the optimizer's state, for checkpoints.
+struct OptimizerState {
+  std::string name;
+  Tensor value;
+};
+
+class Optimizer {
+ public:
+  Optimizer(const std::vector<DeviceParameters>& parameters, const OptimizerOptions& options);
+
+  // Changes the parameters and clears their gradients. Left out when a gradient of some rank was not finite.
+  void step(double learning_rate, LossScaler& scaler, const Distributed& ranks);
+  void clear_gradients();
+  // Length of the last gradient, before clipping, where it was asked for.
+  double last_norm() const;
+
+  std::vector<OptimizerState> state() const;  // shared with the optimizer: copying into it restores
+
+ private:
+  // Parameters of one device that share a decay.
+  struct Group {
+    ComputeDevice* device = nullptr;
+    double weight_decay = 0;
+    std::vector<std::string> names;
+    std::vector<Tensor> values;
+    std::vector<Tensor> first_moments;
+    std::vector<Tensor> second_moments;
+    std::vector<Tensor> steps;
+    std::vector<Tensor> gradients() const;
+  };
+  void on_each_device(const std::function<void(Group&)>& work);
+  void clip_gradients();
+
+  const OptimizerOptions options_;
+  std::vector<Group> groups_;  // those of a device are neighbours
+  Tensor norm_;                // of the last update
+};
+
+}  // namespace lockstep

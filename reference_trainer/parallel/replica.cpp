@@ -1,0 +1,95 @@
+#include "reference_trainer/parallel/replica.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), precision_(options.precision), name_(options.settings.parallel) {
+  const std::vector<PartRange> ranges = cut_into(model, static_cast<int>(options.devices.size()));
+  std::vector<Parameter> trained;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    ComputeDevice* const device = options.devices[i];
+    pieces_.push_back({device, ranges[i], {}, {}});
+    device->run([&] { model.move_to(device->torch_device(), ranges[i]); });
+    parameters_.push_back({device, model.trainable(ranges[i])});
+    trained.insert(trained.end(), parameters_.back().parameters.begin(), parameters_.back().parameters.end());
+  }
+  if (!options.ranks.is_alone()) reducer_ = std::make_unique<GradientReducer>(options.ranks, trained, options.settings, options.virtual_gpus);
+}
+
+std::string Replica::description() const {
+  std::string words = pieces_.size() == 1 ? fmt::format("{}: the whole model on one device", name_) : fmt::format("{}: the model cut over {} devices, one works at a time", name_, pieces_.size());
+  if (reducer_) words += fmt::format("; gradients averaged over all ranks in {} {}", reducer_->buckets(), reducer_->buckets() == 1 ? "bucket" : "buckets");
+  return words;
+}
+
+Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& marks) {
+  const bool exchange = reducer_ && (options.exchange || reducer_->must_exchange());
+  if (exchange) reducer_->before_forward();
+  forward(batch, marks);
+  if (exchange) {
+    reducer_->before_backward(loss_);
+    reducer_->watch_wait(pieces_.size() == 1 ? loss_ : pieces_.front().output);
+  }
+  const auto backward_before = marks.spent(LOCKSTEP_SPAN_BACKWARD);
+  marks.time(LOCKSTEP_SPAN_BACKWARD, [&] { backward(options, marks); });
+  if (exchange) {
+    reducer_->after_backward(marks);
+    // The wait at the end of backward is the exchange's, not backward's.
+    const auto exposed = marks.spent(LOCKSTEP_SPAN_COLLECTIVE_EXPOSED);
+    marks.add(LOCKSTEP_SPAN_BACKWARD, -std::min(exposed, marks.spent(LOCKSTEP_SPAN_BACKWARD) - backward_before));
+  }
+  for (Piece& piece : pieces_) piece.input = piece.output = Tensor();
+  tied_here_ = tied_there_ = Tensor();
+  return std::exchange(loss_, Tensor()).detach();
+}
+
+void Replica::forward(const Batch& batch, StepMarks& marks) {
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    Piece& piece = pieces_[i];
+    const bool is_first = i == 0;
+    const bool is_last = i + 1 == pieces_.size();
+    const at::Device here = piece.device->torch_device();
+    Tensor targets;
+    marks.time(LOCKSTEP_SPAN_COPY, [&] {
+      if (is_first) piece.input = batch.inputs.to(here, /*non_blocking=*/true);
+      if (is_last) targets = batch.targets.to(here, /*non_blocking=*/true);
+    });
+    marks.time(LOCKSTEP_SPAN_FORWARD, [&] {
+      piece.device->run([&] {
+        const Autocast autocast(precision_, here.type());
+        if (!is_first) piece.input = pieces_[i - 1].output.detach().to(here).requires_grad_(true);
+        if (is_first && !is_last && model_.tied_weight().defined()) tied_here_ = model_.tied_weight().alias();
+        if (is_last && tied_here_.defined()) tied_there_ = tied_here_.detach().to(here).requires_grad_(true);
+        piece.output = model_.forward(piece.input, piece.parts, tied_there_);
+        if (is_last) loss_ = model_.loss(piece.output, targets);
+      });
+    });
+  }
+}
+
+void Replica::backward(const PassOptions& options, StepMarks&) {
+  for (std::size_t i = pieces_.size(); i-- > 0;) {
+    Piece& piece = pieces_[i];
+    const bool is_last = i + 1 == pieces_.size();
+    piece.device->run([&] {
+      if (is_last) {
+        Tensor weighed = loss_ * options.loss_weight;
+        if (options.loss_scale.defined()) weighed = weighed * options.loss_scale.to(weighed.device());
+        weighed.sum().backward();
+        return;
+      }
+      if (!piece.output.requires_grad()) return;  // all of it is frozen
+      std::vector<Tensor> roots = {piece.output};
+      std::vector<Tensor> gradients = {pieces_[i + 1].input.grad().to(piece.output.device())};
+      // The tied weight's gradient from the other end joins here, so that it arrives once, as from one graph.
+      if (i == 0 && tied_here_.defined()) {
+        roots.push_back(tied_here_);
+        gradients.push_back(tied_there_.grad().to(tied_here_.device()));
+      }
+      torch::autograd::backward(roots, gradients);
+    });
+  }
+}
+
+}  // namespace lockstep

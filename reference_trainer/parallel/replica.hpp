@@ -1,0 +1,47 @@
+// One copy of the model on one device, or cut in pieces over several (the naive split), with or without other ranks:
+//
+//   single   one device, no other ranks      naive    several devices, no other ranks
+//   ddp      one device, other ranks         hybrid   several devices, other ranks
+//
+// The naive split is what device_map="auto" and plain `python` give: a batch goes through the pieces one after the other, and
+// while one device works the others wait. It is here to be seen, and measured.
+#pragma once
+
+#include "reference_trainer/parallel/gradient_reducer.hpp"
+#include "reference_trainer/parallel/strategy.hpp"
+
+namespace lockstep {
+
+class Replica : public Strategy {
+ public:
+  Replica(Model& model, const StrategyOptions& options);
+
+  Tensor pass(const Batch& batch, const PassOptions& options, StepMarks& marks) override;
+  const std::vector<DeviceParameters>& parameters() const override { return parameters_; }
+  std::string description() const override;
+
+ private:
+  struct Piece {
+    ComputeDevice* device = nullptr;
+    PartRange parts;
+    // Of the pass under way. Each piece's graph is cut off from the one before, so that its backward runs on its own thread.
+    Tensor input;
+    Tensor output;
+  };
+  void forward(const Batch& batch, StepMarks& marks);
+  void backward(const PassOptions& options, StepMarks& marks);
+
+  Model& model_;
+  const Precision precision_;
+  std::vector<Piece> pieces_;
+  std::vector<DeviceParameters> parameters_;
+  std::unique_ptr<GradientReducer> reducer_;  // nothing for a rank alone
+  std::string name_;
+
+  // Of the pass under way.
+  Tensor loss_;
+  Tensor tied_here_;   // the tied weight as the first piece's graph knows it
+  Tensor tied_there_;  // and as the last piece's does
+};
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// The kinds of numbers: what autocast computes with, and the scale that keeps fp16 gradients from vanishing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "reference_trainer/distributed.hpp"
+#include "reference_trainer/torch_headers.hpp"
+
+namespace lockstep {
+
+enum class Precision : std::uint8_t { fp32, tf32, bf16, fp16 };
+// "auto": bf16 on CUDA, fp32 on the CPU.
+Precision precision_named(const std::string& name, bool on_cuda);
+// Allows TF32 where it was chosen; once, at start.
+void allow_tensor_cores(Precision precision);
+
+// Within its life forward passes of this thread compute in the chosen precision.
+class Autocast {
+ public:
+  Autocast(Precision precision, c10::DeviceType device);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  const c10::DeviceType device_;
+  const bool active_;
+};
+
+// fp16's loss scale: doubled after 2000 good updates, halved when a gradient overflowed on any rank, whose update is then
+// left out on all of them.
+class LossScaler {
+ public:
+  LossScaler(bool enabled, at::Device device);
+
+  bool enabled() const { return enabled_; }
+  const Tensor& scale() const { return scale_; }
+  // Divides the gradients by the scale. False: one of some rank is not finite, the update must be left out.
+  bool unscale(std::vector<Tensor> gradients, const Distributed& ranks);
+  void update();
+
+  // For checkpoints.
+  double scale_value() const { return enabled_ ? scale_.item<double>() : 1; }
+  std::int64_t good_updates() const { return enabled_ ? good_updates_.item<std::int64_t>() : 0; }
+  void restore(double scale, std::int64_t good_updates);
+
+ private:
+  const bool enabled_;
+  Tensor scale_;
+  Tensor good_updates_;
+  Tensor found_inf_;
+};
+
+}  // namespace lockstep

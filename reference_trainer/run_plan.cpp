@@ -1,0 +1,69 @@
+#include "reference_trainer/run_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reference_trainer/compute_device.hpp"
+#include "reference_trainer/cuda/cuda_part.hpp"
+#include "reference_trainer/failure.hpp"
+
+namespace lockstep {
+namespace {
+
+c10::DeviceType device_type(const std::string& wanted) {
+  if (wanted == "cpu") return c10::DeviceType::CPU;
+  const int gpus = cuda_device_count();
+  if (gpus > 0) return c10::DeviceType::CUDA;
+  if (wanted == "cuda")
+    throw TrainFailure(fmt::format("no CUDA device: {}", why_no_cuda().empty() ? "the driver shows none" : why_no_cuda()), "use --device cpu, or see `lockstep doctor`");
+  return c10::DeviceType::CPU;
+}
+
+void decide_parallel(TrainSettings& settings, const RankFacts& facts) {
+  if (settings.parallel == "auto") settings.parallel = facts.world > 1 ? "ddp" : "single";
+  const bool of_many_ranks = settings.parallel == "ddp" || settings.parallel == "hybrid";
+  if (facts.world > 1 && !of_many_ranks)
+    throw TrainFailure(usage_error(fmt::format("--parallel {} is for one process, and {} started {} ranks: each would train a model of its own", settings.parallel, facts.launcher, facts.world),
+                                   "use --parallel ddp, or start one process"));
+}
+
+std::vector<int> devices_of(const TrainSettings& settings, const RankFacts& facts, int there_are) {
+  std::vector<int> devices;
+  const auto add = [&](int from, int to) {
+    for (int device = from; device < to; ++device) devices.push_back(device);
+  };
+  if (settings.parallel == "naive" || settings.parallel == "data-parallel") add(0, there_are);
+  else if (settings.parallel == "hybrid") add(facts.local_rank * static_cast<int>(settings.split), std::min(there_are, (facts.local_rank + 1) * static_cast<int>(settings.split)));
+  else add(facts.local_rank, facts.local_rank + 1);
+  return devices;
+}
+
+}  // namespace
+
+RunPlan plan_run(TrainSettings& settings, const RankFacts& facts) {
+  RunPlan plan;
+  plan.shape = or_fail(shape_of(settings));
+  decide_parallel(settings, facts);
+  plan.device = device_type(settings.device);
+  const bool on_cuda = plan.device == c10::DeviceType::CUDA;
+  const int gpus = on_cuda ? cuda_device_count() : 0;
+  // Virtual GPUs may be more than cores: they take turns there, which is slow and right.
+  const int there_are = settings.devices > 0 ? static_cast<int>(settings.devices) : on_cuda ? gpus : std::max(cores_of_this_process(), facts.local_world);
+  if (on_cuda && there_are > gpus)
+    throw TrainFailure(usage_error(fmt::format("--devices {}, but this machine has {} GPUs", there_are, gpus), fmt::format("use --devices {}, or --device cpu", gpus)));
+  plan.devices = devices_of(settings, facts, there_are);
+  if (plan.devices.empty() || (on_cuda && plan.devices.back() >= gpus))
+    throw TrainFailure(usage_error(fmt::format("local rank {} has no device: this machine has {}", facts.local_rank, there_are),
+                                   settings.parallel == "hybrid" ? fmt::format("start {} ranks here: {} devices in groups of {}", (there_are + settings.split - 1) / settings.split, there_are, settings.split)
+                                                                 : fmt::format("start at most {} ranks on this machine", there_are)));
+  const bool copies_in_process = settings.parallel == "data-parallel";
+  const std::int64_t replicas = copies_in_process ? static_cast<std::int64_t>(plan.devices.size()) : facts.world;
+  plan.all_devices = static_cast<int>(plan.devices.size()) * facts.world;
+  plan.precision = precision_named(settings.precision, on_cuda);
+  plan.batch = or_fail(plan_batch(settings, plan.shape, replicas));
+  plan.samples_per_pass = settings.batch_size * (copies_in_process ? replicas : 1);
+  return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,272 @@
+#include "reference_trainer/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/clock.hpp"
+#include "base/text.hpp"
+#include "reference_trainer/checkpoint.hpp"
+#include "reference_trainer/compute_device.hpp"
+#include "reference_trainer/cuda/cuda_part.hpp"
+#include "reference_trainer/data/loader.hpp"
+#include "reference_trainer/distributed.hpp"
+#include "reference_trainer/failure.hpp"
+#include "reference_trainer/optimizer.hpp"
+#include "reference_trainer/parallel/strategy.hpp"
+#include "reference_trainer/peak_speed.hpp"
+#include "reference_trainer/progress.hpp"
+#include "reference_trainer/run_plan.hpp"
+#include "reference_trainer/run_state.hpp"
+#include "reference_trainer/step_marks.hpp"
+#include "reference_trainer/virtual_gpus.hpp"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::unique_ptr<ComputeDevice>> open_devices(const RunPlan& plan) {
+  std::vector<std::unique_ptr<ComputeDevice>> devices;
+  for (const int index : plan.devices) devices.push_back(std::make_unique<ComputeDevice>(plan.device, index));
+  return devices;
+}
+
+std::vector<ComputeDevice*> pointers(const std::vector<std::unique_ptr<ComputeDevice>>& devices) {
+  std::vector<ComputeDevice*> list;
+  for (const auto& device : devices) list.push_back(device.get());
+  return list;
+}
+
+LoaderOptions loader_options(const TrainSettings& settings, const RunPlan& plan) {
+  return {.workers = settings.workers, .prefetch = settings.prefetch, .pin_memory = settings.pin_memory && plan.device == c10::DeviceType::CUDA, .preload = settings.preload, .delay = settings.loader_delay};
+}
+
+// One rank's run. Members in the order in which they are needed; they end in the opposite order.
+class Run {
+ public:
+  Run(TrainSettings& settings, const RunPlan& plan, const Distributed& ranks)
+      : settings_(settings),
+        plan_(plan),
+        ranks_(ranks),
+        devices_(open_devices(plan)),
+        virtual_gpus_(pointers(devices_)),
+        marks_(ranks.rank()),
+        progress_(settings.log_format == "json" ? Progress::Format::json : Progress::Format::text, ranks.is_main()),
+        dataset_(open_dataset(settings, plan.shape)),
+        loader_(*dataset_, sampler_options(), loader_options(settings, plan)),
+        scaler_(plan.precision == Precision::fp16, devices_.front()->torch_device()) {
+    check_data();
+    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+    generator.set_current_seed(static_cast<std::uint64_t>(settings.seed + ranks.rank()));
+    devices_.front()->run([&] {
+      model_ = make_model(plan.shape, {settings.dropout, settings.freeze, settings.activation_checkpointing}, static_cast<std::uint64_t>(settings.seed));
+    });
+    strategy_ = make_strategy(*model_, {settings, plan.precision, ranks, pointers(devices_), virtual_gpus_});
+    optimizer_ = std::make_unique<Optimizer>(strategy_->parameters(), OptimizerOptions{settings.weight_decay, settings.beta1, settings.beta2, settings.epsilon, settings.clip});
+    if (!settings.checkpoint_dir.empty()) writer_ = std::make_unique<CheckpointWriter>(settings.checkpoint_dir, settings.save_total_limit);
+  }
+
+  void train();
+
+ private:
+  SamplerOptions sampler_options() const {
+    return {dataset_->size(), ranks_.rank(), ranks_.world(), plan_.samples_per_pass, settings_.seed, settings_.shuffle, settings_.drop_last};
+  }
+  void check_data() const;
+  void introduce(const Resumed& resumed);
+  void train_epoch();
+  void one_update(std::int64_t passes, bool ends_epoch);
+  void log_update();
+  void save();
+  ProgressLine progress_line(double loss);
+  std::int64_t updates_per_epoch() const { return (loader_.batches() + plan_.batch.accumulation - 1) / plan_.batch.accumulation; }
+  bool is_last_update() const { return position_.update >= updates_; }
+  RunState state() { return {*model_, *optimizer_, scaler_, plan_.shape, settings_.seed}; }
+
+  TrainSettings& settings_;
+  const RunPlan& plan_;
+  const Distributed& ranks_;
+  std::vector<std::unique_ptr<ComputeDevice>> devices_;
+  VirtualGpus virtual_gpus_;
+  StepMarks marks_;
+  Progress progress_;
+  std::unique_ptr<Dataset> dataset_;
+  Loader loader_;
+  LossScaler scaler_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<CheckpointWriter> writer_;  // nothing: no checkpoints
+
+  Position position_;
+  std::int64_t updates_ = 0;  // of the whole run
+  std::int64_t passes_ = 0;   // of this process, for the step marks
+  std::vector<Tensor> losses_;  // of the passes of the last update, on their devices
+  double last_loss_ = 0;
+  bool warned_of_loss_ = false;
+
+  // Since the last line.
+  std::chrono::nanoseconds line_at_{};
+  std::int64_t line_update_ = 0;
+  std::int64_t line_samples_ = 0;
+  std::int64_t samples_ = 0;  // of all ranks, since the start of this process
+  std::chrono::nanoseconds began_{};
+};
+
+void Run::check_data() const {
+  if (loader_.batches() > 0) return;
+  throw TrainFailure(usage_error(fmt::format("{} is less than one batch on each of {} ranks: {} samples an update", dataset_->description(), ranks_.world(), plan_.samples_per_pass * ranks_.world()),
+                                 "use a smaller --batch-size, more data, or --no-drop-last"));
+}
+
+void Run::introduce(const Resumed& resumed) {
+  const double parameters = static_cast<double>(parameter_count(plan_.shape));
+  progress_.say(fmt::format("lockstep-train: {} ({:.1f} M parameters), {}", settings_.model, parameters / 1e6, dataset_->description()));
+  progress_.say(fmt::format("lockstep-train: {}; {} {}", strategy_->description(), ranks_.world(), ranks_.world() == 1 ? "rank" : "ranks"));
+  progress_.say(fmt::format("lockstep-train: {} samples an update: batch {} x {} x accumulation {}; {} updates", plan_.batch.samples_per_update, plan_.batch.batch_size, plan_.batch.replicas, plan_.batch.accumulation, updates_));
+  if (plan_.device == c10::DeviceType::CPU) progress_.say("lockstep-train: on virtual GPUs: each is one CPU core");
+  if (!resumed.words.empty()) progress_.say(fmt::format("lockstep-train: {} (update {})", resumed.words, resumed.position.update));
+}
+
+void Run::train() {
+  updates_ = settings_.steps > 0 ? settings_.steps : settings_.epochs * updates_per_epoch();
+  const Resumed resumed = resume(state(), settings_, ranks_);
+  position_ = resumed.position;
+  introduce(resumed);
+  ranks_.barrier();  // the clock starts together
+  began_ = line_at_ = monotonic_now();
+  line_update_ = position_.update;
+  while (!is_last_update()) train_epoch();
+  if (writer_) or_fail(writer_->finish());
+  ranks_.barrier();  // nobody leaves while another still reads
+  line_at_ = began_;
+  line_samples_ = 0;
+  line_update_ = resumed.position.update;
+  if (position_.update > line_update_) {
+    const ProgressLine line = progress_line(last_loss_);
+    progress_.summary(line, monotonic_now() - began_);
+  } else {
+    progress_.say("lockstep-train: nothing left to do: the checkpoint is at the last update");
+  }
+}
+
+// What is left of the epoch.
+void Run::train_epoch() {
+  const std::int64_t first_batch = position_.samples / (plan_.samples_per_pass * ranks_.world());
+  loader_.start_epoch(position_.epoch, first_batch);
+  if (settings_.preload && samples_ == 0) {
+    ranks_.barrier();
+    began_ = line_at_ = monotonic_now();  // making the data is no training
+  }
+  const std::int64_t batches = loader_.batches();
+  // The last update of an epoch may have fewer passes; it counts them, so that none is lost and none weighs too little.
+  for (std::int64_t batch = first_batch; batch < batches && !is_last_update();) {
+    const std::int64_t passes = std::min(plan_.batch.accumulation, batches - batch);
+    batch += passes;
+    one_update(passes, batch >= batches);
+  }
+}
+
+void Run::one_update(std::int64_t passes, bool ends_epoch) {
+  losses_.clear();
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    const bool is_last = pass + 1 == passes;
+    marks_.begin(passes_++);
+    std::optional<Batch> batch;
+    marks_.time(LOCKSTEP_SPAN_DATA_WAIT, [&] { batch = loader_.next(); });
+    losses_.push_back(strategy_->pass(*batch, {.loss_weight = 1 / static_cast<double>(passes), .loss_scale = scaler_.scale(), .exchange = is_last}, marks_));
+    samples_ += batch->samples() * ranks_.world();
+    if (is_last) {
+      marks_.time(LOCKSTEP_SPAN_OPTIMIZER, [&] { optimizer_->step(learning_rate_at(position_.update, settings_, updates_), scaler_, ranks_); });
+      ++position_.update;
+      position_.samples += passes * plan_.samples_per_pass * ranks_.world();
+      if (ends_epoch) position_ = {.update = position_.update, .epoch = position_.epoch + 1, .samples = 0};
+      if (position_.update % settings_.log_every == 0 || is_last_update()) log_update();
+      if (writer_ && (is_last_update() || (settings_.save_every > 0 && position_.update % settings_.save_every == 0))) marks_.time(LOCKSTEP_SPAN_CHECKPOINT, [&] { save(); });
+    }
+    marks_.end();
+  }
+  virtual_gpus_.refresh();
+  progress_.bar(position_.update, updates_);
+}
+
+// The only place where the host waits for the loss, and where ranks exchange it.
+void Run::log_update() {
+  double loss = 0;
+  marks_.time(LOCKSTEP_SPAN_SYNC, [&] {
+    for (const Tensor& part : losses_) loss += part.item<double>();
+    loss = ranks_.mean(loss / static_cast<double>(losses_.size()));
+  });
+  last_loss_ = loss;
+  marks_.time(LOCKSTEP_SPAN_LOGGING, [&] {
+    ProgressLine line = progress_line(loss);
+    progress_.line(line);
+    if (!std::isfinite(loss) && !std::exchange(warned_of_loss_, true))
+      progress_.say("lockstep-train: the loss is no number any more\n  next: use a lower --learning-rate, or --clip 1");
+  });
+  line_at_ = monotonic_now();
+  line_update_ = position_.update;
+  line_samples_ = samples_;
+}
+
+ProgressLine Run::progress_line(double loss) {
+  const auto time = std::max<std::chrono::nanoseconds>(monotonic_now() - line_at_, std::chrono::nanoseconds(1));
+  const double seconds = to_ms(time) / 1e3;
+  const auto updates = static_cast<double>(std::max<std::int64_t>(1, position_.update - line_update_));
+  ProgressLine line;
+  line.step = position_.update;
+  line.steps = updates_;
+  line.epoch = static_cast<double>(position_.epoch) + static_cast<double>(position_.samples) / static_cast<double>(std::max<std::int64_t>(1, loader_.batches() * plan_.samples_per_pass * ranks_.world()));
+  line.loss = loss;
+  line.learning_rate = learning_rate_at(std::max<std::int64_t>(0, position_.update - 1), settings_, updates_);
+  if (settings_.clip > 0) line.gradient_norm = optimizer_->last_norm();
+  line.samples_per_s = static_cast<double>(samples_ - line_samples_) / seconds;
+  line.tokens_per_s = line.samples_per_s * static_cast<double>(plan_.shape.sequence_length);
+  line.step_ms = seconds * 1e3 / updates;
+  const auto peak = settings_.peak_tflops > 0 ? std::optional(settings_.peak_tflops) : plan_.device == c10::DeviceType::CUDA ? peak_tflops(cuda_part()->device_name(plan_.devices.front()), plan_.precision) : std::nullopt;
+  if (peak) line.model_flops_utilization = operations_per_token(plan_.shape) * line.tokens_per_s / (*peak * 1e12 * plan_.all_devices);
+  for (const auto& device : devices_) {
+    const DeviceMemory memory = device->memory();
+    if (memory.peak_bytes >= line.memory.peak_bytes) line.memory = memory;
+  }
+  line.epoch_time = std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) / updates * static_cast<double>(updates_per_epoch())));
+  line.left = std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) / updates * static_cast<double>(updates_ - position_.update)));
+  return line;
+}
+
+void Run::save() {
+  Checkpoint checkpoint = checkpoint_of(state(), position_, ranks_);
+  if (!ranks_.is_main()) return;
+  or_fail(writer_->save(position_.update, std::move(checkpoint)));
+}
+
+// A failure in the exchange between ranks, with the rank that is to blame; any other failure as it is.
+[[noreturn]] void explain(const std::exception& problem, const Distributed& ranks) {
+  const std::string what = problem.what();
+  const std::string first_line = what.substr(0, what.find('\n'));
+  if (ranks.is_alone()) throw TrainFailure(fmt::format("libtorch failed: {}", printable(first_line)), "see `lockstep-train --help` for smaller settings");
+  const std::string missing = ranks.missing_ranks(std::chrono::seconds(2));
+  if (missing.empty()) throw TrainFailure(fmt::format("rank {}: {}", ranks.rank(), printable(first_line)), "all ranks failed alike; see the first of them");
+  throw TrainFailure(fmt::format("rank {}: the exchange with the other ranks failed: {} ({})", ranks.rank(), missing, printable(first_line)),
+                     "see that rank's own lines; if it is only slow, give a longer --timeout");
+}
+
+}  // namespace
+
+void run_training(TrainSettings settings, const RankFacts& facts) {
+  at::set_num_threads(1);  // devices compute; this thread waits for them
+  count_cpu_memory();
+  const RunPlan plan = plan_run(settings, facts);
+  allow_tensor_cores(plan.precision);
+  const Distributed ranks(facts, plan.device == c10::DeviceType::CUDA ? "nccl" : "gloo", std::chrono::duration_cast<std::chrono::milliseconds>(settings.timeout));
+  try {
+    Run run(settings, plan, ranks);
+    run.train();
+  } catch (const TrainFailure&) {
+    throw;
+  } catch (const std::exception& problem) {
+    explain(problem, ranks);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// Tells the virtual driver about this process's virtual GPUs: their threads, their memory, and whether they wait in a
+// collective (a real GPU spins there and reads 100 % busy at low power; a CPU thread sleeps).
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+#include "reference_trainer/compute_device.hpp"
+
+namespace lockstep {
+
+class VirtualGpus {
+ public:
+  // Does nothing for devices that are not on the CPU.
+  explicit VirtualGpus(std::vector<ComputeDevice*> devices);
+  ~VirtualGpus();
+  VirtualGpus(const VirtualGpus&) = delete;
+  VirtualGpus& operator=(const VirtualGpus&) = delete;
+
+  // All of this process's devices wait for other processes, or work again.
+  void set_waiting(bool waiting);
+  // The memory of now, at most twice a second.
+  void refresh();
+
+ private:
+  void write();
+
+  std::vector<ComputeDevice*> devices_;  // empty: nothing is told
+  std::filesystem::path file_;
+  std::mutex mutex_;
+  bool waiting_ = false;                          // guarded
+  std::chrono::nanoseconds written_at_{};         // guarded
+};
+
+}  // namespace lockstep

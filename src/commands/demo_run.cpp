@@ -1,0 +1,161 @@
+#include "commands/demo_run.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.hpp"
+#include "base/file.hpp"
+#include "base/interrupt.hpp"
+#include "base/subprocess.hpp"
+#include "base/text.hpp"
+#include "commands/judgement.hpp"
+#include "commands/observation.hpp"
+#include "signals/derive_signals.hpp"
+#include "sources/open_source.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+// 5 readings a second: on two cores, both of which train, watching must cost next to nothing.
+constexpr auto kInterval = 200ms;
+constexpr auto kLongestStart = 30s;
+
+// CPU time of the whole machine in seconds: what ran, and what a hypervisor took away.
+double machine_cpu_s() {
+  const auto text = read_small_file("/proc/stat");
+  if (!text) return 0;
+  const std::string line = text->substr(0, text->find('\n'));
+  double ticks = 0;
+  int place = 0;
+  for (const std::string_view word : split(line, ' ')) {
+    const auto value = parse_integer(word);
+    if (!value) continue;
+    if (place != 3 && place != 4 && place < 8) ticks += static_cast<double>(*value);  // not idle, not waiting for a disk
+    ++place;
+  }
+  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+double cpu_s(const rusage& usage) {
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// CPU time of this process and of all children that have ended.
+double own_cpu_s() {
+  rusage self{};
+  rusage children{};
+  ::getrusage(RUSAGE_SELF, &self);
+  ::getrusage(RUSAGE_CHILDREN, &children);
+  return cpu_s(self) + cpu_s(children);
+}
+
+// An unnamed file for the child's lines.
+class OutputFile {
+ public:
+  OutputFile() : file_(::open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600)) {
+    if (file_ >= 0) return;
+    char name[] = "/tmp/lockstep-demo.XXXXXX";  // a file system that has no unnamed files
+    file_ = ::mkostemp(name, O_CLOEXEC);
+    if (file_ >= 0) ::unlink(name);
+  }
+  ~OutputFile() {
+    if (file_ >= 0) ::close(file_);
+  }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  int descriptor() const { return file_; }
+  std::string content() const {
+    std::string text;
+    char piece[65536];
+    for (off_t at = 0;; at = static_cast<off_t>(text.size())) {
+      const ssize_t got = ::pread(file_, piece, sizeof piece, at);
+      if (got <= 0) return text;
+      text.append(piece, static_cast<std::size_t>(got));
+    }
+  }
+
+ private:
+  int file_;
+};
+
+void show_progress(const DemoRunOptions& options, double worked_s) {
+  if (options.quiet || ::isatty(STDERR_FILENO) != 1) return;
+  const double whole = to_ms(options.duration) / 1e3;
+  say(fmt::format("\r\x1b[Ktraining and watching: {:.0f} of {:.0f} s", std::min(worked_s, whole), whole));
+}
+
+}  // namespace
+
+double tokens_per_s_in(const std::string& json_lines) {
+  std::vector<double> rates;
+  for (const std::string_view line : split(json_lines, '\n')) {
+    const auto parsed = nlohmann::json::parse(line, nullptr, false);
+    if (!parsed.is_object() || parsed.contains("done") || !parsed.contains("tokens_per_s") || !parsed["tokens_per_s"].is_number()) continue;
+    rates.push_back(parsed["tokens_per_s"].get<double>());
+  }
+  if (rates.size() > 2) rates.erase(rates.begin());
+  if (rates.empty()) return 0;
+  std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
+  return rates[rates.size() / 2];
+}
+
+Result<DemoRun> run_and_watch(std::string title, const std::vector<std::string>& command, const DemoRunOptions& options) {
+  SourceOptions source_options;
+  source_options.interval = kInterval;
+  source_options.process_period = 1s;
+  source_options.gpus = options.gpus;
+  source_options.attention = Attention::close;
+  auto source = open_source(options.input, source_options);
+  if (!source) return std::move(source).error();
+
+  const OutputFile lines;
+  const double machine_before = machine_cpu_s();
+  const double own_before = own_cpu_s();
+  const auto began = monotonic_now();
+  auto child = Subprocess::start(command, ChildOutput::to_file, lines.descriptor());
+  if (!child) return std::move(child).error();
+
+  ObservationOptions how;
+  how.pid = child->pid();
+  how.keep_free_gpus = true;
+  how.stop = [&] { return child->poll().has_value() || monotonic_now() - began > options.duration + kLongestStart; };
+  how.enough = [&](const Timeline& so_far) {
+    const Signals signals = derive_signals(so_far);
+    double worked_ms = 0;  // the start counts for nothing
+    for (const JobSignals& job : signals.jobs)
+      if (job.active) worked_ms = std::max(worked_ms, so_far.to_ms - job.from_ms);
+    show_progress(options, worked_ms / 1e3);
+    return worked_ms >= to_ms(options.duration);
+  };
+  auto timeline = observe(**source, how);
+  if (!options.quiet && ::isatty(STDERR_FILENO) == 1) say("\r\x1b[K");
+  source->reset();
+
+  DemoRun run;
+  run.failed = child->poll().has_value() && child->poll()->exit_code != 0;
+  if (!child->poll()) {
+    child->send(SIGTERM);
+    child->wait();
+  }
+  run.interrupted = interrupted_by() != 0;
+  const double wall_s = to_ms(monotonic_now() - began) / 1e3;
+  run.other_cores = std::max(0.0, (machine_cpu_s() - machine_before) - (own_cpu_s() - own_before)) / wall_s;
+  run.measured.title = std::move(title);
+  run.measured.command = command;
+  run.measured.tokens_per_s = tokens_per_s_in(lines.content());
+  if (run.interrupted || run.failed) return run;
+  if (!timeline) return std::move(timeline).error();
+  run.measured.report = report_of(*timeline, judge(*timeline));
+  return run;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// One training of the demo: started, watched for a while once it works, ended, and judged.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "lockstep/before_after.hpp"
+#include "lockstep/result.hpp"
+
+namespace lockstep {
+
+struct DemoRunOptions {
+  std::string input;                                       // the GPUs: "virtual:2", or nothing for real ones
+  std::vector<int> gpus;                                   // empty: all
+  std::chrono::nanoseconds duration = std::chrono::seconds(15);  // of training
+  bool quiet = false;
+};
+
+struct DemoRun {
+  MeasuredRun measured;
+  double other_cores = 0;  // CPU time that others took meanwhile, in cores
+  bool failed = false;     // the training ended by itself, with an error
+  bool interrupted = false;
+};
+
+Result<DemoRun> run_and_watch(std::string title, const std::vector<std::string>& command, const DemoRunOptions& options);
+
+// Tokens a second from a trainer's JSON lines: the median, without the first line, which holds the start.
+double tokens_per_s_in(const std::string& json_lines);
+
+}  // namespace lockstep

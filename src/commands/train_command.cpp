@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "commands/command_line.hpp"
+#include "commands/launch_beside.hpp"
+#include "commands/trainer_program.hpp"
+#include "launch/launcher.hpp"
+#include "training/choose_training.hpp"
+#include "training/report_settings.hpp"
+#include "training/train_flags.hpp"
+
+namespace lockstep {
+namespace {
+
+struct TrainOptions {
+  TrainFlags flags;
+  std::string from;
+  int max_restarts = 0;
+  bool quiet = false;
+};
+
+// What a diagnosis suggested, where the user has said nothing else.
+Status take_report(const std::string& file, TrainSettings& settings, std::set<std::string>& given, std::vector<Choice>& told) {
+  const auto text = read_small_file(file, std::size_t{64} << 20U);
+  if (!text) return cannot_read(file, errno);
+  auto choices = settings_in_report(*text, settings);
+  if (!choices) return Error{fmt::format("{}: {}", choices.error().what, printable(file)), choices.error().next};
+  for (Choice& choice : *choices) {
+    if (given.contains(choice.setting)) continue;
+    if (Status set = set_setting(settings, choice.setting, choice.value); !set) continue;
+    given.insert(choice.setting);
+    told.push_back(std::move(choice));
+  }
+  if (told.empty()) say("lockstep: the report suggests no setting of the trainer\n");
+  return Done{};
+}
+
+void tell(const std::vector<Choice>& choices) {
+  for (const Choice& choice : choices) say(fmt::format("lockstep: {} {}: {}\n", choice.setting, choice.value, choice.why));
+}
+
+LaunchSettings launch_of(const std::string& program, const TrainingChoice& choice, const TrainOptions& typed) {
+  LaunchSettings launch;
+  launch.standalone = true;
+  launch.processes_per_node = std::to_string(choice.ranks);
+  launch.max_restarts = typed.max_restarts;
+  launch.no_python = true;
+  launch.script = program;
+  launch.script_arguments = flags_of(choice.settings);
+  launch.quiet = typed.quiet;
+  launch.checks = choice.settings.device == "cuda";  // virtual GPUs need none of them
+  return launch;
+}
+
+Result<int> run_train(const TrainOptions& typed) {
+  std::vector<std::string> names;
+  auto settings = settings_from(typed.flags, &names);
+  if (!settings) return std::move(settings).error();
+  std::set<std::string> given(names.begin(), names.end());
+  std::vector<Choice> told;
+  if (!typed.from.empty())
+    if (Status taken = take_report(typed.from, *settings, given, told); !taken) return std::move(taken).error();
+  auto choice = choose_training(*settings, given, train_machine());
+  if (!choice) return std::move(choice).error();
+  if (typed.flags.print_config) {
+    fmt::print("{}", train_config_text(choice->settings));
+    return exit_code::kDone;
+  }
+  auto program = trainer_program();
+  if (!program) return std::move(program).error();
+  told.insert(told.end(), choice->choices.begin(), choice->choices.end());
+  if (!typed.quiet) tell(told);
+  const LaunchSettings launch = launch_of(*program, *choice, typed);
+  auto code = run_launch(launch, beside_the_ranks(false, launch.quiet || !launch.checks));
+  if (!code) return code;
+  if (*code == 128 + 2) return exit_code::kInterrupted;
+  return *code == 0 ? exit_code::kDone : exit_code::kCommandFailed;
+}
+
+}  // namespace
+
+Run configure_train(CLI::App& app, RawOptions&) {
+  auto typed = std::make_shared<TrainOptions>();
+  add_train_flags(app, typed->flags);
+  app.add_option("--from", typed->from, "a report of lockstep diagnose: what it suggests is set, each with its reason")->type_name("REPORT");
+  app.add_option("--max-restarts", typed->max_restarts, "start failed ranks again so often, from the last checkpoint")->type_name("N");
+  app.add_flag("--quiet", typed->quiet, "do not tell what was chosen and why");
+  return [typed] { return run_train(*typed); };
+}
+
+}  // namespace lockstep

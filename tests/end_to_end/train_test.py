@@ -1,0 +1,276 @@
+"""lockstep-train is right: every way to split the work gives the same losses, PyTorch agrees, and a killed run goes on.
+
+usage: train_test.py [PART...]   with no part all are run
+"""
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
+TRAIN = os.path.join(os.path.dirname(LOCKSTEP), "lockstep-train")
+TORCH = os.path.join(os.environ["LOCKSTEP_TORCH"], "bin")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+TINY = ["--device", "cpu", "--layers", "2", "--heads", "2", "--width", "32", "--sequence-length", "16", "--dataset-size", "512", "--log-every", "1", "--log-format", "json", "--workers", "1"]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def train(*flags, ranks=1, launcher=None, expect=0, env=None):
+    line = [TRAIN, *TINY, *flags]
+    if launcher is not None:
+        line = launcher + line
+    elif ranks > 1:
+        line = [LOCKSTEP, "launch", "--standalone", "--no-checks", "--nproc-per-node", str(ranks), "--no-python"] + line
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=env)
+    assert done.returncode == expect, (line, done.returncode, done.stdout[-1500:], done.stderr[-1500:])
+    return done
+
+
+def losses(*flags, **how):
+    return {line["step"]: line["loss"] for line in lines(train(*flags, **how).stdout) if "done" not in line}
+
+
+def near(name, one, other, tolerance=2e-6):
+    assert one.keys() == other.keys() and one, (name, len(one), len(other))
+    worst = max(abs(one[step] - other[step]) for step in one)
+    print(f"  {name}: {len(one)} losses, at most {worst:.1e} apart")
+    assert worst <= tolerance, (name, worst)
+
+
+def every_split_is_equal(folder):
+    """One process with batch 8 is the truth; floats are added in another order, so the last digit may differ."""
+    truth = losses("--batch-size", "8", "--steps", "12")
+    near("naive on 2", truth, losses("--batch-size", "8", "--steps", "12", "--parallel", "naive", "--devices", "2"))
+    near("naive on 3", truth, losses("--batch-size", "8", "--steps", "12", "--parallel", "naive", "--devices", "3"))
+    near("data-parallel on 2", truth, losses("--batch-size", "4", "--steps", "12", "--parallel", "data-parallel", "--devices", "2"))
+    near("ddp of 2", truth, losses("--batch-size", "4", "--steps", "12", ranks=2))
+    near("ddp of 4", truth, losses("--batch-size", "2", "--steps", "12", ranks=4))
+    near("ddp of 2, tiny buckets", truth, losses("--batch-size", "4", "--steps", "12", "--bucket-mb", "0.01", "--first-bucket-mb", "0.002", ranks=2))
+    near("ddp of 2, gradients beside their buckets", truth, losses("--batch-size", "4", "--steps", "12", "--no-gradient-as-bucket-view", ranks=2))
+    near("ddp of 2, static graph", truth, losses("--batch-size", "4", "--steps", "12", "--static-graph", ranks=2))
+    near("ddp of 2, static graph, accumulation", truth, losses("--batch-size", "2", "--accumulation", "2", "--steps", "12", "--static-graph", ranks=2))
+    near("ddp of 2, find unused", truth, losses("--batch-size", "4", "--steps", "12", "--find-unused", ranks=2))
+    near("hybrid of 4 devices", truth, losses("--batch-size", "4", "--steps", "12", "--parallel", "hybrid", "--split", "2", "--devices", "4", ranks=2))
+    near("hybrid of 3 devices", truth, losses("--batch-size", "4", "--steps", "12", "--parallel", "hybrid", "--split", "2", "--devices", "3", ranks=2))
+    near("accumulation 4 of 2", truth, losses("--batch-size", "2", "--accumulation", "4", "--steps", "12"))
+    near("ddp of 2, accumulation 2", truth, losses("--batch-size", "2", "--accumulation", "2", "--steps", "12", ranks=2))
+    near("blocks computed twice", truth, losses("--batch-size", "8", "--steps", "12", "--activation-checkpointing"))
+    near("blocks computed twice, ddp", truth, losses("--batch-size", "4", "--steps", "12", "--activation-checkpointing", ranks=2))
+    frozen = losses("--batch-size", "8", "--steps", "12", "--freeze", "1")
+    assert frozen != truth
+    near("frozen, ddp of 2", frozen, losses("--batch-size", "4", "--steps", "12", "--freeze", "1", ranks=2))
+    near("frozen, naive on 2", frozen, losses("--batch-size", "8", "--steps", "12", "--freeze", "1", "--parallel", "naive", "--devices", "2"))
+    rows = ["--model", "mlp", "--vocabulary", "16"]
+    near("mlp, ddp of 2", losses(*rows, "--batch-size", "8", "--steps", "12"), losses(*rows, "--batch-size", "4", "--steps", "12", ranks=2))
+
+
+def half_precision_learns(folder):
+    truth = losses("--batch-size", "8", "--steps", "12")
+    for precision in ("bf16", "fp16"):
+        near(precision, truth, losses("--batch-size", "8", "--steps", "12", "--precision", precision), 0.02)
+        near(f"{precision}, ddp of 2", truth, losses("--batch-size", "4", "--steps", "12", "--precision", precision, ranks=2), 0.02)
+
+
+def tails_do_not_hang(folder):
+    """37 samples on 3 ranks: nobody waits for a batch that never comes, and an epoch's last update counts its own passes."""
+    for flags in (["--drop-last"], ["--no-drop-last"], ["--no-drop-last", "--accumulation", "4"], ["--drop-last", "--accumulation", "5"]):
+        seen = losses("--dataset-size", "37", "--epochs", "3", "--batch-size", "2", *flags, ranks=3)
+        assert len(seen) >= 3, (flags, seen)
+        print(f"  {' '.join(flags)}: {len(seen)} updates")
+
+
+def pytorch_agrees(folder):
+    python = os.path.join(TORCH, "python")
+    if not os.path.exists(python):
+        print("  skipped: no torch for Python in the cache folder (scripts/setup --tests)")
+        return
+    text = os.path.join(folder, "text.txt")
+    random.seed(5)
+    open(text, "w").write("".join(random.choice("lockstep and learning ") for _ in range(20_000)))
+    settings = {"layers": 3, "heads": 2, "width": 48, "sequence-length": 24, "batch-size": 6, "steps": 20, "learning-rate": 0.002, "min-learning-rate": 0.0002, "warmup-steps": 5,
+                "weight-decay": 0.1, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "clip": 1.0}
+    config = os.path.join(folder, "settings.json")
+    json.dump(settings, open(config, "w"))
+    start = os.path.join(folder, "start")
+    shape = ["--layers", "3", "--heads", "2", "--width", "48", "--sequence-length", "24"]
+    # A step with a learning rate of 0 leaves the weights as they were: its checkpoint holds the start.
+    train("--data", text, "--no-shuffle", *shape, "--batch-size", "6", "--steps", "1", "--learning-rate", "0", "--min-learning-rate", "0", "--weight-decay", "0", "--checkpoint-dir", start)
+    (weights,) = os.listdir(start)
+    done = subprocess.run([python, os.path.join(HERE, "train_reference.py"), os.path.join(start, weights), config, text], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    theirs = {step + 1: loss for step, loss in enumerate(json.loads(done.stdout.splitlines()[-1]))}
+    flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    near("PyTorch, 20 steps", theirs, losses("--data", text, "--no-shuffle", *flags), 1e-4)
+    half = [word for name, value in {**settings, "batch-size": 3}.items() for word in (f"--{name}", str(value))]
+    near("PyTorch, 20 steps of ddp", theirs, losses("--data", text, "--no-shuffle", *half, ranks=2), 1e-4)
+
+
+def resuming_is_exact(folder):
+    """A run cut in two has bit for bit the losses of one that was not: weights, moments, order, dropout."""
+    flags = ["--batch-size", "4", "--steps", "40", "--dataset-size", "100", "--dropout", "0.1"]
+    for ranks in (1, 2):
+        saved = os.path.join(folder, f"exact{ranks}")
+        whole = losses(*flags, ranks=ranks)
+        first = losses(*flags, "--checkpoint-dir", saved, "--save-every", "1", ranks=ranks)
+        assert first == whole
+        for name in os.listdir(saved):
+            os.unlink(os.path.join(saved, name))
+        # Stopped in the middle of an epoch, at another number of updates: the schedule must not notice.
+        cut = dict(kill_when(["--checkpoint-dir", saved, "--save-every", "3", *flags], ranks, 17))
+        rest = losses(*flags, "--checkpoint-dir", saved, "--save-every", "3", ranks=ranks)
+        assert max(rest) == 40 and min(rest) > 1, (cut, sorted(rest))
+        for step, loss in rest.items():
+            assert loss == whole[step], (ranks, step, loss, whole[step])
+        print(f"  {ranks} ranks: {len(rest)} losses after resuming are equal to the last bit")
+
+
+def kill_when(flags, ranks, step):
+    """Runs until the step's line, kills without warning, gives the losses seen."""
+    line = [TRAIN, *TINY, *flags]
+    if ranks > 1:
+        line = [LOCKSTEP, "launch", "--standalone", "--no-checks", "--nproc-per-node", str(ranks), "--no-python"] + line
+    child = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+    seen = []
+    for text in child.stdout:
+        record = json.loads(text)
+        seen.append((record["step"], record["loss"]))
+        if record["step"] >= step:
+            break
+    os.killpg(child.pid, signal.SIGKILL)
+    child.stdout.close()
+    child.wait()
+    return seen
+
+
+def twenty_kills_change_nothing(folder):
+    """Killed at 20 random moments, a run that saves at every other update ends with the loss curve of one left alone."""
+    random.seed(int(os.environ.get("LOCKSTEP_TEST_SEED", "11")))
+    flags = ["--batch-size", "4", "--steps", "1800", "--dataset-size", "300", "--dropout", "0.1", "--checkpoint-dir", os.path.join(folder, "kills"), "--save-every", "2", "--save-total-limit", "2"]
+    whole = losses(*flags[:-6])
+    curve, kills = {}, 0
+    while kills < 20:
+        child = subprocess.Popen([TRAIN, *TINY, *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        time.sleep(random.uniform(0.2, 1.0))
+        ended = child.poll() is not None
+        child.kill()
+        for record in lines(child.communicate()[0]):
+            if "done" not in record:
+                curve.setdefault(record["step"], set()).add(record["loss"])
+        kills += 1
+        if ended:
+            break
+    for record in lines(train(*flags).stdout):
+        if "done" not in record:
+            curve.setdefault(record["step"], set()).add(record["loss"])
+    assert kills == 20, f"the run ended after {kills} kills: too few updates"
+    assert sorted(curve) == sorted(whole), (len(curve), len(whole))
+    for step, seen in curve.items():
+        assert seen == {whole[step]}, (step, seen, whole[step])
+    left = [name for name in os.listdir(os.path.join(folder, "kills")) if not name.endswith(".safetensors")]
+    print(f"  {kills} kills, {len(curve)} losses, all equal to the run left alone; {len(left)} partial files left")
+
+
+def restarts_resume(folder):
+    """The launcher starts the ranks again, and they go on by themselves."""
+    saved = os.path.join(folder, "restart")
+    crash = os.path.join(folder, "crash_once.sh")
+    open(crash, "w").write(f'#!/bin/bash\nif [ "$RANK" = 1 ] && [ "$TORCHELASTIC_RESTART_COUNT" = 0 ]; then "$@" & child=$!; sleep 2.5; kill -9 $child; exit 9; fi\nexec "$@"\n')
+    flags = ["--batch-size", "4", "--steps", "300", "--checkpoint-dir", saved, "--save-every", "1"]
+    launcher = [LOCKSTEP, "launch", "--standalone", "--no-checks", "--nproc-per-node", "2", "--max-restarts", "1", "--no-python", "bash", crash]
+    done = train(*flags, launcher=launcher)
+    steps = [record["step"] for record in lines(done.stdout) if "done" not in record]
+    assert "restart 1 of 1" in done.stderr and steps[-1] == 300 and steps.count(1) == 1, (steps, done.stderr[-1500:])
+    print(f"  started again, {len(steps) - 300} updates done twice")
+
+
+def damaged_checkpoints_are_refused(folder):
+    saved = os.path.join(folder, "damaged")
+    flags = ["--batch-size", "4", "--steps", "6", "--checkpoint-dir", saved, "--save-every", "2", "--save-total-limit", "0"]
+    train(*flags)
+    newest = os.path.join(saved, sorted(os.listdir(saved))[-1])
+    before = os.path.join(saved, sorted(os.listdir(saved))[-2])
+    os.truncate(newest, os.path.getsize(newest) - 10)
+    for ranks in (1, 2):
+        done = train(*flags, ranks=ranks, expect=3)
+        assert "cut short" in done.stderr and before in done.stderr, done.stderr
+    train(*flags, "--resume", before)
+    other = train(*flags, "--resume", before, "--layers", "3", expect=3)
+    assert "another model" in other.stderr, other.stderr
+    print("  a cut file and another model's are refused, the one before is offered")
+
+
+def launchers_are_alike(folder):
+    flags = ["--batch-size", "4", "--steps", "6"]
+    truth = losses(*flags, ranks=2)
+    torchrun = os.path.join(TORCH, "torchrun")
+    if os.path.exists(torchrun):
+        near("torchrun --no-python", truth, losses(*flags, launcher=[torchrun, "--standalone", "--nproc-per-node=2", "--no-python"]), 0)
+    else:
+        print("  torchrun skipped: not in the cache folder (scripts/setup --tests)")
+    variables = {"srun": {"SLURM_PROCID": "{}", "SLURM_NTASKS": "2", "SLURM_LOCALID": "{}", "SLURM_NNODES": "1", "SLURM_STEP_ID": "0"},
+                 "mpirun": {"OMPI_COMM_WORLD_RANK": "{}", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "{}", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+                 "mpiexec (PMI)": {"PMI_RANK": "{}", "PMI_SIZE": "2", "MPI_LOCALRANKID": "{}", "MPI_LOCALNRANKS": "2"}}
+    for name, wanted in variables.items():
+        port = str(free_port())
+        ranks = [subprocess.Popen([TRAIN, *TINY, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "MASTER_PORT": port, **{key: value.format(rank) for key, value in wanted.items()}}) for rank in range(2)]
+        outputs = [rank.communicate(timeout=60) for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0, 0], outputs
+        near(name + "'s variables", truth, {line["step"]: line["loss"] for line in lines(outputs[0][0]) if "done" not in line}, 0)
+        assert outputs[1] == ("", ""), "only rank 0 speaks"
+
+
+def collectives_are_right(folder):
+    for ranks in (1, 2, 3):
+        done = train("--selftest", "collectives", ranks=ranks)
+        assert done.stdout.count(": right") == 6 and "WRONG" not in done.stdout, done.stdout
+    print("  broadcast, sum, max, mean, gather, barrier with 1, 2 and 3 ranks")
+
+
+def missing_ranks_are_named(folder):
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3"}
+    ranks = [subprocess.Popen([TRAIN, *TINY, "--timeout", "2s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in (0, 2)]
+    words = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert "rank 1" in words[0], words
+    # One that stops in the middle: the others wait for the timeout, then say who it was.
+    env["WORLD_SIZE"] = env["LOCAL_WORLD_SIZE"] = "2"
+    env["MASTER_PORT"] = str(free_port())
+    ranks = [subprocess.Popen([TRAIN, *TINY, "--steps", "100000", "--timeout", "3s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    assert ranks[0].stdout.readline()
+    ranks[1].send_signal(signal.SIGSTOP)
+    words = ranks[0].communicate(timeout=60)[1]
+    ranks[1].kill()
+    ranks[1].communicate()
+    assert ranks[0].returncode == 3 and "rank 1 does not answer" in words, (ranks[0].returncode, words[-1500:])
+    print("  a rank that never came, and one that stopped, are named")
+
+
+PARTS = [every_split_is_equal, half_precision_learns, tails_do_not_hang, pytorch_agrees, resuming_is_exact, twenty_kills_change_nothing, restarts_resume,
+         damaged_checkpoints_are_refused, launchers_are_alike, collectives_are_right, missing_ranks_are_named]
+
+if not os.path.exists(TRAIN):
+    print("skipped: this build has no lockstep-train (no libtorch)")
+    sys.exit(77)
+for part in PARTS:
+    if sys.argv[1:] and part.__name__ not in sys.argv[1:]:
+        continue
+    began = time.time()
+    print(part.__name__.replace("_", " "))
+    with tempfile.TemporaryDirectory() as folder:
+        part(folder)
+    print(f"  ({time.time() - began:.0f} s)", flush=True)
