@@ -17,7 +17,10 @@
 namespace lockstep {
 namespace {
 
+// What is wrong with the settings is wrong on every rank: one says it.
 int give_up(const std::string& what, const std::string& next, ErrorKind kind) {
+  const char* const rank = std::getenv("RANK");
+  if (kind == ErrorKind::usage && rank != nullptr && std::string_view(rank) != "0") return 2;
   say(fmt::format("lockstep-train: error: {}\n  next: {}\n", what, next));
   return kind == ErrorKind::usage ? 2 : 3;
 }

@@ -33,6 +33,11 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_enabled(device_, false);
 }
 
+Precision Autocast::of_this_thread(c10::DeviceType device) {
+  if (!at::autocast::is_autocast_enabled(device)) return Precision::fp32;
+  return at::autocast::get_autocast_dtype(device) == at::kHalf ? Precision::fp16 : Precision::bf16;
+}
+
 LossScaler::LossScaler(bool enabled, at::Device device) : enabled_(enabled) {
   if (!enabled_) return;
   scale_ = at::full({1}, kFirstScale, at::TensorOptions(device).dtype(at::kFloat));

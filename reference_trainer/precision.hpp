@@ -23,6 +23,9 @@ class Autocast {
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
+  // What this thread computes in now: fp32 where no Autocast lives.
+  static Precision of_this_thread(c10::DeviceType device);
+
  private:
   const c10::DeviceType device_;
   const bool active_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "reference_trainer/compute_device.hpp"
 
@@ -22,7 +23,7 @@ struct ProgressLine {
   double samples_per_s = 0;
   double step_ms = 0;
   std::optional<double> model_flops_utilization;  // 0..1; nothing: the device's peak is not known
-  DeviceMemory memory;                            // of the fullest device of any rank
+  std::vector<DeviceMemory> memory;               // by rank: its fullest device's
   std::chrono::nanoseconds epoch_time{};          // of a whole epoch, at this speed
   std::chrono::nanoseconds left{};
 };

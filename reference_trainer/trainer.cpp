@@ -79,6 +79,7 @@ class Run {
   void log_update();
   void save();
   ProgressLine progress_line(double loss);
+  std::vector<DeviceMemory> memory_of_all_ranks();
   std::int64_t updates_per_epoch() const { return (loader_.batches() + plan_.batch.accumulation - 1) / plan_.batch.accumulation; }
   bool is_last_update() const { return position_.update >= updates_; }
   RunState state() { return {*model_, *optimizer_, scaler_, plan_.shape, settings_.seed}; }
@@ -198,8 +199,9 @@ void Run::log_update() {
     loss = ranks_.mean(loss / static_cast<double>(losses_.size()));
   });
   last_loss_ = loss;
+  ProgressLine line;
+  marks_.time(LOCKSTEP_SPAN_SYNC, [&] { line = progress_line(loss); });
   marks_.time(LOCKSTEP_SPAN_LOGGING, [&] {
-    ProgressLine line = progress_line(loss);
     progress_.line(line);
     if (!std::isfinite(loss) && !std::exchange(warned_of_loss_, true))
       progress_.say("lockstep-train: the loss is no number any more\n  next: use a lower --learning-rate, or --clip 1");
@@ -225,13 +227,21 @@ ProgressLine Run::progress_line(double loss) {
   line.step_ms = seconds * 1e3 / updates;
   const auto peak = settings_.peak_tflops > 0 ? std::optional(settings_.peak_tflops) : plan_.device == c10::DeviceType::CUDA ? peak_tflops(cuda_part()->device_name(plan_.devices.front()), plan_.precision) : std::nullopt;
   if (peak) line.model_flops_utilization = operations_per_token(plan_.shape) * line.tokens_per_s / (*peak * 1e12 * plan_.all_devices);
-  for (const auto& device : devices_) {
-    const DeviceMemory memory = device->memory();
-    if (memory.peak_bytes >= line.memory.peak_bytes) line.memory = memory;
-  }
+  line.memory = memory_of_all_ranks();
   line.epoch_time = std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) / updates * static_cast<double>(updates_per_epoch())));
   line.left = std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) / updates * static_cast<double>(updates_ - position_.update)));
   return line;
+}
+
+// By rank, on rank 0; a collective, so all ranks come here together.
+std::vector<DeviceMemory> Run::memory_of_all_ranks() {
+  DeviceMemory fullest;
+  for (const auto& device : devices_)
+    if (const DeviceMemory memory = device->memory(); memory.peak_bytes >= fullest.peak_bytes) fullest = memory;
+  const Tensor own = at::tensor({fullest.allocated_bytes, fullest.reserved_bytes, fullest.peak_bytes}, at::kLong);
+  std::vector<DeviceMemory> all;
+  for (const Tensor& rank : ranks_.gather(own)) all.push_back({rank[0].item<std::int64_t>(), rank[1].item<std::int64_t>(), rank[2].item<std::int64_t>()});
+  return all;
 }
 
 void Run::save() {

@@ -22,7 +22,7 @@ class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) throw TrainFailure(cannot_read(path, errno));
+    if (file < 0) throw TrainFailure(usage_error(fmt::format("--data {}: {}", printable(path), std::strerror(errno)), "give a text file, a token file, or --data synthetic"));
     struct stat facts {};
     if (::fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
       ::close(file);

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "reference_trainer/model/gelu.hpp"
+
 namespace lockstep {
 
 // Names as in nanoGPT, so that weights can be carried over.
@@ -62,7 +64,7 @@ Tensor Gpt::attend(const Block& block, const Tensor& x) const {
 
 Tensor Gpt::run_block(const Block& block, const Tensor& x) const {
   const Tensor after_attention = x + drop(attend(block, normed(x, block.before_attention)));
-  const Tensor widened = at::gelu(block.widen(normed(after_attention, block.before_feed_forward)), "tanh");
+  const Tensor widened = tanh_gelu(block.widen(normed(after_attention, block.before_feed_forward)));
   return after_attention + drop(block.narrow(widened));
 }
 

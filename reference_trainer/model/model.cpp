@@ -5,6 +5,7 @@
 
 #include "reference_trainer/model/gpt.hpp"
 #include "reference_trainer/model/mlp.hpp"
+#include "reference_trainer/precision.hpp"
 
 namespace lockstep {
 
@@ -17,6 +18,7 @@ struct CheckpointedPart : torch::autograd::Function<CheckpointedPart> {
     context->saved_data["part"] = part;
     if (reinterpret_cast<Model*>(model)->options_.dropout > 0)  // the second time must drop the same
       context->saved_data["random"] = at::globalContext().defaultGenerator(x.device()).get_state();
+    context->saved_data["precision"] = static_cast<std::int64_t>(Autocast::of_this_thread(x.device().type()));
     const at::NoGradGuard no_grad;
     return reinterpret_cast<Model*>(model)->run_part(static_cast<int>(part), x, {});
   }
@@ -34,6 +36,8 @@ struct CheckpointedPart : torch::autograd::Function<CheckpointedPart> {
     Tensor output;
     {
       const at::AutoGradMode with_grad(true);
+      // Backward may run on a thread of its own, and autocast is the thread's: without this it would compute in fp32.
+      const Autocast autocast(static_cast<Precision>(context->saved_data["precision"].toInt()), x.device().type());
       output = model->run_part(part, x, {});
     }
     if (random_now.defined()) generator.set_state(random_now);

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), precision_(options.precision), name_(options.settings.parallel) {
+Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), precision_(options.precision), name_(options.settings.parallel), wants_graph_(options.settings.cuda_graphs) {
   const std::vector<PartRange> ranges = cut_into(model, static_cast<int>(options.devices.size()));
   std::vector<Parameter> trained;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -24,6 +24,7 @@ std::string Replica::description() const {
 }
 
 Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& marks) {
+  if (can_be_graphed(batch)) return graphed_pass(batch, options, marks);
   const bool exchange = reducer_ && (options.exchange || reducer_->must_exchange());
   if (exchange) reducer_->before_forward();
   forward(batch, marks);
@@ -32,16 +33,63 @@ Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& 
     reducer_->watch_wait(pieces_.size() == 1 ? loss_ : pieces_.front().output);
   }
   const auto backward_before = marks.spent(LOCKSTEP_SPAN_BACKWARD);
-  marks.time(LOCKSTEP_SPAN_BACKWARD, [&] { backward(options, marks); });
+  marks.time(LOCKSTEP_SPAN_BACKWARD, [&] { backward(options); });
   if (exchange) {
     reducer_->after_backward(marks);
     // The wait at the end of backward is the exchange's, not backward's.
     const auto exposed = marks.spent(LOCKSTEP_SPAN_COLLECTIVE_EXPOSED);
     marks.add(LOCKSTEP_SPAN_BACKWARD, -std::min(exposed, marks.spent(LOCKSTEP_SPAN_BACKWARD) - backward_before));
   }
+  const Tensor loss = loss_.detach();
+  forget_pass();
+  return loss;
+}
+
+void Replica::forget_pass() {
   for (Piece& piece : pieces_) piece.input = piece.output = Tensor();
-  tied_here_ = tied_there_ = Tensor();
-  return std::exchange(loss_, Tensor()).detach();
+  loss_ = tied_here_ = tied_there_ = Tensor();
+}
+
+// One GPU, no other ranks, and a batch as large as the recorded one (an epoch's last may be smaller).
+bool Replica::can_be_graphed(const Batch& batch) const {
+  return wants_graph_ && pieces_.size() == 1 && !reducer_ && pieces_.front().device->torch_device().is_cuda() && (!graph_ || graph_->batch.inputs.sizes() == batch.inputs.sizes());
+}
+
+Tensor Replica::graphed_pass(const Batch& batch, const PassOptions& options, StepMarks& marks) {
+  if (!graph_) record(batch, options);
+  Tensor loss;
+  marks.time(LOCKSTEP_SPAN_FORWARD, [&] {  // forward and backward are one here
+    pieces_.front().device->run([&] {
+      graph_->batch.inputs.copy_(batch.inputs, /*non_blocking=*/true);
+      graph_->batch.targets.copy_(batch.targets, /*non_blocking=*/true);
+      graph_->loss_weight.fill_(options.loss_weight);
+      graph_->work->play();
+      loss = graph_->loss.clone();
+    });
+  });
+  return loss;
+}
+
+// Recording runs the pass a few times; the gradients that this leaves are cleared, and stay where the graph knows them.
+void Replica::record(const Batch& batch, const PassOptions& options) {
+  const at::Device here = pieces_.front().device->torch_device();
+  pieces_.front().device->run([&] {
+    graph_.emplace();
+    graph_->batch = {batch.inputs.to(here), batch.targets.to(here)};
+    graph_->loss_weight = at::scalar_tensor(options.loss_weight, at::TensorOptions(here));
+    graph_->work = cuda_part()->record([&] {
+      const Autocast autocast(precision_, here.type());
+      const Tensor output = model_.forward(graph_->batch.inputs, model_.all_parts());
+      const Tensor loss = model_.loss(output, graph_->batch.targets);
+      Tensor weighed = loss * graph_->loss_weight;
+      if (options.loss_scale.defined()) weighed = weighed * options.loss_scale;
+      weighed.sum().backward();
+      graph_->loss = loss.detach();
+    });
+    const at::NoGradGuard no_grad;
+    for (const Parameter& parameter : parameters_.front().parameters)
+      if (parameter.value.grad().defined()) parameter.value.grad().zero_();
+  });
 }
 
 void Replica::forward(const Batch& batch, StepMarks& marks) {
@@ -68,7 +116,7 @@ void Replica::forward(const Batch& batch, StepMarks& marks) {
   }
 }
 
-void Replica::backward(const PassOptions& options, StepMarks&) {
+void Replica::backward(const PassOptions& options) {
   for (std::size_t i = pieces_.size(); i-- > 0;) {
     Piece& piece = pieces_[i];
     const bool is_last = i + 1 == pieces_.size();

@@ -7,6 +7,7 @@
 // while one device works the others wait. It is here to be seen, and measured.
 #pragma once
 
+#include "reference_trainer/cuda/cuda_part.hpp"
 #include "reference_trainer/parallel/gradient_reducer.hpp"
 #include "reference_trainer/parallel/strategy.hpp"
 
@@ -28,8 +29,19 @@ class Replica : public Strategy {
     Tensor input;
     Tensor output;
   };
+  // The same work recorded as a CUDA graph: the host starts a pass in one call.
+  struct Graph {
+    std::unique_ptr<RecordedWork> work;
+    Batch batch;         // where the pass looks for its input
+    Tensor loss_weight;  // and what its loss counts
+    Tensor loss;
+  };
+  bool can_be_graphed(const Batch& batch) const;
+  Tensor graphed_pass(const Batch& batch, const PassOptions& options, StepMarks& marks);
+  void record(const Batch& batch, const PassOptions& options);
   void forward(const Batch& batch, StepMarks& marks);
-  void backward(const PassOptions& options, StepMarks& marks);
+  void backward(const PassOptions& options);
+  void forget_pass();
 
   Model& model_;
   const Precision precision_;
@@ -37,6 +49,8 @@ class Replica : public Strategy {
   std::vector<DeviceParameters> parameters_;
   std::unique_ptr<GradientReducer> reducer_;  // nothing for a rank alone
   std::string name_;
+  bool wants_graph_ = false;
+  std::optional<Graph> graph_;
 
   // Of the pass under way.
   Tensor loss_;

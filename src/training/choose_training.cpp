@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/text.hpp"
+#include "training/batch_plan.hpp"
 #include "training/model_shapes.hpp"
 #include "training/training_memory.hpp"
 
@@ -122,6 +123,8 @@ Result<TrainingChoice> choose_training(const TrainSettings& settings, const std:
   const bool whole_model_on_each = result.settings.parallel != "naive" && result.settings.parallel != "hybrid";
   if (whole_model_on_each)
     if (Status fits = fit_memory(chooser, result, *shape, machine, on_gpu); !fits) return std::move(fits).error();
+  const std::int64_t replicas = result.settings.parallel == "data-parallel" ? devices : result.ranks;
+  if (auto plan = plan_batch(result.settings, *shape, replicas); !plan) return std::move(plan).error();
   choose_workers(chooser, result, machine, on_gpu);
   choose_buckets(chooser, result.settings, *shape);
   return result;

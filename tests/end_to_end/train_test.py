@@ -16,6 +16,7 @@ LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
 TRAIN = os.path.join(os.path.dirname(LOCKSTEP), "lockstep-train")
 TORCH = os.path.join(os.environ["LOCKSTEP_TORCH"], "bin")
 HERE = os.path.dirname(os.path.abspath(__file__))
+os.environ.setdefault("LOCKSTEP_SOURCE_DIR", os.path.dirname(os.path.dirname(HERE)))
 
 TINY = ["--device", "cpu", "--layers", "2", "--heads", "2", "--width", "32", "--sequence-length", "16", "--dataset-size", "512", "--log-every", "1", "--log-format", "json", "--workers", "1"]
 
@@ -160,12 +161,12 @@ def kill_when(flags, ranks, step):
 def twenty_kills_change_nothing(folder):
     """Killed at 20 random moments, a run that saves at every other update ends with the loss curve of one left alone."""
     random.seed(int(os.environ.get("LOCKSTEP_TEST_SEED", "11")))
-    flags = ["--batch-size", "4", "--steps", "1800", "--dataset-size", "300", "--dropout", "0.1", "--checkpoint-dir", os.path.join(folder, "kills"), "--save-every", "2", "--save-total-limit", "2"]
+    flags = ["--batch-size", "4", "--steps", "6000", "--dataset-size", "300", "--dropout", "0.1", "--checkpoint-dir", os.path.join(folder, "kills"), "--save-every", "2", "--save-total-limit", "2"]
     whole = losses(*flags[:-6])
     curve, kills = {}, 0
     while kills < 20:
         child = subprocess.Popen([TRAIN, *TINY, *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        time.sleep(random.uniform(0.2, 1.0))
+        time.sleep(random.uniform(0.2, 0.9))
         ended = child.poll() is not None
         child.kill()
         for record in lines(child.communicate()[0]):

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "reference_trainer/model/gelu.hpp"
 #include "reference_trainer/model/model.hpp"
 #include "reference_trainer/optimizer.hpp"
 
@@ -67,6 +68,27 @@ TEST(Gpt, LooksAtNoTokenOfTheFuture) {
 
   EXPECT_TRUE(at::allclose(before.narrow(1, 0, 4), after.narrow(1, 0, 4)));
   EXPECT_FALSE(at::allclose(before.narrow(1, 4, 2), after.narrow(1, 4, 2)));
+}
+
+TEST(Gelu, IsATensToTheLastDigits) {
+  const Tensor x = at::linspace(-12, 12, 100'001).requires_grad_(true);
+  const Tensor reference = x.detach().requires_grad_(true);
+  const Tensor ours = tanh_gelu(x);
+  const Tensor theirs = at::gelu(reference, "tanh");
+  ours.sum().backward();
+  theirs.sum().backward();
+
+  EXPECT_TRUE(at::allclose(ours, theirs, 1e-6, 2e-6));
+  EXPECT_TRUE(at::allclose(x.grad(), reference.grad(), 1e-6, 5e-6));  // tanh is an approximation too, another on each processor
+}
+
+TEST(Gelu, HasNoSurpriseFarOut) {
+  const Tensor x = at::tensor({-1e4F, 1e4F, 0.0F}).requires_grad_(true);
+  const Tensor y = tanh_gelu(x);
+  y.sum().backward();
+
+  EXPECT_TRUE(at::allclose(y, at::tensor({0.0F, 1e4F, 0.0F})));
+  EXPECT_TRUE(at::allclose(x.grad(), at::tensor({0.0F, 1.0F, 0.5F})));
 }
 
 TEST(Model, HasTheSameGradientsWhenBlocksAreComputedTwice) {
