@@ -145,14 +145,15 @@ Result<Checkpoint> read_checkpoint(const fs::path& file) {
   in.read(text.data(), static_cast<std::streamsize>(length));
   const auto header = nlohmann::json::parse(text, nullptr, false);
   if (!in || header.is_discarded() || !header.is_object()) return refused(file, "its header is damaged");
-  if (!header.contains("__metadata__") || header["__metadata__"].value("format", "") != "lockstep-train 1")
+  const auto words = header.find("__metadata__");
+  if (words == header.end() || !words->is_object() || !words->contains("format") || words->at("format") != "lockstep-train 1")
     return refused(file, "it holds weights, but not of lockstep-train: the optimizer's state and the position in the data are missing");
 
   Checkpoint checkpoint;
-  checkpoint.words = header["__metadata__"].get<std::map<std::string, std::string>>();
   const std::uint64_t data = length + sizeof length;
   std::vector<std::pair<std::uint64_t, NamedTensor>> by_place;
   try {
+    checkpoint.words = words->get<std::map<std::string, std::string>>();
     for (const auto& [name, facts] : header.items()) {
       if (name == "__metadata__") continue;
       const auto shape = facts.at("shape").get<std::vector<std::int64_t>>();
@@ -161,7 +162,8 @@ Result<Checkpoint> read_checkpoint(const fs::path& file) {
       if (to < from || to > size - data) return refused(file, fmt::format("it is cut short: {} bytes are missing", to > size - data ? to - (size - data) : 0));
       const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeName& known) { return facts.at("dtype") == known.name; });
       std::uint64_t wanted = type != std::end(kTypes) ? at::elementSize(type->type) : 0;
-      for (const std::int64_t length_of : shape) wanted = length_of >= 0 && length_of <= (1LL << 40) ? wanted * static_cast<std::uint64_t>(length_of) : ~0ULL;
+      for (const std::int64_t length_of : shape)  // no product may pass what the file holds, so none wraps
+        wanted = length_of >= 0 && (length_of == 0 || wanted <= size / static_cast<std::uint64_t>(length_of)) ? wanted * static_cast<std::uint64_t>(length_of) : size + 1;
       if (type == std::end(kTypes) || wanted != to - from) return refused(file, fmt::format("the sizes of '{}' contradict each other", printable(name)));
       Tensor value = at::empty(shape, type->type);
       in.seekg(static_cast<std::streamoff>(data + from));
@@ -195,10 +197,17 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
 
 fs::path checkpoint_path(const fs::path& folder, std::int64_t step) { return folder / fmt::format("{}{:09}{}", kPrefix, step, kEnding); }
 
-Result<std::optional<ResumePoint>> find_resume_point(const std::string& resume, const fs::path& folder, AfterDamage after_damage) {
+void set_aside_later_ones(const fs::path& folder, std::int64_t update) {
+  std::error_code ignored;
+  for (const fs::path& file : checkpoints_in(folder))
+    if (file > checkpoint_path(folder, update)) fs::rename(file, file.string() + ".aside", ignored);
+}
+
+Result<std::optional<ResumePoint>> find_resume_point(const std::string& resume, const fs::path& folder, int attempt) {
   using Found = std::optional<ResumePoint>;
-  if (resume == "never") return Found{};
-  const bool automatic = resume == "auto";
+  const bool goes_on = attempt > 0 && !checkpoints_in(folder).empty();  // what is there now, this run wrote
+  if (resume == "never" && !goes_on) return Found{};
+  const bool automatic = resume == "auto" || goes_on;
   const std::vector<fs::path> files = checkpoints_in(automatic ? folder : fs::path(resume).parent_path());
   if (automatic && (folder.empty() || files.empty())) return Found{};
   fs::path file = automatic ? files.back() : fs::path(resume);
@@ -208,13 +217,26 @@ Result<std::optional<ResumePoint>> find_resume_point(const std::string& resume, 
     if (content) return Found(ResumePoint{file, std::move(*content), words});
     const auto after = std::lower_bound(files.begin(), files.end(), file);
     std::optional<fs::path> before;
-    if (after != files.begin()) before = *std::prev(after);
+    for (auto place = after; place != files.begin() && !before;)
+      if (--place; read_checkpoint(*place)) before = *place;
     if (!before) return Error{content.error().what, "there is none before it: start anew with --resume never"};
-    if (after_damage == AfterDamage::refuse)
+    if (attempt == 0)
       return Error{content.error().what, fmt::format("the one before is offered: --resume {}", shell_quoted(before->string()))};
     words += fmt::format("{}; taking the one before. ", content.error().what);
     file = *before;
   }
+}
+
+Status CheckpointWriter::try_folder(const fs::path& folder) {
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  const std::string file = (folder / ".lockstep-try").string();
+  const int opened = problem ? -1 : ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (opened < 0)
+    return usage_error(fmt::format("--checkpoint-dir {}: {}", printable(folder.string()), problem ? problem.message() : std::strerror(errno)), "give a folder that can be written to");
+  ::close(opened);
+  ::unlink(file.c_str());
+  return Done{};
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -226,17 +248,23 @@ Status CheckpointWriter::save(std::int64_t step, Checkpoint checkpoint) {
   for (NamedTensor& tensor : checkpoint.tensors) tensor.value = tensor.value.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
   under_way_ = std::async(std::launch::async, [this, step, checkpoint = std::move(checkpoint)]() -> Status {
     ::pthread_setname_np(::pthread_self(), "checkpoint");
-    if (Status written = write_checkpoint(checkpoint_path(folder_, step), checkpoint); !written) return written;
-    if (keep_ == 0) return Done{};
-    std::vector<fs::path> files = checkpoints_in(folder_);
-    std::error_code ignored;
-    while (files.size() > static_cast<std::size_t>(keep_)) {
-      fs::remove(files.front(), ignored);
-      files.erase(files.begin());
-    }
+    const fs::path newest = checkpoint_path(folder_, step);
+    if (Status written = write_checkpoint(newest, checkpoint); !written) return written;
+    if (keep_ > 0) remove_before(newest);
     return Done{};
   });
   return before;
+}
+
+// The oldest go, the one just written never.
+void CheckpointWriter::remove_before(const fs::path& newest) const {
+  std::vector<fs::path> files = checkpoints_in(folder_);
+  std::erase_if(files, [&](const fs::path& file) { return file >= newest; });
+  std::error_code ignored;
+  while (files.size() + 1 > static_cast<std::size_t>(keep_)) {
+    fs::remove(files.front(), ignored);
+    files.erase(files.begin());
+  }
 }
 
 Status CheckpointWriter::finish() { return under_way_.valid() ? under_way_.get() : Status(Done{}); }

@@ -35,18 +35,25 @@ std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& f
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
 
 // What a run resumes from: a file, or "auto", the newest of the folder; nothing: there is none. One that cannot be used is an
-// error which offers the one before; after a restart by the launcher the one before is taken, and `words` says so.
+// error which offers the one before. After a restart by the launcher (attempt 1 and on) it is the newest that this run wrote,
+// whatever it began with, and the one before is taken where that is damaged; `words` says so.
 struct ResumePoint {
   std::filesystem::path file;
   Checkpoint content;
   std::string words;
 };
-enum class AfterDamage { refuse, take_the_one_before };
-Result<std::optional<ResumePoint>> find_resume_point(const std::string& resume, const std::filesystem::path& folder, AfterDamage after_damage);
+Result<std::optional<ResumePoint>> find_resume_point(const std::string& resume, const std::filesystem::path& folder, int attempt);
+
+// Renames the checkpoints of later updates to *.aside: those of another run, or damaged ones. Else the next resume, and the
+// count of those to keep, would take them for this run's.
+void set_aside_later_ones(const std::filesystem::path& folder, std::int64_t update);
 
 // Writes in the background: save() copies the tensors, which is all that a step pays, and waits only for a save before it.
 class CheckpointWriter {
  public:
+  // Makes the folder and writes into it once: a run should not find out at its end that nothing can be saved.
+  static Status try_folder(const std::filesystem::path& folder);
+
   CheckpointWriter(std::filesystem::path folder, std::int64_t keep) : folder_(std::move(folder)), keep_(keep) {}
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -57,6 +64,8 @@ class CheckpointWriter {
   Status finish();
 
  private:
+  void remove_before(const std::filesystem::path& newest) const;
+
   const std::filesystem::path folder_;
   const std::int64_t keep_;  // 0: all
   std::future<Status> under_way_;

@@ -98,10 +98,17 @@ int cuda_device_count() {
 
 ComputeDevice::ComputeDevice(c10::DeviceType type, int index)
     : device_(type == c10::DeviceType::CPU ? at::Device(type) : at::Device(type, static_cast<c10::DeviceIndex>(index))), index_(index), thread_([this] { serve(); }) {
-  run([this] { thread_id_ = ::gettid(); });
+  try {
+    run([this] { set_up(); });
+  } catch (...) {  // a GPU that refuses: no destructor runs now
+    end();
+    throw;
+  }
 }
 
-ComputeDevice::~ComputeDevice() {
+ComputeDevice::~ComputeDevice() { end(); }
+
+void ComputeDevice::end() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -121,7 +128,8 @@ std::future<void> ComputeDevice::start(std::function<void()> work) {
   return end;
 }
 
-void ComputeDevice::serve() {
+void ComputeDevice::set_up() {
+  thread_id_ = ::gettid();
   ::pthread_setname_np(::pthread_self(), ((device_.is_cpu() ? "vgpu" : "gpu") + std::to_string(index_)).c_str());
   if (device_.is_cpu()) {
     pin_to_core(index_);
@@ -130,6 +138,9 @@ void ComputeDevice::serve() {
   } else {
     cuda_part()->use_device(index_);
   }
+}
+
+void ComputeDevice::serve() {
   while (true) {
     std::packaged_task<void()> task;
     {

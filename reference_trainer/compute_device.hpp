@@ -44,7 +44,9 @@ class ComputeDevice {
   DeviceMemory memory() const;
 
  private:
+  void set_up();  // on the thread
   void serve();
+  void end();
 
   const at::Device device_;
   const int index_;

@@ -16,11 +16,18 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLookEvery = 50ms;
+constexpr auto kFarewell = 1s;  // rank 0 holds the store: it leaves after the others have asked who is missing
 
 std::string list_of(const std::vector<int>& ranks) {
   std::vector<std::string> words;
   for (const int rank : ranks) words.push_back(std::to_string(rank));
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(words, ", ");
+}
+
+// libtorch adds a stack of calls.
+std::string first_line_of(const std::exception& problem) {
+  const std::string what = problem.what();
+  return printable(std::string_view(what).substr(0, std::min<std::size_t>(what.find('\n'), 200)));
 }
 
 std::string place_of(int rank, const char* kind) { return fmt::format("lockstep/{}/{}", kind, rank); }
@@ -39,15 +46,23 @@ Distributed::Distributed(const RankFacts& facts, const std::string& backend, std
     store_ = c10::make_intrusive<c10d::TCPStore>(facts_.master_address, options);
   } catch (const std::exception& problem) {
     const std::string address = fmt::format("{}:{}", facts_.master_address, facts_.master_port);
-    if (options.isServer)
-      throw TrainFailure(fmt::format("rank 0 cannot listen at {}: {}", address, printable(std::string_view(problem.what()).substr(0, 200))), "choose another port: lockstep launch --master-port 29501");
-    throw TrainFailure(fmt::format("rank 0 is missing: nobody answers at {} within {}", address, format_duration(timeout)),
-                       "start all ranks, or see what became of rank 0");
+    const std::string cause = first_line_of(problem);
+    if (options.isServer) throw TrainFailure(fmt::format("cannot listen at {}: {}", address, cause), "choose another port: lockstep launch --master-port 29501");
+    throw TrainFailure(fmt::format("rank 0 is missing: nobody answers at {} ({})", address, cause), "start all ranks, check the address, or see what became of rank 0");
   }
   // A restarted job must not meet what the last attempt left.
   store_ = c10::make_intrusive<c10d::PrefixStore>(fmt::format("lockstep-train/{}", facts_.attempt), store_);
-  meet(timeout);
+  try {
+    meet(timeout);
+    make_group(backend, timeout);
+  } catch (const TrainFailure&) {
+    throw;
+  } catch (const std::exception& problem) {
+    throw TrainFailure(fmt::format("could not meet the other ranks: {}", first_line_of(problem)), "see what the other ranks say; one of them may have left");
+  }
+}
 
+void Distributed::make_group(const std::string& backend, std::chrono::milliseconds timeout) {
   const auto group_store = c10::make_intrusive<c10d::PrefixStore>("group", store_);
   group_ = c10::make_intrusive<c10d::ProcessGroup>(group_store, facts_.rank, facts_.world);
   if (backend == "nccl") {
@@ -72,9 +87,11 @@ void Distributed::meet(std::chrono::milliseconds timeout) {
     for (int rank = 0; rank < facts_.world; ++rank)
       if (!store_->check({place_of(rank, "here")})) missing.push_back(rank);
     if (missing.empty()) return;
-    if (monotonic_now() > deadline)
+    if (monotonic_now() > deadline) {
+      if (is_main()) std::this_thread::sleep_for(kFarewell);
       throw TrainFailure(fmt::format("{} of {} missing: {} did not come within {}", missing.size(), facts_.world, list_of(missing), format_duration(timeout)),
                          "see what became of them; a slow start needs a longer --timeout");
+    }
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kLookEvery, timeout / 4));
   }
 }
@@ -91,6 +108,7 @@ std::string Distributed::missing_ranks(std::chrono::milliseconds patience) const
       for (int rank = 0; rank < facts_.world; ++rank)
         if (!store_->check({place_of(rank, "failed")})) silent.push_back(rank);
     } while (!silent.empty() && monotonic_now() < deadline);
+    if (is_main()) std::this_thread::sleep_for(kFarewell);
     return silent.empty() ? "" : list_of(silent) + (silent.size() == 1 ? " does not answer" : " do not answer");
   } catch (const std::exception&) {
     return "rank 0 does not answer";  // it holds the store

@@ -46,6 +46,7 @@ class Distributed {
 
  private:
   void meet(std::chrono::milliseconds timeout);
+  void make_group(const std::string& backend, std::chrono::milliseconds timeout);
 
   RankFacts facts_;
   c10::intrusive_ptr<c10d::Store> store_;         // nothing for a rank alone

@@ -17,15 +17,14 @@
 namespace lockstep {
 namespace {
 
-// What is wrong with the settings is wrong on every rank: one says it.
-int give_up(const std::string& what, const std::string& next, ErrorKind kind) {
-  const char* const rank = std::getenv("RANK");
-  if (kind == ErrorKind::usage && rank != nullptr && std::string_view(rank) != "0") return 2;
-  say(fmt::format("lockstep-train: error: {}\n  next: {}\n", what, next));
-  return kind == ErrorKind::usage ? 2 : 3;
+int give_up(const TrainFailure& failure, const RankFacts& facts) {
+  const std::string rank = facts.world > 1 && !failure.is_on_all_ranks() ? fmt::format("rank {}: ", facts.rank) : "";
+  if (facts.rank == 0 || !failure.is_on_all_ranks()) say(fmt::format("lockstep-train: error: {}{}\n  next: {}\n", rank, failure.what(), failure.next()));
+  return failure.kind() == ErrorKind::usage ? 2 : 3;
 }
 
-int run(int argc, char** argv) {
+// Throws TrainFailure.
+int train(int argc, char** argv, const RankFacts& facts) {
   CLI::App app{"lockstep-train trains a GPT on one device or many"};
   TrainFlags flags;
   add_train_flags(app, flags);
@@ -37,23 +36,28 @@ int run(int argc, char** argv) {
     std::cout << app.help();
     return 0;
   } catch (const CLI::ParseError& problem) {
-    const Error error = explain_flags(problem, app, {argv + 1, argv + argc});
-    return give_up(error.what, error.next, ErrorKind::usage);
+    throw TrainFailure::on_all_ranks(explain_flags(problem, app, {argv + 1, argv + argc}));
   }
-  try {
-    const TrainSettings settings = or_fail(settings_from(flags));
-    if (flags.print_config) {
-      std::cout << train_config_text(settings);
-      return 0;
-    }
-    const RankFacts facts = rank_from_environment([](const char* name) -> const char* { return std::getenv(name); });
-    if (!self_test.empty()) return run_self_test(self_test, facts, settings);
-    run_training(settings, facts);
+  const TrainSettings settings = or_fail(settings_from(flags));
+  if (flags.print_config) {
+    std::cout << train_config_text(settings);
     return 0;
+  }
+  if (!self_test.empty()) return run_self_test(self_test, facts, settings);
+  run_training(settings, facts);
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);  // c10d warns with stacks of calls; our own errors have the words
+  RankFacts facts;
+  try {
+    facts = rank_from_environment([](const char* name) -> const char* { return std::getenv(name); });
+    return train(argc, argv, facts);
   } catch (const TrainFailure& failure) {
-    return give_up(failure.what(), failure.next(), failure.kind());
+    return give_up(failure, facts);
   } catch (const std::exception& problem) {
-    return give_up(printable(problem.what()), "this is a fault of lockstep-train; please report it with the command line", ErrorKind::cannot_measure);
+    return give_up(TrainFailure(printable(problem.what()), "this is a fault of lockstep-train; please report it with the command line"), facts);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "reference_trainer/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -34,6 +35,13 @@ Optimizer::Optimizer(const std::vector<DeviceParameters>& parameters, const Opti
       });
       groups_.push_back(std::move(group));
     }
+  std::vector<std::pair<std::string, std::int64_t>> places;
+  for (const Group& group : groups_)
+    for (const std::string& name : group.names) places.emplace_back(name, static_cast<std::int64_t>(places.size()));
+  std::sort(places.begin(), places.end());
+  std::vector<std::int64_t> order;
+  for (const auto& [name, place] : places) order.push_back(place);
+  by_name_ = at::tensor(order, at::kLong);
 }
 
 std::vector<Tensor> Optimizer::Group::gradients() const {
@@ -52,23 +60,25 @@ void Optimizer::on_each_device(const std::function<void(Group&)>& work) {
 
 void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed& ranks) {
   const at::NoGradGuard no_grad;
-  bool finite = true;
   if (scaler.enabled()) {
-    std::vector<Tensor> all;
-    for (const Group& group : groups_)
-      for (const Tensor& gradient : group.gradients()) all.push_back(gradient);
-    groups_.front().device->run([&] { finite = scaler.unscale(all, ranks); });
-  }
-  if (finite) {
-    if (options_.clip > 0) clip_gradients();
-    on_each_device([&](Group& group) {
+    std::vector<std::vector<Tensor>> all;
+    for (const Group& group : groups_) all.push_back(group.gradients());
+    groups_.front().device->run([&] {
       const at::NoGradGuard quiet;
-      std::vector<Tensor> gradients = group.gradients();
-      at::_foreach_add_(group.steps, 1);
-      at::_fused_adamw_(group.values, gradients, group.first_moments, group.second_moments, {}, group.steps, learning_rate, options_.beta1, options_.beta2,
-                        group.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+      scaler.unscale(all, ranks);
     });
   }
+  if (options_.clip > 0) clip_gradients();
+  on_each_device([&](Group& group) {
+    const at::NoGradGuard quiet;
+    std::vector<Tensor> gradients = group.gradients();
+    std::optional<Tensor> found_inf;  // AdamW itself leaves the update out where it is 1
+    if (scaler.enabled()) found_inf = scaler.found_inf().to(group.device->torch_device());
+    if (found_inf) at::_foreach_add_(group.steps, (1 - *found_inf).squeeze());
+    else at::_foreach_add_(group.steps, 1);
+    at::_fused_adamw_(group.values, gradients, group.first_moments, group.second_moments, {}, group.steps, learning_rate, options_.beta1, options_.beta2,
+                      group.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, found_inf);
+  });
   scaler.update();
   clear_gradients();
 }
@@ -82,7 +92,7 @@ void Optimizer::clip_gradients() {
   });
   const at::Device first = groups_.front().device->torch_device();
   for (Tensor& norm : norms) norm = norm.to(first);
-  norm_ = at::cat(norms).norm();
+  norm_ = at::cat(norms).index_select(0, by_name_.to(first)).norm();
   const Tensor factor = (options_.clip / (norm_ + 1e-6)).clamp_max(1.0);
   on_each_device([&](Group& group) {
     const at::NoGradGuard quiet;

@@ -56,6 +56,8 @@ class Optimizer {
 
   const OptimizerOptions options_;
   std::vector<Group> groups_;  // those of a device are neighbours
+  Tensor by_name_;             // the parameters' places in the groups, in the order of their names: ranks that cut the model
+                               // otherwise must add the norms in the same order, or their weights drift apart bit by bit
   Tensor norm_;                // of the last update
 };
 

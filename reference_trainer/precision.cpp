@@ -45,22 +45,22 @@ LossScaler::LossScaler(bool enabled, at::Device device) : enabled_(enabled) {
   found_inf_ = at::zeros({1}, at::TensorOptions(device).dtype(at::kFloat));
 }
 
-bool LossScaler::unscale(std::vector<Tensor> gradients, const Distributed& ranks) {
-  if (!enabled_) return true;
+void LossScaler::unscale(const std::vector<std::vector<Tensor>>& gradients, const Distributed& ranks) {
+  if (!enabled_) return;
   found_inf_.zero_();
-  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf_, scale_.to(at::kDouble).reciprocal().to(at::kFloat));
+  const Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
+  for (const std::vector<Tensor>& of_device : gradients) {
+    if (of_device.empty()) continue;
+    const at::Device device = of_device.front().device();
+    Tensor found = at::zeros_like(found_inf_, device);
+    at::_amp_foreach_non_finite_check_and_unscale_(of_device, found, inverse.to(device));
+    found_inf_ = at::maximum(found_inf_, found.to(found_inf_.device()));
+  }
   ranks.all_reduce_max(found_inf_);
-  return found_inf_.item<float>() == 0;
 }
 
 void LossScaler::update() {
   if (enabled_) at::_amp_update_scale_(scale_, good_updates_, found_inf_, 2.0, 0.5, kGrowEvery);
-}
-
-void LossScaler::restore(double scale, std::int64_t good_updates) {
-  if (!enabled_) return;
-  scale_.fill_(scale);
-  good_updates_.fill_(good_updates);
 }
 
 }  // namespace lockstep

@@ -32,21 +32,20 @@ class Autocast {
 };
 
 // fp16's loss scale: doubled after 2000 good updates, halved when a gradient overflowed on any rank, whose update is then
-// left out on all of them.
+// left out on all of them. Nothing here makes the host wait for a GPU.
 class LossScaler {
  public:
   LossScaler(bool enabled, at::Device device);
 
   bool enabled() const { return enabled_; }
   const Tensor& scale() const { return scale_; }
-  // Divides the gradients by the scale. False: one of some rank is not finite, the update must be left out.
-  bool unscale(std::vector<Tensor> gradients, const Distributed& ranks);
+  // Divides the gradients by the scale; those of one device in each list.
+  void unscale(const std::vector<std::vector<Tensor>>& gradients, const Distributed& ranks);
+  // 1 when a gradient of some rank was not finite, and the update must be left out; else 0. Undefined without a scaler.
+  const Tensor& found_inf() const { return found_inf_; }
   void update();
 
-  // For checkpoints.
-  double scale_value() const { return enabled_ ? scale_.item<double>() : 1; }
-  std::int64_t good_updates() const { return enabled_ ? good_updates_.item<std::int64_t>() : 0; }
-  void restore(double scale, std::int64_t good_updates);
+  const Tensor& good_updates() const { return good_updates_; }
 
  private:
   const bool enabled_;

@@ -93,17 +93,18 @@ void Progress::bar(std::int64_t step, std::int64_t steps) {
   lockstep::say(fmt::format("\r\x1b[K{} {}/{}", cells, step, steps));
 }
 
-void Progress::summary(const ProgressLine& line, std::chrono::nanoseconds time) {
+void Progress::summary(const ProgressLine& line, std::int64_t updates, std::chrono::nanoseconds time) {
   if (!speaks_) return;
   clear_bar();
   std::string text;
   if (format_ == Format::json) {
     auto json = json_of(line);
     json["done"] = true;
+    json["updates"] = updates;
     json["time_s"] = to_ms(time) / 1e3;
     text = json.dump() + "\n";
   } else {
-    text = fmt::format("done: {} steps in {}, loss {:.4f}, {} tokens/s, {} samples/s, {:.1f} ms/step, peak memory a rank {}\n", line.step, format_duration(time), line.loss,
+    text = fmt::format("done: {} steps in {}, loss {:.4f}, {} tokens/s, {} samples/s, {:.1f} ms/step, peak memory a rank {}\n", updates, format_duration(time), line.loss,
                        rate_text(line.tokens_per_s), rate_text(line.samples_per_s), line.step_ms, memory_text(line.memory, &DeviceMemory::peak_bytes));
   }
   std::fwrite(text.data(), 1, text.size(), stdout);

@@ -40,7 +40,7 @@ class Progress {
   void line(const ProgressLine& line);
   void bar(std::int64_t step, std::int64_t steps);
   // The whole run, after its last update.
-  void summary(const ProgressLine& line, std::chrono::nanoseconds time);
+  void summary(const ProgressLine& line, std::int64_t updates, std::chrono::nanoseconds time);
 
  private:
   void clear_bar();

@@ -46,7 +46,10 @@ RankFacts rank_from_environment(const GetVariable& get) {
     const auto world = number(get, names.world);
     if (!rank || !world) continue;
     // sbatch gives its batch script SLURM_PROCID=0 too; srun alone gives a step its number.
-    if (std::strcmp(names.launcher, "slurm") == 0 && get("SLURM_STEP_ID") == nullptr) continue;
+    if (std::strcmp(names.launcher, "slurm") == 0 && get("SLURM_STEP_ID") == nullptr) {
+      if (*world > 1) facts.note = fmt::format("SLURM_NTASKS={} is set, but this is no step of srun: training alone", *world);
+      continue;
+    }
     facts.launcher = names.launcher;
     facts.rank = *rank;
     facts.world = *world;
@@ -65,6 +68,8 @@ RankFacts rank_from_environment(const GetVariable& get) {
   facts.attempt = number(get, "TORCHELASTIC_RESTART_COUNT").value_or(0);
   const char* const agent_store = get("TORCHELASTIC_USE_AGENT_STORE");
   facts.launcher_has_store = agent_store != nullptr && std::strcmp(agent_store, "True") == 0;
+  if (facts.launcher.empty() && number(get, "WORLD_SIZE").value_or(1) > 1)
+    throw TrainFailure(usage_error(fmt::format("WORLD_SIZE={} and no RANK: each process would train a model of its own", *number(get, "WORLD_SIZE")), "start the ranks with `lockstep launch --nproc-per-node N`, or unset WORLD_SIZE"));
   if (facts.world < 1 || facts.rank >= facts.world)
     throw TrainFailure(usage_error(fmt::format("rank {} of {} does not exist", facts.rank, facts.world), "start the ranks with `lockstep launch --nproc-per-node N`"));
   return facts;

@@ -24,8 +24,25 @@ void decide_parallel(TrainSettings& settings, const RankFacts& facts) {
   if (settings.parallel == "auto") settings.parallel = facts.world > 1 ? "ddp" : "single";
   const bool of_many_ranks = settings.parallel == "ddp" || settings.parallel == "hybrid";
   if (facts.world > 1 && !of_many_ranks)
-    throw TrainFailure(usage_error(fmt::format("--parallel {} is for one process, and {} started {} ranks: each would train a model of its own", settings.parallel, facts.launcher, facts.world),
+    throw TrainFailure::on_all_ranks(usage_error(fmt::format("--parallel {} is for one process, and {} started {} ranks: each would train a model of its own", settings.parallel, facts.launcher, facts.world),
                                    "use --parallel ddp, or start one process"));
+}
+
+// Settings that exclude each other, or the ranks that were started.
+void refuse_contradictions(const TrainSettings& settings, const RankFacts& facts, bool on_cuda, int there_are) {
+  const std::int64_t group = settings.parallel == "hybrid" ? settings.split : 1;
+  const std::int64_t wanted = (settings.devices + group - 1) / group;
+  if ((settings.parallel == "ddp" || settings.parallel == "hybrid") && settings.devices > 0 && wanted != facts.local_world)
+    throw TrainFailure::on_all_ranks(usage_error(fmt::format("--parallel {} on {} devices is {} processes, and there {} {}", settings.parallel, settings.devices, wanted, facts.local_world == 1 ? "is" : "are", facts.local_world),
+                                                 fmt::format("lockstep launch --standalone --nproc-per-node {} --no-python lockstep-train ..., or `lockstep train`, which does it", wanted)));
+  const auto refuse = [](const char* what, const char* next) { throw TrainFailure::on_all_ranks(usage_error(what, next)); };
+  if (settings.save_every > 0 && settings.checkpoint_dir.empty()) refuse("--save-every without --checkpoint-dir saves nothing", "say where: --checkpoint-dir checkpoints");
+  // The search for unused parameters walks one graph; a split model has one a piece, a recomputed block one of its own.
+  if (settings.find_unused && settings.parallel == "hybrid") refuse("--find-unused cannot see through the pieces of a hybrid", "leave it out: every parameter of this model is used");
+  if (settings.find_unused && settings.activation_checkpointing) refuse("--find-unused cannot see into blocks that are computed twice", "leave one of them out");
+  if (settings.parallel == "data-parallel" && settings.dropout > 0 && settings.activation_checkpointing && !on_cuda)
+    refuse("data-parallel with dropout and --activation-checkpointing: on the CPU all copies draw from one row of random numbers, and a block computed again would drop others", "leave one of the three out, or use --parallel ddp");
+  if (settings.parallel == "hybrid" && on_cuda && there_are % settings.split != 0) refuse("hybrid groups on GPUs must be equal", "choose --split or --devices so that one divides the other");
 }
 
 std::vector<int> devices_of(const TrainSettings& settings, const RankFacts& facts, int there_are) {
@@ -52,6 +69,7 @@ RunPlan plan_run(TrainSettings& settings, const RankFacts& facts) {
   const int there_are = settings.devices > 0 ? static_cast<int>(settings.devices) : on_cuda ? gpus : std::max(cores_of_this_process(), facts.local_world);
   if (on_cuda && there_are > gpus)
     throw TrainFailure(usage_error(fmt::format("--devices {}, but this machine has {} GPUs", there_are, gpus), fmt::format("use --devices {}, or --device cpu", gpus)));
+  refuse_contradictions(settings, facts, on_cuda, there_are);
   plan.devices = devices_of(settings, facts, there_are);
   if (plan.devices.empty() || (on_cuda && plan.devices.back() >= gpus))
     throw TrainFailure(usage_error(fmt::format("local rank {} has no device: this machine has {}", facts.local_rank, there_are),

@@ -8,7 +8,7 @@
 #include "reference_trainer/model/model.hpp"
 #include "reference_trainer/optimizer.hpp"
 #include "reference_trainer/precision.hpp"
-#include "training/model_shapes.hpp"
+#include "reference_trainer/run_plan.hpp"
 
 namespace lockstep {
 
@@ -23,8 +23,10 @@ struct RunState {
   Model& model;
   Optimizer& optimizer;
   LossScaler& scaler;
-  const ModelShape& shape;
-  std::int64_t seed;
+  const RunPlan& plan;
+  const TrainSettings& settings;
+  std::int64_t samples;  // of the data
+  at::Device device;     // whose random numbers are drawn
 };
 
 // Called on all ranks (each has random numbers of its own); rank 0 gets the checkpoint, the others an empty one.
@@ -36,6 +38,6 @@ struct Resumed {
   Position position;
   std::string words;  // for people; empty: nothing was resumed
 };
-Resumed resume(const RunState& state, const TrainSettings& settings, const Distributed& ranks);
+Resumed resume(const RunState& state, const Distributed& ranks);
 
 }  // namespace lockstep

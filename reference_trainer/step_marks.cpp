@@ -1,26 +1,21 @@
 #include "reference_trainer/step_marks.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
 
-#include "base/file.hpp"
 #include "probes/wire/ring.h"
 
 namespace lockstep {
 
-StepMarks::StepMarks(int rank) {
+StepMarks::StepMarks(int rank, Wire wire) {
   step_.rank = rank;
-  const std::filesystem::path folder = runtime_folder();
-  ::mkdir(folder.parent_path().c_str(), 0700);
-  ::mkdir(folder.c_str(), 0700);
-  file_ = folder / fmt::format("wire-{}.ring", ::getpid());
-  ::unlink(file_.c_str());  // of a process that had our number before
-  const int file = ::open(file_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (wire == Wire::none) return;
+  file_.emplace("wire", ".ring");
+  ::unlink(file_->path().c_str());  // of a process that had our number before
+  const int file = ::open(file_->path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return;
   if (::posix_fallocate(file, 0, sizeof(lockstep_wire)) == 0) {  // not sparse: a full disk would end us at the first write
     void* const mapped = ::mmap(nullptr, sizeof(lockstep_wire), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -39,9 +34,7 @@ StepMarks::StepMarks(int rank) {
 }
 
 StepMarks::~StepMarks() {
-  if (wire_ == nullptr) return;
-  ::munmap(wire_, sizeof(lockstep_wire));
-  ::unlink(file_.c_str());
+  if (wire_ != nullptr) ::munmap(wire_, sizeof(lockstep_wire));
 }
 
 void StepMarks::begin(std::int64_t index) {

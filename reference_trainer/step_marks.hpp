@@ -4,10 +4,11 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
+#include <optional>
 
 #include "base/clock.hpp"
 #include "probes/wire/lockstep_wire.h"
+#include "reference_trainer/runtime_file.hpp"
 
 namespace lockstep {
 
@@ -15,7 +16,8 @@ using Span = lockstep_span;
 
 class StepMarks {
  public:
-  explicit StepMarks(int rank);
+  enum class Wire : std::uint8_t { yes, none };
+  explicit StepMarks(int rank, Wire wire = Wire::yes);
   ~StepMarks();
   StepMarks(const StepMarks&) = delete;
   StepMarks& operator=(const StepMarks&) = delete;
@@ -35,7 +37,7 @@ class StepMarks {
   }
 
  private:
-  std::filesystem::path file_;
+  std::optional<RuntimeFile> file_;
   lockstep_wire* wire_ = nullptr;  // mapped; nullptr where the file could not be made: nobody is told
   lockstep_step step_{};
   std::chrono::nanoseconds began_{};

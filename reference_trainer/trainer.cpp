@@ -17,6 +17,7 @@
 #include "reference_trainer/parallel/strategy.hpp"
 #include "reference_trainer/peak_speed.hpp"
 #include "reference_trainer/progress.hpp"
+#include "reference_trainer/random_numbers.hpp"
 #include "reference_trainer/run_plan.hpp"
 #include "reference_trainer/run_state.hpp"
 #include "reference_trainer/step_marks.hpp"
@@ -41,6 +42,11 @@ LoaderOptions loader_options(const TrainSettings& settings, const RunPlan& plan)
   return {.workers = settings.workers, .prefetch = settings.prefetch, .pin_memory = settings.pin_memory && plan.device == c10::DeviceType::CUDA, .preload = settings.preload, .delay = settings.loader_delay};
 }
 
+// Rank 0 alone saves, so rank 0 alone may fail here; the others hear of it when they meet next.
+void try_checkpoints(const std::string& folder) {
+  if (Status tried = CheckpointWriter::try_folder(folder); !tried) throw TrainFailure(std::move(tried).error());
+}
+
 // One rank's run. Members in the order in which they are needed; they end in the opposite order.
 class Run {
  public:
@@ -56,13 +62,13 @@ class Run {
         loader_(*dataset_, sampler_options(), loader_options(settings, plan)),
         scaler_(plan.precision == Precision::fp16, devices_.front()->torch_device()) {
     check_data();
-    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
-    generator.set_current_seed(static_cast<std::uint64_t>(settings.seed + ranks.rank()));
+    for (const auto& device : devices_) RandomNumbers::seed(device->torch_device(), static_cast<std::uint64_t>(settings.seed + ranks.rank()));
     devices_.front()->run([&] {
       model_ = make_model(plan.shape, {settings.dropout, settings.freeze, settings.activation_checkpointing}, static_cast<std::uint64_t>(settings.seed));
     });
     strategy_ = make_strategy(*model_, {settings, plan.precision, ranks, pointers(devices_), virtual_gpus_});
     optimizer_ = std::make_unique<Optimizer>(strategy_->parameters(), OptimizerOptions{settings.weight_decay, settings.beta1, settings.beta2, settings.epsilon, settings.clip});
+    if (!settings.checkpoint_dir.empty() && ranks.is_main()) try_checkpoints(settings.checkpoint_dir);
     if (!settings.checkpoint_dir.empty()) writer_ = std::make_unique<CheckpointWriter>(settings.checkpoint_dir, settings.save_total_limit);
   }
 
@@ -74,6 +80,8 @@ class Run {
   }
   void check_data() const;
   void introduce(const Resumed& resumed);
+  std::int64_t first_batch_left() const;
+  std::int64_t updates_left_by_epochs() const;
   void train_epoch();
   void one_update(std::int64_t passes, bool ends_epoch);
   void log_update();
@@ -82,7 +90,7 @@ class Run {
   std::vector<DeviceMemory> memory_of_all_ranks();
   std::int64_t updates_per_epoch() const { return (loader_.batches() + plan_.batch.accumulation - 1) / plan_.batch.accumulation; }
   bool is_last_update() const { return position_.update >= updates_; }
-  RunState state() { return {*model_, *optimizer_, scaler_, plan_.shape, settings_.seed}; }
+  RunState state() { return {*model_, *optimizer_, scaler_, plan_, settings_, dataset_->size(), devices_.front()->torch_device()}; }
 
   TrainSettings& settings_;
   const RunPlan& plan_;
@@ -116,23 +124,25 @@ class Run {
 
 void Run::check_data() const {
   if (loader_.batches() > 0) return;
-  throw TrainFailure(usage_error(fmt::format("{} is less than one batch on each of {} ranks: {} samples an update", dataset_->description(), ranks_.world(), plan_.samples_per_pass * ranks_.world()),
+  throw TrainFailure::on_all_ranks(usage_error(fmt::format("{} is less than one batch on each of {} ranks: {} samples an update", dataset_->description(), ranks_.world(), plan_.samples_per_pass * ranks_.world()),
                                  "use a smaller --batch-size, more data, or --no-drop-last"));
 }
 
 void Run::introduce(const Resumed& resumed) {
   const double parameters = static_cast<double>(parameter_count(plan_.shape));
-  progress_.say(fmt::format("lockstep-train: {} ({:.1f} M parameters), {}", settings_.model, parameters / 1e6, dataset_->description()));
+  progress_.say(fmt::format("lockstep-train: {} ({} parameters), {}", settings_.model, parameters >= 1e5 ? fmt::format("{:.1f} M", parameters / 1e6) : fmt::format("{:.1f} K", parameters / 1e3), dataset_->description()));
   progress_.say(fmt::format("lockstep-train: {}; {} {}", strategy_->description(), ranks_.world(), ranks_.world() == 1 ? "rank" : "ranks"));
   progress_.say(fmt::format("lockstep-train: {} samples an update: batch {} x {} x accumulation {}; {} updates", plan_.batch.samples_per_update, plan_.batch.batch_size, plan_.batch.replicas, plan_.batch.accumulation, updates_));
+  if (!ranks_.facts().note.empty()) progress_.say(fmt::format("lockstep-train: {}", ranks_.facts().note));
   if (plan_.device == c10::DeviceType::CPU) progress_.say("lockstep-train: on virtual GPUs: each is one CPU core");
   if (!resumed.words.empty()) progress_.say(fmt::format("lockstep-train: {} (update {})", resumed.words, resumed.position.update));
 }
 
 void Run::train() {
-  updates_ = settings_.steps > 0 ? settings_.steps : settings_.epochs * updates_per_epoch();
-  const Resumed resumed = resume(state(), settings_, ranks_);
+  const Resumed resumed = resume(state(), ranks_);
   position_ = resumed.position;
+  updates_ = settings_.steps > 0 ? settings_.steps : position_.update + updates_left_by_epochs();
+  strategy_->warm_up(dataset_->batch_of({0}));
   introduce(resumed);
   ranks_.barrier();  // the clock starts together
   began_ = line_at_ = monotonic_now();
@@ -145,15 +155,29 @@ void Run::train() {
   line_update_ = resumed.position.update;
   if (position_.update > line_update_) {
     const ProgressLine line = progress_line(last_loss_);
-    progress_.summary(line, monotonic_now() - began_);
+    progress_.summary(line, position_.update - resumed.position.update, monotonic_now() - began_);
   } else {
     progress_.say("lockstep-train: nothing left to do: the checkpoint is at the last update");
   }
 }
 
+// The first batch of this epoch that is not done: a checkpoint may come from a run with another batch or number of ranks.
+std::int64_t Run::first_batch_left() const { return position_.samples / (plan_.samples_per_pass * ranks_.world()); }
+
+std::int64_t Run::updates_left_by_epochs() const {
+  if (position_.epoch >= settings_.epochs) return 0;
+  const std::int64_t of_this_epoch = std::max<std::int64_t>(0, loader_.batches() - first_batch_left());
+  return (of_this_epoch + plan_.batch.accumulation - 1) / plan_.batch.accumulation + (settings_.epochs - position_.epoch - 1) * updates_per_epoch();
+}
+
 // What is left of the epoch.
 void Run::train_epoch() {
-  const std::int64_t first_batch = position_.samples / (plan_.samples_per_pass * ranks_.world());
+  const std::int64_t first_batch = first_batch_left();
+  position_.samples = first_batch * plan_.samples_per_pass * ranks_.world();
+  if (first_batch >= loader_.batches()) {
+    position_ = {.update = position_.update, .epoch = position_.epoch + 1, .samples = 0};
+    return;
+  }
   loader_.start_epoch(position_.epoch, first_batch);
   if (settings_.preload && samples_ == 0) {
     ranks_.barrier();
@@ -250,15 +274,22 @@ void Run::save() {
   or_fail(writer_->save(position_.update, std::move(checkpoint)));
 }
 
+// Whether other ranks had a part in it: Gloo, NCCL and the store say so in their words; all else is this rank's own.
+bool is_of_the_exchange(const std::string& what) {
+  for (const char* word : {"gloo", "Gloo", "NCCL", "nccl", "Connection closed", "Connection reset", "timed out", "Timed out", "timeout", "TCPStore", "Broken pipe", "socket"})
+    if (what.find(word) != std::string::npos) return true;
+  return false;
+}
+
 // A failure in the exchange between ranks, with the rank that is to blame; any other failure as it is.
 [[noreturn]] void explain(const std::exception& problem, const Distributed& ranks) {
   const std::string what = problem.what();
   const std::string first_line = what.substr(0, what.find('\n'));
-  if (ranks.is_alone()) throw TrainFailure(fmt::format("libtorch failed: {}", printable(first_line)), "see `lockstep-train --help` for smaller settings");
+  if (ranks.is_alone() || !is_of_the_exchange(first_line))
+    throw TrainFailure(fmt::format("libtorch failed: {}", printable(first_line)), "if memory is short use a smaller --batch-size or --activation-checkpointing; else see the words above");
   const std::string missing = ranks.missing_ranks(std::chrono::seconds(2));
-  if (missing.empty()) throw TrainFailure(fmt::format("rank {}: {}", ranks.rank(), printable(first_line)), "all ranks failed alike; see the first of them");
-  throw TrainFailure(fmt::format("rank {}: the exchange with the other ranks failed: {} ({})", ranks.rank(), missing, printable(first_line)),
-                     "see that rank's own lines; if it is only slow, give a longer --timeout");
+  if (missing.empty()) throw TrainFailure(printable(first_line), "all ranks failed alike; see the first of them");
+  throw TrainFailure(fmt::format("the exchange with the other ranks failed: {} ({})", missing, printable(first_line)), "see that rank's own lines; if it is only slow, give a longer --timeout");
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 #include "reference_trainer/virtual_gpus.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 
 #include "base/clock.hpp"
-#include "base/file.hpp"
 
 namespace lockstep {
 namespace {
@@ -19,17 +18,14 @@ constexpr auto kRefreshEvery = 500ms;
 
 VirtualGpus::VirtualGpus(std::vector<ComputeDevice*> devices) {
   if (devices.empty() || !devices.front()->torch_device().is_cpu()) return;
-  const std::filesystem::path folder = runtime_folder();
-  ::mkdir(folder.parent_path().c_str(), 0700);
-  ::mkdir(folder.c_str(), 0700);
   devices_ = std::move(devices);
-  file_ = folder / fmt::format("vgpu-{}.json", ::getpid());
+  file_.emplace("vgpu", ".json");
+  if (file_->path().empty()) {
+    devices_.clear();
+    return;
+  }
   const std::lock_guard lock(mutex_);
   write();
-}
-
-VirtualGpus::~VirtualGpus() {
-  if (!devices_.empty()) ::unlink(file_.c_str());
 }
 
 void VirtualGpus::set_waiting(bool waiting) {
@@ -52,11 +48,11 @@ void VirtualGpus::write() {
     text += fmt::format(R"({}{{"index":{},"memory_bytes":{},"tid":{},"waiting":{}}})", i > 0 ? "," : "", devices_[i]->index(),
                         devices_[i]->memory().allocated_bytes, devices_[i]->thread_id(), waiting_);
   text += "]}";
-  const std::string temporary = file_.string() + ".new";
-  std::FILE* const out = std::fopen(temporary.c_str(), "w");
-  if (out == nullptr) return;  // nobody is told; training goes on
-  const bool whole = std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  if (std::fclose(out) == 0 && whole) std::rename(temporary.c_str(), file_.c_str());
+  const std::string temporary = file_->path() + ".new";
+  const int out = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (out < 0) return;  // nobody is told; training goes on
+  const bool whole = ::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (::close(out) == 0 && whole) std::rename(temporary.c_str(), file_->path().c_str());
   written_at_ = monotonic_now();
 }
 

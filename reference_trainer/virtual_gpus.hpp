@@ -3,11 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <filesystem>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "reference_trainer/compute_device.hpp"
+#include "reference_trainer/runtime_file.hpp"
 
 namespace lockstep {
 
@@ -15,7 +16,6 @@ class VirtualGpus {
  public:
   // Does nothing for devices that are not on the CPU.
   explicit VirtualGpus(std::vector<ComputeDevice*> devices);
-  ~VirtualGpus();
   VirtualGpus(const VirtualGpus&) = delete;
   VirtualGpus& operator=(const VirtualGpus&) = delete;
 
@@ -28,7 +28,7 @@ class VirtualGpus {
   void write();
 
   std::vector<ComputeDevice*> devices_;  // empty: nothing is told
-  std::filesystem::path file_;
+  std::optional<RuntimeFile> file_;
   std::mutex mutex_;
   bool waiting_ = false;                          // guarded
   std::chrono::nanoseconds written_at_{};         // guarded

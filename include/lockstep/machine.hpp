@@ -29,6 +29,9 @@ struct GpuInfo {
   bool operator==(const GpuInfo&) const = default;
 };
 
+// A virtual GPU says so by its name, in a recording too.
+inline bool is_virtual(const GpuInfo& gpu) { return gpu.name && gpu.name->starts_with("lockstep virtual GPU"); }
+
 // How much the absence of a process proves.
 enum class ProcessCoverage : std::uint8_t { all, partial, none };
 

@@ -1,6 +1,7 @@
 // Everything a reader is told: the machine, the verdict, the findings, and what could not be measured.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -114,5 +115,10 @@ struct Report {
   std::optional<Comparison> comparison;
   std::optional<CommandReport> command;
 };
+
+// Whether the GPUs are virtual, live or in a recording: every screen and report says so.
+inline bool is_virtual(const Report& report) {
+  return report.source_kind == SourceKind::virtual_gpus || std::any_of(report.gpus.begin(), report.gpus.end(), [](const GpuReport& gpu) { return is_virtual(gpu.info); });
+}
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "reference_trainer/cuda/cuda_part.hpp"
 
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -14,10 +15,13 @@ namespace {
 class GraphedWork : public RecordedWork {
  public:
   explicit GraphedWork(const std::function<void()>& work) : stream_(at::cuda::getStreamFromPool()) {
+    at::cuda::CUDAEvent ready;  // what was asked of the current stream comes first
+    ready.record(at::cuda::getCurrentCUDAStream());
+    ready.block(stream_);
     at::cuda::CUDAStreamGuard guard(stream_);
     for (int warm_up = 0; warm_up < 3; ++warm_up) work();
     at::cuda::stream_synchronize(stream_);
-    graph_.capture_begin();
+    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);  // loader threads may allocate page-locked memory meanwhile
     work();
     graph_.capture_end();
   }

@@ -56,11 +56,14 @@ class TokenFile : public Dataset {
       first_byte_ = header_bytes();
     }
     tokens_ = static_cast<std::int64_t>((file_.size() - first_byte_) / token_bytes_);
+    if ((file_.size() - first_byte_) % token_bytes_ != 0) throw TrainFailure(usage_error(fmt::format("{} is no row of 16-bit tokens: half of one is left over", printable(path)), "is it text? --data-format text; else it was cut short"));
+    if (promised_ && *promised_ != tokens_) throw TrainFailure(usage_error(fmt::format("{} promises {} tokens and holds {}", printable(path), *promised_, tokens_), "it was cut short; make it again"));
     if (tokens_ < length_ + 1)
       throw TrainFailure(usage_error(fmt::format("{} holds {} tokens, fewer than one sample of {}", printable(path), tokens_, length_ + 1),
                                      "give a larger file or a smaller --sequence-length"));
     if (token_bytes_ == 1 && vocabulary_ < 256)
       throw TrainFailure(usage_error(fmt::format("text needs 256 tokens, the model knows {}", vocabulary_), "leave --vocabulary out"));
+    look_at_tokens();
   }
 
   std::int64_t size() const override { return (tokens_ - 1) / length_; }
@@ -89,13 +92,22 @@ class TokenFile : public Dataset {
     const std::size_t looked_at = std::min<std::size_t>(file_.size(), 65536);
     return file_.size() == 0 || std::memchr(file_.bytes(), 0, looked_at) == nullptr;  // 16-bit tokens below 256 have a 0 byte
   }
+  // A token that the model does not know should not end a run after hours: all of a small file, a million of a large one.
+  void look_at_tokens() const {
+    if (token_bytes_ == 1) return;
+    constexpr std::int64_t kAll = 64 << 20;
+    const std::int64_t stride = tokens_ <= kAll ? 1 : tokens_ / (1 << 20);
+    for (std::int64_t place = 0; place < tokens_; place += stride) token(place);
+  }
   // llm.c's files begin with 256 numbers: 20240520, a version, the count. nanoGPT's begin with the tokens.
-  std::size_t header_bytes() const {
+  std::size_t header_bytes() {
     std::int32_t head[3] = {};
     if (file_.size() < 1024) return 0;
     std::memcpy(head, file_.bytes(), sizeof head);
+    if (head[0] == 20240801) throw TrainFailure(usage_error(fmt::format("{} holds 32-bit tokens (llm.c's for Llama 3); 16-bit ones are known", printable(path_)), "write it with GPT-2's tokens"));
     if (head[0] != 20240520) return 0;
     if (head[1] != 1) throw TrainFailure(usage_error(fmt::format("{} is a token file of version {}; 1 is known", printable(path_), head[1]), "write it with 16-bit GPT-2 tokens"));
+    promised_ = head[2];
     return 1024;
   }
   std::int64_t token(std::int64_t place) const {
@@ -114,6 +126,7 @@ class TokenFile : public Dataset {
   std::size_t token_bytes_ = 1;
   std::size_t first_byte_ = 0;
   std::int64_t tokens_ = 0;
+  std::optional<std::int64_t> promised_;  // by the file itself
 };
 
 // The same numbers for the same seed and sample, in any order, on any rank.

@@ -16,12 +16,15 @@ class GradientReducer::AverageAndTime : public c10d::CppCommHookInterface<c10::i
       const std::lock_guard lock(travel_->mutex);
       if (travel_->under_way++ == 0) travel_->since = monotonic_now();
     }
-    auto arrival = state_->allreduce(tensors)->getFuture();
-    arrival->addCallback([travel = travel_](c10::ivalue::Future&) {
-      const std::lock_guard lock(travel->mutex);
-      if (--travel->under_way == 0) travel->total += monotonic_now() - travel->since;
-    });
-    return arrival;
+    const auto arrival = state_->allreduce(tensors)->getFuture();
+    // The reducer waits for what comes after the note, so that the note is there when the wait is over.
+    return arrival->then(
+        [travel = travel_](c10::ivalue::Future& arrived) {
+          const std::lock_guard lock(travel->mutex);
+          if (--travel->under_way == 0) travel->total += monotonic_now() - travel->since;
+          return arrived.value();
+        },
+        arrival->elementType());
   }
 
  private:
@@ -55,7 +58,10 @@ void GradientReducer::before_forward() {
 
 void GradientReducer::before_backward(const Tensor& loss) {
   wait_began_ns_->store(0);
-  travel_->total = {};
+  {
+    const std::lock_guard lock(travel_->mutex);
+    travel_->total = {};
+  }
   reducer_->prepare_for_backward({loss});
 }
 

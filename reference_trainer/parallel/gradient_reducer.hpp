@@ -21,9 +21,6 @@ class GradientReducer {
   // Parameters that are trained, and no others: a frozen one would sit in a bucket for ever. Rank 0's values go to all ranks.
   GradientReducer(const Distributed& ranks, const std::vector<Parameter>& parameters, const TrainSettings& settings, VirtualGpus& virtual_gpus);
 
-  // A static graph is learnt in the very first backward, which must end in an exchange: c10d::Reducer would count the
-  // parameters of a pass without one too, and then wait for ever for as many.
-  bool must_exchange() const { return learns_graph_; }
   // Before the forward pass that ends in an exchange.
   void before_forward();
   // Between forward and backward. A pass that only accumulates leaves it out, and nothing is sent.

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), precision_(options.precision), name_(options.settings.parallel), wants_graph_(options.settings.cuda_graphs) {
+Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), precision_(options.precision), name_(options.settings.parallel), graph_batch_(options.settings.cuda_graphs ? options.settings.batch_size : 0) {
   const std::vector<PartRange> ranges = cut_into(model, static_cast<int>(options.devices.size()));
   std::vector<Parameter> trained;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -25,12 +25,12 @@ std::string Replica::description() const {
 
 Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& marks) {
   if (can_be_graphed(batch)) return graphed_pass(batch, options, marks);
-  const bool exchange = reducer_ && (options.exchange || reducer_->must_exchange());
+  const bool exchange = reducer_ && options.exchange;
   if (exchange) reducer_->before_forward();
   forward(batch, marks);
   if (exchange) {
     reducer_->before_backward(loss_);
-    reducer_->watch_wait(pieces_.size() == 1 ? loss_ : pieces_.front().output);
+    reducer_->watch_wait(last_root());
   }
   const auto backward_before = marks.spent(LOCKSTEP_SPAN_BACKWARD);
   marks.time(LOCKSTEP_SPAN_BACKWARD, [&] { backward(options); });
@@ -45,6 +45,27 @@ Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& 
   return loss;
 }
 
+// The exchange orders its buckets by the first backward, and learns a static graph from it. Gloo adds in an order that depends
+// on the buckets, so a resumed run would differ in the last bit from one that never stopped, had both not learnt beforehand.
+// (A static graph must not be learnt in a pass without an exchange: the reducer would count its parameters twice.)
+void Replica::warm_up(const Batch& batch) {
+  if (!reducer_) return;
+  StepMarks unseen(0, StepMarks::Wire::none);
+  const RandomNumbers random(pieces_.front().device->torch_device());  // drawn in vain
+  pass(batch, {.loss_weight = 0}, unseen);
+  const at::NoGradGuard no_grad;
+  for (const DeviceParameters& on_device : parameters_)
+    for (const Parameter& parameter : on_device.parameters)
+      if (parameter.value.grad().defined()) parameter.value.grad().zero_();
+}
+
+// What the last stretch of backward starts from: pieces that are frozen have none.
+Tensor Replica::last_root() const {
+  for (std::size_t i = 0; i + 1 < pieces_.size(); ++i)
+    if (pieces_[i].output.requires_grad()) return pieces_[i].output;
+  return loss_;
+}
+
 void Replica::forget_pass() {
   for (Piece& piece : pieces_) piece.input = piece.output = Tensor();
   loss_ = tied_here_ = tied_there_ = Tensor();
@@ -52,7 +73,7 @@ void Replica::forget_pass() {
 
 // One GPU, no other ranks, and a batch as large as the recorded one (an epoch's last may be smaller).
 bool Replica::can_be_graphed(const Batch& batch) const {
-  return wants_graph_ && pieces_.size() == 1 && !reducer_ && pieces_.front().device->torch_device().is_cuda() && (!graph_ || graph_->batch.inputs.sizes() == batch.inputs.sizes());
+  return batch.samples() == graph_batch_ && pieces_.size() == 1 && !reducer_ && pieces_.front().device->torch_device().is_cuda();
 }
 
 Tensor Replica::graphed_pass(const Batch& batch, const PassOptions& options, StepMarks& marks) {
@@ -78,9 +99,11 @@ void Replica::record(const Batch& batch, const PassOptions& options) {
     graph_->batch = {batch.inputs.to(here), batch.targets.to(here)};
     graph_->loss_weight = at::scalar_tensor(options.loss_weight, at::TensorOptions(here));
     graph_->work = cuda_part()->record([&] {
-      const Autocast autocast(precision_, here.type());
-      const Tensor output = model_.forward(graph_->batch.inputs, model_.all_parts());
-      const Tensor loss = model_.loss(output, graph_->batch.targets);
+      Tensor loss;
+      {
+        const Autocast autocast(precision_, here.type());
+        loss = model_.loss(model_.forward(graph_->batch.inputs, model_.all_parts()), graph_->batch.targets);
+      }
       Tensor weighed = loss * graph_->loss_weight;
       if (options.loss_scale.defined()) weighed = weighed * options.loss_scale;
       weighed.sum().backward();

@@ -10,6 +10,7 @@
 #include "reference_trainer/cuda/cuda_part.hpp"
 #include "reference_trainer/parallel/gradient_reducer.hpp"
 #include "reference_trainer/parallel/strategy.hpp"
+#include "reference_trainer/random_numbers.hpp"
 
 namespace lockstep {
 
@@ -18,6 +19,7 @@ class Replica : public Strategy {
   Replica(Model& model, const StrategyOptions& options);
 
   Tensor pass(const Batch& batch, const PassOptions& options, StepMarks& marks) override;
+  void warm_up(const Batch& batch) override;
   const std::vector<DeviceParameters>& parameters() const override { return parameters_; }
   std::string description() const override;
 
@@ -41,6 +43,7 @@ class Replica : public Strategy {
   void record(const Batch& batch, const PassOptions& options);
   void forward(const Batch& batch, StepMarks& marks);
   void backward(const PassOptions& options);
+  Tensor last_root() const;
   void forget_pass();
 
   Model& model_;
@@ -49,7 +52,7 @@ class Replica : public Strategy {
   std::vector<DeviceParameters> parameters_;
   std::unique_ptr<GradientReducer> reducer_;  // nothing for a rank alone
   std::string name_;
-  bool wants_graph_ = false;
+  const std::int64_t graph_batch_;  // samples of a pass that is worth recording; 0: none is
   std::optional<Graph> graph_;
 
   // Of the pass under way.

@@ -35,6 +35,8 @@ class Strategy {
   // Forward and backward. Gradients are added to the parameters'; the loss comes back as it is, on its device, and the host
   // does not wait for it on CUDA.
   virtual Tensor pass(const Batch& batch, const PassOptions& options, StepMarks& marks) = 0;
+  // Before the first pass of a run, new or resumed: whatever is learnt from a first pass is learnt here.
+  virtual void warm_up(const Batch&) {}
   virtual const std::vector<DeviceParameters>& parameters() const = 0;
   // How the work is split, for people.
   virtual std::string description() const = 0;

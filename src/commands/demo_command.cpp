@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "base/file.hpp"
@@ -73,6 +76,9 @@ Result<int> run_demo(const RawOptions& raw, const DemoOptions& typed) {
   if (!options) return std::move(options).error();
   auto program = trainer_program();
   if (!program) return std::move(program).error();
+  const std::string folder = std::filesystem::path(typed.page).parent_path().string();
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
+    return usage_error(fmt::format("the page {} cannot be written: {}", printable(typed.page), std::strerror(errno)), "give another place: -o /tmp/demo.html");
   watch_for_interrupts();
   ::setenv("LOCKSTEP_VIRTUAL_SCOPE", fmt::format("demo-{}", ::getpid()).c_str(), 1);  // nobody else's virtual GPUs
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) ::unsetenv(name);
@@ -80,12 +86,13 @@ Result<int> run_demo(const RawOptions& raw, const DemoOptions& typed) {
   const bool on_gpus = train_machine().gpus >= kDevices;
   DemoRunOptions how;
   how.input = on_gpus ? "" : fmt::format("virtual:{}", kDevices);
-  if (on_gpus) how.gpus = {0, 1};
   how.duration = options->duration.value_or(kDefaultDuration);
   how.quiet = options->quiet;
   const auto words = [&](const std::string& line) {
     if (!options->quiet) say(line + "\n");
   };
+
+  if (!on_gpus && usable_cores() < kDevices) words("lockstep: this machine lends one core, and two virtual GPUs need two: the speedup cannot be shown here");
 
   const auto wrong = with(training(*program, on_gpus), {"--parallel", "naive", "--devices", std::to_string(kDevices)});
   words(fmt::format("1/3  the wrong way: one process, the model split over two {}GPUs, as device_map=\"auto\" and plain python give it", on_gpus ? "" : "virtual "));
@@ -116,7 +123,8 @@ Result<int> run_demo(const RawOptions& raw, const DemoOptions& typed) {
   if (Status written = write_file_atomically(typed.page, before_after_html(both)); !written) return std::move(written).error();
   words(fmt::format("\nboth runs on one page: {}", printable(typed.page)));
   const bool healthy = both.after.report.findings.empty() && both.after.report.verdict && both.after.report.verdict->pattern == Pattern::in_step;
-  if (!healthy && !as_json) fmt::print("\nthe second run is not healthy:\n\n{}", report_text.render(both.after.report));
+  if (!healthy && both.disturbed_by) words("the second run's report is left out: it would speak of the disturbance");
+  else if (!healthy && !as_json) fmt::print("\nthe second run is not healthy:\n\n{}", report_text.render(both.after.report));
   return healthy ? exit_code::kDone : exit_code::kFindings;
 }
 

@@ -112,7 +112,6 @@ Result<DemoRun> run_and_watch(std::string title, const std::vector<std::string>&
   SourceOptions source_options;
   source_options.interval = kInterval;
   source_options.process_period = 1s;
-  source_options.gpus = options.gpus;
   source_options.attention = Attention::close;
   auto source = open_source(options.input, source_options);
   if (!source) return std::move(source).error();
@@ -126,7 +125,7 @@ Result<DemoRun> run_and_watch(std::string title, const std::vector<std::string>&
 
   ObservationOptions how;
   how.pid = child->pid();
-  how.keep_free_gpus = true;
+  how.keep_free_gpus = !options.input.empty();  // of real GPUs those that it holds, whichever it may see
   how.stop = [&] { return child->poll().has_value() || monotonic_now() - began > options.duration + kLongestStart; };
   how.enough = [&](const Timeline& so_far) {
     const Signals signals = derive_signals(so_far);

@@ -12,7 +12,6 @@ namespace lockstep {
 
 struct DemoRunOptions {
   std::string input;                                       // the GPUs: "virtual:2", or nothing for real ones
-  std::vector<int> gpus;                                   // empty: all
   std::chrono::nanoseconds duration = std::chrono::seconds(15);  // of training
   bool quiet = false;
 };

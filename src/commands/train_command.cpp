@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "base/file.hpp"
@@ -26,7 +29,7 @@ struct TrainOptions {
 // What a diagnosis suggested, where the user has said nothing else.
 Status take_report(const std::string& file, TrainSettings& settings, std::set<std::string>& given, std::vector<Choice>& told) {
   const auto text = read_small_file(file, std::size_t{64} << 20U);
-  if (!text) return cannot_read(file, errno);
+  if (!text) return usage_error(fmt::format("--from {}: {}", printable(file), std::strerror(errno)), "make a report: lockstep diagnose --json -o report.json");
   auto choices = settings_in_report(*text, settings);
   if (!choices) return Error{fmt::format("{}: {}", choices.error().what, printable(file)), choices.error().next};
   for (Choice& choice : *choices) {
@@ -64,6 +67,8 @@ Result<int> run_train(const TrainOptions& typed) {
   std::vector<Choice> told;
   if (!typed.from.empty())
     if (Status taken = take_report(typed.from, *settings, given, told); !taken) return std::move(taken).error();
+  if (settings->data != "synthetic" && !std::filesystem::exists(settings->data))
+    return usage_error(fmt::format("--data {}: no such file", printable(settings->data)), "give a text file, a token file, or leave it out for synthetic data");
   auto choice = choose_training(*settings, given, train_machine());
   if (!choice) return std::move(choice).error();
   if (typed.flags.print_config) {
@@ -74,10 +79,14 @@ Result<int> run_train(const TrainOptions& typed) {
   if (!program) return std::move(program).error();
   told.insert(told.end(), choice->choices.begin(), choice->choices.end());
   if (!typed.quiet) tell(told);
+  if (typed.max_restarts > 0 && choice->settings.checkpoint_dir.empty()) say("lockstep: --max-restarts without --checkpoint-dir: a restart begins anew\n");
   const LaunchSettings launch = launch_of(*program, *choice, typed);
   auto code = run_launch(launch, beside_the_ranks(false, launch.quiet || !launch.checks));
   if (!code) return code;
-  if (*code == 128 + 2) return exit_code::kInterrupted;
+  if (*code == 128 + SIGINT || *code == 128 + SIGTERM || *code == 128 + SIGHUP) {
+    say(fmt::format("lockstep: ended by signal {}\n", *code - 128));
+    return exit_code::kInterrupted;
+  }
   return *code == 0 ? exit_code::kDone : exit_code::kCommandFailed;
 }
 

@@ -312,7 +312,8 @@ Signals derive_signals(const Timeline& as_read) {
   signals.duration_s = (timeline.to_ms - timeline.from_ms) / 1e3;
   signals.process_coverage = timeline.machine.process_coverage;
   signals.processes_known = !timeline.process_lists.empty();
-  signals.virtual_gpus = timeline.source_kind == SourceKind::virtual_gpus;
+  signals.virtual_gpus = timeline.source_kind == SourceKind::virtual_gpus ||
+                         std::any_of(timeline.gpus.begin(), timeline.gpus.end(), [](const GpuTrack& gpu) { return is_virtual(gpu.info); });
   signals.events = timeline.events;
   signals.peer_to_peer = timeline.machine.peer_to_peer;
   signals.gpus = gpu_signals(timeline);

@@ -24,7 +24,10 @@ Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
     if (auto* record = std::get_if<Record>(&next)) {
       if (auto* processes = std::get_if<ProcessTick>(&record->content)) {
         describer_->describe(*processes, record->t_ms);
-        for (const ProcessSample& process : *processes) wire_.follow(process.pid);
+        take_steps(record->t_ms);  // of processes that are about to be forgotten too
+        std::vector<int> pids;
+        for (const ProcessSample& process : *processes) pids.push_back(process.pid);
+        wire_.follow(pids);
       }
       take_steps(record->t_ms);
       newest_ms_ = std::max(newest_ms_, record->t_ms);
@@ -56,6 +59,7 @@ void LiveSource::take_steps(double until_ms) {
 std::vector<NotMeasured> LiveSource::not_measured() const {
   std::vector<NotMeasured> list = poller_->not_measured();
   for (NotMeasured& entry : describer_->not_measured()) list.push_back(std::move(entry));
+  if (wire_.dropped() > 0) list.push_back({"steps", std::to_string(wire_.dropped()) + " step marks were overwritten before they were read"});
   return list;
 }
 

@@ -49,8 +49,18 @@ std::int64_t batch_that_fits(const MemoryNeeds& needs, double memory) {
   return batch;
 }
 
-// Batch, accumulation and checkpointing for the memory of one device.
-Status fit_memory(Chooser& chooser, TrainingChoice& result, const ModelShape& shape, const TrainMachine& machine, bool on_gpu) {
+// The largest batch up to `most` with which an update is a whole number of passes; `most` where none is.
+std::int64_t batch_that_divides(std::int64_t most, const TrainSettings& settings, const ModelShape& shape, std::int64_t replicas) {
+  for (std::int64_t batch = most; batch > 0; --batch) {
+    TrainSettings with_batch = settings;
+    with_batch.batch_size = batch;
+    if (plan_batch(with_batch, shape, replicas)) return batch;
+  }
+  return most;
+}
+
+// Batch and checkpointing for the memory of one device.
+Status fit_memory(Chooser& chooser, TrainingChoice& result, const ModelShape& shape, const TrainMachine& machine, bool on_gpu, std::int64_t replicas) {
   if (machine.memory_bytes == 0) return Done{};
   TrainSettings& settings = result.settings;
   const double memory = kUsableMemory * static_cast<double>(machine.memory_bytes) / (on_gpu ? 1 : std::max(1, result.ranks));
@@ -72,8 +82,8 @@ Status fit_memory(Chooser& chooser, TrainingChoice& result, const ModelShape& sh
   if (fits == 0)
     return Error{fmt::format("{} does not fit: {} for states and {} a sample, of {} on each device", settings.model, gigabytes(needs.states_bytes), gigabytes(needs.per_sample_bytes), gigabytes(memory)),
                  "choose a smaller --model or --sequence-length; --parallel naive holds it over several devices, one at work at a time"};
-  const std::int64_t batch = on_gpu ? fits : std::min(fits, wanted);
-  chooser.choose("batch-size", std::to_string(batch), on_gpu ? fmt::format("the largest that fits: {} of {} on each GPU (estimated)", gigabytes(needs.of_batch(batch)), gigabytes(memory)) : std::string("enough to keep a core busy"));
+  const std::int64_t batch = batch_that_divides(on_gpu ? fits : std::min(fits, wanted), settings, shape, replicas);
+  chooser.choose("batch-size", std::to_string(batch), on_gpu ? fmt::format("fits: {} of {} on each GPU (estimated)", gigabytes(needs.of_batch(batch)), gigabytes(memory)) : std::string("enough to keep a core busy"));
   return Done{};
 }
 
@@ -86,7 +96,7 @@ void choose_workers(Chooser& chooser, const TrainingChoice& result, const TrainM
 void choose_buckets(Chooser& chooser, const TrainSettings& settings, const ModelShape& shape) {
   if (settings.parallel != "ddp" && settings.parallel != "hybrid") return;
   const double gradients_mb = static_cast<double>(parameter_count(shape)) * 4 / 1024 / 1024;
-  if (gradients_mb / kBucketsWanted >= settings.bucket_mb) return;
+  if (gradients_mb < 1 || gradients_mb / kBucketsWanted >= settings.bucket_mb) return;  // a small one travels in no time
   const double bucket = std::max(0.25, std::round(gradients_mb / kBucketsWanted * 4) / 4);
   chooser.choose("bucket-mb", fmt::format("{}", bucket), fmt::format("{:.1f} MB of gradients in about {:.0f} buckets: the first leaves while backward runs", gradients_mb, kBucketsWanted));
   chooser.choose("first-bucket-mb", fmt::format("{}", std::min(settings.first_bucket_mb, bucket)), "no larger than the others");
@@ -120,11 +130,15 @@ Result<TrainingChoice> choose_training(const TrainSettings& settings, const std:
     else if (knows_bf16(machine.gpu_name)) chooser.choose("precision", "bf16", "tensor cores, with fp32's range");
     else chooser.choose("precision", "fp16", fmt::format("{} has tensor cores for fp16 alone", machine.gpu_name));
   }
+  const std::int64_t replicas = result.settings.parallel == "data-parallel" ? devices : result.ranks;
   const bool whole_model_on_each = result.settings.parallel != "naive" && result.settings.parallel != "hybrid";
   if (whole_model_on_each)
-    if (Status fits = fit_memory(chooser, result, *shape, machine, on_gpu); !fits) return std::move(fits).error();
-  const std::int64_t replicas = result.settings.parallel == "data-parallel" ? devices : result.ranks;
-  if (auto plan = plan_batch(result.settings, *shape, replicas); !plan) return std::move(plan).error();
+    if (Status fits = fit_memory(chooser, result, *shape, machine, on_gpu, replicas); !fits) return std::move(fits).error();
+  auto plan = plan_batch(result.settings, *shape, replicas);
+  if (!plan) return std::move(plan).error();
+  result.settings.accumulation = plan->accumulation;
+  if (plan->accumulation != settings.accumulation)
+    result.choices.push_back({"accumulation", std::to_string(plan->accumulation), fmt::format("{} samples an update in passes of {} x {}", plan->samples_per_update, plan->batch_size, replicas)});
   choose_workers(chooser, result, machine, on_gpu);
   choose_buckets(chooser, result.settings, *shape);
   return result;

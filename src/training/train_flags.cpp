@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
@@ -26,9 +27,11 @@ void add_train_flags(CLI::App& app, TrainFlags& flags) {
     const std::string name = row.name;
     const std::string value = setting_text(defaults, row);
     if (is_switch(row)) {
-      app.add_flag_function("--" + name + ",!--no-" + name, [&flags, name](std::int64_t count) { flags.typed.emplace_back(name, count > 0 ? "true" : "false"); },
-                            fmt::format("{} (default: {})", row.help, value == "true" ? "yes" : "no"))
-          ->group(row.group);
+      // Two flags, of which help shows the one that changes something.
+      for (const bool on : {true, false})
+        app.add_flag_function((on ? "--" : "--no-") + name, [&flags, name, on](std::int64_t) { flags.typed.emplace_back(name, on ? "true" : "false"); },
+                              value == "true" ? fmt::format("not: {} (default: yes)", row.help) : row.help)
+            ->group(on == (value == "true") ? "" : row.group);
       continue;
     }
     app.add_option_function<std::string>("--" + name, [&flags, name](const std::string& text) { flags.typed.emplace_back(name, text); },
@@ -51,7 +54,7 @@ Result<TrainSettings> settings_from(const TrainFlags& flags, std::vector<std::st
   }
   if (!flags.config.empty()) {
     const auto text = read_small_file(flags.config);
-    if (!text) return cannot_read(flags.config, errno);
+    if (!text) return usage_error(fmt::format("--config {}: {}", printable(flags.config), std::strerror(errno)), "make one: lockstep train --print-config > FILE");
     if (Status read = read_train_config(settings, *text, flags.config, set); !read) return std::move(read).error();
   }
   for (const auto& [name, text] : flags.typed) {

@@ -28,7 +28,7 @@ const std::array kSettings = {
     SettingRow{"model", "width", &S::width, "channels"},
     SettingRow{"model", "sequence-length", &S::sequence_length, "tokens of a sample"},
     SettingRow{"model", "vocabulary", &S::vocabulary, "different tokens"},
-    SettingRow{"model", "dropout", &S::dropout, "share of activations dropped"},
+    SettingRow{"model", "dropout", &S::dropout, "share of activations dropped", 0, {}, 0.99},
     SettingRow{"model", "freeze", &S::freeze, "the first N blocks are not trained"},
     SettingRow{"data", "data", &S::data, "synthetic, or a file: text, GPT-2-style tokens"},
     SettingRow{"data", "data-format", &S::data_format, "what the file holds; auto looks into it", 0, kDataFormats},
@@ -37,7 +37,7 @@ const std::array kSettings = {
     SettingRow{"data", "steps", &S::steps, "updates; 0: as many as the epochs have"},
     SettingRow{"data", "shuffle", &S::shuffle, "another order each epoch"},
     SettingRow{"data", "drop-last", &S::drop_last, "leave out the tail that does not fill a batch on every rank"},
-    SettingRow{"data", "workers", &S::workers, "threads that make batches; 0: none"},
+    SettingRow{"data", "workers", &S::workers, "threads that make batches; 0: none", 0, {}, 1024},
     SettingRow{"data", "prefetch", &S::prefetch, "batches that each worker has ready", 1},
     SettingRow{"data", "pin-memory", &S::pin_memory, "batches in page-locked memory (CUDA)"},
     SettingRow{"data", "preload", &S::preload, "all batches of an epoch are made before its first step"},
@@ -64,8 +64,8 @@ const std::array kSettings = {
     SettingRow{"optimizer", "min-learning-rate", &S::min_learning_rate, "at the end of the cosine"},
     SettingRow{"optimizer", "warmup-steps", &S::warmup_steps, "updates until the highest"},
     SettingRow{"optimizer", "weight-decay", &S::weight_decay, "of matrices; vectors have none"},
-    SettingRow{"optimizer", "beta1", &S::beta1, "AdamW"},
-    SettingRow{"optimizer", "beta2", &S::beta2, "AdamW"},
+    SettingRow{"optimizer", "beta1", &S::beta1, "AdamW", 0, {}, 0.999999},
+    SettingRow{"optimizer", "beta2", &S::beta2, "AdamW", 0, {}, 0.9999999},
     SettingRow{"optimizer", "epsilon", &S::epsilon, "AdamW"},
     SettingRow{"optimizer", "clip", &S::clip, "longest gradient over all parameters; 0: any"},
     SettingRow{"words and files", "log-every", &S::log_every, "updates between lines; only then the host waits for the loss", 1},
@@ -102,6 +102,8 @@ Error not_a(const SettingRow& row, std::string_view text, std::string_view wante
   return usage_error(fmt::format("{} is {}", row.name, text.empty() ? "empty" : fmt::format("'{}'", printable(text))), fmt::format("give {}", wanted));
 }
 
+std::string range_of(const SettingRow& row) { return row.most >= 1e18 ? fmt::format("from {} on", row.least) : fmt::format("from {} to {}", row.least, row.most); }
+
 // Each kind of setting reads its own text.
 struct SetFrom {
   TrainSettings& settings;
@@ -110,13 +112,13 @@ struct SetFrom {
 
   Status operator()(std::int64_t S::* member) const {
     const auto value = parse_integer(text);
-    if (!value || static_cast<double>(*value) < row.least) return not_a(row, text, fmt::format("a whole number from {} on", row.least));
+    if (!value || static_cast<double>(*value) < row.least || static_cast<double>(*value) > row.most) return not_a(row, text, "a whole number " + range_of(row));
     settings.*member = *value;
     return Done{};
   }
   Status operator()(double S::* member) const {
     const auto value = parse_number(text);
-    if (!value || *value < row.least) return not_a(row, text, fmt::format("a number from {} on", row.least));
+    if (!value || *value < row.least || *value > row.most) return not_a(row, text, "a number " + range_of(row));
     settings.*member = *value;
     return Done{};
   }
@@ -138,6 +140,7 @@ struct SetFrom {
   Status operator()(std::chrono::nanoseconds S::* member) const {
     auto value = parse_duration(text);
     if (!value) return usage_error(fmt::format("{}: {}", row.name, value.error().what), value.error().next);
+    if (*value < 1s && member == &S::timeout) return not_a(row, text, "a second at least: 30s, 30m");
     settings.*member = *value;
     return Done{};
   }
@@ -147,6 +150,17 @@ std::string duration_text(std::chrono::nanoseconds value) {
   if (value % 1min == 0ns && value > 0ns) return fmt::format("{}m", value / 1min);
   if (value % 1s == 0ns) return fmt::format("{}s", value / 1s);
   return fmt::format("{}ms", std::chrono::duration<double, std::milli>(value).count());
+}
+
+// Line and column, in the parser's words.
+std::string what_is_wrong(const std::string& json) {
+  try {
+    const auto parsed = nlohmann::json::parse(json);
+    return fmt::format("it is a single {}", parsed.type_name());
+  } catch (const nlohmann::json::parse_error& problem) {
+    const std::string words = problem.what();
+    return printable(words.substr(std::min(words.size(), words.find("at line") == std::string::npos ? std::size_t{0} : words.find("at line"))));
+  }
 }
 
 }  // namespace
@@ -175,7 +189,7 @@ std::string setting_text(const TrainSettings& settings, const SettingRow& row) {
 Status read_train_config(TrainSettings& settings, const std::string& json, const std::string& file, std::vector<std::string>& given) {
   const auto parsed = nlohmann::json::parse(json, nullptr, false);
   if (parsed.is_discarded() || !parsed.is_object())
-    return usage_error(fmt::format("{} is not a JSON object", printable(file)), "see `lockstep train --print-config` for one");
+    return usage_error(fmt::format("{} is not a JSON object: {}", printable(file), what_is_wrong(json)), "see `lockstep train --print-config` for one");
   for (const auto& [key, value] : parsed.items()) {
     std::string name = key;
     for (char& letter : name)

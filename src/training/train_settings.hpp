@@ -95,6 +95,7 @@ struct SettingRow {
   const char* help;
   double least = 0;     // of numbers
   std::span<const std::string_view> choices = {};  // of words; empty: any
+  double most = 1e18;   // of numbers
 };
 std::span<const SettingRow> all_settings();
 // Numbers and words ask for a value; the rest are switches.

@@ -68,7 +68,7 @@ TEST(TrainCommand, TakesWhatAReportSuggests) {
 
   EXPECT_EQ(printed["log-every"], 10);
   EXPECT_EQ(printed["workers"], 1) << "the user's own flag wins";
-  EXPECT_EQ(absent.code, 3);
+  EXPECT_EQ(absent.code, 2);
   EXPECT_EQ(foreign.code, 3);
 }
 

@@ -122,22 +122,50 @@ def pytorch_agrees(folder):
 
 
 def resuming_is_exact(folder):
-    """A run cut in two has bit for bit the losses of one that was not: weights, moments, order, dropout."""
-    flags = ["--batch-size", "4", "--steps", "40", "--dataset-size", "100", "--dropout", "0.1"]
-    for ranks in (1, 2):
-        saved = os.path.join(folder, f"exact{ranks}")
-        whole = losses(*flags, ranks=ranks)
-        first = losses(*flags, "--checkpoint-dir", saved, "--save-every", "1", ranks=ranks)
-        assert first == whole
-        for name in os.listdir(saved):
-            os.unlink(os.path.join(saved, name))
-        # Stopped in the middle of an epoch, at another number of updates: the schedule must not notice.
-        cut = dict(kill_when(["--checkpoint-dir", saved, "--save-every", "3", *flags], ranks, 17))
-        rest = losses(*flags, "--checkpoint-dir", saved, "--save-every", "3", ranks=ranks)
-        assert max(rest) == 40 and min(rest) > 1, (cut, sorted(rest))
+    """A run cut in two has bit for bit the losses of one that was not: weights, moments, order, dropout, loss scale.
+
+    Three ranks with small buckets: there the order in which Gloo adds depends on the buckets.
+    """
+    flags = ["--batch-size", "4", "--steps", "40", "--dataset-size", "200", "--dropout", "0.1"]
+    small_buckets = ["--bucket-mb", "0.01", "--first-bucket-mb", "0.002"]
+    cases = {"one process": (1, []), "2 ranks": (2, []), "3 ranks": (3, small_buckets), "2 ranks in fp16": (2, ["--precision", "fp16"]),
+             "hybrid of 3 devices": (2, ["--parallel", "hybrid", "--split", "2", "--devices", "3"]), "static graph": (2, ["--static-graph", "--accumulation", "2"])}
+    for name, (ranks, more) in cases.items():
+        saved = ["--checkpoint-dir", os.path.join(folder, name.replace(" ", "_")), "--save-every", "3"]
+        whole = losses(*flags, *more, ranks=ranks)
+        kill_when([*flags, *more, *saved], ranks, 17)  # in the middle of an epoch
+        rest = losses(*flags, *more, *saved, ranks=ranks)
+        assert max(rest) == 40 and min(rest) > 1, (name, sorted(rest))
         for step, loss in rest.items():
-            assert loss == whole[step], (ranks, step, loss, whole[step])
-        print(f"  {ranks} ranks: {len(rest)} losses after resuming are equal to the last bit")
+            assert loss == whole[step], (name, step, loss, whole[step])
+        print(f"  {name}: {len(rest)} losses after resuming are equal to the last bit")
+
+
+def other_settings_go_on_at_the_same_place(folder):
+    """With another batch or number of ranks a resumed run ends where its epochs end, and says that it is not the same run."""
+    saved = ["--checkpoint-dir", os.path.join(folder, "other"), "--dataset-size", "160"]
+    for first, second, ranks, updates in ((["--batch-size", "4", "--steps", "60"], ["--batch-size", "8", "--epochs", "4"], 1, 60 + 50),
+                                          (["--batch-size", "8", "--steps", "15"], ["--batch-size", "5", "--epochs", "2"], 2, 15 + 20),
+                                          (["--batch-size", "4", "--steps", "39"], ["--batch-size", "48", "--epochs", "2"], 1, 39 + 3)):
+        train(*saved, *first, "--resume", "never")
+        seen = losses(*saved, *second, ranks=ranks)
+        assert max(seen) == updates, (first, second, ranks, max(seen), updates)
+        for name in os.listdir(saved[1]):
+            os.unlink(os.path.join(saved[1], name))
+    print("  another batch, another number of ranks, fewer batches than were done")
+
+
+def contradictions_are_refused(folder):
+    for flags, words in ((["--parallel", "hybrid", "--find-unused", "--devices", "2", "--split", "1"], "--find-unused"), (["--find-unused", "--activation-checkpointing"], "--find-unused"),
+                         (["--save-every", "3"], "--checkpoint-dir")):
+        done = train(*flags, ranks=2, expect=2)
+        assert done.stderr.count("lockstep-train: error") == 1 and words in done.stderr, done.stderr
+    alone = train("--parallel", "ddp", "--devices", "4", expect=2)
+    assert "lockstep launch" in alone.stderr, alone.stderr
+    in_the_way = os.path.join(folder, "file")
+    open(in_the_way, "w").close()
+    assert "--checkpoint-dir" in train("--checkpoint-dir", in_the_way, expect=2).stderr, "before the first step"
+    print("  each with a sentence, said once")
 
 
 def kill_when(flags, ranks, step):
@@ -261,7 +289,7 @@ def missing_ranks_are_named(folder):
     print("  a rank that never came, and one that stopped, are named")
 
 
-PARTS = [every_split_is_equal, half_precision_learns, tails_do_not_hang, pytorch_agrees, resuming_is_exact, twenty_kills_change_nothing, restarts_resume,
+PARTS = [every_split_is_equal, half_precision_learns, tails_do_not_hang, pytorch_agrees, resuming_is_exact, other_settings_go_on_at_the_same_place, contradictions_are_refused, twenty_kills_change_nothing, restarts_resume,
          damaged_checkpoints_are_refused, launchers_are_alike, collectives_are_right, missing_ranks_are_named]
 
 if not os.path.exists(TRAIN):

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   std::filesystem::resize_file(file, sizeof(lockstep_wire));
   lockstep::WireReader reader(folder);
-  reader.follow(1);
+  reader.follow({1});
   for (const auto& step : reader.read())
     if (!(step.step.duration_ms > 0) || step.step.rank < 0) std::abort();
   return 0;

@@ -76,6 +76,12 @@ TEST(Checkpoint, OfSomebodyElseIsRefusedInWords) {
 
   ASSERT_FALSE(read);
   EXPECT_THAT(read.error().what, HasSubstr("not of lockstep-train"));
+  for (const std::string odd : {R"({"__metadata__":"text"})", R"({"__metadata__":{"format":7}})", R"({"__metadata__":{"format":"lockstep-train 1","x":3}})",
+                                 R"({"__metadata__":{"format":"lockstep-train 1"},"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})"}) {
+    std::string length(8, '\0');
+    length[0] = static_cast<char>(odd.size());
+    EXPECT_FALSE(read_checkpoint(folder.write("odd.safetensors", length + odd))) << odd;
+  }
 }
 
 TEST(CheckpointWriter, KeepsAsManyAsItIsTold) {
@@ -112,16 +118,45 @@ TEST(CheckpointWriter, SaysWhenItCannotWrite) {
   EXPECT_THAT(end.error().what, HasSubstr("could not be written"));
 }
 
+TEST(CheckpointWriter, NeverRemovesWhatItJustWrote) {
+  const testing::TemporaryFolder folder;
+  ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), 90), some_checkpoint()));  // of another run
+  CheckpointWriter writer(folder.path(), 1);
+
+  ASSERT_TRUE(writer.save(10, some_checkpoint()));
+  ASSERT_TRUE(writer.finish());
+
+  EXPECT_TRUE(std::filesystem::exists(checkpoint_path(folder.path(), 10)));
+}
+
+TEST(ResumePoint, SetsAsideWhatALaterRunWouldTakeForItsOwn) {
+  const testing::TemporaryFolder folder;
+  for (const std::int64_t step : {4, 6}) ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), step), some_checkpoint()));
+
+  set_aside_later_ones(folder.path(), 4);
+
+  EXPECT_THAT(checkpoints_in(folder.path()), ::testing::ElementsAre(checkpoint_path(folder.path(), 4)));
+  EXPECT_TRUE(std::filesystem::exists(checkpoint_path(folder.path(), 6).string() + ".aside")) << "nothing is lost";
+}
+
+TEST(ResumePoint, IsThisRunsOwnAfterARestartWhateverItBeganWith) {
+  const testing::TemporaryFolder folder;
+  ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), 5), some_checkpoint()));
+
+  EXPECT_TRUE(find_resume_point("never", folder.path(), 1)->has_value());
+  EXPECT_EQ((*find_resume_point((folder / "given.safetensors").string(), folder.path(), 1))->file, checkpoint_path(folder.path(), 5));
+}
+
 TEST(ResumePoint, IsTheNewestOfTheFolder) {
   const testing::TemporaryFolder folder;
   for (const std::int64_t step : {9, 100}) ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), step), some_checkpoint()));
 
-  const auto found = find_resume_point("auto", folder.path(), AfterDamage::refuse);
+  const auto found = find_resume_point("auto", folder.path(), 0);
 
   ASSERT_TRUE(found && found->has_value());
   EXPECT_EQ((*found)->file, checkpoint_path(folder.path(), 100));
-  EXPECT_FALSE(find_resume_point("never", folder.path(), AfterDamage::refuse)->has_value());
-  EXPECT_FALSE(find_resume_point("auto", folder / "empty", AfterDamage::refuse)->has_value());
+  EXPECT_FALSE(find_resume_point("never", folder.path(), 0)->has_value());
+  EXPECT_FALSE(find_resume_point("auto", folder / "empty", 0)->has_value());
 }
 
 TEST(ResumePoint, OffersTheOneBeforeADamagedOne) {
@@ -129,8 +164,8 @@ TEST(ResumePoint, OffersTheOneBeforeADamagedOne) {
   ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), 1), some_checkpoint()));
   folder.write("step-000000002.safetensors", "cut");
 
-  const auto refused = find_resume_point("auto", folder.path(), AfterDamage::refuse);
-  const auto restarted = find_resume_point("auto", folder.path(), AfterDamage::take_the_one_before);
+  const auto refused = find_resume_point("auto", folder.path(), 0);
+  const auto restarted = find_resume_point("auto", folder.path(), 1);
 
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().next, HasSubstr("step-000000001.safetensors"));

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <set>
 
 #include "reference_trainer/data/dataset.hpp"
@@ -126,15 +127,30 @@ TEST(Dataset, RefusesFilesThatCannotBeTrainedOn) {
   }
 }
 
-TEST(Dataset, RefusesTokensThatTheModelDoesNotKnow) {
+TEST(Dataset, RefusesTokensThatTheModelDoesNotKnowBeforeTheFirstStep) {
   const testing::TemporaryFolder folder;
   TrainSettings settings = tiny_settings();
   settings.data_format = "tokens";
   settings.data = folder.write("tokens.bin", std::string(40, '\x7f')).string();  // 0x7f7f of 256
 
-  const auto dataset = open_dataset(settings, *shape_of(settings));
+  EXPECT_THROW(open_dataset(settings, *shape_of(settings)), TrainFailure);
+}
 
-  EXPECT_THROW(dataset->batch_of({0}), TrainFailure);
+TEST(Dataset, RefusesTokenFilesThatAreCutShort) {
+  const testing::TemporaryFolder folder;
+  TrainSettings settings = tiny_settings();
+  settings.data_format = "tokens";
+  std::string header(1024, '\0');
+  const std::int32_t head[3] = {20240520, 1, 999};
+  std::memcpy(header.data(), head, sizeof head);
+  const std::int32_t llama[3] = {20240801, 7, 20};
+  std::string other(1024, '\0');
+  std::memcpy(other.data(), llama, sizeof llama);
+
+  for (const std::string& content : {std::string(41, '\0'), header + std::string(40, '\0'), other + std::string(80, '\0')}) {
+    settings.data = folder.write("tokens.bin", content).string();
+    EXPECT_THROW(open_dataset(settings, *shape_of(settings)), TrainFailure);
+  }
 }
 
 TEST(Loader, HandsBatchesOverInOrderHoweverManyWorkers) {
@@ -169,12 +185,12 @@ TEST(Loader, CanBeLeftInTheMiddleOfAnEpoch) {
 }
 
 TEST(Loader, ThrowsWhatAWorkerCouldNotRead) {
-  const testing::TemporaryFolder folder;
-  TrainSettings settings = tiny_settings();
-  settings.data_format = "tokens";
-  settings.data = folder.write("tokens.bin", std::string(200, '\x7f')).string();
-  const auto dataset = open_dataset(settings, *shape_of(settings));
-  Loader loader(*dataset, {.samples = dataset->size(), .batch_size = 2}, {.workers = 2});
+  struct Broken : Dataset {
+    std::int64_t size() const override { return 10; }
+    Batch batch_of(const std::vector<std::int64_t>&) const override { throw TrainFailure("the disk is gone", "look for it"); }
+    std::string description() const override { return "broken"; }
+  } dataset;
+  Loader loader(dataset, {.samples = 10, .batch_size = 2}, {.workers = 2});
   loader.start_epoch(0);
 
   EXPECT_THROW(loader.next(), TrainFailure);

@@ -154,18 +154,41 @@ TEST(LearningRate, GoesUpThenDownACosine) {
 TEST(LossScaler, LeavesAnUpdateOutWhereAGradientOverflowed) {
   const Distributed alone(RankFacts{}, "gloo", std::chrono::seconds(1));
   LossScaler scaler(true, at::kCPU);
-  const double scale = scaler.scale_value();
+  const auto scale = [&] { return scaler.scale().item<double>(); };
+  const double first = scale();
 
-  Tensor good = at::full({3}, scale);
-  EXPECT_TRUE(scaler.unscale({good}, alone));
+  Tensor good = at::full({3}, first);
+  scaler.unscale({{good}}, alone);
+  EXPECT_EQ(scaler.found_inf().item<float>(), 0);
   EXPECT_FLOAT_EQ(good[0].item<float>(), 1);
   scaler.update();
-  EXPECT_EQ(scaler.scale_value(), scale);
+  EXPECT_EQ(scale(), first);
 
   Tensor bad = at::full({3}, std::numeric_limits<float>::infinity());
-  EXPECT_FALSE(scaler.unscale({bad}, alone));
+  scaler.unscale({{good}, {bad}}, alone);
+  EXPECT_EQ(scaler.found_inf().item<float>(), 1);
   scaler.update();
-  EXPECT_EQ(scaler.scale_value(), scale / 2);
+  EXPECT_EQ(scale(), first / 2);
+}
+
+TEST(Optimizer, LeavesParametersAndCountsAsTheyWereAfterAnOverflow) {
+  const Distributed alone(RankFacts{}, "gloo", std::chrono::seconds(1));
+  ComputeDevice device(c10::DeviceType::CPU, 0);
+  Tensor weight = at::ones({2, 2}).requires_grad_(true);
+  Optimizer optimizer({{&device, {{"weight", weight, 0}}}}, {});
+  LossScaler scaler(true, at::kCPU);
+
+  weight.mutable_grad() = at::full({2, 2}, std::numeric_limits<float>::infinity());
+  optimizer.step(0.1, scaler, alone);
+  EXPECT_TRUE(at::equal(weight.detach(), at::ones({2, 2})));
+  weight.mutable_grad() = at::full({2, 2}, scaler.scale().item<double>());
+  optimizer.step(0.1, scaler, alone);
+
+  EXPECT_FALSE(at::equal(weight.detach(), at::ones({2, 2})));
+  for (const OptimizerState& part : optimizer.state()) {
+    if (!part.name.starts_with("optimizer.step.")) continue;
+    EXPECT_EQ(part.value.item<float>(), 1) << "the update that was left out does not count";
+  }
 }
 
 }  // namespace

@@ -49,7 +49,10 @@ TEST(RankFacts, ComeFromSrunOfOneMachine) {
 }
 
 TEST(RankFacts, TakeABatchScriptForOneProcess) {
-  EXPECT_EQ(facts_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_NNODES", "2"}}).world, 1);
+  const RankFacts facts = facts_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_NNODES", "2"}});
+
+  EXPECT_EQ(facts.world, 1);
+  EXPECT_THAT(facts.note, ::testing::HasSubstr("no step of srun"));
 }
 
 TEST(RankFacts, ComeFromMpirun) {
@@ -65,6 +68,7 @@ TEST(RankFacts, RefuseARankThatDoesNotExist) {
   EXPECT_THROW(facts_in({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), TrainFailure);
   EXPECT_THROW(facts_in({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), TrainFailure);
   EXPECT_THROW(facts_in({{"RANK", "one"}, {"WORLD_SIZE", "2"}}), TrainFailure);
+  EXPECT_THROW(facts_in({{"WORLD_SIZE", "2"}}), TrainFailure);
 }
 
 }  // namespace

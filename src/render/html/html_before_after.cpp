@@ -28,10 +28,10 @@ std::string details_html(const MeasuredRun& run) {
 }  // namespace
 
 std::string before_after_html(const BeforeAfter& runs) {
-  const bool is_virtual = runs.after.report.source_kind == SourceKind::virtual_gpus;
+  const bool virtual_gpus = is_virtual(runs.after.report);
   std::string html = page_start(fmt::format("{:.2f}x", runs.speedup()));
   html += fmt::format("<h1>speedup: {:.2f}x</h1><p class=\"sentence\">{:.0f} tokens/s before, {:.0f} after, on {} {}GPUs</p>", runs.speedup(), runs.before.tokens_per_s, runs.after.tokens_per_s,
-                      runs.after.report.gpus.size(), is_virtual ? "virtual " : "");
+                      runs.after.report.gpus.size(), virtual_gpus ? "virtual " : "");
   if (runs.disturbed_by) html += fmt::format("<p class=\"no\">{}</p>", escaped(*runs.disturbed_by));
   return html + glance_html(runs.before) + glance_html(runs.after) + details_html(runs.before) + details_html(runs.after) + page_end();
 }

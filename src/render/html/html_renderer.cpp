@@ -12,7 +12,7 @@ std::string HtmlRenderer::render(const Report& report) const {
   std::string html = page_start(pattern);
   html += fmt::format("<h1>{}</h1>", escaped(pattern));
   if (report.verdict) html += fmt::format("<p class=\"sentence\">{} <span class=\"soft\">({:.0f} % sure)</span></p>", escaped(report.verdict->sentence), report.verdict->confidence * 100);
-  html += fmt::format("<p class=\"soft\">{} {}GPU{}, {}, watched {:.1f} s</p>", report.gpus.size(), report.source_kind == SourceKind::virtual_gpus ? "virtual " : "",
+  html += fmt::format("<p class=\"soft\">{} {}GPU{}, {}, watched {:.1f} s</p>", report.gpus.size(), is_virtual(report) ? "virtual " : "",
                       report.gpus.size() == 1 ? "" : "s", escaped(report.source_detail), report.duration_s);
   if (report.comparison)
     html += fmt::format("<p class=\"sentence\">speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)</p>", report.comparison->speedup, escaped(report.comparison->against),

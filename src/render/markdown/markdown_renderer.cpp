@@ -59,7 +59,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
   if (report.verdict)
     text += fmt::format("**{}**: {} ({:.0f} % sure)\n\n", kPatternNames[static_cast<std::size_t>(report.verdict->pattern)],
                         escaped(report.verdict->sentence), report.verdict->confidence * 100);
-  text += fmt::format("Source: {}{}, {:.1f} s.\n\n", report.source_kind == SourceKind::virtual_gpus ? "virtual GPUs, " : "",
+  text += fmt::format("Source: {}{}, {:.1f} s.\n\n", is_virtual(report) ? "virtual GPUs, " : "",
                       escaped(report.source_detail), report.duration_s);
   if (report.comparison)
     text += fmt::format("speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)\n\n", report.comparison->speedup,

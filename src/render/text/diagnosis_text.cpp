@@ -129,7 +129,7 @@ std::string steps_text(const StepSignals& steps) {
 std::string DiagnosisText::render(const Report& report) const {
   const Painter paint(colors_);
   const std::size_t width = std::clamp<std::size_t>(width_.value_or(100), 60, 110);
-  const bool is_virtual = report.source_kind == SourceKind::virtual_gpus;
+  const bool virtual_gpus = is_virtual(report);
   std::string text;
   if (report.verdict) {
     const std::string pattern(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)]);
@@ -140,7 +140,7 @@ std::string DiagnosisText::render(const Report& report) const {
     text += fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n", *report.command->exit_code);
   if (report.source_kind == SourceKind::log) text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
   else
-    text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), is_virtual ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
+    text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), virtual_gpus ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
                                   printable(report.source_detail), seconds(report.duration_s))) + "\n\n";
   text += lanes_text(report, width, paint);
   for (std::size_t i = 1; i < report.jobs.size(); ++i)

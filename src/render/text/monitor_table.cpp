@@ -109,8 +109,8 @@ std::string processes_text(const Report& report, std::optional<std::size_t> widt
 
 std::string heading(const Report& report) {
   const std::size_t count = report.gpus.size();
-  const bool is_virtual = report.source_kind == SourceKind::virtual_gpus;
-  return fmt::format("{} {}GPU{} ({}), over {}\n", count, is_virtual ? "virtual " : "", count == 1 ? "" : "s",
+  const bool virtual_gpus = is_virtual(report);
+  return fmt::format("{} {}GPU{} ({}), over {}\n", count, virtual_gpus ? "virtual " : "", count == 1 ? "" : "s",
                      printable(report.source_detail),
                      format_duration(std::chrono::nanoseconds(std::llround(report.duration_s * 1e9))));
 }

@@ -53,7 +53,16 @@ WireReader::~WireReader() {
   for (auto& [pid, ring] : rings_) ::close(ring.file);
 }
 
-void WireReader::follow(int pid) {
+void WireReader::follow(const std::vector<int>& pids) {
+  std::erase_if(rings_, [&](auto& entry) {
+    if (std::find(pids.begin(), pids.end(), entry.first) != pids.end()) return false;
+    ::close(entry.second.file);
+    return true;
+  });
+  for (const int pid : pids) open_ring(pid);
+}
+
+void WireReader::open_ring(int pid) {
   const std::string path = (folder_ / ("wire-" + std::to_string(pid) + ".ring")).string();
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return;
@@ -67,7 +76,8 @@ void WireReader::follow(int pid) {
     return;
   }
   if (known != rings_.end()) ::close(known->second.file);  // the pid was given to another process
-  const std::uint64_t oldest = header.written > LOCKSTEP_WIRE_SLOTS ? header.written - LOCKSTEP_WIRE_SLOTS : 0;
+  // The oldest slot is the one that the writer may be about to use.
+  const std::uint64_t oldest = header.written >= LOCKSTEP_WIRE_SLOTS ? header.written - LOCKSTEP_WIRE_SLOTS + 1 : 0;
   rings_[pid] = {file, facts.st_ino, oldest};
 }
 

@@ -27,8 +27,8 @@ class WireReader {
   WireReader(const WireReader&) = delete;
   WireReader& operator=(const WireReader&) = delete;
 
-  // Reads this process's ring from its oldest record on, if it has one. Asking again costs one failed open at most.
-  void follow(int pid);
+  // Reads these processes' rings, each from its oldest record on, where there is one; forgets those of others.
+  void follow(const std::vector<int>& pids);
   // What was written since the last call, by time.
   std::vector<WireStep> read();
 
@@ -41,6 +41,7 @@ class WireReader {
     ino_t inode = 0;
     std::uint64_t next = 0;  // the record to read next
   };
+  void open_ring(int pid);
   void read_ring(Ring& ring, std::vector<WireStep>& steps);
 
   const std::filesystem::path folder_;

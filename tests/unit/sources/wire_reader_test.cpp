@@ -59,7 +59,7 @@ TEST(WireReader, ReadsWhatWasWrittenSinceTheLastTime) {
   Writer writer(folder.path());
   WireReader reader(folder.path());
   writer.step(0);
-  reader.follow(kPid);
+  reader.follow({kPid});
 
   const auto first = reader.read();
   writer.step(1);
@@ -79,7 +79,7 @@ TEST(WireReader, CountsWhatWasOverwrittenBeforeItWasRead) {
   const testing::TemporaryFolder folder;
   Writer writer(folder.path());
   WireReader reader(folder.path());
-  reader.follow(kPid);
+  reader.follow({kPid});
   const int written = LOCKSTEP_WIRE_SLOTS * 2 + 100;
   for (int i = 0; i < written; ++i) writer.step(i);
 
@@ -95,7 +95,7 @@ TEST(WireReader, ReadsAcrossTheRingsEnd) {
   const testing::TemporaryFolder folder;
   Writer writer(folder.path());
   WireReader reader(folder.path());
-  reader.follow(kPid);
+  reader.follow({kPid});
   std::int64_t index = 0;
   std::size_t seen = 0;
 
@@ -113,8 +113,7 @@ TEST(WireReader, PutsTheStepsOfSeveralRanksInOrder) {
   Writer one(folder.path(), 1);
   Writer two(folder.path(), 2);
   WireReader reader(folder.path());
-  reader.follow(1);
-  reader.follow(2);
+  reader.follow({1, 2});
   for (int i = 0; i < 3; ++i) {
     two.step(i, 1);
     one.step(i, 0);
@@ -130,7 +129,7 @@ TEST(WireReader, SkipsKindsItDoesNotKnow) {
   const testing::TemporaryFolder folder;
   Writer writer(folder.path());
   WireReader reader(folder.path());
-  reader.follow(kPid);
+  reader.follow({kPid});
   const char newer[16] = {};
   lockstep_ring_write(&writer.wire(), 99, newer, sizeof newer);
   writer.step(5);
@@ -150,17 +149,28 @@ TEST(WireReader, LeavesFilesThatAreNoRing) {
   std::filesystem::create_directory(folder / "wire-6.ring");
   WireReader reader(folder.path());
 
-  for (int pid = 1; pid < 8; ++pid) reader.follow(pid);
+  reader.follow({1, 2, 3, 4, 5, 6, 7});
 
   EXPECT_FALSE(reader.any());
   EXPECT_TRUE(reader.read().empty());
+}
+
+TEST(WireReader, ForgetsProcessesThatAreGone) {
+  const testing::TemporaryFolder folder;
+  Writer writer(folder.path());
+  WireReader reader(folder.path());
+  reader.follow({kPid});
+
+  reader.follow({});
+
+  EXPECT_FALSE(reader.any());
 }
 
 TEST(WireReader, SurvivesAFileThatShrinks) {
   const testing::TemporaryFolder folder;
   auto writer = std::make_unique<Writer>(folder.path());
   WireReader reader(folder.path());
-  reader.follow(kPid);
+  reader.follow({kPid});
   writer->step(0);
   writer.reset();
   std::filesystem::resize_file(folder / "wire-4242.ring", 300);

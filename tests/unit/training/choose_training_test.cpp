@@ -84,6 +84,18 @@ TEST(ChooseTraining, ComputesBlocksTwiceBeforeItGivesUp) {
   EXPECT_TRUE(choice->settings.activation_checkpointing);
 }
 
+TEST(ChooseTraining, TakesABatchThatDividesTheUpdateAndTellsTheAccumulation) {
+  TrainSettings settings;
+  settings.model = "gpt2";
+  settings.global_batch = 96;
+
+  const auto choice = choose_training(settings, {"model", "global-batch"}, machine_with(2, 24));
+
+  ASSERT_TRUE(choice) << choice.error().what;
+  EXPECT_EQ(96 % (choice->settings.batch_size * 2), 0);
+  EXPECT_TRUE(std::any_of(choice->choices.begin(), choice->choices.end(), [](const Choice& item) { return item.setting == "accumulation"; }));
+}
+
 TEST(ChooseTraining, SaysWhatDoesNotFit) {
   TrainSettings settings;
   settings.model = "gpt2-xl";
