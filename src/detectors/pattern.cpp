@@ -235,9 +235,18 @@ bool busy_ones_work(const JobSignals& job) {
   return busy > 0 && hollow / busy < 0.5;
 }
 
+// Step marks tell what lanes cannot: where in most steps a collective travels beside backward, gradients are averaged a bucket
+// at a time. Stages of a pipeline hand over activations, which nothing hides. (Seen: DDP on two noisy cores, whose lanes
+// had holes of their own, took the look of a pipeline.)
+bool averages_gradients(const JobSignals& job) {
+  constexpr std::size_t kHidden = 5;
+  static_assert(kStepSpanNames[kHidden] == "collective_hidden");
+  return job.steps && job.steps->ranks.size() >= 2 && job.steps->count >= 5 && job.steps->present[kHidden] > 0.5;
+}
+
 JobVerdict judge_ranks(const JobSignals& job, const Signals& signals) {
   const TurnSignals& turns = *job.fine;
-  const bool resolved = is_resolved(turns, signals);
+  const bool resolved = is_resolved(turns, signals) && !averages_gradients(job);
   if (resolved && fills_and_drains(job, turns) && busy_ones_work(job)) return pipeline(job, turns, 0.75);
   const bool alternate = resolved && in_turns(job, turns);
   if (alternate && overlaps_by_sum(job) && stages_alike(job) && busy_ones_work(job)) return pipeline(job, turns, 0.6);

