@@ -21,6 +21,9 @@ quietly() {
   return "$status"
 }
 
+# Five presets and two precompiled headers of libtorch do not fit into ccache's usual 5 GB.
+export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-10G}"
+
 # Configures and builds a preset, with ninja's own progress line where there is a terminal.
 build() {
   local preset=$1
