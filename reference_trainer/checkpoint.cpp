@@ -210,21 +210,16 @@ Result<std::optional<ResumePoint>> find_resume_point(const std::string& resume, 
   const bool automatic = resume == "auto" || goes_on;
   const std::vector<fs::path> files = checkpoints_in(automatic ? folder : fs::path(resume).parent_path());
   if (automatic && (folder.empty() || files.empty())) return Found{};
-  fs::path file = automatic ? files.back() : fs::path(resume);
-  std::string words;
-  while (true) {
-    auto content = read_checkpoint(file);
-    if (content) return Found(ResumePoint{file, std::move(*content), words});
-    const auto after = std::lower_bound(files.begin(), files.end(), file);
-    std::optional<fs::path> before;
-    for (auto place = after; place != files.begin() && !before;)
-      if (--place; read_checkpoint(*place)) before = *place;
-    if (!before) return Error{content.error().what, "there is none before it: start anew with --resume never"};
-    if (attempt == 0)
-      return Error{content.error().what, fmt::format("the one before is offered: --resume {}", shell_quoted(before->string()))};
-    words += fmt::format("{}; taking the one before. ", content.error().what);
-    file = *before;
+  const fs::path wanted = automatic ? files.back() : fs::path(resume);
+  auto content = read_checkpoint(wanted);
+  if (content) return Found(ResumePoint{wanted, std::move(*content), ""});
+  for (auto place = std::lower_bound(files.begin(), files.end(), wanted); place != files.begin();) {
+    auto before = read_checkpoint(*--place);
+    if (!before) continue;
+    if (attempt == 0) return Error{content.error().what, fmt::format("the one before is offered: --resume {}", shell_quoted(place->string()))};
+    return Found(ResumePoint{*place, std::move(*before), fmt::format("{}; taking the one before. ", content.error().what)});
   }
+  return Error{content.error().what, "there is none before it: start anew with --resume never"};
 }
 
 Status CheckpointWriter::try_folder(const fs::path& folder) {

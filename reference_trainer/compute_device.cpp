@@ -154,17 +154,25 @@ void ComputeDevice::serve() {
   }
 }
 
+std::int64_t ComputeDevice::allocated_bytes() const {
+  return device_.is_cpu() ? cpu_memory[static_cast<std::size_t>(index_ % kMostDevices)].allocated.load() : cuda_part()->memory(index_).allocated_bytes;
+}
+
 DeviceMemory ComputeDevice::memory() const {
   if (!device_.is_cpu()) return cuda_part()->memory(index_);
   const Count& count = cpu_memory[static_cast<std::size_t>(index_ % kMostDevices)];
   return {count.allocated.load(), resident_bytes(), count.peak.load()};
 }
 
+void wait_for_all(std::vector<std::future<void>>& ends) {
+  for (std::future<void>& end : ends) end.wait();
+  for (std::future<void>& end : ends) end.get();
+}
+
 void run_on_all(const std::vector<ComputeDevice*>& devices, const std::function<void(std::size_t place)>& work) {
   std::vector<std::future<void>> ends;
   for (std::size_t place = 0; place < devices.size(); ++place) ends.push_back(devices[place]->start([&work, place] { work(place); }));
-  for (std::future<void>& end : ends) end.wait();  // all of them, whatever one throws: they share what they work on
-  for (std::future<void>& end : ends) end.get();
+  wait_for_all(ends);
 }
 
 }  // namespace lockstep

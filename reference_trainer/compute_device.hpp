@@ -42,6 +42,7 @@ class ComputeDevice {
   std::future<void> start(std::function<void()> work);
 
   DeviceMemory memory() const;
+  std::int64_t allocated_bytes() const;  // of memory(), without asking the system: for every step
 
  private:
   void set_up();  // on the thread
@@ -57,6 +58,9 @@ class ComputeDevice {
   bool ending_ = false;                          // guarded by mutex_
   std::thread thread_;
 };
+
+// Waits for all of them, whatever one throws (they share what they work on), then throws the first failure.
+void wait_for_all(std::vector<std::future<void>>& ends);
 
 // All devices at once: each runs the work for its place in the list.
 void run_on_all(const std::vector<ComputeDevice*>& devices, const std::function<void(std::size_t place)>& work);

@@ -54,8 +54,7 @@ std::vector<Tensor> Optimizer::Group::gradients() const {
 void Optimizer::on_each_device(const std::function<void(Group&)>& work) {
   std::vector<std::future<void>> ends;
   for (Group& group : groups_) ends.push_back(group.device->start([&work, &group] { work(group); }));
-  for (std::future<void>& end : ends) end.wait();
-  for (std::future<void>& end : ends) end.get();
+  wait_for_all(ends);
 }
 
 void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed& ranks) {

@@ -43,21 +43,20 @@ void StepMarks::begin(std::int64_t index) {
   spans_.fill({});
 }
 
-std::chrono::nanoseconds StepMarks::end() {
+void StepMarks::end() {
   const auto now = monotonic_now();
   const auto length = now - began_;
   std::chrono::nanoseconds named{};
   for (std::size_t i = 0; i < spans_.size(); ++i)
     if (i != LOCKSTEP_SPAN_COLLECTIVE_HIDDEN && i != LOCKSTEP_SPAN_OTHER) named += spans_[i];
   spans_[LOCKSTEP_SPAN_OTHER] = std::max(length - named, std::chrono::nanoseconds(0));
-  if (wire_ == nullptr) return length;
+  if (wire_ == nullptr) return;
   step_.end_ns = static_cast<std::uint64_t>(now.count());
   step_.duration_ns = static_cast<std::uint64_t>(length.count());
   step_.spans_known = (1U << (LOCKSTEP_SPAN_OTHER + 1)) - 1;
   step_.spans_known &= ~((1U << LOCKSTEP_SPAN_EVALUATION) | (1U << LOCKSTEP_SPAN_GC));  // it has neither
   for (std::size_t i = 0; i < spans_.size(); ++i) step_.span_ns[i] = static_cast<std::uint64_t>(std::max<std::int64_t>(0, spans_[i].count()));
   lockstep_ring_write(wire_, LOCKSTEP_RECORD_STEP, &step_, sizeof step_);
-  return length;
 }
 
 }  // namespace lockstep

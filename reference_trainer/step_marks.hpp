@@ -25,8 +25,8 @@ class StepMarks {
   void begin(std::int64_t index);
   void add(Span span, std::chrono::nanoseconds time) { spans_[span] += time; }
   std::chrono::nanoseconds spent(Span span) const { return spans_[span]; }
-  // What no span holds is `other`. Gives the step's length.
-  std::chrono::nanoseconds end();
+  // What no span holds is `other`.
+  void end();
 
   // Times a piece of work.
   template <class Work>

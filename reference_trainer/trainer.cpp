@@ -218,13 +218,13 @@ void Run::one_update(std::int64_t passes, bool ends_epoch) {
 // The only place where the host waits for the loss, and where ranks exchange it.
 void Run::log_update() {
   double loss = 0;
+  ProgressLine line;
   marks_.time(LOCKSTEP_SPAN_SYNC, [&] {
     for (const Tensor& part : losses_) loss += part.item<double>();
     loss = ranks_.mean(loss / static_cast<double>(losses_.size()));
+    line = progress_line(loss);
   });
   last_loss_ = loss;
-  ProgressLine line;
-  marks_.time(LOCKSTEP_SPAN_SYNC, [&] { line = progress_line(loss); });
   marks_.time(LOCKSTEP_SPAN_LOGGING, [&] {
     progress_.line(line);
     if (!std::isfinite(loss) && !std::exchange(warned_of_loss_, true))

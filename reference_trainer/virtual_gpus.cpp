@@ -46,7 +46,7 @@ void VirtualGpus::write() {
   std::string text = fmt::format(R"({{"pid":{},"gpus":[)", ::getpid());
   for (std::size_t i = 0; i < devices_.size(); ++i)
     text += fmt::format(R"({}{{"index":{},"memory_bytes":{},"tid":{},"waiting":{}}})", i > 0 ? "," : "", devices_[i]->index(),
-                        devices_[i]->memory().allocated_bytes, devices_[i]->thread_id(), waiting_);
+                        devices_[i]->allocated_bytes(), devices_[i]->thread_id(), waiting_);
   text += "]}";
   const std::string temporary = file_->path() + ".new";
   const int out = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -36,10 +36,6 @@ class RealCuda : public CudaPart {
  public:
   int device_count() const override { return c10::cuda::device_count(); }
   void use_device(int index) const override { c10::cuda::set_device(static_cast<c10::DeviceIndex>(index)); }
-  void synchronize(int index) const override {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
-    c10::cuda::device_synchronize();
-  }
   std::string device_name(int index) const override { return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name; }
   DeviceMemory memory(int index) const override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));

@@ -23,7 +23,6 @@ class CudaPart {
   virtual ~CudaPart() = default;
   virtual int device_count() const = 0;
   virtual void use_device(int index) const = 0;  // for the calling thread
-  virtual void synchronize(int index) const = 0;
   virtual std::string device_name(int index) const = 0;
   virtual DeviceMemory memory(int index) const = 0;
   virtual c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world, std::chrono::milliseconds timeout) const = 0;

@@ -51,11 +51,7 @@ Tensor DataParallel::pass(const Batch& batch, const PassOptions& options, StepMa
     });
   });
   marks.time(LOCKSTEP_SPAN_BACKWARD, [&] {
-    first.run([&] {
-      Tensor weighed = loss * options.loss_weight;
-      if (options.loss_scale.defined()) weighed = weighed * options.loss_scale.to(weighed.device());
-      weighed.sum().backward();
-    });
+    first.run([&] { backward_of(loss, options); });
     run_on_all(devices, [&](std::size_t i) { torch::autograd::backward({outputs[i]}, {gathered[i].grad().to(outputs[i].device())}); });
   });
   marks.time(LOCKSTEP_SPAN_COLLECTIVE_EXPOSED, [&] { first.run([&] { add_gradients(used - 1); }); });

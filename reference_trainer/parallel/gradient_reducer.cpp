@@ -32,7 +32,7 @@ class GradientReducer::AverageAndTime : public c10d::CppCommHookInterface<c10::i
 };
 
 GradientReducer::GradientReducer(const Distributed& ranks, const std::vector<Parameter>& parameters, const TrainSettings& settings, VirtualGpus& virtual_gpus)
-    : ranks_(ranks), virtual_gpus_(virtual_gpus) {
+    : virtual_gpus_(virtual_gpus) {
   std::vector<Tensor> values;
   for (const Parameter& parameter : parameters) values.push_back(parameter.value);
   ranks.broadcast(values);

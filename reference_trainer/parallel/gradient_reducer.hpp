@@ -42,7 +42,6 @@ class GradientReducer {
   };
   class AverageAndTime;
 
-  const Distributed& ranks_;
   VirtualGpus& virtual_gpus_;
   std::shared_ptr<Travel> travel_ = std::make_shared<Travel>();
   std::shared_ptr<std::atomic<std::int64_t>> wait_began_ns_ = std::make_shared<std::atomic<std::int64_t>>(0);  // 0: no wait yet

@@ -53,6 +53,11 @@ void Replica::warm_up(const Batch& batch) {
   StepMarks unseen(0, StepMarks::Wire::none);
   const RandomNumbers random(pieces_.front().device->torch_device());  // drawn in vain
   pass(batch, {.loss_weight = 0}, unseen);
+  clear_gradients();
+}
+
+// In place: the reducer's buckets and a recorded graph know where they are.
+void Replica::clear_gradients() {
   const at::NoGradGuard no_grad;
   for (const DeviceParameters& on_device : parameters_)
     for (const Parameter& parameter : on_device.parameters)
@@ -109,9 +114,7 @@ void Replica::record(const Batch& batch, const PassOptions& options) {
       weighed.sum().backward();
       graph_->loss = loss.detach();
     });
-    const at::NoGradGuard no_grad;
-    for (const Parameter& parameter : parameters_.front().parameters)
-      if (parameter.value.grad().defined()) parameter.value.grad().zero_();
+    clear_gradients();
   });
 }
 
@@ -145,9 +148,7 @@ void Replica::backward(const PassOptions& options) {
     const bool is_last = i + 1 == pieces_.size();
     piece.device->run([&] {
       if (is_last) {
-        Tensor weighed = loss_ * options.loss_weight;
-        if (options.loss_scale.defined()) weighed = weighed * options.loss_scale.to(weighed.device());
-        weighed.sum().backward();
+        backward_of(loss_, options);
         return;
       }
       if (!piece.output.requires_grad()) return;  // all of it is frozen

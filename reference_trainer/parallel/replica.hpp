@@ -44,6 +44,7 @@ class Replica : public Strategy {
   void forward(const Batch& batch, StepMarks& marks);
   void backward(const PassOptions& options);
   Tensor last_root() const;
+  void clear_gradients();
   void forget_pass();
 
   Model& model_;

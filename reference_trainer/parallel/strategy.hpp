@@ -22,6 +22,9 @@ struct PassOptions {
   bool exchange = true;    // average the gradients over all ranks in this pass
 };
 
+// Backward of a pass: the loss with its weight, and fp16's scale.
+void backward_of(const Tensor& loss, const PassOptions& options);
+
 // Parameters that one device trains.
 struct DeviceParameters {
   ComputeDevice* device = nullptr;
