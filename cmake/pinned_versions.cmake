@@ -24,3 +24,14 @@ lockstep_dependency(simdjson simdjson::simdjson
   URL ${github}/simdjson/simdjson/archive/refs/tags/v3.0.1.tar.gz
   HASH 156b1bc5eb0561b2bd166b46d191fd3d95a3e709cc63761477d3b7aec2b6e9ed
   OPTIONS SIMDJSON_DEVELOPER_MODE=OFF)
+# FTXUI is that of Debian 13, for Debian 12 has none: scripts/setup puts its source there.
+if(NOT DEFINED FETCHCONTENT_SOURCE_DIR_FTXUI AND EXISTS ${LOCKSTEP_CACHE}/deps/ftxui/CMakeLists.txt)
+  set(FETCHCONTENT_SOURCE_DIR_FTXUI ${LOCKSTEP_CACHE}/deps/ftxui)
+endif()
+lockstep_dependency(ftxui ftxui::dom
+  URL ${github}/ArthurSonzogni/FTXUI/archive/refs/tags/v5.0.0.tar.gz
+  HASH a2991cb222c944aee14397965d9f6b050245da849d8c5da7c72d112de2786b5b
+  OPTIONS FTXUI_BUILD_EXAMPLES=OFF FTXUI_BUILD_DOCS=OFF FTXUI_BUILD_TESTS=OFF FTXUI_ENABLE_INSTALL=OFF FTXUI_QUIET=ON)
+if(TARGET component)  # its event loop is not used: docs/decisions/0008
+  set_target_properties(component PROPERTIES EXCLUDE_FROM_ALL TRUE)
+endif()

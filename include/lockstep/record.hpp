@@ -58,7 +58,7 @@ struct StepMark {
 };
 
 struct Event {
-  std::string kind;  // xid, lost, recovered; in played recordings also hang, not_supported, slow_call
+  std::string kind;  // xid, lost, recovered, driver_gone, driver_back; in played recordings also hang, not_supported, slow_call, restart
   std::optional<int> gpu;
   std::string detail;
 

@@ -69,6 +69,7 @@ inline constexpr std::array<std::string_view, 9> kClockLimitNames = {
 class ClockLimits {
  public:
   void add(ClockLimit limit) { bits_ = static_cast<std::uint16_t>(bits_ | (1U << static_cast<unsigned>(limit))); }
+  void add(ClockLimits others) { bits_ = static_cast<std::uint16_t>(bits_ | others.bits_); }
   bool has(ClockLimit limit) const { return (bits_ >> static_cast<unsigned>(limit) & 1U) != 0; }
   bool empty() const { return bits_ == 0; }
   bool operator==(const ClockLimits&) const = default;

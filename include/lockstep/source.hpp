@@ -44,6 +44,9 @@ class Source {
   // No more is wanted. A live source reads what the driver still buffers; next() then runs to EndOfInput.
   virtual void finish() {}
 
+  // From now on a live source reads so often; files have their own times.
+  virtual void set_interval(std::chrono::nanoseconds) {}
+
   // What cannot be had from this source, as far as is known by now.
   virtual std::vector<NotMeasured> not_measured() const = 0;
 

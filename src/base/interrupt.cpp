@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <initializer_list>
 
@@ -11,8 +12,13 @@ namespace {
 volatile std::sig_atomic_t interrupted = 0;
 volatile std::sig_atomic_t from_terminal = 0;
 
+std::atomic<void (*)()> last_act = nullptr;
+
 void note(int signal, siginfo_t* information, void*) {
-  if (interrupted != 0) ::_exit(130);
+  if (interrupted != 0) {
+    if (void (*const put_right)() = last_act) put_right();
+    ::_exit(130);
+  }
   from_terminal = information->si_code == SI_KERNEL ? 1 : 0;
   interrupted = signal;
 }
@@ -25,6 +31,8 @@ void watch_for_interrupts() {
   action.sa_flags = SA_SIGINFO;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
 }
+
+void before_forced_exit(void (*put_right)()) { last_act = put_right; }
 
 int interrupted_by() { return interrupted; }
 bool interrupted_from_terminal() { return from_terminal != 0; }

@@ -6,6 +6,9 @@ namespace lockstep {
 // Ctrl-C, SIGTERM and SIGHUP are noted from now on. A second one ends the process at once.
 void watch_for_interrupts();
 
+// Called, in the signal handler, before a second signal ends the process: what must be put right whatever happens.
+void before_forced_exit(void (*put_right)());
+
 // The signal that asked us to stop, or 0.
 int interrupted_by();
 

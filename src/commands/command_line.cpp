@@ -44,9 +44,10 @@ constexpr std::array kCommands = {
                "applies the fix (one process a GPU, by lockstep launch), trains again, and prints both side by side with the measured "
                "speedup. Writes one HTML page with both. Ends with 1 when the second run is not healthy.",
                Takes::options, configure_demo},
-    CommandRow{"monitor", "show the GPUs, their processes and ranks",
-               "Reads every GPU and the processes on it. With --once prints a plain table (or, with --json, a report) "
-               "and ends.",
+    CommandRow{"monitor", "watch the GPUs, ranks and findings live, or replay a recording",
+               "The live screen: all GPUs as lanes on one time axis, what each is doing, the verdict, the ranks and the "
+               "findings with their fixes. Plays a recording with the same screen. Press ? for its keys. With --once, or "
+               "where there is no terminal, prints a plain table (or, with --json, a report) and ends.",
                Takes::options, configure_monitor},
     CommandRow{"record", "write a recording of GPUs and processes to a file",
                "Writes what the GPUs and their processes do, line by line, until the duration is over, the command "
@@ -81,11 +82,6 @@ constexpr std::array kCommands = {
     CommandRow{"man", "print the manual page", "Prints the manual page in roff: lockstep man | man -l -", Takes::options,
                configure_man},
 };
-
-int report_error(const Error& error) {
-  say(fmt::format("lockstep: error: {}\n  next: {}\n", error.what, error.next));
-  return error.kind == ErrorKind::usage ? exit_code::kUsage : exit_code::kCannotMeasure;
-}
 
 // Options and commands known at this point of the line, for "did you mean".
 std::vector<std::string> known_words(const CLI::App& app, bool options) {
@@ -190,6 +186,11 @@ Result<int> dispatch(std::vector<std::string> words) {
 }
 
 }  // namespace
+
+int report_error(const Error& error) {
+  say(fmt::format("lockstep: error: {}\n  next: {}\n", error.what, error.next));
+  return error.kind == ErrorKind::usage ? exit_code::kUsage : exit_code::kCannotMeasure;
+}
 
 std::span<const CommandRow> all_commands() { return kCommands; }
 

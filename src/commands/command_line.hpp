@@ -53,6 +53,9 @@ std::unique_ptr<CommandLine> make_command_line();
 
 int run_command_line(int argc, char** argv);
 
+// Says an error and its next step on standard error; the exit code that goes with it.
+int report_error(const Error& error);
+
 // One row each; the files are named after them.
 Run configure_monitor(CLI::App& app, RawOptions& raw);
 Run configure_record(CLI::App& app, RawOptions& raw);

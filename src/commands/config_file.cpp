@@ -26,6 +26,8 @@ constexpr std::array<Key, 5> kTextKeys = {{{"interval", &RawOptions::interval},
                                            {"color", &RawOptions::color}}};
 constexpr const char* kQuietKey = "quiet";
 
+constexpr const char* kMonitorKey = "monitor";  // read by the live screen itself
+
 std::filesystem::path default_path() {
   if (const char* const folder = std::getenv("XDG_CONFIG_HOME"); folder != nullptr && *folder != '\0')
     return std::filesystem::path(folder) / "lockstep/config.json";
@@ -35,7 +37,7 @@ std::filesystem::path default_path() {
 }
 
 Error unknown_key(const std::string& file, const std::string& key) {
-  std::vector<std::string> known = {kQuietKey};
+  std::vector<std::string> known = {kQuietKey, kMonitorKey};
   for (const Key& entry : kTextKeys) known.emplace_back(entry.name);
   const auto near = nearest(key, known);
   return usage_error(fmt::format("{}: unknown key '{}'", printable(file), printable(key)),
@@ -44,9 +46,11 @@ Error unknown_key(const std::string& file, const std::string& key) {
 
 }  // namespace
 
+std::filesystem::path config_path(const RawOptions& raw) { return raw.config.empty() ? default_path() : std::filesystem::path(raw.config); }
+
 Status fill_from_config(RawOptions& raw) {
   const bool named = !raw.config.empty();
-  const std::filesystem::path path = named ? std::filesystem::path(raw.config) : default_path();
+  const std::filesystem::path path = config_path(raw);
   const auto text = path.empty() ? std::nullopt : read_small_file(path);
   if (!text && named) {
     Error error = cannot_read(path, errno != 0 ? errno : ENOENT);
@@ -64,6 +68,10 @@ Status fill_from_config(RawOptions& raw) {
       if (!value.is_boolean())
         return usage_error(fmt::format("{}: 'quiet' is not true or false", printable(path.string())), "write \"quiet\": true");
       raw.quiet = raw.quiet || value.get<bool>();
+      continue;
+    }
+    if (key == kMonitorKey) {
+      if (!value.is_object()) return usage_error(fmt::format("{}: 'monitor' is not an object", printable(path.string())), R"(write it like this: "monitor": {"lanes": "power"})");
       continue;
     }
     const Key* found = nullptr;

@@ -1,13 +1,20 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/interrupt.hpp"
 #include "commands/command_line.hpp"
+#include "commands/config_file.hpp"
+#include "commands/judgement.hpp"
+#include "commands/live_screen.hpp"
+#include "commands/monitor_setup.hpp"
 #include "commands/observation.hpp"
 #include "commands/watch.hpp"
 #include "render/json/json_renderer.hpp"
 #include "render/text/monitor_table.hpp"
+#include "render/tui/terminal/terminal_session.hpp"
 #include "report/report_builder.hpp"
 #include "signals/gpu_signals.hpp"
 
@@ -20,44 +27,81 @@ using namespace std::chrono_literals;
 constexpr auto kOnce = 300ms;
 constexpr auto kProcessesDuringOnce = 150ms;
 
-Result<int> monitor(const RawOptions& raw, bool once) {
-  auto options = check(raw);
-  if (!options) return std::move(options).error();
-  if (!once && !options->quiet)
-    fmt::print(stderr, "lockstep: the live screen is not part of this version: printing once (as with --once)\n");
+// As typed, beside the shared options.
+struct MonitorOptions {
+  bool once = false;
+  bool read_only = false;
+};
 
-  watch_for_interrupts();
-  SourceOptions how = options->source_options();
+Result<int> print_once(const SharedOptions& options) {
+  SourceOptions how = options.source_options();
   how.process_period = kProcessesDuringOnce;
-  auto source = open_source(options->input, how);
+  auto source = open_source(options.input, how);
   if (!source) return std::move(source).error();
   ObservationOptions how_long;
-  how_long.duration = options->duration;
+  how_long.duration = options.duration;
   if (!how_long.duration && is_live(**source)) how_long.duration = kOnce;
-  how_long.pid = options->pid;
+  how_long.pid = options.pid;
   auto timeline = observe(**source, how_long);
   if (!timeline) return std::move(timeline).error();
-  if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
+  if (const auto note = (*source)->repair_note(); note && !options.quiet) fmt::print(stderr, "lockstep: {}\n", *note);
 
   const Report report = build_report(*timeline, gpu_means(*timeline));
   std::unique_ptr<Renderer> renderer;
-  if (options->format == Format::json) renderer = std::make_unique<JsonRenderer>();
-  else renderer = std::make_unique<MonitorTable>(options->colors, options->output.empty() ? terminal_width() : std::nullopt);
+  if (options.format == Format::json) renderer = std::make_unique<JsonRenderer>();
+  else renderer = std::make_unique<MonitorTable>(options.colors, options.output.empty() ? terminal_width() : std::nullopt);
   const std::string text = renderer->render(report);
-  if (Status put = put_result(*options, text); !put) return std::move(put).error();
+  if (Status put = put_result(options, text); !put) return std::move(put).error();
   return interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
+}
+
+bool is_a_live_input(const std::string& input) { return input.empty() || input.starts_with("virtual:"); }
+
+Result<int> show_live(const RawOptions& raw, const SharedOptions& options, const MonitorOptions& typed) {
+  LiveScreenOptions screen;
+  screen.config = config_path(raw);
+  auto setup = load_monitor_setup(screen.config);
+  if (!setup) return std::move(setup).error();
+  screen.start.setup = *setup;
+  screen.start.read_only = typed.read_only;
+  screen.duration = options.duration;
+  screen.colors = options.colors == Colors::on;
+  screen.utf8 = terminal_has_utf8();
+
+  FeedOptions feed;
+  feed.open = [input = options.input, how = options.source_options()] { return open_source(input, how); };
+  std::error_code unknown;
+  feed.can_reopen = !is_a_live_input(options.input) && std::filesystem::is_regular_file(options.input, unknown);
+  feed.interval = options.interval;
+  feed.scene.judge = [](const Timeline& timeline) { return report_of(timeline, judge(timeline)); };
+  if (options.pid)
+    feed.scene.wanted = [pid = *options.pid](const ProcessSample& process, const Source& source) { return is_or_descends_from(process, pid, source); };
+  return run_live_screen(std::move(feed), screen);
+}
+
+Result<int> monitor(const RawOptions& raw, const MonitorOptions& typed) {
+  auto options = check(raw);
+  if (!options) return std::move(options).error();
+  watch_for_interrupts();
+  if (typed.once || options->format == Format::json || !options->output.empty()) return print_once(*options);
+  if (const auto reason = why_no_screen()) {
+    if (!options->quiet) fmt::print(stderr, "lockstep: printing once: {}\n", *reason);
+    return print_once(*options);
+  }
+  return show_live(raw, *options, typed);
 }
 
 }  // namespace
 
 Run configure_monitor(CLI::App& app, RawOptions& raw) {
-  auto once = std::make_shared<bool>(false);
+  auto typed = std::make_shared<MonitorOptions>();
   add_input_options(app, raw);
   app.add_option("--pid", raw.pid, "only this process, its children and their GPUs")->type_name("PID");
-  app.add_flag("--once", *once, "print a plain table and end");
+  app.add_flag("--once", typed->once, "print a plain table and end");
+  app.add_flag("--read-only", typed->read_only, "no key of the live screen sends a signal");
   add_output_options(app, raw);
   add_common_options(app, raw);
-  return [once, &raw] { return monitor(raw, *once); };
+  return [typed, &raw] { return monitor(raw, *typed); };
 }
 
 }  // namespace lockstep

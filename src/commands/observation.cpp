@@ -24,14 +24,6 @@ bool pids_are_of_this_machine(const Source& source) {
          (detail.starts_with(kVirtual) && parse_integer(std::string_view(detail).substr(kVirtual.size())));
 }
 
-// Whether a process is `ancestor` or stands below it. Pids of a recording mean nothing on this machine: there only
-// the parents that were recorded count.
-bool is_or_descends_from(const ProcessSample& process, int ancestor, bool of_this_machine) {
-  if (process.pid == ancestor) return true;
-  if (!process.parent_pid) return false;
-  return of_this_machine ? is_or_stands_below(*process.parent_pid, ancestor) : *process.parent_pid == ancestor;
-}
-
 constexpr double kReviewShare = 0.08;
 
 // Leaves the family's processes and GPUs, and the GPUs of nobody where they are wanted.
@@ -57,6 +49,12 @@ Status keep_only(const std::set<int>& family, const ObservationOptions& options,
 
 }  // namespace
 
+bool is_or_descends_from(const ProcessSample& process, int ancestor, const Source& source) {
+  if (process.pid == ancestor) return true;
+  if (!process.parent_pid) return false;
+  return pids_are_of_this_machine(source) ? is_or_stands_below(*process.parent_pid, ancestor) : *process.parent_pid == ancestor;
+}
+
 std::optional<std::size_t> terminal_width() {
   winsize size{};
   if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
@@ -68,7 +66,6 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
   TimelineBuilder builder(source.machine(), source.kind(), source.detail());
   bool any_gpu = false;
   bool seen_enough = false;
-  const bool of_this_machine = pids_are_of_this_machine(source);
   std::set<int> family;  // told while they run: who has ended has no parents any more
   const double review_ms = to_ms(options.review_every);
   std::optional<double> reviewed_ms;
@@ -78,7 +75,7 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
     any_gpu = any_gpu || (tick != nullptr && !tick->empty());
     if (const auto* processes = std::get_if<ProcessTick>(&record.content); processes != nullptr && options.pid)
       for (const ProcessSample& process : *processes)
-        if (is_or_descends_from(process, *options.pid, of_this_machine)) family.insert(process.pid);
+        if (is_or_descends_from(process, *options.pid, source)) family.insert(process.pid);
     builder.add(record);
     if (!options.enough || !any_gpu) return Done{};
     if (!reviewed_ms) reviewed_ms = record.t_ms;

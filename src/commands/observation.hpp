@@ -22,6 +22,10 @@ struct ObservationOptions {
   bool keep_free_gpus = false;  // with `pid`: GPUs that nobody holds stay in the picture
 };
 
+// Whether a process is `ancestor` or stands below it, as far as this source can tell: pids of a recording mean nothing on
+// this machine, there only the parents that were recorded count.
+bool is_or_descends_from(const ProcessSample& process, int ancestor, const Source& source);
+
 // An error where not one reading of a GPU came, or where the process held none.
 Result<Timeline> observe(Source& source, const ObservationOptions& options);
 

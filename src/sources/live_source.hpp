@@ -30,6 +30,7 @@ class LiveSource : public Source {
   const Machine& machine() const override { return poller_->machine(); }
   Result<NextRecord> next(std::chrono::milliseconds wait) override;
   void finish() override { poller_->finish(); }
+  void set_interval(std::chrono::nanoseconds interval) override { poller_->set_interval(interval); }
   std::vector<NotMeasured> not_measured() const override;
   std::optional<Silence> silence() const override { return poller_->silence(); }
 

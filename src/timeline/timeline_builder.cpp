@@ -50,6 +50,13 @@ void append(Series<T>& series, double t_ms, T value) {
   series.values.push_back(std::move(value));
 }
 
+template <class T>
+void drop_before(Series<T>& series, double t_ms) {
+  const auto kept = std::lower_bound(series.t_ms.begin(), series.t_ms.end(), t_ms) - series.t_ms.begin();
+  series.t_ms.erase(series.t_ms.begin(), series.t_ms.begin() + kept);
+  series.values.erase(series.values.begin(), series.values.begin() + kept);
+}
+
 }  // namespace
 
 TimelineBuilder::TimelineBuilder(Machine machine, SourceKind kind, std::string detail) {
@@ -90,6 +97,27 @@ void TimelineBuilder::add(const Record& record) {
 }
 
 void TimelineBuilder::advance_to(double t_ms) { timeline_.to_ms = std::max(timeline_.to_ms, t_ms); }
+
+void TimelineBuilder::forget_before(double t_ms) {
+  if (t_ms <= timeline_.from_ms) return;
+  for (GpuTrack& gpu : timeline_.gpus) {
+    for_each_quantity([&](const char*, auto& series) { drop_before(series, t_ms); }, gpu);
+    drop_before(gpu.power_samples_mw, t_ms);
+  }
+  const auto drop = [t_ms](auto& entries) { std::erase_if(entries, [t_ms](const auto& entry) { return entry.t_ms < t_ms; }); };
+  drop(timeline_.steps);
+  auto& lists = timeline_.process_lists;  // the newest is kept in any case: who ran then runs still, as far as is known
+  const auto kept = std::find_if(lists.begin(), lists.end(), [t_ms](const ProcessList& list) { return list.t_ms >= t_ms; });
+  if (kept != lists.begin()) lists.erase(lists.begin(), kept == lists.end() ? std::prev(kept) : kept);
+  std::map<int, EventAt> last_word;  // lost or recovered, by GPU
+  for (const EventAt& entry : timeline_.events)
+    if (entry.t_ms < t_ms && entry.event.gpu && (entry.event.kind == "lost" || entry.event.kind == "recovered")) last_word[*entry.event.gpu] = entry;
+  drop(timeline_.events);
+  for (auto& [gpu, entry] : last_word)
+    if (entry.event.kind == "lost") timeline_.events.insert(timeline_.events.begin(), std::move(entry));
+  std::erase_if(timeline_.gaps, [t_ms](const Gap& gap) { return gap.to_ms < t_ms; });
+  timeline_.from_ms = t_ms;
+}
 
 void TimelineBuilder::add_tick(const GpuTick& tick, double t_ms) {
   note_gap(t_ms);

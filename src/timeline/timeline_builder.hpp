@@ -16,6 +16,8 @@ class TimelineBuilder {
   // The run goes on at least until here, though no record came: what a driver said before it fell silent
   // grows old.
   void advance_to(double t_ms);
+  // Drops what lies before, for a watch without end: what is left is the timeline of a shorter run. Who is lost stays told.
+  void forget_before(double t_ms);
   // As it stands, nothing settled yet.
   const Timeline& so_far() const { return timeline_; }
   // The timeline so far. What was last read long before its end is marked stale.

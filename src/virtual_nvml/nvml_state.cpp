@@ -14,12 +14,18 @@ struct State {
   std::mutex mutex;
   int users = 0;  // NVML counts nvmlInit calls
   std::shared_ptr<VirtualGpus> gpus;
+  std::optional<std::int64_t> restarted_from_ns;  // set by a scripted restart, for the next nvmlInit
 };
 
 // Never destroyed: a thread may be inside a call while the program ends.
 State& state() {
   static State* const instance = new State;
   return *instance;
+}
+
+void note_restart(const VirtualGpus& gpus) {
+  const std::lock_guard lock(state().mutex);
+  state().restarted_from_ns = gpus.started_ns();
 }
 
 // A handle is the address of the GPU's slot here; nothing is ever stored behind it.
@@ -32,7 +38,7 @@ nvmlReturn_t initialise() {
   const std::lock_guard lock(global.mutex);
   if (global.users == 0) {
     const char* const description = std::getenv("LOCKSTEP_VIRTUAL");
-    auto made = make_virtual_gpus(description != nullptr ? description : "1");
+    auto made = make_virtual_gpus(description != nullptr ? description : "1", std::exchange(global.restarted_from_ns, std::nullopt));
     if (!made) {
       std::fprintf(stderr, "lockstep virtual NVML: %s\n  next: %s\n", made.error().what.c_str(),
                    made.error().next.c_str());
@@ -94,6 +100,10 @@ Entry enter(nvmlDevice_t device, const char* function) {
       break;
     case Fault::Kind::lost:
       entry.problem = NVML_ERROR_GPU_IS_LOST;
+      break;
+    case Fault::Kind::restart:
+      entry.problem = NVML_ERROR_UNINITIALIZED;
+      note_restart(*entry.all);
       break;
     case Fault::Kind::not_supported:
       entry.problem = NVML_ERROR_NOT_SUPPORTED;

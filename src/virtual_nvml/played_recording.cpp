@@ -50,9 +50,10 @@ void merge(GpuSample& now, const GpuSample& newer) {
 
 PlayedRecording::PlayedRecording(RecordingReader reader, std::int64_t start_monotonic_ns)
     : machine_(reader.machine()),
-      reader_(std::move(reader)),
       start_monotonic_ns_(start_monotonic_ns),
       start_unix_us_((unix_now() - monotonic_now()).count() / 1000 + start_monotonic_ns / 1000),
+      opened_ms_(static_cast<double>(monotonic_now().count() - start_monotonic_ns) / 1e6),
+      reader_(std::move(reader)),
       upcoming_(reader_.next()),
       gpus_(machine_.gpus.size()) {
   const std::lock_guard lock(mutex_);
@@ -77,7 +78,7 @@ void PlayedRecording::apply(const Record& record) {
   } else if (const auto* processes = std::get_if<ProcessTick>(&record.content)) {
     processes_ = *processes;
   } else if (const auto* event = std::get_if<Event>(&record.content)) {
-    apply(*event);
+    apply(*event, record.t_ms);
   }
 }
 
@@ -98,7 +99,7 @@ void PlayedRecording::apply(const GpuSample& sample, double t_ms) {
   }
 }
 
-void PlayedRecording::apply(const Event& event) {
+void PlayedRecording::apply(const Event& event, double t_ms) {
   if (event.kind == "xid") {
     const auto code = parse_unsigned(event.detail);
     if (event.gpu && code) xids_.push_back({xids_.size() + 1, *event.gpu, *code});
@@ -118,6 +119,9 @@ void PlayedRecording::apply(const Event& event) {
     scripted.fault.kind = Fault::Kind::slow;
     scripted.fault.delay_ms = static_cast<int>(std::clamp<std::int64_t>(parse_integer(words.back()).value_or(100), 0, 60'000));
     if (words.size() > 1) scripted.function = function_of(words.front());
+  } else if (event.kind == "restart") {  // every call fails until nvmlInit is called again
+    if (t_ms <= opened_ms_) return;
+    scripted.fault.kind = Fault::Kind::restart;
   } else if (event.kind == "recovered") {
     std::erase_if(faults_, [&](const ScriptedFault& fault) { return fault.gpu == event.gpu; });
     return;
@@ -180,7 +184,7 @@ std::vector<XidEvent> PlayedRecording::xid_events(std::uint64_t after_serial) {
   return result;
 }
 
-Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(const std::string& description) {
+Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(const std::string& description, std::optional<std::int64_t> goes_on_from_ns) {
   if (const auto count = parse_integer(description)) {
     if (*count < 1 || *count > 64)
       return usage_error("virtual:" + description + " is not a number of GPUs from 1 to 64", "try virtual:2");
@@ -191,7 +195,7 @@ Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(const std::string& descri
   const char* const start = std::getenv("LOCKSTEP_VIRTUAL_START_NS");
   const auto start_ns = parse_integer(start != nullptr ? start : "");
   return std::unique_ptr<VirtualGpus>(
-      std::make_unique<PlayedRecording>(std::move(*reader), start_ns.value_or(monotonic_now().count())));
+      std::make_unique<PlayedRecording>(std::move(*reader), start_ns.value_or(goes_on_from_ns.value_or(monotonic_now().count()))));
 }
 
 }  // namespace lockstep

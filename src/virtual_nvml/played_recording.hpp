@@ -24,6 +24,7 @@ class PlayedRecording : public VirtualGpus {
   bool has_gpm(std::size_t gpu) override;
   Fault fault(std::size_t gpu, const char* function) override;
   std::vector<XidEvent> xid_events(std::uint64_t after_serial) override;
+  std::optional<std::int64_t> started_ns() const override { return start_monotonic_ns_; }
 
  private:
   struct Gpu {
@@ -40,14 +41,15 @@ class PlayedRecording : public VirtualGpus {
   void catch_up();
   void apply(const Record& record);
   void apply(const GpuSample& sample, double t_ms);
-  void apply(const Event& event);
+  void apply(const Event& event, double t_ms);
   std::uint64_t unix_us(double t_ms) const;
 
   Machine machine_;
   std::mutex mutex_;
+  const std::int64_t start_monotonic_ns_;
+  const std::int64_t start_unix_us_;
+  const double opened_ms_;  // when this session of NVML began: restarts before it are over
   RecordingReader reader_;  // guarded by mutex_, like all below
-  std::int64_t start_monotonic_ns_;
-  std::int64_t start_unix_us_;
   std::optional<Record> upcoming_;
   std::vector<Gpu> gpus_;
   ProcessTick processes_;

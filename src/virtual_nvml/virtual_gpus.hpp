@@ -24,7 +24,7 @@ struct TimedSample {
 
 // What a call on a GPU should suffer at this moment (played recordings script faults).
 struct Fault {
-  enum class Kind : std::uint8_t { none, lost, hang, not_supported, slow };
+  enum class Kind : std::uint8_t { none, lost, hang, not_supported, slow, restart };
   Kind kind = Kind::none;
   int delay_ms = 0;
 };
@@ -54,9 +54,12 @@ class VirtualGpus {
   virtual bool has_gpm(std::size_t gpu) = 0;
   virtual Fault fault(std::size_t gpu, const char* function) = 0;
   virtual std::vector<XidEvent> xid_events(std::uint64_t after_serial) = 0;
+  // When a played recording began, on the monotonic clock.
+  virtual std::optional<std::int64_t> started_ns() const { return std::nullopt; }
 };
 
-// `description` is LOCKSTEP_VIRTUAL's value: a number of GPUs, or a recording to play.
-Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(const std::string& description);
+// `description` is LOCKSTEP_VIRTUAL's value: a number of GPUs, or a recording to play. A driver that was restarted does not
+// turn back time: it goes on from where it began.
+Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(const std::string& description, std::optional<std::int64_t> goes_on_from_ns = std::nullopt);
 
 }  // namespace lockstep

@@ -22,24 +22,36 @@ constexpr int kFirstReadings = 8;
 }  // namespace
 
 CallSchedule::CallSchedule(const ScheduleOptions& options, std::size_t gpu_count, Time start)
-    : interval_(options.interval),
+    : options_(options),
+      interval_(options.interval),
       budget_(options.budget),
       gpu_count_(static_cast<double>(gpu_count)),
       random_(options.seed) {
+  wish_all(start);
+}
+
+void CallSchedule::wish_all(Time start) {
   const auto wish = [&](CallKind kind, Time period) {
-    plan(kind) = {period, std::max(kSlowest, period), period, start, 0, 0};
+    Plan& old = plan(kind);
+    old = {period, std::max(kSlowest, period), period, start, old.cost_ns, old.measurements};
   };
   for (const CallKind kind : {CallKind::busy, CallKind::clocks, CallKind::power}) wish(kind, interval_);
   // Costs of one H200 (design): memory 4 us, field values 118 us, the power buffer 1.4 ms and 2.4 s long.
   wish(CallKind::memory, std::max<Time>(interval_, 500ms));
   wish(CallKind::temperature, std::max<Time>(interval_, 1s));
   wish(CallKind::limits, std::max<Time>(interval_, 500ms));
-  wish(CallKind::power_samples, std::min<Time>(options.power_samples_period, 2s));
-  wish(CallKind::gpm, std::max<Time>(interval_, options.gpm_period));
-  wish(CallKind::byte_counters, std::max<Time>(interval_, options.byte_counters_period));
+  wish(CallKind::power_samples, std::min<Time>(options_.power_samples_period, 2s));
+  wish(CallKind::gpm, std::max<Time>(interval_, options_.gpm_period));
+  wish(CallKind::byte_counters, std::max<Time>(interval_, options_.byte_counters_period));
   wish(CallKind::events, std::max<Time>(interval_, 1s));
-  wish(CallKind::processes, std::max<Time>(interval_, options.process_period));
+  wish(CallKind::processes, std::max<Time>(interval_, options_.process_period));
   limit_period(CallKind::power_samples, 2s);
+}
+
+void CallSchedule::set_interval(Time interval, Time now) {
+  interval_ = interval;
+  wish_all(now);
+  replan();
 }
 
 std::vector<CallKind> CallSchedule::take_due(Time now) {

@@ -45,6 +45,9 @@ class CallSchedule {
   // When to come back.
   Time next_wake();
 
+  // Another fast cadence from now on; what the calls cost is remembered.
+  void set_interval(Time interval, Time now);
+
   // One call of this kind on one GPU took so long.
   void measured(CallKind kind, std::chrono::nanoseconds cost);
   // Fits the periods to the costs seen so far.
@@ -69,8 +72,11 @@ class CallSchedule {
   Plan& plan(CallKind kind) { return plans_[static_cast<std::size_t>(kind)]; }
   const Plan& plan(CallKind kind) const { return plans_[static_cast<std::size_t>(kind)]; }
   double load_of(const Plan& plan) const;
+  void wish_all(Time start);
+
 
   std::array<Plan, kCallKinds> plans_;
+  ScheduleOptions options_;
   Time interval_;
   double budget_;
   double gpu_count_;

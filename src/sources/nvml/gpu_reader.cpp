@@ -102,6 +102,7 @@ Reading<T> GpuReader::answer(const char* signal, nvmlReturn_t result, T value) {
     return Reading<T>(std::move(value));
   }
   if (means_lost(result)) lost_ = true;
+  if (result == NVML_ERROR_UNINITIALIZED || result == NVML_ERROR_DRIVER_NOT_LOADED) session_ended_ = true;
   if (!means_unsupported(result)) return Reading<T>::error();
   refusals_[signal] = std::string("the driver says: ") + api_.nvmlErrorString(result);
   return Reading<T>::not_supported();

@@ -52,6 +52,8 @@ class GpuReader {
   std::vector<PowerSamples> take_extra_power_runs();
 
   bool lost() const { return lost_; }
+  // The driver has forgotten that it was started: it was itself started anew, and all handles are void.
+  bool session_ended() const { return session_ended_; }
   void try_to_find_again();
 
   // Why the GPU is asked for nothing at present; empty: it is read.
@@ -94,6 +96,7 @@ class GpuReader {
   const std::chrono::nanoseconds started_unix_;
   std::map<std::string, std::string> refusals_;  // signal -> why it is not had
   bool lost_ = false;
+  bool session_ended_ = false;
   std::string absence_;
 
   PowerBufferState power_state_;

@@ -31,8 +31,8 @@ Result<std::unique_ptr<NvmlSession>> NvmlSession::open(const SessionOptions& opt
     if (is_suspended(options.sysfs, address)) suspended.insert(address);
   if (Status status = session->initialise(suspended); !status) return std::move(status).error();
 
-  session->started_monotonic_ = monotonic_now();
-  session->started_unix_ = unix_now();
+  session->started_monotonic_ = options.clock ? options.clock->started_monotonic : monotonic_now();
+  session->started_unix_ = options.clock ? options.clock->started_unix : unix_now();
   unsigned int count = 0;
   const nvmlReturn_t counted = api->nvmlDeviceGetCount_v2(&count);
   if (counted != NVML_SUCCESS)

@@ -23,6 +23,12 @@ struct SessionOptions {
   std::string library;                   // empty: the driver's own
   std::filesystem::path sysfs = "/sys";  // tests give their own
   std::vector<int> gpus;                 // empty: all
+  // The clock of an earlier session that this one goes on from; nothing: it starts now.
+  struct Clock {
+    std::chrono::nanoseconds started_monotonic{};
+    std::chrono::nanoseconds started_unix{};
+  };
+  std::optional<Clock> clock;
 };
 
 class NvmlSession {
@@ -37,6 +43,7 @@ class NvmlSession {
   const std::vector<std::unique_ptr<GpuReader>>& readers() const { return readers_; }
   bool has_slices(const GpuReader& reader) const;
   std::chrono::nanoseconds started() const { return started_monotonic_; }
+  SessionOptions::Clock clock() const { return {started_monotonic_, started_unix_}; }
 
   // Leaves a GPU alone that the kernel has suspended, and takes it up again when it woke by itself: what
   // changed, if anything did.

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kMostQueued = 8192;     // over ten minutes at 10 Hz: a reader that slow has given up
 constexpr auto kSilentAfter = 1s;             // a call this long is worth a word
 constexpr auto kFindAgainEvery = 5s;          // a lost GPU is looked for
+constexpr auto kStartAgainEvery = 1s;         // a driver that is being reloaded
 constexpr auto kReplanEvery = 1s;
 constexpr auto kStopWait = 200ms;             // then a stuck thread is left behind
 
@@ -36,6 +37,7 @@ struct Poller::Shared {
   std::optional<Result<Machine>> started;
   std::vector<NotMeasured> not_measured;
   SamplingCost cost;
+  std::optional<std::chrono::nanoseconds> new_interval;
   bool finish = false;
   bool ended = false;
 
@@ -62,7 +64,7 @@ class Poller::Work {
       shared_->started = std::move(started);
     }
     shared_->changed.notify_all();
-    if (session) poll(*session);
+    while (session && poll(*session) == PollEnd::driver_restarted) session = start_again(std::move(session));
     session.reset();
     const std::lock_guard lock(shared_->mutex);
     shared_->ended = true;
@@ -70,7 +72,9 @@ class Poller::Work {
   }
 
  private:
-  void poll(NvmlSession& session);
+  enum class PollEnd : std::uint8_t { finished, driver_restarted };
+  PollEnd poll(NvmlSession& session);
+  std::unique_ptr<NvmlSession> start_again(std::unique_ptr<NvmlSession> ended);
   void tick(const std::vector<CallKind>& kinds);
   void read_gpus(const std::vector<CallKind>& kinds, double t_ms);
   void read_processes(double t_ms);
@@ -107,19 +111,46 @@ class Poller::Work {
   std::chrono::nanoseconds last_replan_{};
 };
 
-void Poller::Work::poll(NvmlSession& session) {
+Poller::Work::PollEnd Poller::Work::poll(NvmlSession& session) {
   session_ = &session;
   schedule_.emplace(options_.schedule, readers().size(), monotonic_now());
   while (true) {
     tick(schedule_->take_due(monotonic_now()));
+    if (std::any_of(readers().begin(), readers().end(), [](const auto& reader) { return reader->session_ended(); })) return PollEnd::driver_restarted;
     const auto wake = std::chrono::steady_clock::time_point(schedule_->next_wake());
     std::unique_lock lock(shared_->mutex);
-    if (shared_->changed.wait_until(lock, wake, [&] { return shared_->finish; })) break;
+    shared_->changed.wait_until(lock, wake, [&] { return shared_->finish || shared_->new_interval; });
+    if (shared_->finish) break;
+    if (const auto interval = std::exchange(shared_->new_interval, std::nullopt)) schedule_->set_interval(*interval, monotonic_now());
   }
   // The power samples since the last read, and one more reading of all the rest.
   std::vector<CallKind> all;
   for (std::size_t i = 0; i < kCallKinds; ++i) all.push_back(static_cast<CallKind>(i));
   tick(all);
+  return PollEnd::finished;
+}
+
+// The driver was unloaded or restarted under us: all handles are void. It is tried again until it answers; time goes on.
+std::unique_ptr<NvmlSession> Poller::Work::start_again(std::unique_ptr<NvmlSession> ended) {
+  push({now_ms(), Event{"driver_gone", std::nullopt, "NVML forgot its start: the driver was unloaded or restarted"}});
+  SessionOptions options = options_.session;
+  options.clock = ended->clock();
+  const auto started = ended->started();
+  known_lost_.clear();
+  visibly("nvmlShutdown", [&] { ended.reset(); });
+  session_ = nullptr;
+  while (true) {
+    std::unique_ptr<NvmlSession> session;
+    visibly("nvmlInit", [&] {
+      if (auto opened = NvmlSession::open(options)) session = std::move(*opened);
+    });
+    if (session) {
+      push({to_ms(monotonic_now() - started), Event{"driver_back", std::nullopt, "NVML was started again"}});
+      return session;
+    }
+    std::unique_lock lock(shared_->mutex);
+    if (shared_->changed.wait_for(lock, kStartAgainEvery, [&] { return shared_->finish; })) return nullptr;
+  }
 }
 
 void Poller::Work::tick(const std::vector<CallKind>& kinds) {
@@ -292,6 +323,14 @@ void Poller::finish() {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->finish = true;
+  }
+  shared_->changed.notify_all();
+}
+
+void Poller::set_interval(std::chrono::nanoseconds interval) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->new_interval = interval;
   }
   shared_->changed.notify_all();
 }

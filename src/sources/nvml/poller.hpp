@@ -55,6 +55,8 @@ class Poller {
   const Machine& machine() const { return machine_; }
   // The next record, or nothing within `wait`. Process records hold pids and memory only.
   NextRecord next(std::chrono::milliseconds wait);
+  // From the next tick on.
+  void set_interval(std::chrono::nanoseconds interval);
   // One last look, then the end of input.
   void finish();
 

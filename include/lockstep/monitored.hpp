@@ -1,0 +1,77 @@
+// What the live screen is drawn from: everything known now, and as much of the past as memory was set aside for.
+//
+// Filled by one thread and read by another, under the lock of whoever holds it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/history.hpp"
+#include "lockstep/machine.hpp"
+#include "lockstep/record.hpp"
+#include "lockstep/report.hpp"
+#include "lockstep/source.hpp"
+#include "lockstep/timeline.hpp"
+
+namespace lockstep {
+
+// The newest reading of each field of one GPU, and when anything was last heard of it.
+struct GpuNow {
+  GpuInfo info;
+  GpuSample latest;
+  GpuState state = GpuState::unknown;
+  bool lost = false;
+  double limited_ms = 0;  // time for which a thermal or power-brake limit was seen, since the watch began
+};
+
+// Where a file is being played.
+struct Playback {
+  double begin_ms = 0;
+  double position_ms = 0;
+  std::optional<double> end_ms;  // nothing: not known yet
+  double speed = 1;
+  bool paused = false;
+  bool loops = false;
+  bool seeking = false;  // on the way to a place: what is shown is not yet it
+  bool at_end = false;
+};
+
+// The file that is being written meanwhile.
+struct OngoingRecording {
+  std::string path;
+  double since_ms = 0;  // its first record: the past that was still in memory is in it
+  std::uint64_t records = 0;
+};
+
+struct Monitored {
+  Machine machine;
+  SourceKind kind = SourceKind::nvml;
+  std::string detail;
+  bool open = false;  // false: the driver has not answered yet
+
+  History history{{}};
+  std::vector<GpuNow> gpus;
+  ProcessTick processes;       // newest list
+  std::deque<StepAt> steps;    // newest last
+  std::deque<EventAt> events;  // newest last
+  std::shared_ptr<const Report> report;  // of the last half minute; none yet at the start
+  std::optional<Source::Silence> silence;
+  bool driver_gone = false;    // unloaded or restarting: tried again until it answers
+  std::optional<double> cost;  // share of wall time in the driver
+  std::optional<Playback> playback;  // nothing: live
+  std::optional<OngoingRecording> recording;
+  std::chrono::nanoseconds interval{};
+  std::string note;            // one sentence about what just happened, such as a file that could not be written
+  std::uint64_t notes = 0;     // counts them: a new one is told from an old one
+
+  bool live() const { return !playback; }
+  // The time that is now on the records' clock.
+  double now_ms() const { return playback ? playback->position_ms : history.newest_ms(); }
+};
+
+}  // namespace lockstep

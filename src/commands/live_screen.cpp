@@ -1,0 +1,260 @@
+#include "commands/live_screen.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "advice/finding_pages.hpp"
+#include "base/clock.hpp"
+#include "base/interrupt.hpp"
+#include "base/text.hpp"
+#include "commands/command_line.hpp"
+#include "commands/monitor_setup.hpp"
+#include "render/tui/handle_input.hpp"
+#include "render/tui/monitor_screen.hpp"
+#include "render/tui/screen_painter.hpp"
+#include "render/tui/terminal/input_parser.hpp"
+#include "render/tui/terminal/screen_writer.hpp"
+#include "render/tui/terminal/terminal_session.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kOpenWithin = 400ms;      // before the screen is taken: an error is better told without it
+constexpr auto kEscapeAlone = 40ms;      // then it was the key, not the start of an arrow
+constexpr auto kMessageStands = 6s;
+constexpr auto kLongestWait = 500ms;
+constexpr auto kStopWithin = 120ms;      // of the 200 ms that quitting may take
+constexpr double kFramesPerSecond = 10;
+constexpr double kFramesAtOnce = 2;      // a key is answered at once though a frame was drawn a moment ago
+
+// At most ten frames a second in the long run.
+class FramePace {
+ public:
+  bool take(std::chrono::nanoseconds now) {
+    fill(now);
+    if (frames_ < 1) return false;
+    frames_ -= 1;
+    return true;
+  }
+  std::chrono::milliseconds until_next(std::chrono::nanoseconds now) {
+    fill(now);
+    return std::chrono::milliseconds(frames_ >= 1 ? 0 : 1 + static_cast<int>((1 - frames_) / kFramesPerSecond * 1000));
+  }
+
+ private:
+  void fill(std::chrono::nanoseconds now) {
+    frames_ = std::min(kFramesAtOnce, frames_ + to_ms(now - filled_) / 1e3 * kFramesPerSecond);
+    filled_ = now;
+  }
+  double frames_ = kFramesAtOnce;
+  std::chrono::nanoseconds filled_ = monotonic_now();
+};
+
+std::string_view page_of(FindingCode code) {
+  for (const FindingPage& page : finding_pages())
+    if (page.id == name_of(code).id) return page.text;
+  return {};
+}
+
+std::string base64(std::string_view bytes) {
+  static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t j = 0; j < 3; ++j) group = group << 8U | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    for (std::size_t j = 0; j < 4; ++j) text += i + j <= bytes.size() ? kLetters[group >> (18U - 6U * j) & 63U] : '=';
+  }
+  return text;
+}
+
+std::string recording_name() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  return fmt::format("lockstep-{:%Y%m%d-%H%M%S}.jsonl.zst", local);
+}
+
+class LiveScreen {
+ public:
+  LiveScreen(MonitorFeed& feed, TerminalSession& terminal, const LiveScreenOptions& options)
+      : feed_(feed), terminal_(terminal), options_(options), state_(options.start), saved_(options.start.setup) {}
+
+  // Until the user quits, the time is over, or nothing comes any more.
+  void run() {
+    size_ = terminal_.size();
+    const auto started = monotonic_now();
+    while (!quit_ && interrupted_by() == 0) {
+      if (options_.duration && monotonic_now() - started >= *options_.duration) return;
+      if (feed_.failure()) return;
+      if (due_ && pace_.take(monotonic_now())) draw();
+      take(terminal_.wait(longest_wait(started)));
+    }
+  }
+
+ private:
+  std::chrono::milliseconds longest_wait(std::chrono::nanoseconds started) {
+    auto wait = std::chrono::milliseconds(kLongestWait);
+    const auto now = monotonic_now();
+    if (due_) wait = std::min(wait, pace_.until_next(now));
+    if (parser_.is_waiting()) wait = std::min(wait, std::chrono::milliseconds(kEscapeAlone));
+    if (options_.duration) wait = std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(*options_.duration - (now - started)), 0ms, wait);
+    return wait;
+  }
+
+  void take(const TerminalSession::Woken& woken) {
+    if (woken.stop_wanted) {
+      terminal_.suspend();
+      redraw_all();
+    }
+    if (woken.went_on) {
+      terminal_.enter();
+      redraw_all();
+    }
+    if (woken.resized || terminal_.size() != size_) {
+      size_ = terminal_.size();
+      redraw_all();
+    }
+    if (woken.other) due_ = true;
+    const std::string bytes = woken.input ? terminal_.read() : std::string();
+    if (woken.gone && bytes.empty()) quit_ = true;
+    if (!bytes.empty())
+      for (const Input& input : parser_.take(bytes)) react(input);
+    else if (parser_.is_waiting())
+      for (const Input& input : parser_.give_up_waiting()) react(input);
+    if (!state_.message.empty() && monotonic_now() - message_since_ > kMessageStands) {
+      state_.message.clear();
+      due_ = true;
+    }
+    take_note();
+  }
+
+  void react(const Input& input) {
+    Reaction reaction = feed_.look([&](const Monitored& seen) { return handle(std::move(state_), input, {seen, layout_, recording_name()}); });
+    state_ = std::move(reaction.state);
+    message_since_ = monotonic_now();
+    due_ = true;
+    for (MonitorRequest& request : reaction.requests) {
+      if (auto* of_feed = std::get_if<FeedRequest>(&request)) feed_.request(std::move(*of_feed));
+      else carry_out(std::get<ProgramRequest>(request));
+    }
+  }
+
+  void carry_out(const ProgramRequest& request) {
+    if (std::holds_alternative<QuitScreen>(request)) quit_ = true;
+    else if (const auto* signal = std::get_if<SendSignal>(&request)) send(*signal);
+    else if (const auto* copy = std::get_if<CopyText>(&request)) terminal_.write(fmt::format("\x1b]52;c;{}\x07", base64(copy->text)));
+    else if (std::holds_alternative<SaveSetup>(request)) save();
+    else redraw_all();
+  }
+
+  void send(const SendSignal& signal) {
+    // The list on the screen may be two seconds old: a pid that is gone from it was perhaps given to another process.
+    const bool known = feed_.look([&](const Monitored& seen) {
+      return std::any_of(seen.processes.begin(), seen.processes.end(), [&](const ProcessSample& process) { return process.pid == signal.pid || process.parent_pid == signal.pid; });
+    });
+    if (!known) state_.message = fmt::format("process {} has ended; no signal was sent", signal.pid);
+    else if (::kill(signal.pid, signal.signal) == 0) state_.message = fmt::format("sent {} to {}", signal.name, signal.pid);
+    else state_.message = fmt::format("{} was not sent to {}: {}", signal.name, signal.pid, std::strerror(errno));
+  }
+
+  void save() {
+    if (state_.setup == saved_) return;
+    if (options_.config.empty()) {
+      state_.message = "the setup is not saved: neither XDG_CONFIG_HOME nor HOME is set";
+      return;
+    }
+    if (Status status = save_monitor_setup(options_.config, state_.setup); !status) {
+      state_.message = fmt::format("the setup is not saved: {}", status.error().what);
+      return;
+    }
+    saved_ = state_.setup;
+    state_.message = fmt::format("setup saved to {}", printable(options_.config.string()));
+  }
+
+  void redraw_all() {
+    painter_.forget();
+    writer_.forget();
+    due_ = true;
+  }
+
+  // What the feed has to tell, such as a file that could not be written.
+  void take_note() {
+    feed_.look([&](const Monitored& seen) {
+      if (seen.notes == notes_) return;
+      notes_ = seen.notes;
+      state_.message = seen.note;
+      message_since_ = monotonic_now();
+      due_ = true;
+    });
+  }
+
+  void draw() {
+    due_ = false;
+    MonitorState shown = state_;
+    shown.setup.colors = shown.setup.colors && options_.colors;
+    shown.setup.ascii = shown.setup.ascii || !options_.utf8;
+    Frame frame = feed_.look([&](const Monitored& seen) { return draw_monitor(seen, shown, size_, page_of); });
+    layout_ = frame.layout;
+    const auto painted = painter_.paint(std::move(frame));
+    if (!terminal_.write(writer_.update(painted.cells, painted.changed))) quit_ = true;
+  }
+
+  MonitorFeed& feed_;
+  TerminalSession& terminal_;
+  const LiveScreenOptions& options_;
+  MonitorState state_;
+  MonitorSetup saved_;
+  InputParser parser_;
+  ScreenPainter painter_;
+  ScreenWriter writer_;
+  FramePace pace_;
+  Layout layout_;
+  Size size_;
+  bool due_ = true;
+  bool quit_ = false;
+  std::uint64_t notes_ = 0;
+  std::chrono::nanoseconds message_since_{};
+};
+
+}  // namespace
+
+Result<int> run_live_screen(FeedOptions feed_options, const LiveScreenOptions& options) {
+  auto bell = std::make_shared<std::atomic<TerminalSession*>>(nullptr);
+  feed_options.changed = [bell] {
+    if (const TerminalSession* const terminal = bell->load()) terminal->wake();
+  };
+  MonitorFeed feed(std::move(feed_options));
+  feed.wait_until_open(kOpenWithin);
+  if (auto failure = feed.failure()) return std::move(*failure);
+
+  auto terminal = TerminalSession::open();
+  if (!terminal) return std::move(terminal).error();
+  *bell = terminal->get();
+  LiveScreen(feed, **terminal, options).run();
+
+  (*terminal)->leave();
+  const int code = interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
+  auto failure = feed.failure();
+  if (!feed.stop(kStopWithin)) {
+    // A poller that is stuck in the driver cannot be joined, nor can whoever waits for it.
+    if (failure) report_error(*failure);
+    std::fflush(nullptr);
+    ::_exit(failure ? exit_code::kCannotMeasure : code);
+  }
+  *bell = nullptr;
+  if (failure) return std::move(*failure);
+  return code;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// The live screen of `lockstep monitor`: joins the feed, the picture, the keys and the terminal.
+#pragma once
+
+#include <filesystem>
+
+#include "commands/shared_options.hpp"
+#include "lockstep/result.hpp"
+#include "monitor/monitor_feed.hpp"
+#include "render/tui/monitor_state.hpp"
+
+namespace lockstep {
+
+struct LiveScreenOptions {
+  MonitorState start;
+  std::optional<std::chrono::nanoseconds> duration;  // then it ends by itself
+  std::filesystem::path config;                      // where the setup is kept; empty: nowhere
+  bool colors = true;                                // what the terminal and the user's environment allow, whatever the setup says
+  bool utf8 = true;
+};
+
+// Runs until the user quits; the exit code.
+Result<int> run_live_screen(FeedOptions feed, const LiveScreenOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+#include "monitor/feed_thread.hpp"
+#include "monitor/side_recording.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLongestWait = 100ms;  // between looks at requests and at a silent driver
+constexpr auto kRareTicks = 250ms;
+
+class LiveFeed : public FeedThread {
+ public:
+  using FeedThread::FeedThread;
+
+  void run() override {
+    update([&](Monitored& seen) { seen.interval = options_.interval; });
+    show_scene();
+    while (!stopped()) {
+      while (auto request = next_request()) answer(*request);
+      auto next = source_->next(kLongestWait);
+      if (!next) {
+        fail(std::move(next).error());
+        break;
+      }
+      if (std::holds_alternative<EndOfInput>(*next)) break;
+      auto* const record = std::get_if<Record>(&*next);
+      const bool any = record != nullptr;
+      const bool tick = any && std::holds_alternative<GpuTick>(record->content);
+      if (any) take(std::move(*record));
+      const auto silence = source_->silence();
+      const bool was_silent = scene_->seen().silence.has_value();
+      if (silence || was_silent) update([&](Monitored& seen) { seen.silence = silence; });
+      // A verdict or a process list is seen with the next tick: one frame for all of them, unless ticks are rare.
+      if (tick || silence || was_silent || scene_->seen().interval > kRareTicks) announce();
+      if (any) judge_if_due();
+    }
+    if (Status status = recording_.end(); !status) tell(status.error());
+  }
+
+ private:
+  void take(Record record) {
+    if (Status status = recording_.take(record); !status) tell(status.error());
+    const auto cost = source_->cost();
+    update([&](Monitored& seen) {
+      seen.cost = cost;
+      seen.recording = recording_.ongoing();
+    });
+    add(std::move(record));
+  }
+
+  void answer(const FeedRequest& request) {
+    if (const auto* toggle = std::get_if<ToggleRecording>(&request)) toggle_recording(toggle->path);
+    else if (const auto* slower = std::get_if<SetInterval>(&request)) {
+      source_->set_interval(slower->interval);
+      update([&](Monitored& seen) { seen.interval = slower->interval; });
+    } else if (std::holds_alternative<JudgeNow>(request)) {
+      scene_->judge_soon();
+    }
+    announce();
+  }
+
+  void toggle_recording(const std::string& path) {
+    if (const auto ongoing = recording_.ongoing()) {
+      const Status status = recording_.end();
+      if (!status) tell(status.error());
+      else tell(fmt::format("recorded to {}", printable(ongoing->path)));
+    } else if (Status status = recording_.start(path, source_->machine()); !status) {
+      tell(status.error());
+    } else {
+      const double past_s = (scene_->seen().now_ms() - recording_.ongoing()->since_ms) / 1e3;
+      tell(fmt::format("recording to {}, with the last {:.0f} s", printable(path), past_s));
+    }
+    update([&](Monitored& seen) { seen.recording = recording_.ongoing(); });
+  }
+
+  SideRecording recording_;
+};
+
+}  // namespace
+
+std::unique_ptr<FeedThread> make_live_feed(FeedOptions options, std::shared_ptr<FeedState> shared, std::unique_ptr<Source> source) {
+  return std::make_unique<LiveFeed>(std::move(options), std::move(shared), std::move(source));
+}
+
+}  // namespace lockstep

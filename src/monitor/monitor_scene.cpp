@@ -1,0 +1,143 @@
+#include "monitor/monitor_scene.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "report/gpu_states.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kWindowMs = 30'000;     // what a verdict is about: enough for slow turns, short enough to follow a change
+constexpr double kWindowTicks = 60;      // and at least so many ticks: logs have one every half minute
+constexpr double kJudgeEveryMs = 1000;
+constexpr double kJudgeShare = 0.0005;   // of the time: a verdict on half a minute need not be new every second
+constexpr double kJudgeAtLeastEveryMs = 3000;
+constexpr double kFirstVerdictMs = 1500; // nothing can be said of less
+constexpr double kNameEveryMs = 250;     // a word that changes faster cannot be read
+constexpr std::size_t kMostSteps = 8192;
+constexpr std::size_t kMostEvents = 1000;
+constexpr double kLongestTickMs = 5000;  // a pause is not time spent under a limit
+
+std::vector<int> indices_of(const Machine& machine) {
+  std::vector<int> list;
+  for (const GpuInfo& gpu : machine.gpus) list.push_back(gpu.index);
+  return list;
+}
+
+}  // namespace
+
+MonitorScene::MonitorScene(const Source& source, SceneOptions options)
+    : source_(source),
+      options_(std::move(options)),
+      seen_(std::make_shared<Monitored>()),
+      builder_(source.machine(), source.kind(), source.detail()),
+      judge_every_ms_(kJudgeEveryMs) {
+  seen_->machine = source.machine();
+  seen_->kind = source.kind();
+  seen_->detail = source.detail();
+  seen_->open = true;
+  seen_->history = History(indices_of(source.machine()));
+  for (const GpuInfo& info : source.machine().gpus) gpu(info.index).info = info;
+}
+
+GpuNow& MonitorScene::gpu(int index) {
+  for (GpuNow& known : seen_->gpus)
+    if (known.info.index == index) return known;
+  GpuNow fresh;
+  fresh.info.index = fresh.latest.index = index;
+  seen_->gpus.push_back(std::move(fresh));
+  return seen_->gpus.back();
+}
+
+void MonitorScene::add(Record record) {
+  if (auto* processes = std::get_if<ProcessTick>(&record.content)) take_processes(*processes);
+  else if (auto* tick = std::get_if<GpuTick>(&record.content)) {
+    if (!held_.empty()) std::erase_if(*tick, [&](const GpuSample& sample) { return !held_.contains(sample.index); });
+    take_tick(record.t_ms, *tick);
+  } else if (const auto* step = std::get_if<StepMark>(&record.content)) {
+    seen_->steps.push_back({record.t_ms, *step});
+    if (seen_->steps.size() > kMostSteps) seen_->steps.pop_front();
+  } else {
+    seen_->events.push_back({record.t_ms, std::get<Event>(record.content)});
+    if (seen_->events.size() > kMostEvents) seen_->events.pop_front();
+    take_event(seen_->events.back().event);
+  }
+  builder_.add(record);
+  if (std::holds_alternative<GpuTick>(record.content)) name_states(record.t_ms);
+}
+
+void MonitorScene::take_tick(double t_ms, const GpuTick& tick) {
+  const double since_ms = tick_ms_ ? std::min(t_ms - *tick_ms_, kLongestTickMs) : 0;
+  tick_ms_ = t_ms;
+  seen_->history.add(t_ms, tick);
+  for (const GpuSample& sample : tick) {
+    GpuNow& now = gpu(sample.index);
+    for_each_quantity([](const char*, const auto& reading, auto& latest) {
+      if (reading.asked()) latest = reading;
+    }, sample, now.latest);
+    if (const auto limits = now.latest.limits.value())
+      for (const ClockLimit limit : {ClockLimit::hw_slowdown, ClockLimit::sw_thermal_slowdown, ClockLimit::hw_thermal_slowdown, ClockLimit::hw_power_brake_slowdown})
+        if (limits->has(limit)) {
+          now.limited_ms += since_ms;
+          break;
+        }
+  }
+}
+
+void MonitorScene::take_processes(ProcessTick& processes) {
+  if (options_.wanted) {
+    for (const ProcessSample& process : processes)
+      if (options_.wanted(process, source_)) family_.insert(process.pid);
+    std::erase_if(processes, [&](const ProcessSample& process) { return !family_.contains(process.pid); });
+    for (const ProcessSample& process : processes)
+      for (const ProcessOnGpu& use : process.gpus) held_.insert(use.index);
+    if (!held_.empty()) std::erase_if(seen_->gpus, [&](const GpuNow& now) { return !held_.contains(now.info.index); });
+  }
+  seen_->processes = processes;
+}
+
+void MonitorScene::take_event(const Event& event) {
+  if (event.kind == "driver_gone") seen_->driver_gone = true;
+  if (event.kind == "driver_back") seen_->driver_gone = false;
+  if (!event.gpu) return;
+  if (event.kind == "lost") gpu(*event.gpu).lost = true;
+  if (event.kind == "recovered") gpu(*event.gpu).lost = false;
+}
+
+void MonitorScene::name_states(double t_ms) {
+  if (named_ms_ && t_ms - *named_ms_ < kNameEveryMs) return;
+  named_ms_ = t_ms;
+  const Timeline& timeline = builder_.so_far();
+  const std::vector<GpuState> states = gpu_states(timeline, seen_->report.get());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const int index = timeline.gpus[i].info.index;
+    if (!held_.empty() && !held_.contains(index)) continue;
+    gpu(index).state = states[i];
+    seen_->history.set_state(t_ms, index, states[i]);
+  }
+}
+
+bool MonitorScene::is_judgement_due() const {
+  const Timeline& timeline = builder_.so_far();
+  if (timeline.to_ms - timeline.from_ms < kFirstVerdictMs || !tick_ms_) return false;
+  return !judged_ms_ || timeline.to_ms - *judged_ms_ >= judge_every_ms_;
+}
+
+Timeline MonitorScene::to_be_judged(std::vector<NotMeasured> not_measured) {
+  builder_.forget_before(builder_.so_far().to_ms - std::max(kWindowMs, kWindowTicks * seen_->history.spacing_ms()));
+  judged_ms_ = builder_.so_far().to_ms;
+  Timeline timeline = builder_.build();
+  timeline.not_measured = std::move(not_measured);
+  if (!held_.empty()) std::erase_if(timeline.gpus, [&](const GpuTrack& track) { return !held_.contains(track.info.index); });
+  return timeline;
+}
+
+void MonitorScene::take_verdict(Report report, std::chrono::nanoseconds took) {
+  judge_every_ms_ = std::clamp(to_ms(took) / kJudgeShare, kJudgeEveryMs, kJudgeAtLeastEveryMs);
+  if (report.verdict) seen_->history.set_verdict(judged_ms_.value_or(0), *report.verdict);
+  seen_->report = std::make_shared<const Report>(std::move(report));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,87 @@
+#include "render/tui/screen_painter.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ftxui/dom/elements.hpp>
+#include <iterator>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+ftxui::Element element_of(Window window, int rows, const Theme& theme) {
+  const int visible = std::max(1, rows - 2 - (window.fills ? 0 : 2));
+  const int count = static_cast<int>(window.lines.size());
+  const int first = std::clamp(window.scroll, 0, std::max(0, count - visible));
+  std::string title = " " + window.title + " ";
+  if (count > visible) title += fmt::format("{}-{} of {} ", first + 1, std::min(first + visible, count), count);
+  if (window.fills) title += "(Esc closes) ";
+  std::vector<Line> lines(std::make_move_iterator(window.lines.begin() + first), std::make_move_iterator(window.lines.begin() + std::min(first + visible, count)));
+  auto body = element_of(std::move(lines), theme);
+  auto framed = ftxui::window(ftxui::text(title), window.fills ? body | ftxui::flex : body);
+  if (window.fills) return framed | ftxui::clear_under;
+  return framed | ftxui::clear_under | ftxui::center;
+}
+
+constexpr std::array<std::string_view, 9> kBars = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+
+std::string_view glyph_of(const LaneStrip::Bar& bar, int row_from_bottom) {
+  if (bar.eighths == LaneStrip::kNone) return " ";
+  if (bar.eighths == LaneStrip::kGap) return row_from_bottom == 0 ? "\u00B7" : " ";
+  return kBars[static_cast<std::size_t>(std::clamp(bar.eighths - 8 * row_from_bottom, 0, 8))];
+}
+
+// Whether a lane lies where it lay, so that only its bars can have changed.
+bool same_place(const LaneStrip& a, const LaneStrip& b) { return a.x == b.x && a.y == b.y && a.rows == b.rows && a.bars.size() == b.bars.size(); }
+
+}  // namespace
+
+// Bars that changed, and all of those whose row was written anew.
+void ScreenPainter::paint_lanes(const Frame& frame, bool whole, std::vector<CellRun>& changed) {
+  for (std::size_t i = 0; i < frame.lanes.size(); ++i) {
+    const LaneStrip& lane = frame.lanes[i];
+    const LaneStrip* const before = !whole && i < shown_->lanes.size() && same_place(lane, shown_->lanes[i]) ? &shown_->lanes[i] : nullptr;
+    for (int row = 0; row < lane.rows; ++row) {
+      const int y = lane.y + lane.rows - 1 - row;
+      CellRun& run = changed[static_cast<std::size_t>(y)];
+      const bool row_is_new = before == nullptr || !run.empty();
+      for (std::size_t column = 0; column < lane.bars.size(); ++column) {
+        const LaneStrip::Bar& bar = lane.bars[column];
+        if (!row_is_new && bar == before->bars[column]) continue;
+        const int x = lane.x + static_cast<int>(column);
+        draw_glyph(*cells_, x, y, glyph_of(bar, row), {bar.tone, false, bar.inverted}, frame.theme);
+        run.include(x);
+      }
+    }
+  }
+}
+
+ScreenPainter::Painted ScreenPainter::paint(Frame frame) {
+  const int rows = frame.size.rows;
+  const bool whole = !shown_ || shown_->size != frame.size || shown_->theme.colors != frame.theme.colors || shown_->ascii != frame.ascii || shown_->window || frame.window;
+  if (!cells_ || cells_->dimx() != frame.size.columns || cells_->dimy() != rows) cells_.emplace(frame.size.columns, rows);
+  std::vector<CellRun> changed;
+  for (int y = 0; y < rows; ++y) changed.push_back({y, 0, 0});
+  for (int y = 0; y < rows; ++y) {
+    const auto row = static_cast<std::size_t>(y);
+    if (!whole && shown_->rows[row] == frame.rows[row]) continue;
+    draw_row(*cells_, frame.rows[row], y, frame.theme);
+    changed[row] = {y, 0, frame.size.columns};
+  }
+  paint_lanes(frame, whole, changed);
+  if (frame.window) {
+    // A window is framed by FTXUI over the rows; its own cells are cleared first.
+    auto element = element_of(std::move(*frame.window), rows, frame.theme);
+    ftxui::Render(*cells_, element);
+    frame.window.emplace();
+  }
+  std::erase_if(changed, [](const CellRun& run) { return run.empty(); });
+  if (frame.ascii)
+    for (const CellRun& run : changed) make_ascii(*cells_, run.y);
+  shown_ = std::move(frame);
+  return {*cells_, std::move(changed)};
+}
+
+}  // namespace lockstep

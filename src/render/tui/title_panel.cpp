@@ -1,0 +1,175 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.hpp"
+#include "render/tui/panels.hpp"
+#include "render/words/words.hpp"
+
+namespace lockstep {
+namespace {
+
+// "2 x NVIDIA H200", "8 virtual GPUs".
+std::string machine_words(const Monitored& seen) {
+  std::map<std::string, int> kinds;
+  bool any_virtual = seen.kind == SourceKind::virtual_gpus;
+  for (const GpuNow& gpu : seen.gpus) {
+    ++kinds[gpu.info.name.value_or("GPU")];
+    any_virtual = any_virtual || is_virtual(gpu.info);
+  }
+  const std::size_t count = seen.gpus.size();
+  if (any_virtual) return fmt::format("{} virtual GPU{}", count, count == 1 ? "" : "s");
+  if (kinds.size() != 1) return fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
+  return fmt::format("{} \u00D7 {}", count, printable(kinds.begin()->first));
+}
+
+// Live, paused, or where a file is.
+void add_place(Line& line, const Scene& scene) {
+  const Monitored& seen = scene.seen;
+  if (seen.recording) line.add(" \u25CF REC ", {Tone::problem, true, false});
+  if (!seen.playback) {
+    const double behind = seen.history.newest_ms() - scene.view.right_ms + scene.view.column_ms;
+    if (scene.state.right_ms) line.add(fmt::format(" {} {} ago ", scene.state.paused ? "\u2016 paused" : "history", ago(std::max(0.0, behind))), {Tone::waiting, true, false});
+    else line.add(" \u25B6 live ", {Tone::good, false, false});
+    return;
+  }
+  const Playback& play = *seen.playback;
+  const std::string end = play.end_ms ? time_code(*play.end_ms - play.begin_ms) : "?";
+  const char* const how = play.seeking ? "seeking" : play.at_end ? "end" : play.paused ? "\u2016 paused" : "\u25B6 replay";
+  line.add(fmt::format(" {} {}/{} {:g}x{} ", how, time_code(play.position_ms - play.begin_ms), end, play.speed, play.loops ? " loop" : ""), {Tone::accent, true, false});
+}
+
+bool is_healthy(Pattern pattern) { return pattern == Pattern::in_step || pattern == Pattern::single_gpu || pattern == Pattern::independent || pattern == Pattern::pipeline; }
+
+// A healthy pattern is not all: in step and slow is a problem too.
+Concern concern_of(const std::vector<Finding>& findings) {
+  if (findings.empty()) return Concern::good;
+  return std::any_of(findings.begin(), findings.end(), [](const Finding& finding) { return finding.severity == Severity::critical; }) ? Concern::problem : Concern::waiting;
+}
+
+// What stands above the lanes when there is something worse to say than a verdict.
+std::optional<Line> banner(const Scene& scene) {
+  const Monitored& seen = scene.seen;
+  if (!seen.open) return Line("waiting for the driver to answer", {Tone::waiting, true, false});
+  if (seen.driver_gone) return Line("the driver is gone (unloaded or restarted): it is tried again every second; what is shown is from before", {Tone::problem, true, true});
+  if (seen.silence)
+    return Line(fmt::format("driver not answering for {} s ({}); what is shown is from before. q quits", std::chrono::duration_cast<std::chrono::seconds>(seen.silence->since).count(), seen.silence->call),
+                {Tone::problem, true, true});
+  return std::nullopt;
+}
+
+std::string lost_words(const Monitored& seen) {
+  std::vector<int> lost;
+  for (const GpuNow& gpu : seen.gpus)
+    if (gpu.lost) lost.push_back(gpu.info.index);
+  if (lost.empty()) return {};
+  return gpu_list(lost) + " lost: the driver gives no more readings of it";
+}
+
+}  // namespace
+
+std::vector<Line> title_lines(const Scene& scene) {
+  const Monitored& seen = scene.seen;
+  Line left("lockstep", {Tone::accent, true, false});
+  left.add(" " + machine_words(seen));
+  if (seen.machine.host && scene.layout.columns >= 70) left.add(" on " + printable(*seen.machine.host), {Tone::faint, false, false});
+  if (seen.machine.driver && scene.layout.columns >= 100) left.add(", driver " + printable(*seen.machine.driver), {Tone::faint, false, false});
+  if (seen.playback && scene.layout.columns >= 100) left.add(" " + printable(seen.detail), {Tone::faint, false, false});
+  Line right;
+  add_place(right, scene);
+  left.fit(std::max(0, scene.layout.columns - right.width()));
+  for (const Line::Span& span : right.spans()) left.add(span.text, span.style);
+  return {std::move(left)};
+}
+
+std::vector<Line> verdict_lines(const Scene& scene) {
+  const Monitored& seen = scene.seen;
+  const int columns = scene.layout.columns;
+  std::vector<Line> lines;
+  if (auto words = banner(scene)) {
+    lines.push_back(std::move(*words));
+  } else {
+    const bool past = scene.state.right_ms.has_value();
+    auto verdict = past ? seen.history.verdict_at(scene.state.cursor_ms.value_or(scene.view.right_ms)) : std::nullopt;
+    if (!past && seen.report) verdict = seen.report->verdict;
+    if (!verdict) {
+      lines.emplace_back(seen.gpus.empty() ? "no GPU to watch" : "watching: a verdict needs a few seconds", Style{Tone::faint, false, false});
+    } else {
+      const bool judged = verdict->pattern != Pattern::idle && verdict->pattern != Pattern::unclear;
+      const Concern concern = !judged ? Concern::none : !is_healthy(verdict->pattern) ? Concern::problem : past ? Concern::good : concern_of(seen.report->findings);
+      const Tone tone = tone_of(concern);
+      Line line;
+      line.add(concern == Concern::good ? "\u2713 " : concern == Concern::waiting ? "* " : concern == Concern::problem ? "! " : "  ", {tone, true, false});
+      line.add(std::string(kPatternNames[static_cast<std::size_t>(verdict->pattern)]), {tone, true, false});
+      if (judged) line.add(fmt::format(" {:.0f}%", verdict->confidence * 100), {tone, false, false});
+      line.add("  " + printable(verdict->sentence));
+      lines.push_back(std::move(line));
+    }
+  }
+  Line second;
+  if (const std::string lost = lost_words(seen); !lost.empty()) second.add(lost, {Tone::problem, true, false});
+  else if (seen.report && seen.report->throughput && !scene.state.right_ms)
+    second.add(fmt::format("throughput {:.0f}% of what is possible here", seen.report->throughput->now / std::max(seen.report->throughput->possible, 1e-9) * 100),
+               {seen.report->throughput->now < 0.8 ? Tone::waiting : Tone::plain, false, false});
+  if (!seen.report || seen.report->findings.empty()) {
+    if (second.width() > 0 && seen.report) second.add(", no finding", {Tone::faint, false, false});
+  } else if (second.width() < columns - 20) {
+    std::vector<std::string> names;
+    for (const Finding& finding : seen.report->findings) names.push_back(fmt::format("{} {}", name_of(finding.code).id, name_of(finding.code).name));
+    second.add(second.width() > 0 ? "; " : "").add(join(names, ", "), {Tone::waiting, false, false});
+  }
+  // With one row only, a lost GPU matters more than the verdict of the others.
+  if (scene.layout.verdict.height < 2 && !lost_words(seen).empty() && !seen.silence) lines.front() = std::move(second);
+  else lines.push_back(std::move(second));
+  lines.resize(static_cast<std::size_t>(scene.layout.verdict.height));
+  for (Line& line : lines) line.fit(columns);
+  return lines;
+}
+
+Line heading(const Scene& scene, Panel panel, std::string_view words, std::string_view right) {
+  const bool focused = scene.state.focus == panel;
+  const Style rule{focused ? Tone::accent : Tone::faint, false, false};
+  Line line;
+  line.add("\u2500\u2500 ", rule).add(std::string(words), {focused ? Tone::accent : Tone::plain, focused, false}).add(" ", rule);
+  const int end = scene.layout.columns - (right.empty() ? 0 : columns_of(right) + 2);
+  std::string dashes;
+  for (int x = line.width(); x < end; ++x) dashes += "\u2500";
+  line.add(std::move(dashes), rule);
+  if (!right.empty()) line.add(fmt::format(" {} ", right), {Tone::faint, false, false});
+  return line.fit(scene.layout.columns);
+}
+
+Line footer_line(const Scene& scene) {
+  const int columns = scene.layout.columns;
+  Line line;
+  if (const auto* prompt = std::get_if<TextPrompt>(&scene.state.overlay)) {
+    line.add(prompt->what == TextPrompt::For::filter ? "filter: " : "go to time (1:30): ", {Tone::accent, true, false});
+    line.add(printable(prompt->text)).add(" ", {Tone::plain, false, true});
+    line.add("  Enter keeps it, Esc drops it", {Tone::faint, false, false});
+    return line.fit(columns);
+  }
+  if (!scene.state.message.empty()) return line.add(printable(scene.state.message), {Tone::accent, false, false}).fit(columns);
+  struct Hint {
+    const char* key;
+    const char* words;
+  };
+  static constexpr Hint kLive[] = {{"q", "quit"}, {"?", "help"}, {"Space", "pause"}, {"z/Z", "zoom"}, {"v", "lanes"}, {"Tab", "panel"}, {"Enter", "detail"},
+                                   {"/", "filter"}, {"r", "record"}, {"y", "copy fix"}, {"F2", "setup"}, {"F9", "signal"}};
+  static constexpr Hint kReplay[] = {{"q", "quit"}, {"?", "help"}, {"Space", "pause"}, {"+/-", "speed"}, {"[ ]", "seek"}, {"L", "loop"}, {"z/Z", "zoom"},
+                                     {"v", "lanes"}, {"Tab", "panel"}, {"Enter", "detail"}, {"/", "filter"}, {"y", "copy fix"}, {"F2", "setup"}};
+  std::string right;
+  if (scene.seen.cost && columns >= 100) right = fmt::format("every {}, {:.1f}% of the time in the driver", format_duration(scene.seen.interval), *scene.seen.cost * 100);
+  if (!scene.state.filter.empty()) right = fmt::format("filter: {}", printable(scene.state.filter));
+  const int room = columns - (right.empty() ? 0 : columns_of(right) + 1);
+  for (const Hint& hint : scene.seen.live() ? std::span<const Hint>(kLive) : std::span<const Hint>(kReplay)) {
+    if (scene.state.read_only && std::string_view(hint.key) == "F9") continue;
+    if (line.width() + columns_of(hint.key) + columns_of(hint.words) + 2 > room) break;
+    line.add(hint.key, {Tone::accent, true, false}).add(fmt::format(" {}  ", hint.words), {Tone::faint, false, false});
+  }
+  line.fit(room);
+  if (!right.empty()) line.add(" " + right, {Tone::faint, false, false});
+  return line.fit(columns);
+}
+
+}  // namespace lockstep
