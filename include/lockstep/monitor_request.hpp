@@ -1,21 +1,21 @@
 // What the live screen asks of whoever feeds it and of the program around it.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <variant>
 
 namespace lockstep {
 
-// Of the feed.
-struct PausePlayback { bool paused = false; };
+// Of the feed. All but one are relative to what is then: keys may come faster than they are answered.
+struct TogglePause {};
 struct SeekTo { double t_ms = 0; };
-struct PlayAt { double speed = 1; };
-struct LoopPlayback { bool loops = false; };
+struct SeekBy { double ms = 0; };
+struct ChangeSpeed { int steps = 0; };         // faster, or slower below 0
+struct ToggleLoop {};
 struct ToggleRecording { std::string path; };  // starts one at that path, or ends the one that runs
-struct SetInterval { std::chrono::nanoseconds interval{}; };
+struct ChangeInterval { int steps = 0; };      // longer, or shorter below 0
 struct JudgeNow {};
-using FeedRequest = std::variant<PausePlayback, SeekTo, PlayAt, LoopPlayback, ToggleRecording, SetInterval, JudgeNow>;
+using FeedRequest = std::variant<TogglePause, SeekTo, SeekBy, ChangeSpeed, ToggleLoop, ToggleRecording, ChangeInterval, JudgeNow>;
 
 // Of the program.
 struct QuitScreen {};

@@ -1,6 +1,8 @@
 // What the two kinds of feed share: requests, the scene they fill, and the verdicts.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -36,6 +38,15 @@ struct FeedState {
   bool stop = false;
   bool ended = false;
 };
+
+// The value so many places further along an ascending list, from the one nearest to `now`.
+template <class T, std::size_t N>
+T moved_along(const std::array<T, N>& list, T now, int steps) {
+  const auto above = std::lower_bound(list.begin(), list.end(), now);
+  auto place = above - list.begin();
+  if (above == list.end() || (above != list.begin() && now - *std::prev(above) < *above - now)) --place;
+  return list[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(place + steps, 0, static_cast<std::ptrdiff_t>(N) - 1))];
+}
 
 class FeedThread {
  public:

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "base/clock.hpp"
 #include "monitor/feed_thread.hpp"
@@ -13,6 +14,7 @@ constexpr auto kFrame = 50ms;                     // a playing position moves at
 constexpr std::size_t kReadAtOnce = 500;          // records, between looks at requests
 constexpr double kJudgeWhileSeekingMs = 10'000;   // verdicts of what is passed over, for the strip of patterns
 constexpr double kBeforeEndMs = 1;
+constexpr std::array<double, 11> kSpeeds = {0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128};
 
 // Keeps a place in the file: all records up to it are shown. To go back the file is opened again and read up to the
 // place, in constant memory; what is on the screen stays until that is done.
@@ -62,16 +64,20 @@ class FileFeed : public FeedThread {
   }
 
   void answer(const FeedRequest& request) {
-    if (const auto* pause = std::get_if<PausePlayback>(&request)) {
+    if (std::holds_alternative<TogglePause>(request)) {
       move_position();
-      playback_.paused = pause->paused;
-      if (!pause->paused && playback_.at_end && options_.can_reopen) seek(playback_.begin_ms);
-    } else if (const auto* speed = std::get_if<PlayAt>(&request)) {
+      // At the end there is nothing to pause: it begins again.
+      if (playback_.at_end && options_.can_reopen) seek(playback_.begin_ms);
+      else playback_.paused = !playback_.paused;
+    } else if (const auto* speed = std::get_if<ChangeSpeed>(&request)) {
       move_position();
-      playback_.speed = speed->speed;
-    } else if (const auto* loop = std::get_if<LoopPlayback>(&request)) {
-      playback_.loops = loop->loops;
-      if (loop->loops && playback_.at_end && options_.can_reopen) seek(playback_.begin_ms);
+      playback_.speed = moved_along(kSpeeds, playback_.speed, speed->steps);
+    } else if (std::holds_alternative<ToggleLoop>(request)) {
+      playback_.loops = !playback_.loops;
+      if (playback_.loops && playback_.at_end && options_.can_reopen) seek(playback_.begin_ms);
+    } else if (const auto* by = std::get_if<SeekBy>(&request)) {
+      move_position();
+      seek(playback_.position_ms + by->ms);
     } else if (const auto* place = std::get_if<SeekTo>(&request)) {
       seek(place->t_ms);
     } else if (std::holds_alternative<JudgeNow>(request)) {

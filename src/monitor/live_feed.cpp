@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/text.hpp"
 #include "monitor/feed_thread.hpp"
 #include "monitor/side_recording.hpp"
@@ -11,6 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLongestWait = 100ms;  // between looks at requests and at a silent driver
 constexpr auto kRareTicks = 250ms;
+constexpr std::array<std::chrono::nanoseconds, 9> kIntervals = {20ms, 50ms, 100ms, 200ms, 500ms, 1s, 2s, 5s, 10s};
 
 class LiveFeed : public FeedThread {
  public:
@@ -54,9 +57,11 @@ class LiveFeed : public FeedThread {
 
   void answer(const FeedRequest& request) {
     if (const auto* toggle = std::get_if<ToggleRecording>(&request)) toggle_recording(toggle->path);
-    else if (const auto* slower = std::get_if<SetInterval>(&request)) {
-      source_->set_interval(slower->interval);
-      update([&](Monitored& seen) { seen.interval = slower->interval; });
+    else if (const auto* longer = std::get_if<ChangeInterval>(&request)) {
+      const std::chrono::nanoseconds interval = moved_along(kIntervals, scene_->seen().interval, longer->steps);
+      source_->set_interval(interval);
+      update([&](Monitored& seen) { seen.interval = interval; });
+      tell(fmt::format("reads every {}", format_duration(interval)));
     } else if (std::holds_alternative<JudgeNow>(request)) {
       scene_->judge_soon();
     }

@@ -154,7 +154,7 @@ std::vector<GpuState> gpu_states(const Timeline& timeline, const Report* report)
     else if (spins(look, job, found(report, FindingCode::stuck_collective, index))) states.push_back(GpuState::spinning);
     else if (found(report, FindingCode::straggler_rank, index)) states.push_back(GpuState::late);
     else if (found(report, FindingCode::power_capped, index)) states.push_back(GpuState::power_capped);
-    else if (*look.busy < kWorksAbove && found(report, FindingCode::input_starved, index)) states.push_back(GpuState::waiting_for_data);
+    else if (*look.busy < kBusyAbove && found(report, FindingCode::input_starved, index)) states.push_back(GpuState::waiting_for_data);
     else states.push_back(working_state(look, job, busiest_peer));
   }
   return states;

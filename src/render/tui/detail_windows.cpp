@@ -69,7 +69,7 @@ std::string reading_words(const Reading<T>& reading, bool old, Format format) {
     case ReadingState::value: return format(*reading.value()) + (old ? " (from before)" : "");
     case ReadingState::stale: return format(*reading.last_value()) + " (from before)";
     case ReadingState::error: return "the driver gives an error";
-    case ReadingState::not_supported: return "not to be had from this GPU";
+    case ReadingState::not_supported: return "not available";
     case ReadingState::not_asked: return "not read yet";
   }
   return "-";

@@ -23,17 +23,8 @@ constexpr std::array kSignals = {
     SignalRow{SIGUSR1, "SIGUSR1", "means what it takes it to"}, SignalRow{SIGUSR2, "SIGUSR2", "means what it takes it to"},
     SignalRow{SIGKILL, "SIGKILL", "ends it at once; nothing is saved"}};
 
-constexpr std::array<int, 9> kIntervalsMs = {20, 50, 100, 200, 500, 1000, 2000, 5000, 10'000};
-constexpr std::array<double, 11> kSpeeds = {0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128};
 constexpr std::array kLaneQuantities = {Quantity::busy, Quantity::sm, Quantity::tensor, Quantity::power, Quantity::memory, Quantity::pcie, Quantity::nvlink};
 constexpr int kSetupRows = 7;
-
-template <class T, std::size_t N>
-T neighbour(const std::array<T, N>& list, T now, int by) {
-  const auto at = std::min_element(list.begin(), list.end(), [&](T a, T b) { return std::abs(static_cast<double>(a) - static_cast<double>(now)) < std::abs(static_cast<double>(b) - static_cast<double>(now)); });
-  const std::ptrdiff_t place = std::clamp<std::ptrdiff_t>(at - list.begin() + by, 0, static_cast<std::ptrdiff_t>(N) - 1);
-  return list[static_cast<std::size_t>(place)];
-}
 
 Quantity next_quantity(Quantity now, int by) {
   const auto at = std::find(kLaneQuantities.begin(), kLaneQuantities.end(), now) - kLaneQuantities.begin();
@@ -277,8 +268,8 @@ class Handler {
       case Action::sort_next: return sort_by(1);
       case Action::signal: return open_signal_menu();
       case Action::copy_fix: return copy_fix();
-      case Action::slower_or_faster: return seen_.live() ? change_interval(1) : change_speed(1);
-      case Action::faster_or_slower: return seen_.live() ? change_interval(-1) : change_speed(-1);
+      case Action::slower_or_faster: return ask(seen_.live() ? FeedRequest(ChangeInterval{1}) : FeedRequest(ChangeSpeed{1}));
+      case Action::faster_or_slower: return ask(seen_.live() ? FeedRequest(ChangeInterval{-1}) : FeedRequest(ChangeSpeed{-1}));
       case Action::record: return ask(FeedRequest(ToggleRecording{situation_.recording_path}));
       case Action::refresh:
         ask(FeedRequest(JudgeNow{}));
@@ -290,12 +281,7 @@ class Handler {
       case Action::far_back: return seek_by(-60'000);
       case Action::far_forward: return seek_by(60'000);
       case Action::go_to: state_.overlay = TextPrompt{TextPrompt::For::go_to, ""}; return;
-      case Action::loop:
-        if (seen_.playback) {
-          ask(FeedRequest(LoopPlayback{!seen_.playback->loops}));
-          state_.message = seen_.playback->loops ? "plays once" : "plays in a loop";
-        }
-        return;
+      case Action::loop: return ask(FeedRequest(ToggleLoop{}));
     }
   }
 
@@ -352,7 +338,7 @@ class Handler {
 
   // Live: the picture stands still while the watch goes on behind it. A file stops playing.
   void pause() {
-    if (seen_.playback) return ask(FeedRequest(PausePlayback{!seen_.playback->paused && !seen_.playback->at_end}));
+    if (seen_.playback) return ask(FeedRequest(TogglePause{}));
     state_.paused = !state_.paused;
     if (state_.paused) state_.right_ms = seen_.now_ms();
     else {
@@ -455,23 +441,10 @@ class Handler {
     state_.message = fmt::format("copied, where the terminal allows it: {}", words);
   }
 
-  void change_interval(int by) {
-    const int now_ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(seen_.interval).count());
-    const int next_ms = neighbour(kIntervalsMs, now_ms, by);
-    ask(FeedRequest(SetInterval{std::chrono::milliseconds(next_ms)}));
-    state_.message = fmt::format("reads every {}", format_duration(std::chrono::milliseconds(next_ms)));
-  }
-
-  void change_speed(int by) {
-    const double speed = neighbour(kSpeeds, seen_.playback->speed, by);
-    ask(FeedRequest(PlayAt{speed}));
-    state_.message = fmt::format("plays at {:g}x", speed);
-  }
-
   void seek_by(double ms) {
     state_.right_ms.reset();
     state_.cursor_ms.reset();
-    ask(FeedRequest(SeekTo{seen_.playback->position_ms + ms}));
+    ask(FeedRequest(SeekBy{ms}));
   }
 
   void go_to(const std::string& text) {

@@ -81,11 +81,8 @@ Line axis_line(const Scene& scene) {
       if (at + static_cast<int>(i) >= 0) marks[static_cast<std::size_t>(at) + i] = std::string(1, text[i]);
   };
   const double origin = scene.seen.playback ? scene.seen.playback->begin_ms : scene.seen.history.oldest_ms();
-  write(0, std::string(kQuantityNames[static_cast<std::size_t>(quantity)]) + (view.columns >= 30 ? fmt::format(", {} shown", ago(view.column_ms * view.columns)) : ""));
-  if (scene.state.cursor_ms) {
-    const std::string text = "at " + time_code(*scene.state.cursor_ms - origin, view.column_ms);
-    write(std::max(0, view.columns - static_cast<int>(text.size())), text);
-  } else if (view.columns >= 30) {
+  write(0, std::string(kQuantityNames[static_cast<std::size_t>(quantity)]) + (view.columns >= 24 ? fmt::format(", {} shown", ago(view.column_ms * view.columns)) : ""));
+  if (view.columns >= 24) {
     const std::string text = scene.seen.playback || scene.state.right_ms ? time_code(view.right_ms - origin, view.column_ms) : std::string("now");
     write(view.columns - static_cast<int>(text.size()), text);
   }
@@ -102,7 +99,7 @@ Line axis_line(const Scene& scene) {
   line.right("busy", 5, faint);
   if (layout.all_numbers) line.right("SM", 5, faint).right("power", 9, faint).right("memory", 9, faint).right("temp", 5, faint);
   else line.right("power", 6, faint);
-  line.fit(layout.word_x).left("doing", layout.word_columns, faint);
+  line.fit(layout.word_x).left(scene.state.cursor_ms ? "at " + time_code(*scene.state.cursor_ms - origin, view.column_ms) : std::string("doing"), layout.word_columns, scene.state.cursor_ms ? Style{Tone::accent, true, false} : faint);
   return line.fit(layout.columns);
 }
 

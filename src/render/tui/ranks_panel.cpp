@@ -29,6 +29,14 @@ std::string gpus_words(const ProcessSample& process) {
   return join(names, ",");
 }
 
+// The program without its folder: there is little room, and the script is what people look for.
+std::string short_command_of(const ProcessSample& process) {
+  if (!process.command || process.command->empty()) return command_line_of(process);
+  std::vector<std::string> words = *process.command;
+  words.front() = words.front().substr(words.front().rfind('/') + 1);
+  return command_words(words);
+}
+
 struct Columns {
   int rank = 14;
   int gpu = 7;
@@ -68,7 +76,7 @@ Line process_line(const RankRow& row, const Columns& columns, Workers workers) {
   if (columns.cpu > 0) line.right(process.cpu ? fmt::format("{:.0f}%", *process.cpu * 100) : "-", columns.cpu);
   if (columns.state > 0) line.add(" ").left(state_word(process.state), columns.state - 1, {process.state == 'D' || process.state == 'T' ? Tone::waiting : Tone::plain, false, false});
   if (const int loaders = process.loader_workers.value_or(0); loaders > 0 && workers == Workers::folded) line.add(fmt::format(" +{} loader{}", loaders, loaders == 1 ? "" : "s"));
-  return line.add(" ").add(command_line_of(process), {Tone::faint, false, false});
+  return line.add(" ").add(short_command_of(process), {Tone::faint, false, false});
 }
 
 Line row_line(const RankRow& row, const Columns& columns, Workers workers) {
@@ -107,7 +115,7 @@ std::vector<Line> rank_lines(const Scene& scene) {
   lines.push_back(heading(scene, Panel::ranks, title, join(std::vector<std::string>{order, where}, order.empty() || where.empty() ? "" : ", ")));
   if (rows.empty()) {
     const bool none = scene.seen.processes.empty();
-    lines.emplace_back(none ? "no process on a GPU" : "no process matches the filter", Style{Tone::faint, false, false});
+    lines.emplace_back(!scene.seen.open ? "" : none ? "no process on a GPU" : "no process matches the filter", Style{Tone::faint, false, false});
   }
   for (int i = first; i < std::min(first + visible, static_cast<int>(rows.size())); ++i) {
     Line line = row_line(rows[static_cast<std::size_t>(i)], columns, workers).fit(scene.layout.columns);

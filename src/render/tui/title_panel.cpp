@@ -12,6 +12,7 @@ namespace {
 
 // "2 x NVIDIA H200", "8 virtual GPUs".
 std::string machine_words(const Monitored& seen) {
+  if (!seen.open) return {};
   std::map<std::string, int> kinds;
   bool any_virtual = seen.kind == SourceKind::virtual_gpus;
   for (const GpuNow& gpu : seen.gpus) {

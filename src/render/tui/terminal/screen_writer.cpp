@@ -49,6 +49,7 @@ class Output {
 
   bool is_at(int x, int y) const { return y == y_ && x >= x_ && x - x_ <= kRewritten; }
   int x() const { return x_; }
+  bool stands_after(int x, int y) const { return y == y_ && x_ > x; }
 
  private:
   void dress(const ftxui::Pixel& pixel) {
@@ -98,6 +99,7 @@ std::string ScreenWriter::update(const ftxui::Screen& next, std::span<const Cell
       if (!all) shown_->PixelAt(x, y) = pixel;
       // A wide letter is written as a whole, from its first cell.
       const int start = pixel.character.empty() && x > 0 ? x - 1 : x;
+      if (start < x && output.stands_after(start, y)) continue;  // it was, just now
       if (output.is_at(start, y))
         while (output.x() < start) output.put(next.PixelAt(output.x(), y));
       else output.go_to(start, y);
