@@ -59,7 +59,8 @@ class History {
 
   const std::vector<int>& gpus() const { return gpus_; }
   bool empty() const { return !newest_ms_; }
-  double oldest_ms() const { return oldest_ms_.value_or(0); }
+  double first_ms() const { return first_ms_.value_or(0); }  // of the watch: where its clock starts
+  double oldest_ms() const;                                  // that is still known
   double newest_ms() const { return newest_ms_.value_or(0); }
   double spacing_ms() const { return spacing_ms_; }  // of ticks, as they come lately
 
@@ -129,7 +130,7 @@ class History {
   HistoryOptions options_;
   std::vector<int> gpus_;
   std::vector<Gpu> rows_;  // one for each of gpus_
-  std::optional<double> oldest_ms_;
+  std::optional<double> first_ms_;
   std::optional<double> newest_ms_;
   double spacing_ms_ = 0;  // of ticks, smoothed: a bucket between two ticks is no gap
   struct VerdictAt {

@@ -26,6 +26,7 @@ struct GpuNow {
   GpuSample latest;
   GpuState state = GpuState::unknown;
   bool lost = false;
+  double heard_ms = 0;    // when `busy` last had a value
   double limited_ms = 0;  // time for which a thermal or power-brake limit was seen, since the watch began
 };
 
@@ -53,6 +54,7 @@ struct Monitored {
   SourceKind kind = SourceKind::nvml;
   std::string detail;
   bool open = false;  // false: the driver has not answered yet
+  bool local_pids = false;  // processes are of this machine, so that a signal would reach them
 
   History history{{}};
   std::vector<GpuNow> gpus;
@@ -63,6 +65,7 @@ struct Monitored {
   std::optional<Source::Silence> silence;
   bool driver_gone = false;    // unloaded or restarting: tried again until it answers
   std::optional<double> cost;  // share of wall time in the driver
+  bool waits_for_wanted = false;  // one process was asked for, and holds no GPU yet
   std::optional<Playback> playback;  // nothing: live
   std::optional<OngoingRecording> recording;
   std::chrono::nanoseconds interval{};
@@ -71,6 +74,8 @@ struct Monitored {
 
   bool live() const { return !playback; }
   // The time that is now on the records' clock.
+  // Where the clock that people are shown starts.
+  double origin_ms() const { return playback ? playback->begin_ms : history.first_ms(); }
   double now_ms() const { return playback ? playback->position_ms : history.newest_ms(); }
 };
 

@@ -5,11 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <ctime>
+#include <mutex>
 #include <utility>
 
 #include "advice/finding_pages.hpp"
@@ -18,8 +15,10 @@
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "commands/monitor_setup.hpp"
+#include "commands/signal_target.hpp"
 #include "render/tui/handle_input.hpp"
 #include "render/tui/monitor_screen.hpp"
+#include "render/tui/rank_rows.hpp"
 #include "render/tui/screen_painter.hpp"
 #include "render/tui/terminal/input_parser.hpp"
 #include "render/tui/terminal/screen_writer.hpp"
@@ -35,6 +34,7 @@ constexpr auto kEscapeAlone = 40ms;      // then it was the key, not the start o
 constexpr auto kMessageStands = 6s;
 constexpr auto kLongestWait = 500ms;
 constexpr auto kStopWithin = 120ms;      // of the 200 ms that quitting may take
+constexpr auto kCloseWithin = 5s;        // where a recording has to be closed first: nothing of it is to be lost
 constexpr double kFramesPerSecond = 10;
 constexpr double kFramesAtOnce = 2;      // a key is answered at once though a frame was drawn a moment ago
 
@@ -125,12 +125,13 @@ class LiveScreen {
       size_ = terminal_.size();
       redraw_all();
     }
-    if (woken.other) due_ = true;
+    if (woken.other || !feed_.look([](const Monitored& seen) { return seen.open; })) due_ = true;
     const std::string bytes = woken.input ? terminal_.read() : std::string();
     if (woken.gone && bytes.empty()) quit_ = true;
+    if (!bytes.empty()) typed_at_ = monotonic_now();
     if (!bytes.empty())
       for (const Input& input : parser_.take(bytes)) react(input);
-    else if (parser_.is_waiting())
+    else if (parser_.is_waiting() && monotonic_now() - typed_at_ >= kEscapeAlone)
       for (const Input& input : parser_.give_up_waiting()) react(input);
     if (!state_.message.empty() && monotonic_now() - message_since_ > kMessageStands) {
       state_.message.clear();
@@ -142,6 +143,7 @@ class LiveScreen {
   void react(const Input& input) {
     Reaction reaction = feed_.look([&](const Monitored& seen) { return handle(std::move(state_), input, {seen, layout_, recording_name()}); });
     state_ = std::move(reaction.state);
+    take_hold_of_target();
     message_since_ = monotonic_now();
     due_ = true;
     for (MonitorRequest& request : reaction.requests) {
@@ -158,14 +160,27 @@ class LiveScreen {
     else redraw_all();
   }
 
+  // From the question on it is this process that is meant, whatever becomes of its number.
+  void take_hold_of_target() {
+    const auto* menu = std::get_if<SignalMenu>(&state_.overlay);
+    if (menu == nullptr) {
+      return;  // kept until the answer is carried out
+    }
+    if (target_ && target_->pid() == menu->pid) return;
+    auto held = feed_.look([&](const Monitored& seen) { return SignalTarget::take_hold(menu->pid, seen.processes); });
+    if (!held) {
+      state_.overlay = std::monostate{};
+      state_.message = held.error().what;
+      return;
+    }
+    target_.emplace(std::move(*held));
+  }
+
   void send(const SendSignal& signal) {
-    // The list on the screen may be two seconds old: a pid that is gone from it was perhaps given to another process.
-    const bool known = feed_.look([&](const Monitored& seen) {
-      return std::any_of(seen.processes.begin(), seen.processes.end(), [&](const ProcessSample& process) { return process.pid == signal.pid || process.parent_pid == signal.pid; });
-    });
-    if (!known) state_.message = fmt::format("process {} has ended; no signal was sent", signal.pid);
-    else if (::kill(signal.pid, signal.signal) == 0) state_.message = fmt::format("sent {} to {}", signal.name, signal.pid);
-    else state_.message = fmt::format("{} was not sent to {}: {}", signal.name, signal.pid, std::strerror(errno));
+    if (!target_ || target_->pid() != signal.pid) return;
+    if (const Status sent = target_->send(signal.signal); sent) state_.message = fmt::format("sent {} to {}", signal.name, signal.pid);
+    else state_.message = fmt::format("{} was not sent: {}", signal.name, sent.error().what);
+    target_.reset();
   }
 
   void save() {
@@ -191,6 +206,12 @@ class LiveScreen {
   // What the feed has to tell, such as a file that could not be written.
   void take_note() {
     feed_.look([&](const Monitored& seen) {
+      if (const double newest = seen.events.empty() ? 0 : seen.events.back().t_ms; newest > told_event_ms_) {
+        told_event_ms_ = newest;
+        state_.message = event_words(seen.events.back().event);
+        message_since_ = monotonic_now();
+        due_ = true;
+      }
       if (seen.notes == notes_) return;
       notes_ = seen.notes;
       state_.message = seen.note;
@@ -202,6 +223,7 @@ class LiveScreen {
   void draw() {
     due_ = false;
     MonitorState shown = state_;
+    shown.waited_s = static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(monotonic_now() - started_).count());
     shown.setup.colors = shown.setup.colors && options_.colors;
     shown.setup.ascii = shown.setup.ascii || !options_.utf8;
     Frame frame = feed_.look([&](const Monitored& seen) { return draw_monitor(seen, shown, size_, page_of); });
@@ -224,35 +246,74 @@ class LiveScreen {
   bool due_ = true;
   bool quit_ = false;
   std::uint64_t notes_ = 0;
+  double told_event_ms_ = 0;
+  std::chrono::nanoseconds started_ = monotonic_now();
   std::chrono::nanoseconds message_since_{};
+  std::chrono::nanoseconds typed_at_{};
+  std::optional<SignalTarget> target_;  // taken hold of when the question is asked, so that the answer is about it
 };
+
+// Rings in the terminal's ear, as long as there is one.
+class Bell {
+ public:
+  void ring() {
+    const std::lock_guard lock(mutex_);
+    if (terminal_ != nullptr) terminal_->wake();
+  }
+  void hang_up(const TerminalSession* terminal) {
+    const std::lock_guard lock(mutex_);
+    terminal_ = terminal;
+  }
+
+ private:
+  std::mutex mutex_;
+  const TerminalSession* terminal_ = nullptr;
+};
+
+// Whatever ends the screen, the feed must not ring a terminal that is gone.
+class BellAt {
+ public:
+  BellAt(std::shared_ptr<Bell> bell, const TerminalSession& terminal) : bell_(std::move(bell)) { bell_->hang_up(&terminal); }
+  ~BellAt() { bell_->hang_up(nullptr); }
+  BellAt(const BellAt&) = delete;
+  BellAt& operator=(const BellAt&) = delete;
+
+ private:
+  std::shared_ptr<Bell> bell_;
+};
+
+// What became of a recording that was still being written.
+void tell_of_recording(const MonitorFeed& feed) {
+  feed.look([](const Monitored& seen) { say(fmt::format("lockstep: {}\n", printable(seen.note))); });
+}
 
 }  // namespace
 
 Result<int> run_live_screen(FeedOptions feed_options, const LiveScreenOptions& options) {
-  auto bell = std::make_shared<std::atomic<TerminalSession*>>(nullptr);
-  feed_options.changed = [bell] {
-    if (const TerminalSession* const terminal = bell->load()) terminal->wake();
-  };
+  const auto bell = std::make_shared<Bell>();
+  feed_options.changed = [bell] { bell->ring(); };
   MonitorFeed feed(std::move(feed_options));
   feed.wait_until_open(kOpenWithin);
   if (auto failure = feed.failure()) return std::move(*failure);
 
   auto terminal = TerminalSession::open();
   if (!terminal) return std::move(terminal).error();
-  *bell = terminal->get();
-  LiveScreen(feed, **terminal, options).run();
-
+  {
+    const BellAt rings(bell, **terminal);
+    LiveScreen(feed, **terminal, options).run();
+  }
   (*terminal)->leave();
   const int code = interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
+  const bool recording = feed.look([](const Monitored& seen) { return seen.recording.has_value(); });
+  const bool stopped = feed.stop(recording ? std::chrono::milliseconds(kCloseWithin) : kStopWithin);
+  if (recording) tell_of_recording(feed);
   auto failure = feed.failure();
-  if (!feed.stop(kStopWithin)) {
+  if (!stopped) {
     // A poller that is stuck in the driver cannot be joined, nor can whoever waits for it.
     if (failure) report_error(*failure);
     std::fflush(nullptr);
     ::_exit(failure ? exit_code::kCannotMeasure : code);
   }
-  *bell = nullptr;
   if (failure) return std::move(*failure);
   return code;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -86,7 +87,10 @@ Result<MonitorSetup> load_monitor_setup(const std::filesystem::path& config) {
 
 Status save_monitor_setup(const std::filesystem::path& config, const MonitorSetup& setup) {
   Json content = Json::object();
-  if (const auto text = read_small_file(config)) {
+  const auto text = read_small_file(config);
+  std::error_code unknown;
+  if (!text && std::filesystem::exists(config, unknown)) return cannot_read(config, errno != 0 ? errno : EACCES);
+  if (text) {
     content = Json::parse(*text, nullptr, false);
     if (!content.is_object()) return Error{fmt::format("{} is not a JSON object", printable(config.string())), "mend or remove it"};
   }

@@ -110,7 +110,11 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
     const bool marked = job.steps && job.steps->count >= 5;
     auto finding = marked ? from_steps(job) : from_outside(job, seen.signals);
     if (!finding && !marked) finding = from_busy(job, seen.signals);
-    if (finding) findings.push_back(std::move(*finding));
+    // A GPU that is gone is not late: H605 says what the others wait for.
+    const auto is_lost = [&](int gpu) {
+      return std::any_of(seen.signals.events.begin(), seen.signals.events.end(), [gpu](const EventAt& entry) { return entry.event.kind == "lost" && entry.event.gpu == gpu; });
+    };
+    if (finding && !std::any_of(finding->gpus.begin(), finding->gpus.end(), is_lost)) findings.push_back(std::move(*finding));
   }
   return findings;
 }

@@ -158,7 +158,7 @@ void add_virtual_check(std::vector<Check>& checks) {
   const auto library = DynamicLibrary::open(path.string());
   const bool usable = library && library->symbol("nvmlInit_v2") != nullptr;
   checks.push_back({"virtual GPUs", "virtual GPUs can be used", usable ? Answer::yes : Answer::no,
-                    usable ? "try: lockstep monitor --once virtual:2" : (library ? "the library has no nvmlInit_v2" : library.error().what),
+                    usable ? "try: lockstep monitor virtual:2" : (library ? "the library has no nvmlInit_v2" : library.error().what),
                     usable ? "" : "build them: cmake --build --preset release"});
 }
 

@@ -34,7 +34,6 @@ struct FeedState {
   std::shared_ptr<Monitored> seen = std::make_shared<Monitored>();  // guarded, like all below
   std::deque<FeedRequest> requests;
   std::optional<Error> failure;
-  std::optional<std::string> repair_note;
   bool stop = false;
   bool ended = false;
 };

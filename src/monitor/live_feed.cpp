@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLongestWait = 100ms;  // between looks at requests and at a silent driver
+constexpr auto kLongestWait = 50ms;  // between looks at requests and at a silent driver
 constexpr auto kRareTicks = 250ms;
 constexpr std::array<std::chrono::nanoseconds, 9> kIntervals = {20ms, 50ms, 100ms, 200ms, 500ms, 1s, 2s, 5s, 10s};
 
@@ -38,13 +38,20 @@ class LiveFeed : public FeedThread {
       const bool was_silent = scene_->seen().silence.has_value();
       if (silence || was_silent) update([&](Monitored& seen) { seen.silence = silence; });
       // A verdict or a process list is seen with the next tick: one frame for all of them, unless ticks are rare.
-      if (tick || silence || was_silent || scene_->seen().interval > kRareTicks) announce();
+      if (tick || silence || was_silent || (any && scene_->seen().interval > kRareTicks)) announce();
       if (any) judge_if_due();
     }
-    if (Status status = recording_.end(); !status) tell(status.error());
+    if (const auto ongoing = recording_.ongoing()) finish_recording(*ongoing);
   }
 
  private:
+  void finish_recording(const OngoingRecording& ongoing) {
+    const Status status = recording_.end();
+    if (!status) tell(status.error());
+    else tell(fmt::format("recorded to {}", printable(ongoing.path)));
+    update([&](Monitored& seen) { seen.recording = recording_.ongoing(); });
+  }
+
   void take(Record record) {
     if (Status status = recording_.take(record); !status) tell(status.error());
     const auto cost = source_->cost();
@@ -70,9 +77,7 @@ class LiveFeed : public FeedThread {
 
   void toggle_recording(const std::string& path) {
     if (const auto ongoing = recording_.ongoing()) {
-      const Status status = recording_.end();
-      if (!status) tell(status.error());
-      else tell(fmt::format("recorded to {}", printable(ongoing->path)));
+      finish_recording(*ongoing);
     } else if (Status status = recording_.start(path, source_->machine()); !status) {
       tell(status.error());
     } else {

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <exception>
+
 namespace lockstep {
 namespace {
 
@@ -9,13 +11,20 @@ bool is_live(const Source& source) { return source.kind() == SourceKind::nvml ||
 
 void run_feed(const FeedOptions& options, const std::shared_ptr<FeedState>& shared) {
   ::pthread_setname_np(::pthread_self(), "lockstep-feed");
-  auto source = options.open();
-  if (!source) {
+  const auto fail = [&](Error error) {
     const std::lock_guard lock(shared->mutex);
-    shared->failure = std::move(source).error();
-  } else {
-    const auto feed = is_live(**source) ? make_live_feed(options, shared, std::move(*source)) : make_file_feed(options, shared, std::move(*source));
-    feed->run();
+    shared->failure = std::move(error);
+  };
+  try {
+    auto source = options.open();
+    if (!source) {
+      fail(std::move(source).error());
+    } else {
+      const auto feed = is_live(**source) ? make_live_feed(options, shared, std::move(*source)) : make_file_feed(options, shared, std::move(*source));
+      feed->run();
+    }
+  } catch (const std::exception& problem) {
+    fail({problem.what(), "this is a fault of lockstep; please report it with the command line"});
   }
   {
     const std::lock_guard lock(shared->mutex);
@@ -57,11 +66,6 @@ bool MonitorFeed::wait_until_open(std::chrono::milliseconds limit) const {
 std::optional<Error> MonitorFeed::failure() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->failure;
-}
-
-std::optional<std::string> MonitorFeed::repair_note() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->repair_note;
 }
 
 bool MonitorFeed::stop(std::chrono::milliseconds limit) {

@@ -38,9 +38,6 @@ class MonitorFeed {
   bool wait_until_open(std::chrono::milliseconds limit) const;
   // Why nothing comes any more, if so.
   std::optional<Error> failure() const;
-  // A file that reads, with something to say about its losses.
-  std::optional<std::string> repair_note() const;
-
   // Ends the feed and closes its recording. False: it did not end within the limit, and was left behind; then only
   // _exit ends the process.
   bool stop(std::chrono::milliseconds limit);

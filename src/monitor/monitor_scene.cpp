@@ -38,8 +38,9 @@ MonitorScene::MonitorScene(const Source& source, SceneOptions options)
   seen_->kind = source.kind();
   seen_->detail = source.detail();
   seen_->open = true;
+  seen_->local_pids = options_.local_pids && source.kind() != SourceKind::recording;
   seen_->history = History(indices_of(source.machine()));
-  for (const GpuInfo& info : source.machine().gpus) gpu(info.index).info = info;
+  for (const GpuInfo& info : source.machine().gpus) gpu(info.index);
 }
 
 GpuNow& MonitorScene::gpu(int index) {
@@ -47,12 +48,15 @@ GpuNow& MonitorScene::gpu(int index) {
     if (known.info.index == index) return known;
   GpuNow fresh;
   fresh.info.index = fresh.latest.index = index;
-  seen_->gpus.push_back(std::move(fresh));
-  return seen_->gpus.back();
+  for (const GpuInfo& info : seen_->machine.gpus)
+    if (info.index == index) fresh.info = info;
+  const auto after = std::find_if(seen_->gpus.begin(), seen_->gpus.end(), [index](const GpuNow& now) { return now.info.index > index; });
+  return *seen_->gpus.insert(after, std::move(fresh));
 }
 
 void MonitorScene::add(Record record) {
-  if (auto* processes = std::get_if<ProcessTick>(&record.content)) take_processes(*processes);
+  if (!builder_.accepts(record.t_ms)) return builder_.add(record);  // counted there, and of no use here
+  if (auto* processes = std::get_if<ProcessTick>(&record.content)) take_processes(record.t_ms, *processes);
   else if (auto* tick = std::get_if<GpuTick>(&record.content)) {
     if (!held_.empty()) std::erase_if(*tick, [&](const GpuSample& sample) { return !held_.contains(sample.index); });
     take_tick(record.t_ms, *tick);
@@ -62,21 +66,25 @@ void MonitorScene::add(Record record) {
   } else {
     seen_->events.push_back({record.t_ms, std::get<Event>(record.content)});
     if (seen_->events.size() > kMostEvents) seen_->events.pop_front();
-    take_event(seen_->events.back().event);
+    take_event(record.t_ms, seen_->events.back().event);
   }
   builder_.add(record);
   if (std::holds_alternative<GpuTick>(record.content)) name_states(record.t_ms);
 }
 
 void MonitorScene::take_tick(double t_ms, const GpuTick& tick) {
-  const double since_ms = tick_ms_ ? std::min(t_ms - *tick_ms_, kLongestTickMs) : 0;
+  const double since_ms = tick_ms_ ? std::clamp(t_ms - *tick_ms_, 0.0, kLongestTickMs) : 0;
   tick_ms_ = t_ms;
   seen_->history.add(t_ms, tick);
   for (const GpuSample& sample : tick) {
     GpuNow& now = gpu(sample.index);
+    // A reading that fails leaves the last good one, grown old.
     for_each_quantity([](const char*, const auto& reading, auto& latest) {
-      if (reading.asked()) latest = reading;
+      if (!reading.asked()) return;
+      if (reading.has_value() || !latest.last_value()) latest = reading;
+      else latest = latest.as_stale();
     }, sample, now.latest);
+    if (sample.busy.has_value()) now.heard_ms = t_ms;
     if (const auto limits = now.latest.limits.value())
       for (const ClockLimit limit : {ClockLimit::hw_slowdown, ClockLimit::sw_thermal_slowdown, ClockLimit::hw_thermal_slowdown, ClockLimit::hw_power_brake_slowdown})
         if (limits->has(limit)) {
@@ -86,7 +94,7 @@ void MonitorScene::take_tick(double t_ms, const GpuTick& tick) {
   }
 }
 
-void MonitorScene::take_processes(ProcessTick& processes) {
+void MonitorScene::take_processes(double t_ms, ProcessTick& processes) {
   if (options_.wanted) {
     for (const ProcessSample& process : processes)
       if (options_.wanted(process, source_)) family_.insert(process.pid);
@@ -95,13 +103,30 @@ void MonitorScene::take_processes(ProcessTick& processes) {
       for (const ProcessOnGpu& use : process.gpus) held_.insert(use.index);
     if (!held_.empty()) std::erase_if(seen_->gpus, [&](const GpuNow& now) { return !held_.contains(now.info.index); });
   }
+  // All that ran have ended: what they did says nothing of what comes.
+  const auto still_runs = [&](const ProcessSample& before) {
+    return std::any_of(processes.begin(), processes.end(), [&](const ProcessSample& now) { return now.pid == before.pid; });
+  };
+  const bool all_ended = !seen_->processes.empty() && std::none_of(seen_->processes.begin(), seen_->processes.end(), still_runs);
   seen_->processes = processes;
+  seen_->waits_for_wanted = options_.wanted && family_.empty();
+  if (all_ended) start_anew(t_ms);
 }
 
-void MonitorScene::take_event(const Event& event) {
+void MonitorScene::start_anew(double t_ms) {
+  builder_.forget_before(t_ms);
+  judged_ms_.reset();
+  seen_->report.reset();
+  seen_->history.set_verdict(t_ms, {Pattern::idle, 0, "watching what comes next"});
+}
+
+void MonitorScene::take_event(double t_ms, const Event& event) {
   if (event.kind == "driver_gone") seen_->driver_gone = true;
-  if (event.kind == "driver_back") seen_->driver_gone = false;
-  if (!event.gpu) return;
+  if (event.kind == "driver_back") {
+    seen_->driver_gone = false;
+    start_anew(t_ms);
+  }
+  if (!event.gpu || (!held_.empty() && !held_.contains(*event.gpu))) return;
   if (event.kind == "lost") gpu(*event.gpu).lost = true;
   if (event.kind == "recovered") gpu(*event.gpu).lost = false;
 }

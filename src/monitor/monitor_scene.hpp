@@ -17,6 +17,7 @@ using Judge = std::function<Report(const Timeline&)>;
 
 struct SceneOptions {
   Judge judge;
+  bool local_pids = false;  // processes are of this machine
   // Which processes are wanted, and with them their GPUs; nothing: all.
   std::function<bool(const ProcessSample&, const Source&)> wanted;
 };
@@ -40,8 +41,9 @@ class MonitorScene {
 
  private:
   void take_tick(double t_ms, const GpuTick& tick);
-  void take_processes(ProcessTick& processes);
-  void take_event(const Event& event);
+  void take_processes(double t_ms, ProcessTick& processes);
+  void start_anew(double t_ms);
+  void take_event(double t_ms, const Event& event);
   void name_states(double t_ms);
   GpuNow& gpu(int index);
 

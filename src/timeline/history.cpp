@@ -78,7 +78,7 @@ void History::add(double t_ms, const GpuTick& tick) {
     else if (spacing < kGapSpacings * spacing_ms_) spacing_ms_ += kNewSpacingWeight * (spacing - spacing_ms_);
     else spacing_ms_ *= 1 + kNewSpacingWeight;  // the interval may have been made longer: learn that, slowly
   }
-  if (!oldest_ms_) oldest_ms_ = t_ms;
+  if (!first_ms_) first_ms_ = t_ms;
   newest_ms_ = t_ms;
   for (const GpuSample& sample : tick) put(row(sample.index), t_ms, sample);
 }
@@ -245,6 +245,12 @@ HistoryCell History::cell(int gpu, Quantity quantity, double from_ms, double to_
   if (quantity == Quantity::power && !row->levels.empty() && to_ms - from_ms < 2 * row->levels.front().bucket_ms)
     if (const auto power = fine_power(*row, from_ms, to_ms)) cell.value = power;
   return cell;
+}
+
+double History::oldest_ms() const {
+  if (options_.levels.empty()) return first_ms();
+  const HistoryOptions::Level& coarsest = options_.levels.back();
+  return std::max(first_ms(), newest_ms() - coarsest.bucket_ms * static_cast<double>(coarsest.buckets));
 }
 
 std::size_t History::bytes() const {

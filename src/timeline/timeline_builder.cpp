@@ -75,10 +75,11 @@ GpuTrack& TimelineBuilder::track(int index) {
   return timeline_.gpus.back();
 }
 
+// Steps and processes of several writers may come a little late.
+bool TimelineBuilder::accepts(double t_ms) const { return std::abs(t_ms) < kLongestRunMs && !(any_ && t_ms < newest_ms_ - kLateAtMostMs); }
+
 void TimelineBuilder::add(const Record& record) {
-  // A series must not run backwards, and thirty years are no run. Steps and processes of several writers may come a
-  // little late.
-  if (!(std::abs(record.t_ms) < kLongestRunMs) || (any_ && record.t_ms < newest_ms_ - kLateAtMostMs)) {
+  if (!accepts(record.t_ms)) {
     ++timeline_.backward_records;
     return;
   }

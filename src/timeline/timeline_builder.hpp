@@ -13,6 +13,8 @@ class TimelineBuilder {
   TimelineBuilder(Machine machine, SourceKind kind, std::string detail);
 
   void add(const Record& record);
+  // Whether a record of this time would be taken: a series must not run backwards, and thirty years are no run.
+  bool accepts(double t_ms) const;
   // The run goes on at least until here, though no record came: what a driver said before it fell silent
   // grows old.
   void advance_to(double t_ms);

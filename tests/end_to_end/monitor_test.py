@@ -2,7 +2,7 @@
 """The live screen as a user meets it: the real binary in a terminal of its own, which pyte emulates."""
 import json
 import os
-import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -32,13 +32,16 @@ LEFT_BY = "\x1b[?1049l"
 class Terminal:
     """lockstep in a terminal, with what the user would see."""
 
-    def __init__(self, *arguments, columns=100, rows=30, environment=None, folder=None):
+    def __init__(self, *arguments, columns=100, rows=30, environment=None, folder=None, shell=False):
         self.folder = tempfile.mkdtemp(prefix="lockstep-test-") if folder is None else folder
         variables = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": self.folder, "LOCKSTEP_VIRTUAL_SCOPE": f"screen-{os.getpid()}"}
         env = {name: value for name, value in (os.environ | variables | (environment or {})).items() if value is not None}
         here = os.getcwd()
         os.chdir(self.folder)
-        self.program = InTerminal([LOCKSTEP, "monitor", *arguments], env, columns, rows)
+        command = [LOCKSTEP, "monitor", *arguments]
+        if shell:  # with a shell's job control around it
+            command = ["bash", "--norc", "--noprofile", "-i", "-c", "set -m; " + shlex.join(command) + "; read -r line; $line; true"]
+        self.program = InTerminal(command, env, columns, rows)
         os.chdir(here)
         self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
@@ -211,23 +214,49 @@ class LiveScreen(unittest.TestCase):
             self.assertEqual(code, 128 + sent)
             self.assertGivenBack(terminal)
 
-    def test_ctrl_z_stops_it_with_the_terminal_given_back_and_it_goes_on(self):
-        terminal = self.open("virtual:2")
-        terminal.until("GPU 0")
-        # The test is no shell: the program's group is an orphan, which the kernel does not stop for SIGTSTP. SIGSTOP does.
-        os.kill(terminal.program.pid, signal.SIGTSTP)
+    def raw(self, terminal):
+        return not termios.tcgetattr(terminal.program.terminal)[3] & termios.ICANON
+
+    def test_a_stop_gives_the_terminal_back_and_going_on_takes_it_again(self):
+        """As a shell does it: a stop by the terminal, then the foreground again."""
+        terminal = self.open("virtual:2", shell=True)
+        terminal.until("GPU 0", "q quit")
+        self.assertTrue(self.raw(terminal))
+        terminal.press("\x1a")
+        end = time.monotonic() + PATIENCE_S
+        while LEFT_BY not in terminal.program.output.decode(errors="replace") and time.monotonic() < end:
+            terminal.read(0.05)
+        self.assertGivenBack(terminal)
         terminal.read(0.5)
-        self.assertIn(LEFT_BY, terminal.program.output.decode(errors="replace"))
+        before = len(terminal.program.output)
+        terminal.press("fg\r")
+        terminal.until("GPU 0", "q quit")
+        self.assertIn(b"\x1b[?1049h", terminal.program.output[before:])
+        self.assertTrue(self.raw(terminal))
+        terminal.press("q")
+        end = time.monotonic() + PATIENCE_S
+        while self.raw(terminal) and time.monotonic() < end:
+            terminal.read(0.05)
+        self.assertFalse(self.raw(terminal))
+
+    def test_after_a_halt_from_outside_the_terminal_is_taken_again(self):
+        terminal = self.open("virtual:2")
+        terminal.until("GPU 0", "q quit")
         os.kill(terminal.program.pid, signal.SIGSTOP)
         os.waitpid(terminal.program.pid, os.WUNTRACED)
-        os.kill(terminal.program.pid, signal.SIGCONT)
-        terminal.until("GPU 0", "q quit")
+        cooked = termios.tcgetattr(terminal.program.terminal)
+        cooked[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(terminal.program.terminal, termios.TCSANOW, cooked)
         before = len(terminal.program.output)
-        terminal.read(1.0)
+        os.kill(terminal.program.pid, signal.SIGCONT)
+        end = time.monotonic() + PATIENCE_S
+        while not self.raw(terminal) and time.monotonic() < end:
+            terminal.read(0.05)
+        self.assertTrue(self.raw(terminal))
+        terminal.read(0.5)
+        self.assertIn(b"\x1b[?1049h", terminal.program.output[before:])
         terminal.press("q")
-        code, _ = terminal.wait()
-        self.assertEqual(code, 0)
-        self.assertGreater(len(terminal.program.output), before)
+        self.assertEqual(terminal.wait()[0], 0)
 
     def test_a_driver_that_never_answers_leaves_the_keys_alive(self):
         path = self.scripted({"kind": "hang", "gpu": None, "detail": ""})
@@ -248,10 +277,9 @@ class LiveScreen(unittest.TestCase):
         terminal.until("GPU 1 lost")
         terminal = self.open(f"virtual:{self.scripted({'kind': 'restart', 'gpu': None, 'detail': ''})}")
         terminal.until("GPU 0", "live")
-        end = time.monotonic() + PATIENCE_S
-        while b"!" not in terminal.program.output and time.monotonic() < end:
-            terminal.read(0.1)
-        terminal.until("GPU 0", "live", absent=["the driver is gone"])
+        terminal.until("driver is back")
+        terminal.press("\x1b\x1b")
+        terminal.until("GPU 0", "live", absent=["the driver is gone", "lost"])
 
     def scripted(self, event):
         """A recording of two busy GPUs in which something happens after a second."""
@@ -321,6 +349,32 @@ class LiveScreen(unittest.TestCase):
         self.assertGreater(json.loads(done.stdout)["duration_s"], 2.5)
         self.assertNotIn("breaks off", done.stderr)
 
+    def test_quitting_closes_the_recording_and_says_where_it_is(self):
+        terminal = self.open("virtual:2")
+        terminal.until("GPU 0")
+        terminal.press("r")
+        terminal.until("REC")
+        terminal.read(1)
+        terminal.press("q")
+        code, _ = terminal.wait()
+        self.assertEqual(code, 0)
+        self.assertIn("lockstep: recorded to lockstep-", terminal.program.output.decode(errors="replace"))
+        name = next(name for name in os.listdir(terminal.folder) if name.startswith("lockstep-2"))
+        done = subprocess.run([LOCKSTEP, "diagnose", os.path.join(terminal.folder, name)], capture_output=True, text=True, check=False)
+        self.assertNotIn("breaks off", done.stderr)
+
+    def test_an_arrow_in_two_pieces_is_still_an_arrow(self):
+        terminal = self.open("virtual:2")
+        terminal.until("GPU 0", "q quit")
+        terminal.press("?")
+        terminal.until("this help")
+        for _ in range(5):  # a tick comes every 100 ms: some fall in between
+            terminal.press("\x1b")
+            terminal.read(0.02)
+            terminal.press("[B")
+            terminal.read(0.06)
+        self.assertIn("Esc closes", terminal.text())
+
     def test_setup_is_saved_and_read_again(self):
         terminal = self.open("virtual:2")
         terminal.until("GPU 0", "busy,")
@@ -354,7 +408,7 @@ class LiveScreen(unittest.TestCase):
         scope = {"LOCKSTEP_VIRTUAL_SCOPE": f"signal-{os.getpid()}"}
         load = subprocess.Popen([sys.executable, os.path.join(SOURCE, "scripts/lib/flicker"), "1"], env=dict(os.environ, **scope))
         self.addCleanup(load.kill)
-        terminal = self.open("virtual:1", environment=scope)
+        terminal = self.open("virtual:1", environment=scope, columns=160)
         terminal.until(str(load.pid), "flicker 1")
         terminal.press("\t\x1b[20~")
         terminal.until("send a signal", "SIGTERM", str(load.pid))

@@ -23,7 +23,7 @@ std::shared_ptr<const Monitored> monitored_until(const std::filesystem::path& re
   auto reader = RecordingReader::open(recording);
   if (!reader) throw std::runtime_error(reader.error().what);
   ReplaySource source(std::move(*reader), recording.filename().string(), {});
-  MonitorScene scene(source, {judged, {}});
+  MonitorScene scene(source, {.judge = judged});
   Playback playback;
   double begin_ms = -1;
   while (true) {

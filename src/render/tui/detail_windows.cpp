@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "base/text.hpp"
@@ -117,7 +118,7 @@ Window gpu_detail(const Scene& scene) {
   for (auto entry = seen.events.rbegin(); entry != seen.events.rend(); ++entry)
     if (entry->event.gpu == gpu.info.index) {
       any = true;
-      rows.add(time_code(entry->t_ms - seen.history.oldest_ms()), fmt::format("{} {}", printable(entry->event.kind), printable(entry->event.detail)));
+      rows.add(time_code(entry->t_ms - seen.origin_ms()), fmt::format("{} {}", printable(entry->event.kind), printable(entry->event.detail)));
     }
   if (!any) rows.text("none since the watch began", kFaint);
   if (seen.report && !seen.report->not_measured.empty()) {
@@ -147,7 +148,7 @@ Window rank_detail(const Scene& scene) {
   rows.add("launcher", printable(process.launcher.value_or("none")));
   rows.add("rank", fmt::format("{}, local {}, world size {}", number(process.rank), number(process.local_rank), number(process.world_size)));
   rows.add("CPU", process.cpu ? fmt::format("{:.0f} % of a core", *process.cpu * 100) : "not read yet");
-  rows.add("state", process.state ? std::string(1, *process.state) : "not readable");
+  rows.add("state", process.state && std::isalpha(static_cast<unsigned char>(*process.state)) != 0 ? std::string(1, *process.state) : "not readable");
   rows.add("loader workers", number(process.loader_workers));
   rows.add("read, written", fmt::format("{}, {}", process.read_bytes ? format_bytes(static_cast<double>(*process.read_bytes)) : "-", process.write_bytes ? format_bytes(static_cast<double>(*process.write_bytes)) : "-"));
   for (const ProcessOnGpu& use : process.gpus)
@@ -186,12 +187,13 @@ Window finding_detail(const Scene& scene) {
 }
 
 Window step_detail(const Scene& scene) {
-  const double until = scene.state.cursor_ms.value_or(scene.seen.now_ms());
+  const double until = scene.state.cursor_ms.value_or(scene.state.right_ms.value_or(scene.seen.now_ms()));
   const auto ranks = step_parts(scene.seen, until);
+  const int selected = std::clamp(scene.state.selected[static_cast<std::size_t>(Panel::steps)], 0, std::max(0, static_cast<int>(ranks.size()) - 1));
   Rows rows(text_columns(scene));
   int here = 0;
   for (const auto& [rank, parts] : ranks) {
-    if (here++ != scene.state.selected[static_cast<std::size_t>(Panel::steps)]) continue;
+    if (here++ != selected) continue;
     rows.add("rank", std::to_string(rank));
     rows.add("steps looked at", fmt::format("{}, the last is number {}", parts.steps, parts.last_index));
     rows.add("a step takes", fmt::format("{:.2f} ms", parts.duration_ms));

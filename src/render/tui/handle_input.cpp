@@ -11,6 +11,8 @@
 #include "base/text.hpp"
 #include "render/tui/key_table.hpp"
 #include "render/tui/rank_rows.hpp"
+#include "render/tui/setup_rows.hpp"
+#include "render/tui/time_moves.hpp"
 #include "render/tui/time_view.hpp"
 #include "render/words/words.hpp"
 
@@ -20,17 +22,8 @@ namespace {
 constexpr std::array kSignals = {
     SignalRow{SIGTERM, "SIGTERM", "asks it to end"},         SignalRow{SIGINT, "SIGINT", "as Ctrl-C does"},
     SignalRow{SIGSTOP, "SIGSTOP", "halts it"},               SignalRow{SIGCONT, "SIGCONT", "lets it go on"},
-    SignalRow{SIGUSR1, "SIGUSR1", "means what it takes it to"}, SignalRow{SIGUSR2, "SIGUSR2", "means what it takes it to"},
+    SignalRow{SIGUSR1, "SIGUSR1", "whatever the program does on it"}, SignalRow{SIGUSR2, "SIGUSR2", "whatever the program does on it"},
     SignalRow{SIGKILL, "SIGKILL", "ends it at once; nothing is saved"}};
-
-constexpr std::array kLaneQuantities = {Quantity::busy, Quantity::sm, Quantity::tensor, Quantity::power, Quantity::memory, Quantity::pcie, Quantity::nvlink};
-constexpr int kSetupRows = 7;
-
-Quantity next_quantity(Quantity now, int by) {
-  const auto at = std::find(kLaneQuantities.begin(), kLaneQuantities.end(), now) - kLaneQuantities.begin();
-  const auto count = static_cast<std::ptrdiff_t>(kLaneQuantities.size());
-  return kLaneQuantities[static_cast<std::size_t>((at % count + by + count) % count)];
-}
 
 // One key at a time, with everything it may need at hand.
 class Handler {
@@ -47,7 +40,8 @@ class Handler {
  private:
   void ask(FeedRequest request) { requests_.emplace_back(std::move(request)); }
   void ask(ProgramRequest request) { requests_.emplace_back(std::move(request)); }
-  TimeView view() const { return time_view(seen_, state_, situation_.layout.lane_columns); }
+  int lane_columns() const { return situation_.layout.lane_columns; }
+  TimeView view() const { return time_view(seen_, state_, lane_columns()); }
 
   void take_key(const Key& pressed) {
     if (pressed.code == KeyCode::interrupt) return ask(ProgramRequest(QuitScreen{}));
@@ -65,16 +59,18 @@ class Handler {
     take_action(*action);
   }
 
+  void scroll_by(int& scroll, int by) const { scroll = std::clamp(scroll + by, 0, situation_.layout.last_scroll); }
+
   void scroll_or_close(int& scroll, Action action, Action opener) {
     const int page = std::max(1, situation_.layout.rows - 4);
     switch (action) {
-      case Action::up: scroll = std::max(0, scroll - 1); return;
-      case Action::down: ++scroll; return;
-      case Action::page_up: scroll = std::max(0, scroll - page); return;
+      case Action::up: return scroll_by(scroll, -1);
+      case Action::down: return scroll_by(scroll, 1);
+      case Action::page_up: return scroll_by(scroll, -page);
       case Action::page_down:
-      case Action::pause: scroll += page; return;
-      case Action::first: scroll = 0; return;
-      case Action::last: scroll = 1 << 20; return;  // drawn as far as there is
+      case Action::pause: return scroll_by(scroll, page);
+      case Action::first: return scroll_by(scroll, -scroll);
+      case Action::last: return scroll_by(scroll, situation_.layout.last_scroll);
       default: break;
     }
     if (action == Action::close || action == opener || action == Action::detail) state_.overlay = std::monostate{};
@@ -156,30 +152,16 @@ class Handler {
   void take_setup(SetupView& view, Action action) {
     switch (action) {
       case Action::up: view.selected = std::max(0, view.selected - 1); return;
-      case Action::down: view.selected = std::min(kSetupRows - 1, view.selected + 1); return;
+      case Action::down: view.selected = std::min(static_cast<int>(setup_rows(state_.setup).size()) - 1, view.selected + 1); return;
       case Action::pause:
       case Action::detail:
-      case Action::cursor_right: return change_setup(view.selected, 1);
-      case Action::cursor_left: return change_setup(view.selected, -1);
+      case Action::cursor_right: return change_setup(state_.setup, view.selected, 1);
+      case Action::cursor_left: return change_setup(state_.setup, view.selected, -1);
       case Action::close:
       case Action::setup:
         state_.overlay = std::monostate{};
         ask(ProgramRequest(SaveSetup{}));
         return;
-      default: return;
-    }
-  }
-
-  void change_setup(int row, int by) {
-    MonitorSetup& setup = state_.setup;
-    switch (row) {
-      case 0: setup.lanes = next_quantity(setup.lanes, by); return;
-      case 1: setup.column_ms = by > 0 ? coarser(setup.column_ms) : finer(setup.column_ms); return;
-      case 2: setup.show_steps = !setup.show_steps; return;
-      case 3: setup.show_ranks = !setup.show_ranks; return;
-      case 4: setup.show_findings = !setup.show_findings; return;
-      case 5: setup.colors = !setup.colors; return;
-      case 6: setup.ascii = !setup.ascii; return;
       default: return;
     }
   }
@@ -207,6 +189,10 @@ class Handler {
       state_.message = "signals are off: started with --read-only";
       return;
     }
+    if (!seen_.local_pids) {
+      state_.message = "these processes are not of this machine: no signal would reach them";
+      return;
+    }
     const auto rows = ranks();
     if (rows.empty()) {
       state_.message = "no process to send a signal to";
@@ -218,10 +204,14 @@ class Handler {
         state_.message = "the launcher's pid is not known";
         return;
       }
-      state_.overlay = SignalMenu{*row.launcher_pid, fmt::format("launcher {} of {} ranks", row.launcher, row.ranks), 0, false};
+      state_.overlay = SignalMenu{*row.launcher_pid, printable(fmt::format("launcher {} of {} rank{}", row.launcher, row.ranks, row.ranks == 1 ? "" : "s")), 0, false};
       return;
     }
-    state_.overlay = SignalMenu{row.process->pid, fmt::format("{}, {}", rank_name(*row.process), command_line_of(*row.process)), 0, false};
+    if (!row.process->command) {
+      state_.message = fmt::format("process {} could not be read: it may be another one than the driver means", row.process->pid);
+      return;
+    }
+    state_.overlay = SignalMenu{row.process->pid, row.process->rank ? fmt::format("{}, {}", rank_name(*row.process), short_command_of(*row.process)) : short_command_of(*row.process), 0, false};
   }
 
   void close_topmost() {
@@ -248,15 +238,15 @@ class Handler {
       case Action::first: return move_selection(-(1 << 20));
       case Action::last: return move_selection(1 << 20);
       case Action::pause: return pause();
-      case Action::cursor_left: return move_cursor(-1);
-      case Action::cursor_right: return move_cursor(1);
-      case Action::view_left: return scroll_view(-std::max(1, situation_.layout.lane_columns / 2));
-      case Action::view_right: return scroll_view(std::max(1, situation_.layout.lane_columns / 2));
-      case Action::zoom_in: return zoom(finer(state_.setup.column_ms));
-      case Action::zoom_out: return zoom(coarser(state_.setup.column_ms));
-      case Action::mark: return mark();
-      case Action::previous_mark: return go_to_mark(-1);
-      case Action::next_mark: return go_to_mark(1);
+      case Action::cursor_left: return move_cursor(state_, seen_, lane_columns(), -1);
+      case Action::cursor_right: return move_cursor(state_, seen_, lane_columns(), 1);
+      case Action::view_left: return scroll_view(state_, seen_, lane_columns(), -std::max(1, lane_columns() / 2));
+      case Action::view_right: return scroll_view(state_, seen_, lane_columns(), std::max(1, lane_columns() / 2));
+      case Action::zoom_in: return zoom_in(state_, seen_, lane_columns());
+      case Action::zoom_out: return zoom_out(state_, seen_, lane_columns());
+      case Action::mark: return mark_moment(state_, seen_);
+      case Action::previous_mark: return go_to_mark(state_, seen_, lane_columns(), -1);
+      case Action::next_mark: return go_to_mark(state_, seen_, lane_columns(), 1);
       case Action::next_quantity: return show_quantity(1);
       case Action::previous_quantity: return show_quantity(-1);
       case Action::filter:
@@ -268,8 +258,8 @@ class Handler {
       case Action::sort_next: return sort_by(1);
       case Action::signal: return open_signal_menu();
       case Action::copy_fix: return copy_fix();
-      case Action::slower_or_faster: return ask(seen_.live() ? FeedRequest(ChangeInterval{1}) : FeedRequest(ChangeSpeed{1}));
-      case Action::faster_or_slower: return ask(seen_.live() ? FeedRequest(ChangeInterval{-1}) : FeedRequest(ChangeSpeed{-1}));
+      case Action::plus: return ask(seen_.live() ? FeedRequest(ChangeInterval{1}) : FeedRequest(ChangeSpeed{1}));
+      case Action::minus: return ask(seen_.live() ? FeedRequest(ChangeInterval{-1}) : FeedRequest(ChangeSpeed{-1}));
       case Action::record: return ask(FeedRequest(ToggleRecording{situation_.recording_path}));
       case Action::refresh:
         ask(FeedRequest(JudgeNow{}));
@@ -332,95 +322,21 @@ class Handler {
       state_.message = "nothing here to look at";
       return;
     }
-    const Panel of = state_.focus == Panel::steps ? Panel::steps : state_.focus;
-    state_.overlay = DetailView{of, 0};
+    state_.overlay = DetailView{state_.focus, 0};
   }
 
   // Live: the picture stands still while the watch goes on behind it. A file stops playing.
   void pause() {
     if (seen_.playback) return ask(FeedRequest(TogglePause{}));
-    state_.paused = !state_.paused;
-    if (state_.paused) state_.right_ms = seen_.now_ms();
-    else {
-      state_.right_ms.reset();
-      state_.cursor_ms.reset();
-    }
-  }
-
-  // The first press puts the cursor on the newest column; a moving picture would carry it away, so it stands still.
-  void move_cursor(int by) {
-    const TimeView now = view();
-    if (!state_.cursor_ms) {
-      state_.cursor_ms = std::min(now.right_ms - now.column_ms / 2, std::max(seen_.now_ms(), now.left_ms()));
-      if (by > 0) return;
-      state_.cursor_ms = *state_.cursor_ms - (now.follows ? 0 : now.column_ms);
-    } else {
-      state_.cursor_ms = *state_.cursor_ms + by * now.column_ms;
-    }
-    const double oldest = seen_.history.oldest_ms();
-    state_.cursor_ms = std::clamp(*state_.cursor_ms, std::min(oldest, seen_.history.newest_ms()), std::max(seen_.now_ms(), oldest));
-    keep_in_view(*state_.cursor_ms);
-  }
-
-  void keep_in_view(double t_ms) {
-    const TimeView now = view();
-    if (!state_.right_ms) state_.right_ms = now.right_ms - now.column_ms / 2;
-    if (t_ms < now.left_ms()) state_.right_ms = t_ms + now.column_ms * (now.columns - 0.5);
-    if (t_ms >= now.right_ms) state_.right_ms = t_ms;
-  }
-
-  void scroll_view(int columns) {
-    const TimeView now = view();
-    const double newest = seen_.now_ms();
-    const double oldest_right = seen_.history.oldest_ms() + now.column_ms * std::max(1, now.columns / 2);
-    const double right = state_.right_ms.value_or(newest) + columns * now.column_ms;
-    if (right >= newest && !state_.paused && !state_.cursor_ms) state_.right_ms.reset();
-    else state_.right_ms = std::clamp(right, std::min(oldest_right, newest), newest);
-  }
-
-  // About the cursor where there is one, else about the right edge.
-  void zoom(double column_ms) {
-    const TimeView before = view();
-    state_.setup.column_ms = column_ms;
-    if (state_.cursor_ms && state_.right_ms) {
-      const double columns_right = (before.right_ms - *state_.cursor_ms) / before.column_ms;
-      state_.right_ms = std::min(*state_.cursor_ms + columns_right * column_ms, std::max(seen_.now_ms(), *state_.cursor_ms));
-    }
-    state_.message = column_ms < 1000 ? fmt::format("{:.0f} ms a column", column_ms) : fmt::format("{} a column", ago(column_ms));
-    if (column_ms < 100) state_.message += ": power comes every 20 ms, the other readings do not";
-  }
-
-  void mark() {
-    const double at = state_.cursor_ms.value_or(seen_.now_ms());
-    constexpr std::size_t kMostMarks = 100;
-    if (state_.marks.size() >= kMostMarks) {
-      state_.message = "100 marks are enough";
-      return;
-    }
-    state_.marks.insert(std::upper_bound(state_.marks.begin(), state_.marks.end(), at), at);
-    state_.message = fmt::format("marked {}; n and N go from mark to mark", time_code(at, state_.setup.column_ms));
-  }
-
-  void go_to_mark(int direction) {
-    std::vector<double> places = state_.marks;
-    for (const EventAt& entry : seen_.events) places.push_back(entry.t_ms);
-    const double at = state_.cursor_ms.value_or(seen_.now_ms());
-    std::optional<double> nearest;
-    for (const double place : places) {
-      if (direction < 0 ? place >= at - 1 : place <= at + 1) continue;
-      if (!nearest || std::abs(place - at) < std::abs(*nearest - at)) nearest = place;
-    }
-    if (!nearest) {
-      state_.message = places.empty() ? "no mark or event yet; m makes a mark" : "no further mark or event";
-      return;
-    }
-    state_.cursor_ms = *nearest;
-    keep_in_view(*nearest);
+    hold_or_follow(state_, seen_);
   }
 
   void show_quantity(int by) {
-    state_.setup.lanes = next_quantity(state_.setup.lanes, by);
-    state_.message = fmt::format("lanes show {}", kQuantityNames[static_cast<std::size_t>(state_.setup.lanes)]);
+    change_setup(state_.setup, kLanesRow, by);
+    const Quantity shown = state_.setup.lanes;
+    const double now = seen_.history.newest_ms();
+    const bool read = std::any_of(seen_.gpus.begin(), seen_.gpus.end(), [&](const GpuNow& gpu) { return seen_.history.cell(gpu.info.index, shown, now - 10'000, now + 1).value.has_value(); });
+    state_.message = fmt::format("lanes show {}{}", kQuantityNames[static_cast<std::size_t>(shown)], read ? "" : ", which is not measured here (Enter on a GPU says why)");
   }
 
   void sort_by(int by) {
@@ -437,6 +353,10 @@ class Handler {
     }
     const int selected = std::clamp(state_.selected[static_cast<std::size_t>(Panel::findings)], 0, static_cast<int>(rows.size()) - 1);
     const std::string words = fix_words(*rows[static_cast<std::size_t>(selected)].finding);
+    if (words.empty()) {
+      state_.message = "this finding has no fix to copy";
+      return;
+    }
     ask(ProgramRequest(CopyText{words}));
     state_.message = fmt::format("copied, where the terminal allows it: {}", words);
   }
@@ -468,7 +388,7 @@ class Handler {
       if (mouse.action != MouseAction::press) {
         const int by = mouse.action == MouseAction::wheel_up ? -1 : 1;
         if (panel == Panel::gpus && mouse.x >= layout.lane_x && mouse.x < layout.lane_x + layout.lane_columns)
-          return zoom(by < 0 ? finer(state_.setup.column_ms) : coarser(state_.setup.column_ms));
+          return by < 0 ? zoom_in(state_, seen_, lane_columns()) : zoom_out(state_, seen_, lane_columns());
         state_.focus = panel;
         return move_selection(by);
       }
@@ -486,8 +406,8 @@ class Handler {
       return;
     }
     const int by = mouse.action == MouseAction::wheel_up ? -3 : 3;
-    if (auto* help = std::get_if<HelpView>(&state_.overlay)) help->scroll = std::max(0, help->scroll + by);
-    if (auto* detail = std::get_if<DetailView>(&state_.overlay)) detail->scroll = std::max(0, detail->scroll + by);
+    if (auto* help = std::get_if<HelpView>(&state_.overlay)) scroll_by(help->scroll, by);
+    if (auto* detail = std::get_if<DetailView>(&state_.overlay)) scroll_by(detail->scroll, by);
   }
 
   // A click selects; one on what is selected opens its details; one on a lane reads all GPUs at that moment.
@@ -516,7 +436,7 @@ class Handler {
       return select_rank(rows, now);
     }
     int& selected = state_.selected[static_cast<std::size_t>(panel)];
-    const int now = panel == Panel::findings ? finding_at(row, band) : row;
+    const int now = panel == Panel::findings ? finding_at(row, band) : first_shown(selected, count_of(panel), band.height - 1) + row;
     if (now < 0 || now >= count_of(panel)) return;
     if (was_focused && now == selected) return open_detail();
     selected = now;
@@ -540,16 +460,5 @@ class Handler {
 Reaction handle(MonitorState state, const Input& input, const Situation& situation) { return Handler(std::move(state), situation).take(input); }
 
 std::span<const SignalRow> offered_signals() { return kSignals; }
-
-std::vector<SetupRow> setup_rows(const MonitorSetup& setup) {
-  const auto shown = [](bool yes) { return std::string(yes ? "yes" : "no"); };
-  return {{"lanes show", std::string(kQuantityNames[static_cast<std::size_t>(setup.lanes)])},
-          {"time a column", setup.column_ms < 1000 ? fmt::format("{:.0f} ms", setup.column_ms) : ago(setup.column_ms)},
-          {"steps panel", shown(setup.show_steps)},
-          {"ranks panel", shown(setup.show_ranks)},
-          {"findings panel", shown(setup.show_findings)},
-          {"colours", shown(setup.colors)},
-          {"plain ASCII", shown(setup.ascii)}};
-}
 
 }  // namespace lockstep

@@ -35,11 +35,4 @@ struct SignalRow {
 };
 std::span<const SignalRow> offered_signals();
 
-// The rows of the setup, as they read now.
-struct SetupRow {
-  std::string_view name;
-  std::string value;
-};
-std::vector<SetupRow> setup_rows(const MonitorSetup& setup);
-
 }  // namespace lockstep

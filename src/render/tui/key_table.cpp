@@ -30,7 +30,7 @@ constexpr std::array kRows = {
     KeyRow{Action::next_mark, {key('n'), kNoKey, kNoKey}, "go to the mark or event after", KeyScope::always},
     KeyRow{Action::next_quantity, {key('v'), kNoKey, kNoKey}, "lanes show the next quantity", KeyScope::always},
     KeyRow{Action::previous_quantity, {key('V'), kNoKey, kNoKey}, "lanes show the quantity before", KeyScope::always},
-    KeyRow{Action::filter, {key('/'), kNoKey, kNoKey}, "filter ranks and findings by a word", KeyScope::always},
+    KeyRow{Action::filter, {key('/'), kNoKey, kNoKey}, "filter the ranks by a word; the findings, where those have the focus", KeyScope::always},
     KeyRow{Action::sort_menu, {key(KeyCode::f6), kNoKey, kNoKey}, "sort the ranks", KeyScope::always},
     KeyRow{Action::sort_previous, {key('<'), kNoKey, kNoKey}, "sort by the column before", KeyScope::always},
     KeyRow{Action::sort_next, {key('>'), kNoKey, kNoKey}, "sort by the next column", KeyScope::always},
@@ -40,10 +40,10 @@ constexpr std::array kRows = {
     KeyRow{Action::redraw, {key(KeyCode::redraw), kNoKey, kNoKey}, "draw the whole screen anew", KeyScope::always},
     KeyRow{Action::signal, {key(KeyCode::f9), kNoKey, kNoKey}, "send the process a signal, after asking", KeyScope::live},
     KeyRow{Action::record, {key('r'), kNoKey, kNoKey}, "record from now on, with the past in memory", KeyScope::live},
-    KeyRow{Action::slower_or_faster, {key('+'), key('='), kNoKey}, "longer interval", KeyScope::live},
-    KeyRow{Action::faster_or_slower, {key('-'), kNoKey, kNoKey}, "shorter interval", KeyScope::live},
-    KeyRow{Action::slower_or_faster, {key('+'), key('='), kNoKey}, "faster", KeyScope::replay},
-    KeyRow{Action::faster_or_slower, {key('-'), kNoKey, kNoKey}, "slower", KeyScope::replay},
+    KeyRow{Action::plus, {key('+'), key('='), kNoKey}, "longer interval", KeyScope::live},
+    KeyRow{Action::minus, {key('-'), kNoKey, kNoKey}, "shorter interval", KeyScope::live},
+    KeyRow{Action::plus, {key('+'), key('='), kNoKey}, "faster", KeyScope::replay},
+    KeyRow{Action::minus, {key('-'), kNoKey, kNoKey}, "slower", KeyScope::replay},
     KeyRow{Action::back, {key('['), kNoKey, kNoKey}, "back by 10 s", KeyScope::replay},
     KeyRow{Action::forward, {key(']'), kNoKey, kNoKey}, "forward by 10 s", KeyScope::replay},
     KeyRow{Action::far_back, {key('{'), kNoKey, kNoKey}, "back by a minute", KeyScope::replay},
@@ -67,9 +67,9 @@ std::optional<Action> action_of(const Key& pressed, bool replay) {
 }
 
 std::string name_of(const Key& pressed) {
-  static constexpr std::array<std::string_view, 32> kNames = {
+  static constexpr std::array<std::string_view, 30> kNames = {
       "", "Enter", "Esc", "Tab", "Shift-Tab", "Backspace", "Del", "Up", "Down", "Left", "Right", "Home", "End", "PgUp", "PgDn",
-      "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12", "Ctrl-C", "Ctrl-L", "Ctrl-Z", "", ""};
+      "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12", "Ctrl-C", "Ctrl-L", ""};
   if (pressed.code == KeyCode::character) {
     if (pressed.character == ' ') return "Space";
     return std::string(1, static_cast<char>(pressed.character));  // the table has ASCII only

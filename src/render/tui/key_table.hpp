@@ -18,7 +18,7 @@ enum class Action : std::uint8_t {
   mark, previous_mark, next_mark,
   next_quantity, previous_quantity,
   filter, sort_menu, sort_previous, sort_next, signal, copy_fix,
-  slower_or_faster, faster_or_slower, record, refresh, setup, redraw,
+  plus, minus, record, refresh, setup, redraw,
   back, forward, far_back, far_forward, go_to, loop,
 };
 

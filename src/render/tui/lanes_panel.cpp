@@ -80,16 +80,22 @@ Line axis_line(const Scene& scene) {
     for (std::size_t i = 0; i < text.size() && at + static_cast<int>(i) < view.columns; ++i)
       if (at + static_cast<int>(i) >= 0) marks[static_cast<std::size_t>(at) + i] = std::string(1, text[i]);
   };
-  const double origin = scene.seen.playback ? scene.seen.playback->begin_ms : scene.seen.history.oldest_ms();
+  const double origin = scene.seen.origin_ms();
   write(0, std::string(kQuantityNames[static_cast<std::size_t>(quantity)]) + (view.columns >= 24 ? fmt::format(", {} shown", ago(view.column_ms * view.columns)) : ""));
   if (view.columns >= 24) {
     const std::string text = scene.seen.playback || scene.state.right_ms ? time_code(view.right_ms - origin, view.column_ms) : std::string("now");
     write(view.columns - static_cast<int>(text.size()), text);
   }
+  const auto put_mark = [&](double t_ms, const char* glyph) {  // never over words
+    const int column = view.column_of(t_ms);
+    if (column < 0 || column >= view.columns) return;
+    std::string& place = marks[static_cast<std::size_t>(column)];
+    if (place == " " || place == "!") place = glyph;
+  };
   for (const EventAt& entry : scene.seen.events)
-    if (const int column = view.column_of(entry.t_ms); column >= 0 && column < view.columns) marks[static_cast<std::size_t>(column)] = "!";
+    put_mark(entry.t_ms, "!");
   for (const double mark : scene.state.marks)
-    if (const int column = view.column_of(mark); column >= 0 && column < view.columns) marks[static_cast<std::size_t>(column)] = "\u25BC";
+    put_mark(mark, "\u25BC");
 
   const bool focused = scene.state.focus == Panel::gpus;
   const Style faint{focused ? Tone::accent : Tone::faint, false, false};
@@ -126,12 +132,10 @@ std::vector<Line> lane_lines(const Scene& scene) {
     const bool more_below = i + 1 == last && last < static_cast<int>(scene.seen.gpus.size());
     const bool more_above = i == layout.first_gpu && i > 0;
     const auto from_to = [&]() -> std::optional<std::pair<double, double>> {
-      if (scene.state.cursor_ms) {
-        const double from = scene.view.start_of(scene.view.column_of(*scene.state.cursor_ms));
-        return std::pair(from, from + scene.view.column_ms);
-      }
-      if (scene.state.right_ms) return std::pair(scene.view.right_ms - scene.view.column_ms, scene.view.right_ms);
-      return std::nullopt;
+      if (!scene.state.cursor_ms && !scene.state.right_ms) return std::nullopt;
+      const double moment = std::min(scene.state.cursor_ms.value_or(*scene.state.right_ms), scene.seen.history.newest_ms());
+      const double from = scene.view.start_of(scene.view.column_of(moment));
+      return std::pair(from, from + scene.view.column_ms);
     }();
     const Readings readings = from_to ? readings_at(gpu, scene.seen, from_to->first, from_to->second) : readings_now(gpu, scene.seen);
     for (int row = layout.lane_rows - 1; row >= 0; --row) {

@@ -33,6 +33,7 @@ struct Layout {
   int first_gpu = 0;              // the topmost one shown
   std::array<Band, kPanels> panels;  // by Panel; gpus is `lanes`; the first row of the others is their heading
   Band footer;
+  int last_scroll = 0;            // of the window that lies over the screen
   bool fold_workers = false;      // no rows of their own for loader workers: there is no room
 
   int lane_x = 6;                 // after "GPU 0 "

@@ -59,6 +59,7 @@ Frame draw_monitor(const Monitored& seen, const MonitorState& state, Size size, 
     frame.rows = all_lines(scene);
     frame.lanes = lane_strips(scene);
     frame.window = window_of(scene);
+    if (frame.window) frame.layout.last_scroll = frame.window->last_scroll(size.rows);
   }
   frame.rows.resize(static_cast<std::size_t>(frame.size.rows));
   return frame;

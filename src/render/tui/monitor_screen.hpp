@@ -2,6 +2,7 @@
 // is known.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -27,6 +28,10 @@ struct Window {
   std::vector<Line> lines;
   int scroll = 0;
   bool fills = false;  // as much of the screen as there is
+
+  // Rows of it that a screen of so many rows shows.
+  int visible(int rows) const { return std::max(1, rows - (fills ? 2 : 4)); }
+  int last_scroll(int rows) const { return std::max(0, static_cast<int>(lines.size()) - visible(rows)); }
 };
 
 // One lane: a bar a column, over the blanks that its rows leave for it. Kept apart from the rows because they are most of

@@ -62,12 +62,14 @@ struct MonitorState {
   std::string filter;
   Panel filter_of = Panel::ranks;       // or findings
 
+  bool zoomed = false;                 // the user chose the column; else it widens where readings are rarer than columns
   bool paused = false;                 // live: the picture stands, the watch goes on
   std::optional<double> right_ms;      // the right edge where it does not follow the present
   std::optional<double> cursor_ms;
   std::vector<double> marks;           // in order of time
 
   Overlay overlay;
+  int waited_s = 0;                    // for a driver that has not answered yet
   std::string message;                 // the last line, until the next key
 };
 

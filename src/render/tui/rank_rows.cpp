@@ -63,6 +63,13 @@ std::string rank_name(const ProcessSample& process) {
 
 std::string command_line_of(const ProcessSample& process) { return process.command ? command_words(*process.command) : std::string("(not readable)"); }
 
+std::string short_command_of(const ProcessSample& process) {
+  if (!process.command || process.command->empty()) return command_line_of(process);
+  std::vector<std::string> words = *process.command;
+  words.front() = words.front().substr(words.front().rfind('/') + 1);
+  return command_words(words);
+}
+
 std::optional<double> gpu_memory_of(const ProcessSample& process) {
   std::optional<double> bytes;
   for (const ProcessOnGpu& use : process.gpus)
@@ -122,6 +129,11 @@ std::vector<FindingRow> finding_rows(const Monitored& seen, const MonitorState& 
   add(seen.report->findings, false);
   add(seen.report->suspicions, true);
   return rows;
+}
+
+std::string event_words(const Event& event) {
+  const std::string what = event.kind == "driver_gone" ? "the driver is gone" : event.kind == "driver_back" ? "the driver is back" : printable(event.kind);
+  return fmt::format("{}{}{}{}", event.gpu ? fmt::format("GPU {}: ", *event.gpu) : std::string(), what, event.detail.empty() ? "" : event.kind == "xid" ? " " : ": ", printable(event.detail));
 }
 
 std::string fix_words(const Finding& finding) {

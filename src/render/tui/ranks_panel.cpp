@@ -10,9 +10,11 @@
 namespace lockstep {
 namespace {
 
-std::string_view state_word(const std::optional<char>& state) {
-  if (!state) return "-";
-  switch (*state) {
+// The letter is the main thread's: while others compute it sleeps, and the process does not.
+std::string_view state_word(const ProcessSample& process) {
+  if (!process.state) return "-";
+  if (*process.state == 'S' && process.cpu.value_or(0) > 0.3) return "runs";
+  switch (*process.state) {
     case 'R': return "runs";
     case 'S': return "sleeps";
     case 'D': return "disk";
@@ -27,14 +29,6 @@ std::string gpus_words(const ProcessSample& process) {
   std::vector<std::string> names;
   for (const ProcessOnGpu& use : process.gpus) names.push_back(std::to_string(use.index));
   return join(names, ",");
-}
-
-// The program without its folder: there is little room, and the script is what people look for.
-std::string short_command_of(const ProcessSample& process) {
-  if (!process.command || process.command->empty()) return command_line_of(process);
-  std::vector<std::string> words = *process.command;
-  words.front() = words.front().substr(words.front().rfind('/') + 1);
-  return command_words(words);
 }
 
 struct Columns {
@@ -74,9 +68,21 @@ Line process_line(const RankRow& row, const Columns& columns, Workers workers) {
     line.right(memory ? format_bytes(*memory) : "-", columns.memory);
   }
   if (columns.cpu > 0) line.right(process.cpu ? fmt::format("{:.0f}%", *process.cpu * 100) : "-", columns.cpu);
-  if (columns.state > 0) line.add(" ").left(state_word(process.state), columns.state - 1, {process.state == 'D' || process.state == 'T' ? Tone::waiting : Tone::plain, false, false});
+  if (columns.state > 0) line.add(" ").left(state_word(process), columns.state - 1, {process.state == 'D' || process.state == 'T' ? Tone::waiting : Tone::plain, false, false});
   if (const int loaders = process.loader_workers.value_or(0); loaders > 0 && workers == Workers::folded) line.add(fmt::format(" +{} loader{}", loaders, loaders == 1 ? "" : "s"));
   return line.add(" ").add(short_command_of(process), {Tone::faint, false, false});
+}
+
+// The names of the columns, over them; the heading's own dashes take the first three places.
+std::string header_words(const Columns& columns) {
+  constexpr int kDashes = 3;
+  Line line;
+  line.left("ranks", columns.rank - kDashes).left("GPU", columns.gpu).right("pid", columns.pid).add(" ");
+  if (columns.user > 0) line.left("user", columns.user);
+  if (columns.memory > 0) line.right("memory", columns.memory);
+  if (columns.cpu > 0) line.right("CPU", columns.cpu);
+  if (columns.state > 0) line.add(" ").left("state", columns.state - 1);
+  return line.add(" command").text();
 }
 
 Line row_line(const RankRow& row, const Columns& columns, Workers workers) {
@@ -109,10 +115,7 @@ std::vector<Line> rank_lines(const Scene& scene) {
   const int first = first_shown(selected, static_cast<int>(rows.size()), visible);
   const std::string order = scene.state.order == RankOrder::tree ? "" : fmt::format("by {}", kRankOrderNames[static_cast<std::size_t>(scene.state.order)]);
   const std::string where = static_cast<int>(rows.size()) > visible ? fmt::format("{}-{} of {}", first + 1, std::min(first + visible, static_cast<int>(rows.size())), rows.size()) : std::string();
-  std::string title = "ranks";
-  if (scene.layout.columns >= 72) title = "ranks      GPU     pid  user       memory   CPU  state  command";
-  else if (scene.layout.columns >= 60) title = "ranks    GPU   pid    CPU command";
-  lines.push_back(heading(scene, Panel::ranks, title, join(std::vector<std::string>{order, where}, order.empty() || where.empty() ? "" : ", ")));
+  lines.push_back(heading(scene, Panel::ranks, header_words(columns), join(std::vector<std::string>{order, where}, order.empty() || where.empty() ? "" : ", ")));
   if (rows.empty()) {
     const bool none = scene.seen.processes.empty();
     lines.emplace_back(!scene.seen.open ? "" : none ? "no process on a GPU" : "no process matches the filter", Style{Tone::faint, false, false});

@@ -38,8 +38,11 @@ Readings readings_now(const GpuNow& gpu, const Monitored& seen) {
   readings.clock_mhz = last_of(latest.sm_clock_mhz);
   readings.limits = latest.limits.last_value().value_or(ClockLimits{});
   readings.state = gpu.lost ? GpuState::lost : gpu.state;
-  readings.old = gpu.lost || seen.driver_gone || seen.silence.has_value();
   const double now = seen.history.newest_ms();
+  constexpr double kOldAfterMs = 3000;  // and three ticks: a GPU that the kernel has put to sleep is not asked
+  const bool silent = now - gpu.heard_ms > std::max(kOldAfterMs, 3 * seen.history.spacing_ms());
+  readings.old = gpu.lost || seen.driver_gone || seen.silence.has_value() || silent;
+  if (readings.old && !gpu.lost) readings.state = GpuState::no_reading;
   if (const auto recent = seen.history.look(gpu.info.index, now - 200, now + 1)) {
     readings.pcie_bytes_s = (*recent)[Quantity::pcie];
     readings.nvlink_bytes_s = (*recent)[Quantity::nvlink];

@@ -12,9 +12,9 @@ namespace lockstep {
 namespace {
 
 ftxui::Element element_of(Window window, int rows, const Theme& theme) {
-  const int visible = std::max(1, rows - 2 - (window.fills ? 0 : 2));
+  const int visible = window.visible(rows);
   const int count = static_cast<int>(window.lines.size());
-  const int first = std::clamp(window.scroll, 0, std::max(0, count - visible));
+  const int first = std::clamp(window.scroll, 0, window.last_scroll(rows));
   std::string title = " " + window.title + " ";
   if (count > visible) title += fmt::format("{}-{} of {} ", first + 1, std::min(first + visible, count), count);
   if (window.fills) title += "(Esc closes) ";
@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 9> kBars = {" ", "\u2581", "\u2582", "\u2
 std::string_view glyph_of(const LaneStrip::Bar& bar, int row_from_bottom) {
   if (bar.eighths == LaneStrip::kNone) return " ";
   if (bar.eighths == LaneStrip::kGap) return row_from_bottom == 0 ? "\u00B7" : " ";
+  if (bar.eighths == 0) return row_from_bottom == 0 ? "_" : " ";  // nothing was done, and that is known
   return kBars[static_cast<std::size_t>(std::clamp(bar.eighths - 8 * row_from_bottom, 0, 8))];
 }
 
@@ -51,7 +52,7 @@ void ScreenPainter::paint_lanes(const Frame& frame, bool whole, std::vector<Cell
         const LaneStrip::Bar& bar = lane.bars[column];
         if (!row_is_new && bar == before->bars[column]) continue;
         const int x = lane.x + static_cast<int>(column);
-        draw_glyph(*cells_, x, y, glyph_of(bar, row), {bar.tone, false, bar.inverted}, frame.theme);
+        draw_glyph(*cells_, x, y, glyph_of(bar, row), {bar.eighths == 0 ? Tone::faint : bar.tone, false, bar.inverted}, frame.theme);
         run.include(x);
       }
     }

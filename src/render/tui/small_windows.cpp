@@ -6,6 +6,7 @@
 #include "render/tui/handle_input.hpp"
 #include "render/tui/key_table.hpp"
 #include "render/tui/panels.hpp"
+#include "render/tui/setup_rows.hpp"
 
 namespace lockstep {
 namespace {
@@ -27,14 +28,18 @@ Window help_window(const Scene& scene) {
     std::vector<std::string> names;
     for (const Key& entry : row.keys)
       if (entry.code != KeyCode::unknown) names.push_back(name_of(entry));
-    Line line;
-    line.left(join(names, " "), 16, {Tone::accent, true, false}).add(std::string(row.words));
-    window.lines.push_back(std::move(line));
+    const int name_columns = scene.layout.columns >= 60 ? 16 : 13;
+    const auto parts = wrapped(row.words, std::max(10, scene.layout.columns - 2 - name_columns));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      Line line;
+      line.left(i == 0 ? join(names, " ") : "", name_columns, {Tone::accent, true, false}).add(parts[i]);
+      window.lines.push_back(std::move(line));
+    }
   }
   window.lines.emplace_back();
-  window.lines.emplace_back("The mouse selects, opens what is selected, zooms the lanes with its wheel.", Style{Tone::faint, false, false});
-  window.lines.emplace_back("Colour marks the problem, not the load: red is idle while others work, lost", Style{Tone::faint, false, false});
-  window.lines.emplace_back("or throttled; yellow waits; green works. The word beside it says the same.", Style{Tone::faint, false, false});
+  for (const std::string_view sentence : {"The mouse selects, opens what is selected, reads a moment of the lanes, and zooms them with its wheel.",
+                                          "Colour marks the problem, not the load: red is idle while others work, late, lost or throttled; yellow waits; green works. The word beside it says the same."})
+    for (const std::string& part : wrapped(sentence, std::max(10, std::min(100, scene.layout.columns - 2)))) window.lines.emplace_back(part, Style{Tone::faint, false, false});
   return window;
 }
 

@@ -13,6 +13,19 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char letter) { return static_cast<unsigned char>(letter) < 0x80; });
 }
 
+// Bytes of the UTF-8 letter that starts so.
+std::size_t letter_bytes(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+// Every code point of one column: no wide letters, none that combine.
+bool has_narrow_letters_only(std::string_view text) {
+  for (const std::string& glyph : ftxui::Utf8ToGlyphs(std::string(text)))
+    if (glyph.empty() || glyph.size() != letter_bytes(glyph.front())) return false;
+  return true;
+}
+
 // The sixteen colours that every terminal has and every user has chosen to be able to read.
 ftxui::Color color_of(Tone tone) {
   switch (tone) {
@@ -34,12 +47,6 @@ void put(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Styl
   pixel.dim = !theme.colors && style.tone == Tone::faint;
   pixel.inverted = style.inverted;
   pixel.foreground_color = theme.colors ? color_of(style.tone) : ftxui::Color(ftxui::Color::Default);
-}
-
-// Bytes of the UTF-8 letter that starts so.
-std::size_t letter_bytes(char first) {
-  const auto byte = static_cast<unsigned char>(first);
-  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
 // The column after the last one written.
@@ -112,11 +119,13 @@ std::string cut(std::string_view text, int columns) {
   std::string result;
   int width = 0;
   for (const std::string& glyph : ftxui::Utf8ToGlyphs(std::string(text))) {
-    if (width + 1 >= columns) break;
+    const int taken = glyph.empty() ? 0 : columns_of(glyph);  // a wide one is followed by an empty one
+    if (width + taken + 1 > columns) break;
     result += glyph;
-    ++width;  // a wide glyph is followed by an empty one
+    width += taken;
   }
-  return result + "\u2026";
+  result += "\u2026";
+  return width + 1 < columns ? result + std::string(static_cast<std::size_t>(columns - width - 1), ' ') : result;
 }
 
 std::vector<std::string> wrapped(std::string_view text, int columns) {
@@ -159,7 +168,7 @@ Line& Line::add(std::string_view text, Style style) {
   if (text.empty()) return *this;
   const bool ascii = is_ascii(text);
   const int width = ascii ? static_cast<int>(text.size()) : columns_of(text);
-  const bool narrow = ascii || width == static_cast<int>(std::count_if(text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }));
+  const bool narrow = ascii || has_narrow_letters_only(text);
   width_ += width;
   if (!spans_.empty() && spans_.back().style == style && spans_.back().narrow == narrow) {
     spans_.back().text += text;
@@ -222,6 +231,7 @@ void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme
 void make_ascii(ftxui::Screen& screen, int y) {
   for (int x = 0; x < screen.dimx(); ++x) {
     std::string& character = screen.PixelAt(x, y).character;
+    if (character.empty()) character = " ";  // the second half of a wide letter, which has become a narrow one
     if (is_ascii(character)) continue;
     const auto known = std::find_if(kAsciiGlyphs.begin(), kAsciiGlyphs.end(), [&](const AsciiGlyph& row) { return row.glyph == character; });
     character = std::string(1, known == kAsciiGlyphs.end() ? '?' : known->letter);

@@ -14,6 +14,8 @@ int TimeView::column_of(double t_ms) const { return static_cast<int>(std::floor(
 TimeView time_view(const Monitored& seen, const MonitorState& state, int columns) {
   TimeView view;
   view.column_ms = state.setup.column_ms;
+  // A log with a reading every half minute shows nothing by columns of 200 ms.
+  if (!state.zoomed && seen.history.spacing_ms() > 2 * view.column_ms) view.column_ms = *std::find_if(kColumnMs.begin(), std::prev(kColumnMs.end()), [&](double ms) { return ms >= seen.history.spacing_ms(); });
   view.columns = std::max(columns, 1);
   view.follows = !state.right_ms;
   const double wanted = state.right_ms.value_or(seen.now_ms());
@@ -21,6 +23,8 @@ TimeView time_view(const Monitored& seen, const MonitorState& state, int columns
   view.right_ms = (std::floor(wanted / view.column_ms) + 1) * view.column_ms;
   return view;
 }
+
+std::string column_words(double column_ms) { return column_ms < 1000 ? fmt::format("{:.0f} ms", column_ms) : ago(column_ms); }
 
 double finer(double column_ms) {
   const auto at = std::lower_bound(kColumnMs.begin(), kColumnMs.end(), column_ms);

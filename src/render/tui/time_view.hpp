@@ -31,6 +31,9 @@ TimeView time_view(const Monitored& seen, const MonitorState& state, int columns
 double finer(double column_ms);
 double coarser(double column_ms);
 
+// "200 ms", "2 min".
+std::string column_words(double column_ms);
+
 // "1:02.3", "2:05:07": time since the start of the watch or the file.
 std::string time_code(double ms, double column_ms = 1000);
 // "12 s", "3 min 20 s" before now.

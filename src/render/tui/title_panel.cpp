@@ -29,8 +29,13 @@ std::string machine_words(const Monitored& seen) {
 void add_place(Line& line, const Scene& scene) {
   const Monitored& seen = scene.seen;
   if (seen.recording) line.add(" \u25CF REC ", {Tone::problem, true, false});
+  const double behind = seen.now_ms() - scene.state.cursor_ms.value_or(scene.state.right_ms.value_or(seen.now_ms()));
+  if (seen.playback && scene.state.right_ms) line.add(fmt::format(" looking {} back ", ago(std::max(0.0, behind))), {Tone::waiting, true, false});
   if (!seen.playback) {
-    const double behind = seen.history.newest_ms() - scene.view.right_ms + scene.view.column_ms;
+    if (seen.silence || seen.driver_gone) {
+      line.add(seen.silence ? fmt::format(" no reading for {} s ", std::chrono::duration_cast<std::chrono::seconds>(seen.silence->since).count()) : std::string(" no reading "), {Tone::problem, true, false});
+      return;
+    }
     if (scene.state.right_ms) line.add(fmt::format(" {} {} ago ", scene.state.paused ? "\u2016 paused" : "history", ago(std::max(0.0, behind))), {Tone::waiting, true, false});
     else line.add(" \u25B6 live ", {Tone::good, false, false});
     return;
@@ -49,13 +54,34 @@ Concern concern_of(const std::vector<Finding>& findings) {
   return std::any_of(findings.begin(), findings.end(), [](const Finding& finding) { return finding.severity == Severity::critical; }) ? Concern::problem : Concern::waiting;
 }
 
+// In step, but late, hot or stuck: the pattern is not the news then.
+std::string but_words(const Finding& worst) {
+  std::string words = fmt::format(", but {} {}", name_of(worst.code).id, name_of(worst.code).name);
+  if (worst.lost_throughput >= 0.01) words += fmt::format(" costs {:.0f}%", worst.lost_throughput * 100);
+  return words;
+}
+
+// Each name once, with how often it stands there.
+std::string names_of(const std::vector<Finding>& findings) {
+  std::vector<std::pair<FindingCode, int>> counts;
+  for (const Finding& finding : findings) {
+    const auto known = std::find_if(counts.begin(), counts.end(), [&](const auto& entry) { return entry.first == finding.code; });
+    if (known == counts.end()) counts.emplace_back(finding.code, 1);
+    else ++known->second;
+  }
+  std::vector<std::string> names;
+  for (const auto& [code, count] : counts) names.push_back(fmt::format("{} {}{}", name_of(code).id, name_of(code).name, count > 1 ? fmt::format(" ({} times)", count) : std::string()));
+  return join(names, ", ");
+}
+
 // What stands above the lanes when there is something worse to say than a verdict.
 std::optional<Line> banner(const Scene& scene) {
   const Monitored& seen = scene.seen;
-  if (!seen.open) return Line("waiting for the driver to answer", {Tone::waiting, true, false});
+  if (!seen.open) return Line(fmt::format("waiting for the driver to answer, {} s; q quits", scene.state.waited_s), {Tone::waiting, true, false});
+  if (seen.waits_for_wanted) return Line("waiting for the process of --pid: it holds no GPU", {Tone::waiting, true, false});
   if (seen.driver_gone) return Line("the driver is gone (unloaded or restarted): it is tried again every second; what is shown is from before", {Tone::problem, true, true});
   if (seen.silence)
-    return Line(fmt::format("driver not answering for {} s ({}); what is shown is from before. q quits", std::chrono::duration_cast<std::chrono::seconds>(seen.silence->since).count(), seen.silence->call),
+    return Line(fmt::format("driver not answering for {} s (call: {}); values are from before. q quits", std::chrono::duration_cast<std::chrono::seconds>(seen.silence->since).count(), seen.silence->call),
                 {Tone::problem, true, true});
   return std::nullopt;
 }
@@ -98,27 +124,31 @@ std::vector<Line> verdict_lines(const Scene& scene) {
       lines.emplace_back(seen.gpus.empty() ? "no GPU to watch" : "watching: a verdict needs a few seconds", Style{Tone::faint, false, false});
     } else {
       const bool judged = verdict->pattern != Pattern::idle && verdict->pattern != Pattern::unclear;
-      const Concern concern = !judged ? Concern::none : !is_healthy(verdict->pattern) ? Concern::problem : past ? Concern::good : concern_of(seen.report->findings);
+      const bool healthy = is_healthy(verdict->pattern);
+      // Of the past only the pattern is kept: that nothing else was wrong then is not known.
+      const Concern concern = !judged ? Concern::none : !healthy ? Concern::problem : past ? Concern::none : concern_of(seen.report->findings);
       const Tone tone = tone_of(concern);
       Line line;
       line.add(concern == Concern::good ? "\u2713 " : concern == Concern::waiting ? "* " : concern == Concern::problem ? "! " : "  ", {tone, true, false});
       line.add(std::string(kPatternNames[static_cast<std::size_t>(verdict->pattern)]), {tone, true, false});
       if (judged) line.add(fmt::format(" {:.0f}%", verdict->confidence * 100), {tone, false, false});
+      if (judged && healthy && !past && !seen.report->findings.empty()) line.add(but_words(seen.report->findings.front()), {tone, true, false});
+      if (!past && seen.report->jobs.size() > 1) line.add(fmt::format("  job 1 of {}:", seen.report->jobs.size()), {Tone::faint, false, false});
       line.add("  " + printable(verdict->sentence));
       lines.push_back(std::move(line));
     }
   }
   Line second;
   if (const std::string lost = lost_words(seen); !lost.empty()) second.add(lost, {Tone::problem, true, false});
-  else if (seen.report && seen.report->throughput && !scene.state.right_ms)
-    second.add(fmt::format("throughput {:.0f}% of what is possible here", seen.report->throughput->now / std::max(seen.report->throughput->possible, 1e-9) * 100),
-               {seen.report->throughput->now < 0.8 ? Tone::waiting : Tone::plain, false, false});
-  if (!seen.report || seen.report->findings.empty()) {
-    if (second.width() > 0 && seen.report) second.add(", no finding", {Tone::faint, false, false});
-  } else if (second.width() < columns - 20) {
-    std::vector<std::string> names;
-    for (const Finding& finding : seen.report->findings) names.push_back(fmt::format("{} {}", name_of(finding.code).id, name_of(finding.code).name));
-    second.add(second.width() > 0 ? "; " : "").add(join(names, ", "), {Tone::waiting, false, false});
+  if (scene.state.right_ms) {
+    second.add(second.width() > 0 ? "; " : "").add("the panels below are of now; Esc leads back to the present", {Tone::faint, false, false});
+  } else if (seen.report && !seen.report->findings.empty()) {
+    // Without a finding nothing is known to be missing, and 100 % would be a boast.
+    if (seen.report->throughput) second.add(second.width() > 0 ? "; " : "").add(fmt::format("throughput {:.0f}% of what is possible here", seen.report->throughput->now / std::max(seen.report->throughput->possible, 1e-9) * 100), {Tone::waiting, false, false});
+    second.add(second.width() > 0 ? "; " : "").add(names_of(seen.report->findings), {Tone::waiting, false, false});
+  } else if (seen.report) {
+    const std::size_t suspicions = seen.report->suspicions.size();
+    second.add(second.width() > 0 ? "; " : "").add(suspicions == 0 ? "no finding" : fmt::format("no finding; {} suspicion{}", suspicions, suspicions == 1 ? "" : "s"), {Tone::faint, false, false});
   }
   // With one row only, a lost GPU matters more than the verdict of the others.
   if (scene.layout.verdict.height < 2 && !lost_words(seen).empty() && !seen.silence) lines.front() = std::move(second);
@@ -132,7 +162,7 @@ Line heading(const Scene& scene, Panel panel, std::string_view words, std::strin
   const bool focused = scene.state.focus == panel;
   const Style rule{focused ? Tone::accent : Tone::faint, false, false};
   Line line;
-  line.add("\u2500\u2500 ", rule).add(std::string(words), {focused ? Tone::accent : Tone::plain, focused, false}).add(" ", rule);
+  line.add("\u2500\u2500 ", rule).add(cut(words, scene.layout.columns - 4 - (right.empty() ? 0 : columns_of(right) + 2)), {focused ? Tone::accent : Tone::plain, focused, false}).add(" ", rule);
   const int end = scene.layout.columns - (right.empty() ? 0 : columns_of(right) + 2);
   std::string dashes;
   for (int x = line.width(); x < end; ++x) dashes += "\u2500";
@@ -160,7 +190,7 @@ Line footer_line(const Scene& scene) {
   static constexpr Hint kReplay[] = {{"q", "quit"}, {"?", "help"}, {"Space", "pause"}, {"+/-", "speed"}, {"[ ]", "seek"}, {"L", "loop"}, {"z/Z", "zoom"},
                                      {"v", "lanes"}, {"Tab", "panel"}, {"Enter", "detail"}, {"/", "filter"}, {"y", "copy fix"}, {"F2", "setup"}};
   std::string right;
-  if (scene.seen.cost && columns >= 100) right = fmt::format("every {}, {:.1f}% of the time in the driver", format_duration(scene.seen.interval), *scene.seen.cost * 100);
+  if (scene.seen.cost && columns >= 150) right = fmt::format("every {}, {:.1f}% of the time in the driver", format_duration(scene.seen.interval), *scene.seen.cost * 100);
   if (!scene.state.filter.empty()) right = fmt::format("filter: {}", printable(scene.state.filter));
   const int room = columns - (right.empty() ? 0 : columns_of(right) + 1);
   for (const Hint& hint : scene.seen.live() ? std::span<const Hint>(kLive) : std::span<const Hint>(kReplay)) {

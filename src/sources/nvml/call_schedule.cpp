@@ -33,7 +33,9 @@ CallSchedule::CallSchedule(const ScheduleOptions& options, std::size_t gpu_count
 void CallSchedule::wish_all(Time start) {
   const auto wish = [&](CallKind kind, Time period) {
     Plan& old = plan(kind);
-    old = {period, std::max(kSlowest, period), period, start, old.cost_ns, old.measurements};
+    // What was due later than its new period allows comes sooner; nothing else is hurried.
+    const Time due = old.period > Time{} ? std::min(old.due, start + period) : start;
+    old = {period, std::max(kSlowest, period), period, due, old.cost_ns, old.measurements};
   };
   for (const CallKind kind : {CallKind::busy, CallKind::clocks, CallKind::power}) wish(kind, interval_);
   // Costs of one H200 (design): memory 4 us, field values 118 us, the power buffer 1.4 ms and 2.4 s long.
@@ -49,6 +51,7 @@ void CallSchedule::wish_all(Time start) {
 }
 
 void CallSchedule::set_interval(Time interval, Time now) {
+  if (interval == interval_) return;
   interval_ = interval;
   wish_all(now);
   replan();

@@ -21,6 +21,8 @@ bool means_lost(nvmlReturn_t result) {
   return result == NVML_ERROR_GPU_IS_LOST || result == NVML_ERROR_RESET_REQUIRED;
 }
 
+bool means_session_ended(nvmlReturn_t result) { return result == NVML_ERROR_UNINITIALIZED || result == NVML_ERROR_DRIVER_NOT_LOADED; }
+
 bool means_unsupported(nvmlReturn_t result) {
   return result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_FUNCTION_NOT_FOUND ||
          result == NVML_ERROR_NO_PERMISSION || result == NVML_ERROR_INVALID_ARGUMENT ||
@@ -102,7 +104,7 @@ Reading<T> GpuReader::answer(const char* signal, nvmlReturn_t result, T value) {
     return Reading<T>(std::move(value));
   }
   if (means_lost(result)) lost_ = true;
-  if (result == NVML_ERROR_UNINITIALIZED || result == NVML_ERROR_DRIVER_NOT_LOADED) session_ended_ = true;
+  if (means_session_ended(result)) session_ended_ = true;
   if (!means_unsupported(result)) return Reading<T>::error();
   refusals_[signal] = std::string("the driver says: ") + api_.nvmlErrorString(result);
   return Reading<T>::not_supported();
@@ -384,7 +386,10 @@ void GpuReader::try_to_find_again() {
   nvmlDevice_t found = nullptr;
   unsigned int celsius = 0;
   if (place_.mig || api_.nvmlDeviceGetTemperature == nullptr) return;
-  if (api_.nvmlDeviceGetHandleByIndex_v2(place_.nvml_index, &found) != NVML_SUCCESS) return;
+  if (const nvmlReturn_t result = api_.nvmlDeviceGetHandleByIndex_v2(place_.nvml_index, &found); result != NVML_SUCCESS) {
+    session_ended_ = session_ended_ || means_session_ended(result);
+    return;
+  }
   if (api_.nvmlDeviceGetTemperature(found, NVML_TEMPERATURE_GPU, &celsius) != NVML_SUCCESS) return;
   device_ = parent_ = found;
   lost_ = false;

@@ -13,7 +13,7 @@ constexpr const char* kWslPath = "/usr/lib/wsl/lib/libnvidia-ml.so.1";
 
 Error no_library(const std::string& reason) {
   return {fmt::format("cannot read GPU counters: {}", reason),
-          "on a machine without an NVIDIA driver use `lockstep monitor --once virtual:2`; in a container add "
+          "on a machine without an NVIDIA driver use `lockstep monitor virtual:2`; in a container add "
           "`--gpus all`; `lockstep doctor` says more"};
 }
 

@@ -107,13 +107,17 @@ class Poller::Work {
   NvmlSession* session_ = nullptr;
   std::set<const GpuReader*> known_lost_;
   std::optional<CallSchedule> schedule_;
+  std::chrono::nanoseconds interval_ = options_.schedule.interval;  // as it was last asked for
+  std::chrono::nanoseconds last_start_ = monotonic_now();
   std::chrono::nanoseconds last_search_{};
   std::chrono::nanoseconds last_replan_{};
 };
 
 Poller::Work::PollEnd Poller::Work::poll(NvmlSession& session) {
   session_ = &session;
-  schedule_.emplace(options_.schedule, readers().size(), monotonic_now());
+  ScheduleOptions schedule = options_.schedule;
+  schedule.interval = interval_;
+  schedule_.emplace(schedule, readers().size(), monotonic_now());
   while (true) {
     tick(schedule_->take_due(monotonic_now()));
     if (std::any_of(readers().begin(), readers().end(), [](const auto& reader) { return reader->session_ended(); })) return PollEnd::driver_restarted;
@@ -121,7 +125,10 @@ Poller::Work::PollEnd Poller::Work::poll(NvmlSession& session) {
     std::unique_lock lock(shared_->mutex);
     shared_->changed.wait_until(lock, wake, [&] { return shared_->finish || shared_->new_interval; });
     if (shared_->finish) break;
-    if (const auto interval = std::exchange(shared_->new_interval, std::nullopt)) schedule_->set_interval(*interval, monotonic_now());
+    if (const auto interval = std::exchange(shared_->new_interval, std::nullopt)) {
+      interval_ = *interval;
+      schedule_->set_interval(interval_, monotonic_now());
+    }
   }
   // The power samples since the last read, and one more reading of all the rest.
   std::vector<CallKind> all;
@@ -136,20 +143,29 @@ std::unique_ptr<NvmlSession> Poller::Work::start_again(std::unique_ptr<NvmlSessi
   SessionOptions options = options_.session;
   options.clock = ended->clock();
   const auto started = ended->started();
+  std::set<int> were_lost;
+  for (const GpuReader* const reader : known_lost_) were_lost.insert(reader->info().index);
   known_lost_.clear();
   visibly("nvmlShutdown", [&] { ended.reset(); });
   session_ = nullptr;
-  while (true) {
+  // One that forgets its start again and again is not asked as fast as it forgets.
+  const auto pause = monotonic_now() - last_start_ < kStartAgainEvery ? kStartAgainEvery : 0s;
+  for (auto wait = pause;; wait = kStartAgainEvery) {
+    {
+      std::unique_lock lock(shared_->mutex);
+      if (shared_->changed.wait_for(lock, wait, [&] { return shared_->finish; })) return nullptr;
+    }
+    last_start_ = monotonic_now();
     std::unique_ptr<NvmlSession> session;
     visibly("nvmlInit", [&] {
       if (auto opened = NvmlSession::open(options)) session = std::move(*opened);
     });
-    if (session) {
-      push({to_ms(monotonic_now() - started), Event{"driver_back", std::nullopt, "NVML was started again"}});
-      return session;
-    }
-    std::unique_lock lock(shared_->mutex);
-    if (shared_->changed.wait_for(lock, kStartAgainEvery, [&] { return shared_->finish; })) return nullptr;
+    if (!session) continue;
+    const double t_ms = to_ms(monotonic_now() - started);
+    push({t_ms, Event{"driver_back", std::nullopt, "NVML was started again"}});
+    for (const auto& reader : session->readers())  // one that is still lost says so with its first reading
+      if (were_lost.contains(reader->info().index)) push({t_ms, Event{"recovered", reader->info().index, "the driver was started again"}});
+    return session;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "sources/replay/replay_source.hpp"
 #include "support/monitored_run.hpp"
@@ -117,6 +118,58 @@ TEST(FileFeed, KeysThatComeFasterThanTheyAreAnsweredAddUp) {
 
   EXPECT_NEAR(position(feed), 20'000, 1000);
   feed.look([](const Monitored& seen) { EXPECT_DOUBLE_EQ(seen.playback->speed, 8); });
+}
+
+TEST(FileFeed, APlaceBeforeTheBeginningIsTheBeginningThoughTheEndIsNotKnownYet) {
+  FeedOptions options = playing(minute_of_two_gpus());
+  options.can_reopen = false;  // then nobody looks for the end
+  MonitorFeed feed(std::move(options));
+  ASSERT_TRUE(feed.wait_until_open(5000ms));
+  feed.request(SeekBy{-10'000});
+  feed.request(TogglePause{});
+  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback->paused; }); }));
+
+  EXPECT_GE(position(feed), 0);
+}
+
+TEST(FileFeed, ALoopGoesOnAfterASeekToTheEnd) {
+  MonitorFeed feed(playing(minute_of_two_gpus()));
+  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->end_ms.has_value(); }); }));
+  feed.request(ToggleLoop{});
+  feed.request(SeekTo{1e9});
+
+  EXPECT_TRUE(eventually([&] { return position(feed) > 50'000; }));
+  EXPECT_TRUE(eventually([&] { return position(feed) < 10'000; }));
+}
+
+TEST(FileFeed, ADamagedFileIsPlayedAndTold) {
+  std::string text = minute_of_two_gpus();
+  text.resize(text.size() - 30);
+  MonitorFeed feed(playing(text));
+
+  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.notes > 0; }); }));
+  feed.look([](const Monitored& seen) { EXPECT_THAT(seen.note, HasSubstr("the rest was read")); });
+}
+
+TEST(FileFeed, ALogWithRareReadingsStartsFaster) {
+  std::vector<Record> rare;
+  for (int i = 0; i < 100; ++i) {
+    rare.push_back(plateau({0.9, 0.9}, 0.1).front());
+    rare.back().t_ms = i * 15'000.0;
+  }
+  MonitorFeed feed(playing(recording_text(two_gpu_machine(), rare)));
+
+  EXPECT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->speed == 64; }); }));
+}
+
+TEST(FileFeed, WhatIsThrownEndsTheFeedWithAnErrorAndNotTheProgram) {
+  FeedOptions options = playing(minute_of_two_gpus());
+  options.scene.judge = [](const Timeline&) -> Report { throw std::runtime_error("no memory"); };
+  MonitorFeed feed(std::move(options));
+  feed.request(SeekTo{30'000});
+
+  ASSERT_TRUE(eventually([&] { return feed.failure().has_value(); }));
+  EXPECT_EQ(feed.failure()->what, "no memory");
 }
 
 TEST(FileFeed, StopsAtTheEndOrBeginsAgain) {

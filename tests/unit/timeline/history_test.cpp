@@ -138,7 +138,7 @@ TEST(History, TakesUpAGpuThatAppearsLater) {
   EXPECT_NEAR(*history.cell(5, Quantity::busy, 1000, 1100).value, 0.7, 1e-6);
 }
 
-TEST(History, LosesNothingWhenThePauseIsLongerThanItsMemory) {
+TEST(History, GoesOnAfterAPauseThatIsLongerThanItsMemory) {
   History history = filled(1, half);
   history.add(1e9, tick_of(0.9));
 

@@ -119,7 +119,6 @@ Parsed parse_control_byte(unsigned char byte) {
     case 0x08: return {1, key(KeyCode::backspace)};
     case 0x03: return {1, key(KeyCode::interrupt)};
     case 0x0C: return {1, key(KeyCode::redraw)};
-    case 0x1A: return {1, key(KeyCode::suspend)};
     default: return {1, std::nullopt};
   }
 }

@@ -24,6 +24,24 @@ bool same(const ftxui::Pixel& a, const ftxui::Pixel& b) {
 
 int width_of(const std::string& character) { return character.size() <= 1 ? 1 : std::max(1, ftxui::string_width(character)); }
 
+// A wide letter fills its cell and an empty one after it. Where a window covers one of the two, the other is a blank.
+bool is_second_half(const ftxui::Screen& screen, int x, int y) {
+  return x > 0 && screen.PixelAt(x, y).character.empty() && width_of(screen.PixelAt(x - 1, y).character) > 1;
+}
+const std::string& glyph_at(const ftxui::Screen& screen, int x, int y) {
+  static const std::string kBlank = " ";
+  const std::string& character = screen.PixelAt(x, y).character;
+  if (character.empty()) return kBlank;
+  const bool torn = width_of(character) > 1 && (x + 1 >= screen.dimx() || !screen.PixelAt(x + 1, y).character.empty());
+  return torn ? kBlank : character;
+}
+// Cells [from, to) that can be written one by one.
+bool are_plain_letters(const ftxui::Screen& screen, int from, int to, int y) {
+  for (int x = from; x < to; ++x)
+    if (screen.PixelAt(x, y).character.empty() || width_of(screen.PixelAt(x, y).character) > 1) return false;
+  return true;
+}
+
 // The bytes, with the cursor and the style that the terminal has after them.
 class Output {
  public:
@@ -35,11 +53,10 @@ class Output {
     y_ = y;
   }
 
-  void put(const ftxui::Pixel& pixel) {
-    if (pixel.character.empty()) return;  // the second half of a wide letter
+  void put(const ftxui::Pixel& pixel, const std::string& glyph) {
     if (!is_blank(pixel) || inverted_ || background_ != ftxui::Color(ftxui::Color::Default)) dress(pixel);
-    bytes_ += pixel.character;
-    x_ += width_of(pixel.character);
+    bytes_ += glyph;
+    x_ += width_of(glyph);
   }
 
   std::string take() {
@@ -98,12 +115,12 @@ std::string ScreenWriter::update(const ftxui::Screen& next, std::span<const Cell
       if (!all && same(pixel, std::as_const(*shown_).PixelAt(x, y))) continue;
       if (!all) shown_->PixelAt(x, y) = pixel;
       // A wide letter is written as a whole, from its first cell.
-      const int start = pixel.character.empty() && x > 0 ? x - 1 : x;
+      const int start = is_second_half(next, x, y) ? x - 1 : x;
       if (start < x && output.stands_after(start, y)) continue;  // it was, just now
-      if (output.is_at(start, y))
-        while (output.x() < start) output.put(next.PixelAt(output.x(), y));
+      if (output.is_at(start, y) && are_plain_letters(next, output.x(), start, y))
+        while (output.x() < start) output.put(next.PixelAt(output.x(), y), glyph_at(next, output.x(), y));
       else output.go_to(start, y);
-      output.put(next.PixelAt(start, y));
+      output.put(next.PixelAt(start, y), glyph_at(next, start, y));
     }
   };
   if (all)

@@ -45,12 +45,12 @@ void on_resize(int) { note(Note::resize); }
 void on_stop(int) { note(Note::stop); }
 void on_go_on(int) { note(Note::go_on); }
 
-// Safe in a signal handler: two system calls.
+// Safe in a signal handler: two system calls. The settings first: a write may block where the other end is slow.
 void put_right() {
   const int terminal = found_on.exchange(-1);
   if (terminal < 0) return;
-  [[maybe_unused]] const auto ignored = ::write(STDOUT_FILENO, kLeave.data(), kLeave.size());
   ::tcsetattr(terminal, TCSANOW, &as_found);
+  [[maybe_unused]] const auto ignored = ::write(STDOUT_FILENO, kLeave.data(), kLeave.size());
 }
 
 void on_crash(int signal) {
@@ -118,6 +118,7 @@ Result<std::unique_ptr<TerminalSession>> TerminalSession::open() {
   session->wake_write_ = ends[1];
   signal_pipe = ends[1];
   before_forced_exit(put_right);
+  wake_on_interrupt(ends[1]);
   handle(SIGWINCH, on_resize);
   handle(SIGTSTP, on_stop);
   handle(SIGCONT, on_go_on);
@@ -132,22 +133,24 @@ TerminalSession::~TerminalSession() {
   for (const int signal : {SIGWINCH, SIGTSTP, SIGCONT}) std::signal(signal, SIG_DFL);
   for (const int signal : kFatal) std::signal(signal, SIG_DFL);
   before_forced_exit(nullptr);
+  wake_on_interrupt(-1);
   signal_pipe = -1;
   if (wake_read_ >= 0) ::close(wake_read_);
   if (wake_write_ >= 0) ::close(wake_write_);
   if (own_input_ && input_ >= 0) ::close(input_);
 }
 
+// Also where it is ours already: after SIGCONT nobody knows what others did with it meanwhile.
 void TerminalSession::enter() {
-  if (found_on >= 0) return;
   termios raw = as_found;
   raw.c_iflag &= ~static_cast<tcflag_t>(BRKINT | ICRNL | INPCK | ISTRIP | IXON);
   raw.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN);
   raw.c_lflag |= ISIG;  // Ctrl-C and Ctrl-Z are signals: they work even when the screen does not
   raw.c_cc[VMIN] = 0;
   raw.c_cc[VTIME] = 0;
-  ::tcsetattr(input_, TCSANOW, &raw);
   found_on = input_;
+  while (::tcsetattr(input_, TCSANOW, &raw) != 0 && errno == EINTR) {  // stopped in the background, and let go on
+  }
   write(kEnter);
 }
 

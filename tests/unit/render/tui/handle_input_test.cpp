@@ -8,6 +8,7 @@
 #include <set>
 
 #include "render/tui/key_table.hpp"
+#include "render/tui/monitor_screen.hpp"
 #include "render/tui/rank_rows.hpp"
 #include "render/tui/time_view.hpp"
 #include "support/monitored_run.hpp"
@@ -21,7 +22,10 @@ using testing::screen_recording;
 
 class Keys : public ::testing::Test {
  protected:
-  Keys() : seen_(*monitored_until(screen_recording("straggler"), 8000)) { seen_.playback.reset(); }
+  Keys() : seen_(*monitored_until(screen_recording("straggler"), 8000)) {
+    seen_.playback.reset();
+    seen_.local_pids = true;
+  }
 
   // Presses keys one after the other; what was asked for is kept.
   void press(std::initializer_list<Key> keys) {
@@ -35,7 +39,8 @@ class Keys : public ::testing::Test {
     for (const char letter : text) press({key(static_cast<char32_t>(letter))});
   }
   void click(int x, int y, MouseAction action = MouseAction::press) { state_ = handle(std::move(state_), Mouse{action, x, y}, situation()).state; }
-  Situation situation() { return {seen_, layout_of(seen_, state_, 120, 40), "run.jsonl.zst"}; }
+  // As the last frame lay.
+  Situation situation() { return {seen_, draw_monitor(seen_, state_, {120, 40}).layout, "run.jsonl.zst"}; }
   template <class Request>
   const Request* asked() const {
     for (const MonitorRequest& request : requests_) {
@@ -230,6 +235,48 @@ TEST_F(Keys, AnythingButYesSendsNothing) {
     EXPECT_TRUE(std::holds_alternative<std::monostate>(state_.overlay));
   }
   EXPECT_EQ(asked<QuitScreen>(), nullptr) << "q closes the question first";
+}
+
+TEST_F(Keys, NoSignalIsSentToProcessesOfAnotherMachineNorToOneThatCouldNotBeRead) {
+  seen_.local_pids = false;
+  press({key(KeyCode::tab), key('j'), key(KeyCode::f9)});
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(state_.overlay));
+  EXPECT_THAT(state_.message, HasSubstr("not of this machine"));
+
+  seen_.local_pids = true;
+  for (ProcessSample& process : seen_.processes) process.command.reset();
+  press({key(KeyCode::f9)});
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(state_.overlay));
+  EXPECT_THAT(state_.message, HasSubstr("could not be read"));
+}
+
+TEST_F(Keys, AWindowScrollsToItsEndAndAtOnceBack) {
+  press({key(KeyCode::tab), key(KeyCode::tab), key(KeyCode::enter), key('G')});
+  const int last = std::get<DetailView>(state_.overlay).scroll;
+  for (int i = 0; i < 50; ++i) press({key('j'), key(KeyCode::page_down)});
+  EXPECT_EQ(std::get<DetailView>(state_.overlay).scroll, last) << "no further than there is text";
+  press({key('?')});
+  press({key(KeyCode::escape), key('?')});
+  press({key('G'), key('k')});
+  EXPECT_EQ(std::get<HelpView>(state_.overlay).scroll, std::max(0, situation().layout.last_scroll - 1));
+}
+
+TEST_F(Keys, PauseKeepsThePlaceThatWasScrolledTo) {
+  press({key(','), key(',')});
+  const double before = *state_.right_ms;
+  press({key(' ')});
+
+  EXPECT_DOUBLE_EQ(*state_.right_ms, before);
+}
+
+TEST_F(Keys, AFindingWithoutAFixCopiesNothing) {
+  Report report = *seen_.report;
+  for (Finding& finding : report.findings) finding.fixes.clear();
+  seen_.report = std::make_shared<const Report>(report);
+  press({key('y')});
+
+  EXPECT_EQ(asked<CopyText>(), nullptr);
+  EXPECT_THAT(state_.message, HasSubstr("no fix"));
 }
 
 TEST_F(Keys, ReadOnlySendsNoSignal) {

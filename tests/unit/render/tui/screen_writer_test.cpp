@@ -136,6 +136,15 @@ TEST(ScreenWriter, WritesAWideLetterFromItsFirstCell) {
   EXPECT_EQ(writer.update(after, everywhere(after)), "\x1b[1;1H\xE6\xBC\xA2");
 }
 
+TEST(ScreenWriter, HalfAWideLetterIsABlank) {
+  ScreenWriter writer;
+  auto screen = screen_of({Line("\xE6\xBC\xA2\xE6\xBC\xA2 x")}, 8);
+  screen.PixelAt(1, 0).character = "|";  // a window's frame over the second half of the first
+  screen.PixelAt(2, 0).character = "|";  // and over the first half of the second
+
+  EXPECT_THAT(writer.update(screen, everywhere(screen)), HasSubstr(" ||  x"));
+}
+
 TEST(ScreenWriter, ThousandRandomPicturesArriveAsTheyAre) {
   std::mt19937 chance(7);
   const auto pick = [&](int most) { return static_cast<int>(chance() % static_cast<unsigned>(most)); };

@@ -9,6 +9,7 @@
 #include "render/tui/handle_input.hpp"
 #include "render/tui/monitor_screen.hpp"
 #include "render/tui/screen_painter.hpp"
+#include "render/tui/terminal/screen_writer.hpp"
 #include "support/monitored_run.hpp"
 #include "support/paths.hpp"
 #include "support/screen_text.hpp"
@@ -80,9 +81,9 @@ TEST(Screen, HelpNamesEveryKey) {
   expect_screen("help-live-80x24", "turns", 8000, kUsual, {key('?')}, [](Monitored& seen) { seen.playback.reset(); });
 }
 TEST(Screen, AsksBeforeASignal) {
-  const auto live = [](Monitored& seen) { seen.playback.reset(); };
   Monitored seen = *monitored_until(screen_recording("straggler"), 8000);
-  live(seen);
+  seen.playback.reset();
+  seen.local_pids = true;
   const ftxui::Screen screen = painted(draw_monitor(seen, after_keys(seen, kUsual, {key(KeyCode::tab), key('j'), key(KeyCode::f9), key(KeyCode::enter)}), kUsual));
   expect_golden("signal-80x24", testing::text_of(screen));
 }
@@ -118,6 +119,30 @@ TEST(Screen, InAsciiEveryCellIsAscii) {
     for (const char letter : text) ASSERT_LT(static_cast<unsigned char>(letter), 0x80) << text;
     EXPECT_EQ(text.find('?') == std::string::npos || keys.size() == 1 || text.find("? help") != std::string::npos, true) << "a glyph without a letter of its own\n" << text;
   }
+}
+
+// Command lines may hold letters of two columns, and windows cut them in half.
+TEST(Screen, WideLettersEndInNoLoopNorShiftTheRest) {
+  Monitored seen = *monitored_until(screen_recording("straggler"), 8000);
+  seen.playback.reset();
+  seen.local_pids = true;
+  for (ProcessSample& process : seen.processes) process.command = {"python", "\xE8\xA8\x93\xE7\xB7\xB4\xE8\xA8\x93\xE7\xB7\xB4/\xE8\xA8\x93\xE7\xB7\xB4.py", "e\xCC\x81"};
+  for (const bool ascii : {false, true})
+    for (int columns = 60; columns < 100; ++columns) {
+      ScreenPainter painter;
+      ScreenWriter writer;
+      MonitorState state;
+      for (const Key& pressed : {key(KeyCode::tab), key('j'), key(KeyCode::f9), key(KeyCode::escape), key(KeyCode::f2), key(KeyCode::escape), key(KeyCode::f6)}) {
+        state = handle(std::move(state), pressed, {seen, layout_of(seen, state, columns, 30), ""}).state;
+        state.setup.ascii = ascii;
+        const Frame frame = draw_monitor(seen, state, {columns, 30});
+        for (const Line& line : frame.rows) ASSERT_LE(line.width(), columns);
+        const auto painted = painter.paint(frame);
+        writer.update(painted.cells, painted.changed);
+        writer.forget();
+        writer.update(painted.cells, painted.changed);
+      }
+    }
 }
 
 // The painter touches only what changed: the cells must be those of a whole new picture all the same.
