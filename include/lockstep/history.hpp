@@ -62,6 +62,8 @@ class History {
   double first_ms() const { return first_ms_.value_or(0); }  // of the watch: where its clock starts
   double oldest_ms() const;                                  // that is still known
   double newest_ms() const { return newest_ms_.value_or(0); }
+  // The end of the driver's power samples so far: they come a buffer at a time, up to two seconds late.
+  std::optional<double> power_samples_end_ms() const;
   double spacing_ms() const { return spacing_ms_; }  // of ticks, as they come lately
 
   // What is known of [from, to). Nothing where no reading lies: gaps are not filled.

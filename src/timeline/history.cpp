@@ -247,6 +247,13 @@ HistoryCell History::cell(int gpu, Quantity quantity, double from_ms, double to_
   return cell;
 }
 
+std::optional<double> History::power_samples_end_ms() const {
+  std::optional<double> end;
+  for (const Gpu& gpu : rows_)
+    if (!gpu.power.held.empty()) end = std::max(end.value_or(0), static_cast<double>(gpu.power.end) * gpu.power.bucket_ms);
+  return end;
+}
+
 double History::oldest_ms() const {
   if (options_.levels.empty()) return first_ms();
   const HistoryOptions::Level& coarsest = options_.levels.back();

@@ -83,7 +83,8 @@ Line axis_line(const Scene& scene) {
   const double origin = scene.seen.origin_ms();
   write(0, std::string(kQuantityNames[static_cast<std::size_t>(quantity)]) + (view.columns >= 24 ? fmt::format(", {} shown", ago(view.column_ms * view.columns)) : ""));
   if (view.columns >= 24) {
-    const std::string text = scene.seen.playback || scene.state.right_ms ? time_code(view.right_ms - origin, view.column_ms) : std::string("now");
+    const bool behind = scene.seen.now_ms() - view.right_ms > view.column_ms;
+    const std::string text = scene.seen.playback || scene.state.right_ms || behind ? time_code(view.right_ms - origin, view.column_ms) : std::string("now");
     write(view.columns - static_cast<int>(text.size()), text);
   }
   const auto put_mark = [&](double t_ms, const char* glyph) {  // never over words

@@ -18,7 +18,11 @@ TimeView time_view(const Monitored& seen, const MonitorState& state, int columns
   if (!state.zoomed && seen.history.spacing_ms() > 2 * view.column_ms) view.column_ms = *std::find_if(kColumnMs.begin(), std::prev(kColumnMs.end()), [&](double ms) { return ms >= seen.history.spacing_ms(); });
   view.columns = std::max(columns, 1);
   view.follows = !state.right_ms;
-  const double wanted = state.right_ms.value_or(seen.now_ms());
+  double wanted = state.right_ms.value_or(seen.now_ms());
+  // Finer than a reading there is power alone, and its samples come late: the picture waits for them.
+  constexpr double kReadingMs = 100;
+  if (view.follows && view.column_ms < kReadingMs && state.setup.lanes == Quantity::power)
+    if (const auto end = seen.history.power_samples_end_ms(); end && wanted - *end < 5000) wanted = std::min(wanted, *end - view.column_ms / 2);
   // Columns lie at multiples of their width: the picture moves by whole columns and never shimmers.
   view.right_ms = (std::floor(wanted / view.column_ms) + 1) * view.column_ms;
   return view;

@@ -24,6 +24,22 @@ TEST(TimeView, FollowsThePresentByWholeColumns) {
   EXPECT_DOUBLE_EQ(much_later.right_ms - early.right_ms, state.setup.column_ms);
 }
 
+TEST(TimeView, FinerThanAReadingThePowerLaneWaitsForTheDriversSamples) {
+  Monitored seen = watched_for(10'000);
+  GpuSample late;
+  late.busy = 1.0;
+  late.power_samples = PowerSamples{std::vector<std::uint32_t>(100, 500'000), 20, 7000.0};  // up to 9 s
+  seen.history.add(10'100, {late});
+  MonitorState state;
+  state.setup.lanes = Quantity::power;
+  state.setup.column_ms = 20;
+  state.zoomed = true;
+
+  EXPECT_NEAR(time_view(seen, state, 50).right_ms, 9000, 40);
+  state.setup.lanes = Quantity::busy;
+  EXPECT_NEAR(time_view(seen, state, 50).right_ms, 10'100, 40) << "the other lanes are of now";
+}
+
 TEST(TimeView, FindsTheColumnOfAMoment) {
   const TimeView view = time_view(watched_for(10'000), {}, 50);
 
