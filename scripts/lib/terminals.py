@@ -9,11 +9,13 @@ import termios
 import time
 
 
-def cpu_seconds(pid):
-    """CPU time of all threads, in nanosecond steps (schedstat), not clock ticks."""
+def cpu_seconds(pid, only=None):
+    """CPU time of all threads, or of those of one name, in nanosecond steps (schedstat), not clock ticks."""
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
+            if only and open(f"/proc/{pid}/task/{task}/comm").read().strip() != only:
+                continue
             total += int(open(f"/proc/{pid}/task/{task}/schedstat").read().split()[0])
         except (FileNotFoundError, ProcessLookupError):
             pass

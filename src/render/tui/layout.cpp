@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kTallestLane = 8;
+constexpr int kTallestLane = 6;
 constexpr int kRowsAFinding = 2;  // itself, and its fix
 
 // Rows that a panel would like, its heading included.

@@ -34,12 +34,22 @@ std::string_view glyph_of(const LaneStrip::Bar& bar, int row_from_bottom) {
   return kBars[static_cast<std::size_t>(std::clamp(bar.eighths - 8 * row_from_bottom, 0, 8))];
 }
 
+// The label and the arrow after it.
+bool starts_alike(const Line& a, const Line& b) {
+  constexpr std::size_t kSpans = 2;
+  for (std::size_t i = 0; i < kSpans; ++i) {
+    if (i >= a.spans().size() || i >= b.spans().size()) return a.spans().size() == b.spans().size();
+    if (a.spans()[i] != b.spans()[i]) return false;
+  }
+  return true;
+}
+
 // Whether a lane lies where it lay, so that only its bars can have changed.
 bool same_place(const LaneStrip& a, const LaneStrip& b) { return a.x == b.x && a.y == b.y && a.rows == b.rows && a.bars.size() == b.bars.size(); }
 
 }  // namespace
 
-// Bars that changed, and all of those whose row was written anew.
+// Bars that changed, and all of those that lie elsewhere than before.
 void ScreenPainter::paint_lanes(const Frame& frame, bool whole, std::vector<CellRun>& changed) {
   for (std::size_t i = 0; i < frame.lanes.size(); ++i) {
     const LaneStrip& lane = frame.lanes[i];
@@ -47,7 +57,7 @@ void ScreenPainter::paint_lanes(const Frame& frame, bool whole, std::vector<Cell
     for (int row = 0; row < lane.rows; ++row) {
       const int y = lane.y + lane.rows - 1 - row;
       CellRun& run = changed[static_cast<std::size_t>(y)];
-      const bool row_is_new = before == nullptr || !run.empty();
+      const bool row_is_new = before == nullptr;
       for (std::size_t column = 0; column < lane.bars.size(); ++column) {
         const LaneStrip::Bar& bar = lane.bars[column];
         if (!row_is_new && bar == before->bars[column]) continue;
@@ -65,11 +75,19 @@ ScreenPainter::Painted ScreenPainter::paint(Frame frame) {
   if (!cells_ || cells_->dimx() != frame.size.columns || cells_->dimy() != rows) cells_.emplace(frame.size.columns, rows);
   std::vector<CellRun> changed;
   for (int y = 0; y < rows; ++y) changed.push_back({y, 0, 0});
+  // Where a lane stays where it was, what stands beside it changes without it.
+  std::vector<const LaneStrip*> kept(static_cast<std::size_t>(rows), nullptr);
+  for (std::size_t i = 0; !whole && i < frame.lanes.size() && i < shown_->lanes.size(); ++i)
+    if (const LaneStrip& lane = frame.lanes[i]; same_place(lane, shown_->lanes[i]))
+      for (int y = lane.y; y < lane.y + lane.rows; ++y) kept[static_cast<std::size_t>(y)] = &lane;
   for (int y = 0; y < rows; ++y) {
     const auto row = static_cast<std::size_t>(y);
     if (!whole && shown_->rows[row] == frame.rows[row]) continue;
-    draw_row(*cells_, frame.rows[row], y, frame.theme);
-    changed[row] = {y, 0, frame.size.columns};
+    const LaneStrip* const lane = kept[row];
+    const int lane_end = lane != nullptr ? lane->x + static_cast<int>(lane->bars.size()) : 0;
+    draw_row(*cells_, frame.rows[row], y, frame.theme, lane != nullptr ? lane->x : 0, lane_end);
+    const bool label_changed = lane == nullptr || !starts_alike(shown_->rows[row], frame.rows[row]);
+    changed[row] = {y, label_changed ? 0 : lane_end, frame.size.columns};
   }
   paint_lanes(frame, whole, changed);
   if (frame.window) {

@@ -50,19 +50,23 @@ void put(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Styl
 }
 
 // The column after the last one written.
-int draw_spans(ftxui::Screen& screen, const Line& line, int x, int y, int last, const Theme& theme) {
+int draw_spans(ftxui::Screen& screen, const Line& line, int x, int y, int last, const Theme& theme, int spared_from = 0, int spared_to = 0) {
+  const auto write = [&](std::string_view glyph, const Style& style) {
+    if (x < spared_from || x >= spared_to) put(screen, x, y, glyph, style, theme);
+  };
   for (const Line::Span& span : line.spans()) {
     if (span.narrow) {
       for (std::size_t at = 0; at < span.text.size() && x <= last; ++x) {
         const std::size_t bytes = letter_bytes(span.text[at]);
-        put(screen, x, y, std::string_view(span.text).substr(at, bytes), span.style, theme);
+        write(std::string_view(span.text).substr(at, bytes), span.style);
         at += bytes;
       }
       continue;
     }
     for (const std::string& glyph : ftxui::Utf8ToGlyphs(span.text)) {
       if (x > last) return x;
-      put(screen, x++, y, glyph, span.style, theme);
+      write(glyph, span.style);
+      ++x;
     }
   }
   return x;
@@ -179,6 +183,15 @@ Line& Line::add(std::string_view text, Style style) {
   return *this;
 }
 
+Line& Line::repeat(std::string_view glyph, int times, Style style) {
+  if (times <= 0) return *this;
+  Span span{{}, style, times, true};
+  for (int i = 0; i < times; ++i) span.text += glyph;
+  width_ += times;
+  spans_.push_back(std::move(span));
+  return *this;
+}
+
 Line& Line::fit(int columns) {
   if (width_ <= columns) return add(std::string(static_cast<std::size_t>(columns - width_), ' '));
   while (!spans_.empty() && width_ - spans_.back().width >= columns) {
@@ -224,8 +237,9 @@ ftxui::Element element_of(std::vector<Line> lines, const Theme& theme) { return 
 
 void draw_glyph(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Style& style, const Theme& theme) { put(screen, x, y, glyph, style, theme); }
 
-void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme) {
-  for (int x = draw_spans(screen, line, 0, y, screen.dimx() - 1, theme); x < screen.dimx(); ++x) put(screen, x, y, " ", {}, theme);
+void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme, int spared_from, int spared_to) {
+  for (int x = draw_spans(screen, line, 0, y, screen.dimx() - 1, theme, spared_from, spared_to); x < screen.dimx(); ++x)
+    if (x < spared_from || x >= spared_to) put(screen, x, y, " ", {}, theme);
 }
 
 void make_ascii(ftxui::Screen& screen, int y) {

@@ -44,6 +44,8 @@ class Line {
   explicit Line(std::string_view text, Style style = {}) { add(text, style); }
 
   Line& add(std::string_view text, Style style = {});
+  // A glyph of one column, so many times.
+  Line& repeat(std::string_view glyph, int times, Style style);
   // Fills with blanks up to a column; what reaches beyond it is cut.
   Line& fit(int columns);
   // So many columns of the text, cut or filled up.
@@ -81,8 +83,8 @@ std::vector<std::string> wrapped(std::string_view text, int columns);
 ftxui::Element element_of(std::vector<Line> lines, const Theme& theme);
 
 void draw_glyph(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Style& style, const Theme& theme);
-// Writes a row into the screen's cells; the rest of the row is blank.
-void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme);
+// Writes a row into the screen's cells; the rest of the row is blank. Columns [spared_from, spared_to) are left as they are.
+void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme, int spared_from = 0, int spared_to = 0);
 
 // For terminals without UTF-8: bars and rules become letters that everyone has.
 void make_ascii(ftxui::Screen& screen, int row);

@@ -162,11 +162,9 @@ Line heading(const Scene& scene, Panel panel, std::string_view words, std::strin
   const bool focused = scene.state.focus == panel;
   const Style rule{focused ? Tone::accent : Tone::faint, false, false};
   Line line;
-  line.add("\u2500\u2500 ", rule).add(cut(words, scene.layout.columns - 4 - (right.empty() ? 0 : columns_of(right) + 2)), {focused ? Tone::accent : Tone::plain, focused, false}).add(" ", rule);
+  line.repeat("\u2500", 2, rule).add(" ", rule).add(cut(words, scene.layout.columns - 4 - (right.empty() ? 0 : columns_of(right) + 2)), {focused ? Tone::accent : Tone::plain, focused, false}).add(" ", rule);
   const int end = scene.layout.columns - (right.empty() ? 0 : columns_of(right) + 2);
-  std::string dashes;
-  for (int x = line.width(); x < end; ++x) dashes += "\u2500";
-  line.add(std::move(dashes), rule);
+  line.repeat("\u2500", end - line.width(), rule);
   if (!right.empty()) line.add(fmt::format(" {} ", right), {Tone::faint, false, false});
   return line.fit(scene.layout.columns);
 }
