@@ -34,4 +34,7 @@ lockstep_dependency(ftxui ftxui::dom
   OPTIONS FTXUI_BUILD_EXAMPLES=OFF FTXUI_BUILD_DOCS=OFF FTXUI_BUILD_TESTS=OFF FTXUI_ENABLE_INSTALL=OFF FTXUI_QUIET=ON)
 if(TARGET component)  # its event loop is not used: docs/decisions/0008
   set_target_properties(component PROPERTIES EXCLUDE_FROM_ALL TRUE)
+  foreach(part screen dom)
+    target_compile_options(${part} PRIVATE -w)  # it asks for warnings, and g++ 12 gives some false ones (-Wrestrict)
+  endforeach()
 endif()
