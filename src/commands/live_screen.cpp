@@ -163,11 +163,9 @@ class LiveScreen {
   // From the question on it is this process that is meant, whatever becomes of its number.
   void take_hold_of_target() {
     const auto* menu = std::get_if<SignalMenu>(&state_.overlay);
-    if (menu == nullptr) {
-      return;  // kept until the answer is carried out
-    }
-    if (target_ && target_->pid() == menu->pid) return;
-    auto held = feed_.look([&](const Monitored& seen) { return SignalTarget::take_hold(menu->pid, seen.processes); });
+    if (menu == nullptr || (target_ && target_->pid() == menu->pid)) return;  // kept until the answer is carried out
+    const ProcessTick shown = feed_.look([](const Monitored& seen) { return seen.processes; });
+    auto held = SignalTarget::take_hold(menu->pid, shown);  // reads /proc: not under the feed's lock
     if (!held) {
       state_.overlay = std::monostate{};
       state_.message = held.error().what;

@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include "base/interrupt.hpp"
-#include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "commands/config_file.hpp"
 #include "commands/judgement.hpp"
@@ -56,14 +55,6 @@ Result<int> print_once(const SharedOptions& options) {
   return interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
 }
 
-// virtual:2, whose processes are of this machine; not virtual:FILE, which plays those of another.
-bool virtual_gpus_are_counted(const std::string& input) {
-  constexpr std::string_view kVirtual = "virtual:";
-  return input.starts_with(kVirtual) && parse_integer(std::string_view(input).substr(kVirtual.size()));
-}
-
-bool is_a_live_input(const std::string& input) { return input.empty() || input.starts_with("virtual:"); }
-
 Result<int> show_live(const RawOptions& raw, const SharedOptions& options, const MonitorOptions& typed) {
   LiveScreenOptions screen;
   screen.config = config_path(raw);
@@ -78,10 +69,10 @@ Result<int> show_live(const RawOptions& raw, const SharedOptions& options, const
   FeedOptions feed;
   feed.open = [input = options.input, how = options.source_options()] { return open_source(input, how); };
   std::error_code unknown;
-  feed.can_reopen = !is_a_live_input(options.input) && std::filesystem::is_regular_file(options.input, unknown);
+  feed.can_reopen = std::filesystem::is_regular_file(options.input, unknown);
   feed.interval = options.interval;
   feed.scene.judge = [](const Timeline& timeline) { return report_of(timeline, judge(timeline)); };
-  feed.scene.local_pids = options.input.empty() || virtual_gpus_are_counted(options.input);
+  feed.scene.local_pids = pids_are_of_this_machine;
   if (options.pid)
     feed.scene.wanted = [pid = *options.pid](const ProcessSample& process, const Source& source) { return is_or_descends_from(process, pid, source); };
   return run_live_screen(std::move(feed), screen);

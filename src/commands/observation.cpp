@@ -16,14 +16,6 @@
 namespace lockstep {
 namespace {
 
-// A driver's, and those of virtual:2; not a recording's, played (virtual:FILE) or read.
-bool pids_are_of_this_machine(const Source& source) {
-  constexpr std::string_view kVirtual = "virtual:";
-  const std::string detail = source.detail();
-  return source.kind() == SourceKind::nvml ||
-         (detail.starts_with(kVirtual) && parse_integer(std::string_view(detail).substr(kVirtual.size())));
-}
-
 constexpr double kReviewShare = 0.08;
 
 // Leaves the family's processes and GPUs, and the GPUs of nobody where they are wanted.
@@ -48,6 +40,13 @@ Status keep_only(const std::set<int>& family, const ObservationOptions& options,
 }
 
 }  // namespace
+
+bool pids_are_of_this_machine(const Source& source) {
+  constexpr std::string_view kVirtual = "virtual:";
+  const std::string detail = source.detail();
+  return source.kind() == SourceKind::nvml ||
+         (detail.starts_with(kVirtual) && parse_integer(std::string_view(detail).substr(kVirtual.size())));
+}
 
 bool is_or_descends_from(const ProcessSample& process, int ancestor, const Source& source) {
   if (process.pid == ancestor) return true;

@@ -22,6 +22,9 @@ struct ObservationOptions {
   bool keep_free_gpus = false;  // with `pid`: GPUs that nobody holds stay in the picture
 };
 
+// A driver's, and those of virtual:2; not a recording's, played (virtual:FILE) or read.
+bool pids_are_of_this_machine(const Source& source);
+
 // Whether a process is `ancestor` or stands below it, as far as this source can tell: pids of a recording mean nothing on
 // this machine, there only the parents that were recorded count.
 bool is_or_descends_from(const ProcessSample& process, int ancestor, const Source& source);

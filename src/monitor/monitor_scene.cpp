@@ -38,7 +38,7 @@ MonitorScene::MonitorScene(const Source& source, SceneOptions options)
   seen_->kind = source.kind();
   seen_->detail = source.detail();
   seen_->open = true;
-  seen_->local_pids = options_.local_pids && source.kind() != SourceKind::recording;
+  seen_->local_pids = options_.local_pids && options_.local_pids(source);
   seen_->history = History(indices_of(source.machine()));
   for (const GpuInfo& info : source.machine().gpus) gpu(info.index);
 }
@@ -86,11 +86,7 @@ void MonitorScene::take_tick(double t_ms, const GpuTick& tick) {
     }, sample, now.latest);
     if (sample.busy.has_value()) now.heard_ms = t_ms;
     if (const auto limits = now.latest.limits.value())
-      for (const ClockLimit limit : {ClockLimit::hw_slowdown, ClockLimit::sw_thermal_slowdown, ClockLimit::hw_thermal_slowdown, ClockLimit::hw_power_brake_slowdown})
-        if (limits->has(limit)) {
-          now.limited_ms += since_ms;
-          break;
-        }
+      if (is_throttled(*limits)) now.limited_ms += since_ms;
   }
 }
 

@@ -17,7 +17,8 @@ using Judge = std::function<Report(const Timeline&)>;
 
 struct SceneOptions {
   Judge judge;
-  bool local_pids = false;  // processes are of this machine
+  // Whether its processes are of this machine; nothing: they are not.
+  std::function<bool(const Source&)> local_pids;
   // Which processes are wanted, and with them their GPUs; nothing: all.
   std::function<bool(const ProcessSample&, const Source&)> wanted;
 };

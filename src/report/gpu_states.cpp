@@ -40,11 +40,6 @@ std::optional<double> newest_of(const Series<double>& series, double now_ms) {
   return series.values.back();
 }
 
-bool limited_by(const GpuTrack& gpu, std::initializer_list<ClockLimit> limits) {
-  if (gpu.limits.empty()) return false;
-  return std::any_of(limits.begin(), limits.end(), [&](ClockLimit limit) { return gpu.limits.values.back().has(limit); });
-}
-
 // What one GPU shows by itself.
 struct Look {
   std::optional<double> busy;
@@ -58,7 +53,7 @@ Look look_at(const GpuTrack& gpu, double now_ms) {
   look.busy = mean_since(gpu.busy, now_ms - kLookMs);
   if (!look.busy) look.busy = newest_of(gpu.busy, now_ms);
   look.sm = newest_of(gpu.sm, now_ms);
-  look.hot = limited_by(gpu, {ClockLimit::hw_slowdown, ClockLimit::sw_thermal_slowdown, ClockLimit::hw_thermal_slowdown, ClockLimit::hw_power_brake_slowdown});
+  look.hot = !gpu.limits.empty() && is_throttled(gpu.limits.values.back());
   auto power = mean_since(gpu.power_mw, now_ms - kLookMs);
   if (!power) power = newest_of(gpu.power_mw, now_ms);
   if (!power || gpu.power_mw.size() < 10) return look;
@@ -132,6 +127,10 @@ GpuState working_state(const Look& look, const Job* job, double busiest_peer) {
 }
 
 }  // namespace
+
+bool is_throttled(const ClockLimits& limits) {
+  return limits.has(ClockLimit::hw_slowdown) || limits.has(ClockLimit::sw_thermal_slowdown) || limits.has(ClockLimit::hw_thermal_slowdown) || limits.has(ClockLimit::hw_power_brake_slowdown);
+}
 
 std::vector<GpuState> gpu_states(const Timeline& timeline, const Report* report) {
   std::vector<Look> looks;

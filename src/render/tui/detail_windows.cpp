@@ -187,7 +187,7 @@ Window finding_detail(const Scene& scene) {
 }
 
 Window step_detail(const Scene& scene) {
-  const double until = scene.state.cursor_ms.value_or(scene.state.right_ms.value_or(scene.seen.now_ms()));
+  const double until = looked_at_ms(scene.seen, scene.state);
   const auto ranks = step_parts(scene.seen, until);
   const int selected = std::clamp(scene.state.selected[static_cast<std::size_t>(Panel::steps)], 0, std::max(0, static_cast<int>(ranks.size()) - 1));
   Rows rows(text_columns(scene));

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <ftxui/dom/elements.hpp>
 #include <iterator>
 #include <utility>
+
+#include "render/words/words.hpp"
 
 namespace lockstep {
 namespace {
@@ -25,13 +26,11 @@ ftxui::Element element_of(Window window, int rows, const Theme& theme) {
   return framed | ftxui::clear_under | ftxui::center;
 }
 
-constexpr std::array<std::string_view, 9> kBars = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
-
 std::string_view glyph_of(const LaneStrip::Bar& bar, int row_from_bottom) {
   if (bar.eighths == LaneStrip::kNone) return " ";
   if (bar.eighths == LaneStrip::kGap) return row_from_bottom == 0 ? "\u00B7" : " ";
   if (bar.eighths == 0) return row_from_bottom == 0 ? "_" : " ";  // nothing was done, and that is known
-  return kBars[static_cast<std::size_t>(std::clamp(bar.eighths - 8 * row_from_bottom, 0, 8))];
+  return kLaneBars[static_cast<std::size_t>(std::clamp(bar.eighths - 8 * row_from_bottom, 0, 8))];
 }
 
 // The label and the arrow after it.

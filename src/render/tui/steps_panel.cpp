@@ -57,7 +57,7 @@ std::vector<Line> step_lines(const Scene& scene) {
   const Band& band = scene.layout.of(Panel::steps);
   std::vector<Line> lines;
   if (!band.shown()) return lines;
-  const double until = scene.state.cursor_ms.value_or(scene.state.right_ms.value_or(scene.seen.now_ms()));
+  const double until = looked_at_ms(scene.seen, scene.state);
   const auto ranks = step_parts(scene.seen, until);
   std::string legend;
   for (const StepLetter& part : kStepLetters)

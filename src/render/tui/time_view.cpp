@@ -28,6 +28,8 @@ TimeView time_view(const Monitored& seen, const MonitorState& state, int columns
   return view;
 }
 
+double looked_at_ms(const Monitored& seen, const MonitorState& state) { return state.cursor_ms.value_or(state.right_ms.value_or(seen.now_ms())); }
+
 std::string column_words(double column_ms) { return column_ms < 1000 ? fmt::format("{:.0f} ms", column_ms) : ago(column_ms); }
 
 double finer(double column_ms) {

@@ -27,6 +27,9 @@ struct TimeView {
 
 TimeView time_view(const Monitored& seen, const MonitorState& state, int columns);
 
+// The moment that is looked at: the cursor's, else the right edge's, else now.
+double looked_at_ms(const Monitored& seen, const MonitorState& state);
+
 // The next finer or coarser column.
 double finer(double column_ms);
 double coarser(double column_ms);

@@ -29,7 +29,7 @@ std::string machine_words(const Monitored& seen) {
 void add_place(Line& line, const Scene& scene) {
   const Monitored& seen = scene.seen;
   if (seen.recording) line.add(" \u25CF REC ", {Tone::problem, true, false});
-  const double behind = seen.now_ms() - scene.state.cursor_ms.value_or(scene.state.right_ms.value_or(seen.now_ms()));
+  const double behind = seen.now_ms() - looked_at_ms(seen, scene.state);
   if (seen.playback && scene.state.right_ms) line.add(fmt::format(" looking {} back ", ago(std::max(0.0, behind))), {Tone::waiting, true, false});
   if (!seen.playback) {
     if (seen.silence || seen.driver_gone) {

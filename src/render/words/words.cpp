@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/text.hpp"
@@ -25,11 +24,9 @@ std::string amount(double value, const std::string& unit) {
   return fmt::format("{:.{}f} {}", value, value == std::floor(value) ? 0 : 2, unit);
 }
 
-// Eight heights of a block: a lane is read like a bar chart.
 std::string bar(const std::optional<double>& value) {
-  static constexpr std::array<const char*, 9> kBars = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
   if (!value) return "\u00B7";
-  return kBars[static_cast<std::size_t>(std::lround(std::clamp(*value, 0.0, 1.0) * 8))];
+  return std::string(kLaneBars[static_cast<std::size_t>(std::lround(std::clamp(*value, 0.0, 1.0) * 8))]);
 }
 
 }  // namespace
