@@ -20,7 +20,11 @@ struct Fix {
   FixSafety safety = FixSafety::manual;
   std::string description;
   std::vector<std::string> command;
-  std::optional<std::string> diff;
+  std::optional<std::string> diff;  // unified; its names start from `root`
+  std::string root;                 // a folder; empty: where lockstep runs
+  std::string effect;               // what is gained: "both GPUs work at once"
+  std::string changes;              // what may differ in the results; empty: nothing does
+  std::optional<int> group;         // edits that belong together, applied all or none; findings of a report share it
 };
 
 }  // namespace lockstep

@@ -192,6 +192,7 @@ struct Finding {
   std::vector<int> pids;
   std::vector<int> ranks;
   std::vector<SourceLine> where;
+  std::string reason;  // of a finding in code: why the lines hold the GPUs back
   std::vector<Evidence> evidence;
   std::vector<Fix> fixes;
 };

@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "commands/child_command.hpp"
 #include "commands/command_line.hpp"
+#include "commands/finding_codes.hpp"
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
 #include "commands/watch.hpp"
@@ -53,28 +54,6 @@ struct Filter {
     return finding.severity >= at_least && (only.empty() || only.contains(finding.code)) && !ignore.contains(finding.code);
   }
 };
-
-Result<std::set<FindingCode>> codes_of(const std::vector<std::string>& words) {
-  std::set<FindingCode> codes;
-  std::vector<std::string> known;
-  for (const FindingName& name : kFindingNames) {
-    known.emplace_back(name.id);
-    known.emplace_back(name.name);
-  }
-  for (const std::string& word : words)
-    for (const std::string_view part : split(word, ',')) {
-      const auto found = std::find_if(kFindingNames.begin(), kFindingNames.end(),
-                                      [&](const FindingName& name) { return name.id == part || name.name == part; });
-      if (found != kFindingNames.end()) {
-        codes.insert(found->code);
-        continue;
-      }
-      const auto near = nearest(part, known);
-      return usage_error(fmt::format("'{}' is no finding's code", printable(part)),
-                         near ? fmt::format("did you mean {}?", *near) : "codes look like P101; lockstep explain lists them");
-    }
-  return codes;
-}
 
 Result<Filter> checked_filter(const DiagnoseOptions& typed) {
   Filter filter;

@@ -55,9 +55,11 @@ const std::map<std::string, Rule> kRules = {
     {"src/monitor", {{"src/timeline", "src/report", "src/recording"}, {}, {"fmt"}}},  // feeds the live screen
     {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann", "hwloc.h"}}},
     {"src/training", {{}, {"CLI"}, {"fmt", "nlohmann"}}},
+    {"src/fix", {{}, {}, {"fmt", "nlohmann"}}},
+    {"src/fix/syntax", {{}, {}, {"tree_sitter"}}},  // the one room that knows the parser
     {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
     {"src/commands",
-     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/doctor", "src/launch", "src/training"},
+     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/doctor", "src/launch", "src/training", "src/fix"},
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"probes/wire", {{}, {}, {}}},
@@ -65,7 +67,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };
 
-const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI", "protozero", "hwloc.h", "ftxui", "ATen", "c10", "torch"};
+const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI", "protozero", "hwloc.h", "ftxui", "tree_sitter", "ATen", "c10", "torch"};
 
 std::string rule_of(const std::string& path) {
   std::string best;

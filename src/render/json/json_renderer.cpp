@@ -40,6 +40,7 @@ const char* name_of(SourceKind kind) {
     case SourceKind::wandb: return "wandb";
     case SourceKind::prometheus: return "prometheus";
     case SourceKind::log: return "log";
+    case SourceKind::code: return "code";
   }
   return "unknown";
 }
@@ -74,11 +75,16 @@ Json job_json(const Job& job) {
 }
 
 Json fix_json(const Fix& fix) {
-  return {{"kind", name_of(fix.kind)},
-          {"safety", name_of(fix.safety)},
-          {"description", fix.description},
-          {"command", fix.command},
-          {"diff", or_null(fix.diff)}};
+  Json json = {{"kind", name_of(fix.kind)},
+               {"safety", name_of(fix.safety)},
+               {"description", fix.description},
+               {"command", fix.command},
+               {"diff", or_null(fix.diff)}};
+  if (!fix.root.empty()) json["root"] = fix.root;
+  if (!fix.effect.empty()) json["effect"] = fix.effect;
+  if (!fix.changes.empty()) json["changes"] = fix.changes;
+  if (fix.group) json["group"] = *fix.group;
+  return json;
 }
 
 Json finding_json(const Finding& finding) {
@@ -93,7 +99,7 @@ Json finding_json(const Finding& finding) {
   Json fixes = Json::array();
   for (const Fix& fix : finding.fixes) fixes.push_back(fix_json(fix));
   const FindingName& name = name_of(finding.code);
-  return {{"code", name.id},
+  Json json = {{"code", name.id},
           {"name", name.name},
           {"severity", name_of(finding.severity)},
           {"confidence", number(finding.confidence)},
@@ -107,6 +113,8 @@ Json finding_json(const Finding& finding) {
           {"where", where},
           {"evidence", evidence},
           {"fixes", fixes}};
+  if (!finding.reason.empty()) json["reason"] = finding.reason;
+  return json;
 }
 
 Json gpu_json(const GpuReport& gpu) {

@@ -6,44 +6,12 @@
 #include <cmath>
 
 #include "base/text.hpp"
+#include "render/text/paint.hpp"
 #include "render/text/table.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
 namespace {
-
-class Painter {
- public:
-  explicit Painter(Colors colors) : colors_(colors) {}
-  std::string bold(const std::string& text) const { return paint("1", text); }
-  std::string faint(const std::string& text) const { return paint("2", text); }
-  std::string of(Severity severity, const std::string& text) const {
-    return paint(severity == Severity::critical ? "1;31" : severity == Severity::warning ? "33" : "36", text);
-  }
-  std::string good(const std::string& text) const { return paint("32", text); }
-
- private:
-  std::string paint(const char* code, const std::string& text) const {
-    return colors_ == Colors::on ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
-  }
-  Colors colors_;
-};
-
-// Words broken into lines of at most `width` columns, each after `indent` spaces.
-std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
-  const std::string space(indent, ' ');
-  std::string result;
-  std::string line;
-  for (const std::string_view word : split(text, ' ')) {
-    if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > width) {
-      result += space + line + "\n";
-      line.clear();
-    }
-    if (!line.empty()) line += ' ';
-    line += word;
-  }
-  return line.empty() ? result : result + space + line + "\n";
-}
 
 std::string seconds(double value) { return format_duration(std::chrono::nanoseconds(std::llround(value * 1e9))); }
 

@@ -1,0 +1,33 @@
+#include "commands/finding_codes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+
+Result<std::set<FindingCode>> codes_of(const std::vector<std::string>& words) {
+  std::set<FindingCode> codes;
+  std::vector<std::string> known;
+  for (const FindingName& name : kFindingNames) {
+    known.emplace_back(name.id);
+    known.emplace_back(name.name);
+  }
+  for (const std::string& word : words)
+    for (const std::string_view part : split(word, ',')) {
+      const auto found = std::find_if(kFindingNames.begin(), kFindingNames.end(),
+                                      [&](const FindingName& name) { return name.id == part || name.name == part; });
+      if (found != kFindingNames.end()) {
+        codes.insert(found->code);
+        continue;
+      }
+      const auto near = nearest(part, known);
+      return usage_error(fmt::format("'{}' is no finding's code", printable(part)),
+                         near ? fmt::format("did you mean {}?", *near) : "codes look like P101; lockstep explain lists them");
+    }
+  return codes;
+}
+
+}  // namespace lockstep

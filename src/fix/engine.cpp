@@ -1,0 +1,330 @@
+#include "fix/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <thread>
+#include <tuple>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr int kErrorIsNear = 5;  // lines: a parser's idea of where a mistake stands is that good
+
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next = 0;
+  const auto worker = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  };
+  std::vector<std::jthread> helpers;
+  if (count > 8)
+    for (unsigned i = 1; i < std::min(8U, std::max(1U, std::thread::hardware_concurrency())); ++i) helpers.emplace_back(worker);
+  worker();
+}
+
+// Whether a Python file can hold a finding on its own: most files of a tree are passed over by these words alone.
+bool may_train(const SourceFile& file) {
+  if (file.kind() != FileKind::python) return false;
+  for (const char* word : {"Trainer", "Accelerator", "DistributedDataParallel", "device_map", "TrainingArguments"})
+    if (file.text().find(word) != std::string::npos) return true;
+  return false;
+}
+
+std::map<FileId, ScriptFacts> scripts_of(const Project& project) {
+  std::map<FileId, ScriptFacts> scripts;
+  for (Launch& launch : all_launches(project))
+    if (launch.script && project.file(*launch.script).kind() == FileKind::python) scripts[*launch.script].launches.push_back(std::move(launch));
+  std::vector<char> wanted(project.size(), 0);
+  in_parallel(project.size(), [&](std::size_t id) { wanted[id] = may_train(project.file(id)) && looks_like_a_script(project.file(id)) ? 1 : 0; });
+  for (FileId id = 0; id < project.size(); ++id)
+    if (wanted[id] != 0) scripts[id];
+  std::vector<std::pair<const FileId, ScriptFacts>*> rows;
+  for (auto& row : scripts) rows.push_back(&row);
+  in_parallel(rows.size(), [&](std::size_t i) { rows[i]->second.code = training_code(project, rows[i]->first); });
+  return scripts;
+}
+
+using FindingKey = std::tuple<FindingCode, FileId, std::size_t>;
+
+FindingKey key_of(const CodeFinding& finding) { return {finding.code, finding.where.front().file, finding.where.front().from}; }
+
+// All findings of the scripts and files that are wanted, in the order of files and lines, each once.
+std::vector<CodeFinding> findings_in(const RuleInput& input, const std::function<bool(FileId)>& wants_file, const std::function<bool(const ScriptFacts&)>& wants_script) {
+  std::vector<const ScriptFacts*> scripts;
+  for (const auto& [id, facts] : input.scripts)
+    if (wants_script(facts)) scripts.push_back(&facts);
+  std::vector<FileId> files;
+  for (FileId id = 0; id < input.project.size(); ++id)
+    if (input.project.file(id).kind() != FileKind::python && input.project.file(id).kind() != FileKind::notebook && wants_file(id)) files.push_back(id);
+  std::vector<std::vector<CodeFinding>> parts(scripts.size() + files.size());
+  in_parallel(parts.size(), [&](std::size_t i) {
+    for (const Rule& rule : all_rules()) {
+      if (i < scripts.size() && rule.on_script != nullptr) rule.on_script(input, *scripts[i], parts[i]);
+      if (i >= scripts.size() && rule.on_file != nullptr) rule.on_file(input, files[i - scripts.size()], parts[i]);
+    }
+  });
+  std::vector<CodeFinding> all;
+  std::set<FindingKey> seen;
+  for (std::vector<CodeFinding>& part : parts)
+    for (CodeFinding& finding : part)
+      if (seen.insert(key_of(finding)).second) all.push_back(std::move(finding));
+  std::stable_sort(all.begin(), all.end(), [](const CodeFinding& a, const CodeFinding& b) {
+    return std::tuple(a.where.front().file, a.where.front().from) < std::tuple(b.where.front().file, b.where.front().from);
+  });
+  return all;
+}
+
+// `lockstep: ignore[P101]` in a comment on the line or alone on the line above; without a code it speaks of all.
+bool ignores(std::string_view line, FindingCode code) {
+  const auto mark = line.find("lockstep: ignore");
+  if (mark == std::string_view::npos || line.substr(0, mark).find('#') == std::string_view::npos) return false;
+  const std::string_view rest = line.substr(mark + std::string_view("lockstep: ignore").size());
+  if (!rest.starts_with("[")) return true;
+  for (const std::string_view word : split(rest.substr(1, rest.find(']') == std::string_view::npos ? rest.size() : rest.find(']') - 1), ','))
+    if (trim(word) == name_of(code).id || trim(word) == name_of(code).name) return true;
+  return false;
+}
+
+bool is_ignored(const Project& project, const CodeFinding& finding) {
+  const Place& place = finding.where.front();
+  const std::string_view text = project.file(place.file).text();
+  const std::size_t start = line_start(text, place.from);
+  const std::size_t end = line_end(text, std::max(place.from, place.to == 0 ? 0 : place.to - 1));
+  for (const std::string_view line : split(text.substr(start, end - start), '\n'))
+    if (ignores(line, finding.code)) return true;
+  if (start == 0) return false;
+  const std::string_view above = text.substr(line_start(text, start - 1), start - line_start(text, start - 1));
+  return trim(above).starts_with("#") && ignores(above, finding.code);
+}
+
+bool wants(const CodeFilter& filter, FindingCode code) { return (filter.select.empty() || filter.select.contains(code)) && !filter.ignore.contains(code); }
+
+// Why an edit of this file may not be; empty: it may.
+std::string objection(const SourceFile& file, const std::vector<Edit>& edits) {
+  if (!file.refusal().empty()) return file.refusal();
+  if (file.tree() == nullptr) return file.kind() == FileKind::makefile ? "" : "no parser could make sense of it";
+  for (const ByteRange& error : file.tree()->errors())
+    for (const Edit& edit : edits) {
+      const int first = line_number(file.text(), error.from);
+      const int last = line_number(file.text(), error.to);
+      const int at = line_number(file.text(), edit.from);
+      if (at >= first - kErrorIsNear && at <= last + kErrorIsNear) return fmt::format("it has a syntax error near line {}: mend that first", first);
+    }
+  return "";
+}
+
+// Rejoins edits of one finding's own way by file.
+std::map<FileId, std::vector<Edit>> edits_by_file(const std::vector<const Way*>& ways) {
+  std::map<FileId, std::vector<Edit>> edits;
+  for (const Way* way : ways)
+    for (const Change& change : way->files) edits[change.file].insert(edits[change.file].end(), change.edits.begin(), change.edits.end());
+  for (auto& [file, list] : edits) list = in_order(std::move(list));
+  return edits;
+}
+
+class Planner {
+ public:
+  Planner(const Project& project, const Wishes& wishes, const CodeFilter& filter) : project_(project), wishes_(wishes), filter_(filter), scripts_(scripts_of(project)) {}
+
+  FixPlan plan() {
+    const RuleInput input{project_, wishes_, scripts_};
+    plan_.findings = findings_in(input, [](FileId) { return true; }, [](const ScriptFacts&) { return true; });
+    std::erase_if(plan_.findings, [&](const CodeFinding& finding) { return !project_.file(finding.where.front().file).asked_for(); });
+    plan_.refusals = project_.refusals();
+    refuse_notebooks();
+    all_ = plan_.findings;
+    choose();
+    refuse();
+    group();
+    return std::move(plan_);
+  }
+
+ private:
+  void refuse_notebooks() {
+    for (FileId id = 0; id < project_.size(); ++id) {
+      const SourceFile& file = project_.file(id);
+      if (file.kind() != FileKind::notebook || !file.asked_for()) continue;
+      std::vector<std::string> found;
+      for (const char* word : {"device_map", "TrainingArguments", "logging_steps=1,", "evaluation_strategy"})
+        if (file.text().find(word) != std::string::npos) found.emplace_back(word);
+      if (!found.empty()) plan_.refusals.push_back({file.name(), fmt::format("it is a notebook, which lockstep does not edit; it has {}: look there by hand, or export it as a script", join(found, ", "))});
+    }
+  }
+
+  // A group of which one part is not wanted is left out whole: half of it would break the run.
+  void choose() {
+    std::set<std::string> broken;
+    std::set<std::string> chosen;
+    for (const CodeFinding& finding : plan_.findings) {
+      if (finding.group.empty()) continue;
+      if (filter_.ignore.contains(finding.code) || is_ignored(project_, finding)) broken.insert(finding.group);
+      if (wants(filter_, finding.code)) chosen.insert(finding.group);
+    }
+    plan_.left_out = std::erase_if(plan_.findings, [&](const CodeFinding& finding) {
+      if (!finding.group.empty()) return broken.contains(finding.group) || !chosen.contains(finding.group);
+      return !wants(filter_, finding.code) || is_ignored(project_, finding);
+    });
+  }
+
+  // A finding whose edit is not possible is still shown, with a word on why.
+  void refuse() {
+    std::set<std::pair<std::string, std::string>> told;
+    for (CodeFinding& finding : plan_.findings)
+      for (Way& way : finding.ways)
+        for (const Change& change : way.files) {
+          const SourceFile& file = project_.file(change.file);
+          std::string why = file.asked_for() ? objection(file, change.edits) : "it was not named: give it to lockstep fix too";
+          if (why.empty()) continue;
+          if (told.emplace(file.name(), why).second) plan_.refusals.push_back({file.name(), std::move(why)});
+          way.files.clear();
+          way.safety = FixSafety::manual;
+          break;
+        }
+  }
+
+  void group() {
+    std::map<std::string, std::vector<std::size_t>> by_name;
+    std::vector<std::vector<std::size_t>> sets;
+    std::map<std::string, std::size_t> position;
+    for (std::size_t i = 0; i < plan_.findings.size(); ++i) {
+      const std::string& name = plan_.findings[i].group;
+      if (name.empty()) {
+        sets.push_back({i});
+        continue;
+      }
+      const auto [found, fresh] = position.emplace(name, sets.size());
+      if (fresh) sets.emplace_back();
+      sets[found->second].push_back(i);
+    }
+    for (const auto& set : sets) add_group(set);
+  }
+
+  void add_group(const std::vector<std::size_t>& members) {
+    PatchGroup group;
+    group.findings = members;
+    group.safety = FixSafety::safe;
+    std::vector<const Way*> ways;
+    for (const std::size_t member : members) {
+      const CodeFinding& finding = plan_.findings[member];
+      const bool has_edit = !finding.ways.empty() && !finding.ways.front().files.empty();
+      if (!has_edit) {
+        group.safety = FixSafety::manual;
+        continue;
+      }
+      group.safety = std::max(group.safety, finding.ways.front().safety);
+      ways.push_back(&finding.ways.front());
+    }
+    if (ways.empty()) return;
+    group.edits = edits_by_file(ways);
+    for (const auto& [file, edits] : group.edits)
+      if (overlap(edits)) return hold_back(members, file, "its own edits are in each other's way");
+    if (const std::string why = proof_against(group); !why.empty()) return hold_back(members, group.edits.begin()->first, why);
+    group.number = static_cast<int>(plan_.groups.size()) + 1;
+    plan_.groups.push_back(std::move(group));
+  }
+
+  void hold_back(const std::vector<std::size_t>& members, FileId file, const std::string& why) {
+    for (const std::size_t member : members)
+      if (!plan_.findings[member].ways.empty()) {
+        plan_.findings[member].ways.front().files.clear();
+        plan_.findings[member].ways.front().safety = FixSafety::manual;
+      }
+    plan_.refusals.push_back({project_.file(file).name(), "a patch was held back: " + why});
+  }
+
+  // Applies the group to a copy and looks again: still readable, the findings gone, nothing new. Empty: all is well.
+  std::string proof_against(const PatchGroup& group) const {
+    std::map<FileId, std::string> texts;
+    for (const auto& [file, edits] : group.edits) texts[file] = edited(project_.file(file).text(), edits);
+    const Project after = project_.with(texts);
+    for (const auto& [file, text] : texts) {
+      const SyntaxTree* const tree = after.file(file).tree();
+      const SyntaxTree* const before = project_.file(file).tree();
+      if (before != nullptr && (tree == nullptr || tree->errors().size() > before->errors().size())) return fmt::format("{} would no longer be read by a parser", after.file(file).name());
+    }
+    const auto touched = [&](const ScriptFacts& script) {
+      if (texts.contains(script.code.script)) return true;
+      for (const CallAt& call : script.code.all)
+        if (texts.contains(call.file)) return true;
+      return std::any_of(script.launches.begin(), script.launches.end(), [&](const Launch& launch) { return texts.contains(launch.file); });
+    };
+    std::map<FileId, ScriptFacts> scripts;
+    for (const auto& [id, facts] : scripts_) {
+      if (!touched(facts)) continue;
+      scripts[id].code = training_code(after, id);
+      std::set<FileId> lines;
+      for (const Launch& launch : facts.launches) lines.insert(launch.file);
+      for (const FileId line : lines)
+        for (Launch& launch : launches_in(after, line))
+          if (launch.script == id) scripts[id].launches.push_back(std::move(launch));
+    }
+    const RuleInput input{after, wishes_, scripts};
+    const auto left = findings_in(input, [&](FileId id) { return texts.contains(id); }, [](const ScriptFacts&) { return true; });
+    const auto count = [](const std::vector<CodeFinding>& findings, FindingCode code, FileId file) {
+      return std::count_if(findings.begin(), findings.end(), [&](const CodeFinding& item) { return item.code == code && item.where.front().file == file; });
+    };
+    for (const std::size_t member : group.findings) {
+      const CodeFinding& finding = plan_.findings[member];
+      if (finding.ways.front().files.empty()) continue;
+      if (count(left, finding.code, finding.where.front().file) >= count(all_, finding.code, finding.where.front().file))
+        return fmt::format("{} would still be found in {}", name_of(finding.code).id, project_.file(finding.where.front().file).name());
+    }
+    for (const CodeFinding& finding : left)
+      if (finding.severity != Severity::info && count(left, finding.code, finding.where.front().file) > count(all_, finding.code, finding.where.front().file))
+        return fmt::format("it would bring {} into {}", name_of(finding.code).id, after.file(finding.where.front().file).name());
+    return "";
+  }
+
+  const Project& project_;
+  const Wishes& wishes_;
+  const CodeFilter& filter_;
+  std::map<FileId, ScriptFacts> scripts_;
+  std::vector<CodeFinding> all_;
+  FixPlan plan_;
+};
+
+}  // namespace
+
+FixPlan plan_fixes(const Project& project, const Wishes& wishes, const CodeFilter& filter) { return Planner(project, wishes, filter).plan(); }
+
+Patched apply_in_memory(const Project& project, const FixPlan& first_plan, const Wishes& wishes, const CodeFilter& filter, Apply wanted) {
+  constexpr int kMostPasses = 10;  // a file with this many patches in each other's way is finished by running fix again
+  Patched result;
+  Project current = project;
+  FixPlan plan = first_plan;
+  for (int pass = 0; pass < kMostPasses; ++pass) {
+    std::map<FileId, std::vector<Edit>> edits;
+    bool deferred = false;
+    std::size_t taken = 0;
+    for (const PatchGroup& group : plan.groups) {
+      if (group.safety == FixSafety::manual || (group.safety == FixSafety::unsafe && wanted == Apply::safe)) continue;
+      auto together = edits;
+      bool clash = false;
+      for (const auto& [file, list] : group.edits) {
+        together[file].insert(together[file].end(), list.begin(), list.end());
+        together[file] = in_order(std::move(together[file]));
+        clash = clash || overlap(together[file]);
+      }
+      if (clash) {
+        deferred = true;
+        continue;
+      }
+      edits = std::move(together);
+      ++taken;
+      if (pass == 0) result.groups.push_back(group.number);
+    }
+    for (const auto& [file, list] : edits) result.texts[file] = edited(current.file(file).text(), list);
+    result.applied += taken;
+    if (!deferred || taken == 0) break;
+    current = project.with(result.texts);
+    plan = plan_fixes(current, wishes, filter);
+  }
+  return result;
+}
+
+}  // namespace lockstep

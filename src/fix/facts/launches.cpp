@@ -1,0 +1,235 @@
+#include "fix/facts/launches.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+std::string base_name(const std::string& word) { return std::filesystem::path(word).filename().string(); }
+
+bool is_python(const std::string& word) {
+  const std::string name = base_name(word);
+  return name == "python" || (name.starts_with("python") && name.find_first_not_of("0123456789.", 6) == std::string::npos);
+}
+
+// The value after `--name value` or within `--name=value`; dashes and underscores mean the same.
+std::optional<std::string> option_value(const std::vector<std::string>& words, std::string_view name) {
+  const auto plain = [](std::string_view text) {
+    std::string result(text);
+    std::replace(result.begin(), result.end(), '_', '-');
+    return result;
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto equals = words[i].find('=');
+    if (plain(std::string_view(words[i]).substr(0, equals)) != plain(name)) continue;
+    if (equals != std::string::npos) return words[i].substr(equals + 1);
+    if (i + 1 < words.size()) return words[i + 1];
+  }
+  return std::nullopt;
+}
+
+std::optional<int> count_of(const std::optional<std::string>& text) {
+  const auto number = text ? parse_integer(*text) : std::nullopt;
+  return number && *number > 0 && *number < 10'000 ? std::optional(static_cast<int>(*number)) : std::nullopt;
+}
+
+// Options of a launcher that take no value; everything else that starts with a dash and has no '=' takes the next word.
+bool stands_alone(Launcher launcher, const std::string& option) {
+  static constexpr std::array<std::string_view, 6> kTorchrun = {"--standalone", "--no-python", "--no_python", "--run-path", "--use-env", "--use_env"};
+  static constexpr std::array<std::string_view, 14> kAccelerate = {"--multi_gpu", "--cpu", "--use_deepspeed", "--use_fsdp", "--tpu", "--mps", "--quiet", "-q", "--debug", "--no_python",
+                                                                   "--use_xpu", "--same_network", "--multi-gpu", "--enable_cpu_affinity"};
+  static constexpr std::array<std::string_view, 8> kDeepspeed = {"--no_python", "--no_local_rank", "--force_multi", "--save_pid", "--bind_cores_to_rank", "--enable_each_rank_log", "--module", "-m"};
+  const auto in = [&](const auto& list) { return std::find(list.begin(), list.end(), option) != list.end(); };
+  if (option.find('=') != std::string::npos) return true;
+  if (launcher == Launcher::accelerate) return in(kAccelerate);
+  if (launcher == Launcher::deepspeed) return in(kDeepspeed);
+  return in(kTorchrun);
+}
+
+class LineReader {
+ public:
+  LineReader(const Project& project, FileId file, const CommandLineInText& line) : project_(project), line_(line) {
+    launch_.file = file;
+    launch_.line = &line;
+  }
+
+  std::optional<Launch> read() {
+    if (line_.words.empty()) return std::nullopt;
+    for (std::size_t i = 0; i < line_.words.size(); ++i) {
+      const auto& word = line_.words[i].value;
+      if (!word) {
+        if (i == 0) return std::nullopt;  // who knows what runs
+        continue;
+      }
+      const std::string name = base_name(*word);
+      if (name == "srun") launch_.under_srun = true;
+      if (name == "mpirun" || name == "mpiexec" || name == "horovodrun") under_mpi_ = true;
+      if (name == "echo" || name == "printf" || name == "grep" || name == "pip" || name == "apt" || name == "cat" || name == "docker" || name == "ssh" || name == "sbatch") return std::nullopt;
+      if (name == "torchrun") return launcher(Launcher::torchrun, i, i + 1);
+      if (name == "deepspeed") return launcher(Launcher::deepspeed, i, i + 1);
+      if (name == "accelerate" && i + 1 < line_.words.size() && line_.words[i + 1].value == "launch") return launcher(Launcher::accelerate, i, i + 2);
+      if (is_python(*word)) return python(i);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  bool is(std::size_t index, std::string_view text) const { return index < line_.words.size() && line_.words[index].value == text; }
+
+  std::optional<Launch> python(std::size_t start) {
+    std::size_t i = start + 1;
+    for (; i < line_.words.size(); ++i) {
+      const auto& word = line_.words[i].value;
+      if (!word) return std::nullopt;
+      if (*word == "-m") {
+        if (is(i + 1, "torch.distributed.launch")) return launcher(Launcher::torch_distributed_launch, start, i + 2);
+        if (is(i + 1, "torch.distributed.run")) return launcher(Launcher::torchrun, start, i + 2);
+        if (is(i + 1, "accelerate.commands.launch")) return launcher(Launcher::accelerate, start, i + 2);
+        launch_.is_module = true;
+        ++i;
+        break;
+      }
+      if (*word == "-c" || *word == "-") return std::nullopt;
+      if (*word == "-W" || *word == "-X") {
+        launch_.options.push_back(*word);
+        if (++i < line_.words.size() && line_.words[i].value) launch_.options.push_back(*line_.words[i].value);
+        continue;
+      }
+      if (!word->starts_with("-")) break;
+      launch_.options.push_back(*word);
+    }
+    launch_.launcher = under_mpi_ ? Launcher::mpi : Launcher::python;
+    return finish(start, i);
+  }
+
+  std::optional<Launch> launcher(Launcher kind, std::size_t start, std::size_t first_option) {
+    launch_.launcher = kind;
+    std::size_t i = first_option;
+    for (; i < line_.words.size(); ++i) {
+      const auto& word = line_.words[i].value;
+      if (!word) {
+        // $DISTRIBUTED_ARGS in the place of options: what follows may still be a script.
+        if (line_.words[i].raw.find(".py") != std::string::npos) break;
+        continue;
+      }
+      if (*word == "-m" || *word == "--module") {
+        launch_.is_module = true;
+        ++i;
+        break;
+      }
+      if (!word->starts_with("-")) {
+        if (word->find(' ') == std::string::npos) break;
+        for (const std::string_view part : split(*word, ' ')) launch_.options.emplace_back(part);  // a variable with several options
+        continue;
+      }
+      launch_.options.push_back(*word);
+      if (!stands_alone(kind, *word) && i + 1 < line_.words.size()) launch_.options.push_back(line_.words[++i].value.value_or("?"));
+    }
+    return finish(start, i);
+  }
+
+  std::optional<Launch> finish(std::size_t start, std::size_t script) {
+    if (script >= line_.words.size()) return std::nullopt;
+    launch_.first_word = start;
+    launch_.script_word = script;
+    if (const auto& name = line_.words[script].value) {
+      if (launch_.is_module) launch_.script = module_script(*name);
+      else if (name->ends_with(".py")) launch_.script = project_.script(launch_.file, line_.folder, *name);
+    }
+    for (const char* name : {"--nproc_per_node", "--num_processes", "--num_gpus"})
+      if (const auto value = option_value(launch_.options, name)) launch_.processes = count_of(value);
+    if (const auto config = option_value(launch_.options, "--config_file")) launch_.config = project_.script(launch_.file, line_.folder, *config);
+    return launch_;
+  }
+
+  std::optional<FileId> module_script(const std::string& name) const {
+    std::string path = name;
+    std::replace(path.begin(), path.end(), '.', '/');
+    if (const auto found = project_.script(launch_.file, line_.folder, path + ".py")) return found;
+    return project_.script(launch_.file, line_.folder, path + "/__main__.py");
+  }
+
+  const Project& project_;
+  const CommandLineInText& line_;
+  Launch launch_;
+  bool under_mpi_ = false;
+};
+
+// The count at the end of gpu:4, gpu:a100:4, 4.
+std::optional<int> slurm_count(const std::string& text) {
+  std::optional<int> total;
+  for (const std::string_view part : split(text, ',')) {
+    const auto colon = part.rfind(':');
+    std::string_view number = part.substr(colon == std::string_view::npos ? 0 : colon + 1);
+    number = number.substr(0, number.find('('));
+    if (const auto count = parse_integer(number)) total = total.value_or(0) + static_cast<int>(*count);
+    else if (part.starts_with("gpu")) total = total.value_or(0) + 1;
+  }
+  return total;
+}
+
+// nvidia.com/gpu: 4 in the same container's limits.
+std::optional<int> kubernetes_gpus(Node container) {
+  for (const Node& pair : container.descendants("block_mapping_pair"))
+    if (pair.field("key").text().find("nvidia.com/gpu") != std::string_view::npos) {
+      std::string_view text = pair.field("value").text();
+      if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'')) text = text.substr(1, text.size() - 2);
+      return count_of(std::string(text));
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> Launch::arguments() const {
+  std::vector<std::string> words;
+  for (std::size_t i = script_word + 1; i < line->words.size(); ++i) words.push_back(line->words[i].value.value_or(line->words[i].raw));
+  return words;
+}
+
+std::vector<Launch> launches_in(const Project& project, FileId file) {
+  std::vector<Launch> launches;
+  const SourceFile& source = project.file(file);
+  if (source.kind() == FileKind::python || source.kind() == FileKind::json || source.kind() == FileKind::notebook) return launches;
+  const std::string& text = source.text();
+  if (text.find("python") == std::string::npos && text.find("torchrun") == std::string::npos && text.find("accelerate") == std::string::npos &&
+      text.find("deepspeed") == std::string::npos && text.find("$(PY") == std::string::npos)
+    return launches;
+  for (const CommandLineInText& line : source.commands())
+    if (auto launch = LineReader(project, file, line).read()) launches.push_back(std::move(*launch));
+  return launches;
+}
+
+std::vector<Launch> all_launches(const Project& project) {
+  std::vector<Launch> launches;
+  for (FileId file = 0; file < project.size(); ++file)
+    for (Launch& launch : launches_in(project, file)) launches.push_back(std::move(launch));
+  return launches;
+}
+
+std::optional<int> device_count(std::string_view list) {
+  list = trim(list);
+  if (list.empty() || list.starts_with("-1") || list == "NoDevFiles") return 0;
+  return static_cast<int>(split(list, ',').size());
+}
+
+VisibleGpus visible_gpus(const Project& project, const Launch& launch) {
+  const auto& environment = launch.line->environment;
+  if (const auto found = environment.find("CUDA_VISIBLE_DEVICES"); found != environment.end()) {
+    if (!found->second) return {};
+    return {device_count(*found->second), fmt::format("CUDA_VISIBLE_DEVICES={}", *found->second)};
+  }
+  const std::string& text = project.file(launch.file).text();
+  for (const auto& names : {std::initializer_list<std::string_view>{"--gpus-per-node"}, {"--gres"}, {"--gpus", "-G"}, {"--gpus-per-task"}})
+    if (const auto value = sbatch_value(text, names); value && (std::string_view(*names.begin()) != "--gres" || value->find("gpu") != std::string::npos))
+      if (const auto count = slurm_count(*value)) return {count, fmt::format("#SBATCH {} {}", *names.begin(), *value)};
+  if (const auto count = kubernetes_gpus(launch.line->owner)) return {count, fmt::format("nvidia.com/gpu: {}", *count)};
+  return {};
+}
+
+}  // namespace lockstep

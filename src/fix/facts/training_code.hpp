@@ -1,0 +1,57 @@
+// What a script trains with: the code it reaches over its own functions and those it imports by name, and the calls in it
+// that matter.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fix/project/project.hpp"
+
+namespace lockstep {
+
+struct Place {
+  FileId file = 0;
+  std::size_t from = 0;
+  std::size_t to = 0;
+};
+inline Place place_of(FileId file, Node node) { return {file, node.from(), node.to()}; }
+
+struct CallAt {
+  FileId file = 0;
+  const PythonCall* call = nullptr;
+};
+
+struct TrainingCode {
+  FileId script = 0;
+  std::vector<CallAt> trainers;     // Trainer(...), SFTTrainer(...), and classes made from them
+  std::vector<CallAt> arguments;    // TrainingArguments(...) and its like
+  std::vector<CallAt> loads;        // from_pretrained(...), from_config(...) of a model
+  std::vector<CallAt> accelerators; // Accelerator(...)
+  std::vector<CallAt> wraps;        // DistributedDataParallel(...)
+  std::vector<CallAt> joins;        // init_process_group(...)
+  std::vector<CallAt> all;          // every call that is reached
+  std::set<std::string> environment;  // the variables that are read
+  bool trains_with_trainer = false;
+  bool trains_with_accelerate = false;
+  bool trains_with_ddp = false;
+  bool has_backward = false;
+  bool parses_arguments = false;      // HfArgumentParser
+  std::string starts_itself;          // "mp.spawn": it makes its own processes; empty: it does not
+  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES as set in the code
+  std::optional<Place> pinned;        // a place that names one GPU, whatever the rank
+
+  bool trains() const { return trains_with_trainer || trains_with_accelerate || trains_with_ddp; }
+  bool knows_of_ranks() const { return environment.contains("LOCAL_RANK") || environment.contains("WORLD_SIZE") || environment.contains("RANK"); }
+  // Whether the model that is loaded by this call is one that is trained.
+  std::set<std::size_t> trained_loads;  // positions in `loads`
+};
+
+TrainingCode training_code(const Project& project, FileId script);
+
+// A file that is started, as far as it shows: it has a main part, or trains as soon as it is read.
+bool looks_like_a_script(const SourceFile& file);
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+#include "fix/project/project.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+Project::Project(Contents contents) : contents_(std::move(contents)) {
+  for (FileId id = 0; id < contents_.files.size(); ++id) {
+    by_path_.emplace(file(id).path().lexically_normal().string(), id);
+    by_name_.emplace(file(id).path().filename().string(), id);
+  }
+}
+
+std::optional<FileId> Project::at(const fs::path& path) const {
+  const auto found = by_path_.find(path.lexically_normal().string());
+  return found == by_path_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<FileId> Project::module(FileId from, std::string_view name) const {
+  fs::path folder = file(from).path().parent_path();
+  const bool relative = name.starts_with(".");
+  if (relative) {
+    name.remove_prefix(1);
+    for (; name.starts_with("."); name.remove_prefix(1)) folder = folder.parent_path();
+  }
+  fs::path inner;
+  for (const std::string_view part : split(name, '.')) inner /= std::string(part);
+  for (;;) {
+    if (const auto found = at((folder / inner).string() + ".py")) return found;
+    if (const auto found = at(folder / inner / "__init__.py")) return found;
+    if (!relative)
+      if (const auto found = at((folder / "src" / inner).string() + ".py")) return found;
+    if (relative || folder == contents_.root || !folder.has_relative_path()) return std::nullopt;
+    folder = folder.parent_path();
+  }
+}
+
+std::optional<FileId> Project::script(FileId from, const std::optional<std::string>& folder, std::string_view name) const {
+  const fs::path own = file(from).path().parent_path();
+  std::vector<fs::path> folders;
+  if (folder) folders.push_back(own / *folder);
+  folders.insert(folders.end(), {own, contents_.root, own.parent_path()});
+  for (const fs::path& start : folders)
+    if (const auto found = at(start / std::string(name))) return found;
+  const auto [first, last] = by_name_.equal_range(fs::path(std::string(name)).filename().string());
+  return first != last && std::next(first) == last ? std::optional(first->second) : std::nullopt;
+}
+
+std::vector<FileId> Project::with_imports(FileId start) const {
+  std::vector<FileId> found = {start};
+  std::set<FileId> seen = {start};
+  for (std::size_t next = 0; next < found.size(); ++next) {
+    const PythonModule* const module_here = file(found[next]).python();
+    if (module_here == nullptr) continue;
+    const auto add = [&](std::string_view name) {
+      if (const auto id = module(found[next], name); id && seen.insert(*id).second) found.push_back(*id);
+    };
+    for (const PythonImport& import : module_here->imports()) {
+      add(import.module);
+      if (!import.name.empty() && import.name != "*") add(import.module.ends_with(".") ? import.module + import.name : import.module + "." + import.name);
+    }
+  }
+  return found;
+}
+
+Project Project::with(const std::map<FileId, std::string>& texts) const {
+  Contents other = contents_;
+  for (const auto& [id, text] : texts) other.files[id] = std::make_shared<SourceFile>(file(id).with_text(text));
+  return Project(std::move(other));
+}
+
+}  // namespace lockstep

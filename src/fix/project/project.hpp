@@ -1,0 +1,64 @@
+// The files of a project, read once and never changed; a patched project is another one that shares what is the same.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fix/project/installed_versions.hpp"
+#include "fix/project/source_file.hpp"
+#include "lockstep/result.hpp"
+
+namespace lockstep {
+
+using FileId = std::size_t;
+
+// A file that was looked at and will not be edited, with the reason.
+struct Refusal {
+  std::string name;
+  std::string reason;
+};
+
+class Project {
+ public:
+  struct Contents {
+    std::vector<std::shared_ptr<const SourceFile>> files;
+    std::vector<Refusal> refusals;
+    std::filesystem::path root;  // names are shown from here
+    Versions versions;
+  };
+  explicit Project(Contents contents);
+
+  std::size_t size() const { return contents_.files.size(); }
+  const SourceFile& file(FileId id) const { return *contents_.files[id]; }
+  const std::vector<Refusal>& refusals() const { return contents_.refusals; }
+  const std::filesystem::path& root() const { return contents_.root; }
+  const Versions& versions() const { return contents_.versions; }
+
+  // The file at a path, when the project has it.
+  std::optional<FileId> at(const std::filesystem::path& path) const;
+  // The Python file that an import within `from` means, when it is one of the project's.
+  std::optional<FileId> module(FileId from, std::string_view name) const;
+  // The file that a command within `from` starts by this name: from a folder, from the script's, from the root, and last by
+  // the end of its path, when only one file has it (a container's /workspace/train.py).
+  std::optional<FileId> script(FileId from, const std::optional<std::string>& folder, std::string_view name) const;
+  // The file and all files of the project that it imports, directly or not.
+  std::vector<FileId> with_imports(FileId file) const;
+
+  // The same project with other texts in these files.
+  Project with(const std::map<FileId, std::string>& texts) const;
+
+ private:
+  Contents contents_;
+  std::map<std::string, FileId> by_path_;
+  std::multimap<std::string, FileId> by_name_;
+};
+
+// Reads files and folders. Hidden folders, virtual environments, caches and other people's packages are passed over.
+Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed);
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#include "fix/project/source_file.hpp"
+
+namespace lockstep {
+namespace {
+
+std::optional<Language> language_of(FileKind kind) {
+  switch (kind) {
+    case FileKind::python: return Language::python;
+    case FileKind::shell: return Language::bash;
+    case FileKind::yaml: return Language::yaml;
+    case FileKind::json: return Language::json;
+    case FileKind::makefile:
+    case FileKind::notebook: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const SyntaxTree* SourceFile::tree() const {
+  std::call_once(parse_once_, [this] {
+    if (const auto language = language_of(facts_.kind)) tree_ = SyntaxTree::parse(*language, facts_.text);
+  });
+  return tree_ ? &*tree_ : nullptr;
+}
+
+const PythonModule* SourceFile::python() const {
+  if (facts_.kind != FileKind::python) return nullptr;
+  std::call_once(python_once_, [this] {
+    if (const SyntaxTree* const parsed = tree()) python_.emplace(*parsed);
+  });
+  return python_ ? &*python_ : nullptr;
+}
+
+const std::vector<CommandLineInText>& SourceFile::commands() const {
+  std::call_once(commands_once_, [this] {
+    shell_.emplace();
+    const bool parsed = facts_.kind == FileKind::shell || facts_.kind == FileKind::yaml;
+    const SyntaxTree* const own = parsed ? tree() : nullptr;
+    if (facts_.kind == FileKind::makefile) shell_ = read_makefile(facts_.text);
+    else if (own != nullptr && facts_.kind == FileKind::shell) shell_ = read_shell(*own);
+    else if (own != nullptr) shell_ = read_yaml_commands(facts_.text, *own);
+  });
+  return shell_->commands;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// One file of a project: its text as it is on disk, its kind, and its syntax tree, made when first asked for.
+//
+// The text never changes; a patched file is another SourceFile. Safe to ask from several threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "fix/python/python_module.hpp"
+#include "fix/shell/launch_lines.hpp"
+#include "fix/syntax/syntax_tree.hpp"
+
+namespace lockstep {
+
+enum class FileKind : std::uint8_t { python, shell, makefile, yaml, json, notebook };
+
+class SourceFile {
+ public:
+  struct Facts {
+    std::string name;            // as shown: from the folder that was named
+    std::filesystem::path path;  // where it is written back
+    FileKind kind = FileKind::python;
+    std::string text;
+    std::string refusal;      // why it is never edited; empty: it may be
+    bool asked_for = true;    // false: read to understand its neighbours, neither reported nor edited
+  };
+  explicit SourceFile(Facts facts) : facts_(std::move(facts)) {}
+
+  const std::string& name() const { return facts_.name; }
+  const std::filesystem::path& path() const { return facts_.path; }
+  FileKind kind() const { return facts_.kind; }
+  const std::string& text() const { return facts_.text; }
+  const std::string& refusal() const { return facts_.refusal; }
+  bool asked_for() const { return facts_.asked_for; }
+  Facts with_text(std::string text) const {
+    Facts other = facts_;
+    other.text = std::move(text);
+    return other;
+  }
+
+  // Nothing for a notebook, and for a text that no parser could make sense of.
+  const SyntaxTree* tree() const;
+  // Nothing but for Python.
+  const PythonModule* python() const;
+  // The commands that a shell script, a Makefile's recipes or a YAML file's command strings run.
+  const std::vector<CommandLineInText>& commands() const;
+
+ private:
+  Facts facts_;
+  mutable std::once_flag parse_once_;
+  mutable std::optional<SyntaxTree> tree_;
+  mutable std::once_flag python_once_;
+  mutable std::optional<PythonModule> python_;
+  mutable std::once_flag commands_once_;
+  mutable std::optional<ShellText> shell_;
+};
+
+}  // namespace lockstep

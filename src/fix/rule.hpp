@@ -1,0 +1,90 @@
+// What a rule sees, and what it says. A rule is one file and one row in rules/all_rules.cpp.
+//
+// To add one: write its physics at its head, let it stay silent where it is not sure (a wrong patch loses the user), name
+// what an edit may change in the results, and give it a positive, a near miss and a must-not-touch test.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fix/edit.hpp"
+#include "fix/facts/launches.hpp"
+#include "fix/facts/training_code.hpp"
+#include "fix/project/project.hpp"
+#include "lockstep/advice.hpp"
+#include "lockstep/finding.hpp"
+
+namespace lockstep {
+
+struct Change {
+  FileId file = 0;
+  std::vector<Edit> edits;
+};
+
+// One way out of a finding.
+struct Way {
+  FixKind kind = FixKind::edit;
+  FixSafety safety = FixSafety::manual;
+  std::string description;
+  std::string effect;
+  std::string changes;  // what may differ in the results
+  std::vector<Change> files;
+  std::vector<std::string> command;
+};
+
+struct CodeFinding {
+  FindingCode code = FindingCode::taking_turns;
+  Severity severity = Severity::warning;
+  double confidence = 0.9;
+  std::string reason;
+  std::vector<Place> where;  // the first is where it is ignored by a comment
+  std::vector<Way> ways;     // the first is the one that is applied; the others are shown
+  std::string group;         // findings of one name are applied together or not at all; empty: on its own
+};
+
+// What the user asked for beyond the paths.
+enum class GlobalBatch : std::uint8_t { grow, keep };
+enum class Preset : std::uint8_t { none, standard, fast };
+struct Wishes {
+  GlobalBatch batch = GlobalBatch::grow;
+  Preset preset = Preset::none;
+  std::optional<int> gpus;  // how many there are, where no line says so
+};
+
+// A script with what it trains with and how it is started.
+struct ScriptFacts {
+  TrainingCode code;
+  std::vector<Launch> launches;
+
+  bool is_launched_plainly() const;
+  bool is_launched_distributed() const;
+};
+
+struct RuleInput {
+  const Project& project;
+  const Wishes& wishes;
+  const std::map<FileId, ScriptFacts>& scripts;
+};
+
+using InspectScript = void (*)(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings);
+using InspectFile = void (*)(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings);
+
+struct Rule {
+  std::string_view name;
+  InspectScript on_script = nullptr;
+  InspectFile on_file = nullptr;
+};
+std::span<const Rule> all_rules();
+
+// The group of everything that makes a script run as one process a GPU.
+std::string launch_group(FileId script);
+// "train.py:12"
+std::string place_words(const Project& project, const Place& place);
+// The edit that makes a module known, unless it is: import os.
+std::vector<Edit> needed_import(const PythonModule& module, std::string_view name);
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#include <array>
+
+#include "fix/rule.hpp"
+
+namespace lockstep {
+
+void plain_python(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void device_map(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void legacy_launcher(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void accelerate_config(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void deepspeed_config(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void unknown_in_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void unknown_in_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void logging_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void logging_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void loader_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void loader_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void ddp_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void ddp_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void saving_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void saving_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void precision_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void preset_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void preset_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
+
+namespace {
+
+constexpr std::array kRules = {
+    Rule{"device-map", device_map, nullptr},
+    Rule{"plain-python", plain_python, nullptr},
+    Rule{"legacy-launcher", nullptr, legacy_launcher},
+    Rule{"accelerate-config", nullptr, accelerate_config},
+    Rule{"unknown-arguments", unknown_in_script, unknown_in_file},
+    Rule{"logging", logging_of_script, logging_of_file},
+    Rule{"loader", loader_of_script, loader_of_file},
+    Rule{"ddp", ddp_of_script, ddp_of_file},
+    Rule{"saving", saving_of_script, saving_of_file},
+    Rule{"precision", precision_of_script, nullptr},
+    Rule{"deepspeed-config", nullptr, deepspeed_config},
+    Rule{"preset", preset_of_script, preset_of_file},
+};
+
+}  // namespace
+
+std::span<const Rule> all_rules() { return kRules; }
+
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+// What happens to the batch when one process becomes N, and how to keep it as it was.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "fix/rule.hpp"
+
+namespace lockstep {
+
+// What the reader must know of the results: "the global batch becomes 2 times larger ...".
+std::string batch_words(const ScriptFacts& script, std::optional<int> processes);
+
+// The edits that divide the accumulation (or the batch) by N, where the numbers are written in the code and N is known.
+// A way without edits says why there are none; nothing: there is nothing to say.
+std::optional<Way> same_global_batch(const Project& project, const ScriptFacts& script, std::optional<int> processes);
+
+}  // namespace lockstep

@@ -1,0 +1,118 @@
+// Finds `python -m torch.distributed.launch`.
+//
+// Why it matters: it is deprecated since torch 1.9 in favour of torchrun, and it passes --local-rank to the script, under a
+// name that changed with torch 2.0 (it was --local_rank), so that scripts broke. torchrun sets LOCAL_RANK instead; a script
+// that takes its rank from the argument alone has to read the variable, which makes line and script one group.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "fix/rule.hpp"
+#include "fix/settings/argument_set.hpp"
+
+namespace lockstep {
+namespace {
+
+struct LocalRank {
+  FileId file = 0;
+  const PythonCall* declared = nullptr;  // add_argument("--local_rank", ...)
+  bool read_from_environment = false;
+};
+
+LocalRank local_rank_of(const TrainingCode& code) {
+  LocalRank rank;
+  rank.read_from_environment = code.environment.contains("LOCAL_RANK") || code.parses_arguments || !code.accelerators.empty() || !code.arguments.empty();
+  for (const CallAt& item : code.all) {
+    if (item.call->last_name() != "add_argument") continue;
+    for (const PythonArgument& argument : item.call->arguments)
+      if (const auto name = argument.name.empty() ? string_value(argument.value) : std::nullopt; name == "--local_rank" || name == "--local-rank") {
+        rank.declared = item.call;
+        rank.file = item.file;
+      }
+  }
+  return rank;
+}
+
+// The launcher's own options, as written, without the one that torchrun has no need of.
+std::vector<std::string> torchrun_words(const Launch& launch) {
+  const auto& words = launch.line->words;
+  const CommandWord& python = words[launch.first_word];
+  std::vector<std::string> fresh;
+  std::size_t i = launch.first_word + 1;
+  while (i < launch.script_word && words[i].value != "torch.distributed.launch") ++i;
+  if (python.raw == "python" || python.raw == "python3") {
+    fresh = {"torchrun"};
+  } else {
+    fresh = {python.raw, "-m", "torch.distributed.run"};
+  }
+  for (++i; i < launch.script_word; ++i)
+    if (words[i].raw != "--use_env" && words[i].raw != "--use-env") fresh.push_back(words[i].raw);
+  return fresh;
+}
+
+// Only the words that change are replaced: a continuation between options stays where it is.
+std::vector<Edit> to_torchrun(const std::string& text, const Launch& launch) {
+  const auto& words = launch.line->words;
+  std::size_t module = launch.first_word + 1;
+  while (module < launch.script_word && words[module].value != "torch.distributed.launch") ++module;
+  Launch head = launch;
+  head.script_word = module + 1;
+  std::vector<Edit> edits = launch.line->replace(text, launch.first_word, module + 1, torchrun_words(head));
+  for (std::size_t i = module + 1; i < launch.script_word; ++i)
+    if (words[i].raw == "--use_env" || words[i].raw == "--use-env") {
+      std::size_t to = words[i].to;
+      while (to < text.size() && text[to] == ' ') ++to;
+      edits.push_back({words[i].from, to, ""});
+    }
+  return in_order(std::move(edits));
+}
+
+}  // namespace
+
+void legacy_launcher(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings) {
+  for (const Launch& launch : launches_in(input.project, file)) {
+    if (launch.launcher != Launcher::torch_distributed_launch || launch.line->style != WordStyle::shell) continue;
+    const std::string& text = input.project.file(file).text();
+    const bool by_variable = std::any_of(launch.options.begin(), launch.options.end(), [](const std::string& option) { return option == "--use_env" || option == "--use-env"; });
+    CodeFinding finding;
+    finding.code = FindingCode::legacy_launcher;
+    finding.severity = Severity::warning;
+    finding.reason = "torch.distributed.launch is deprecated; torchrun is the same launcher and gives the rank as LOCAL_RANK";
+    finding.where = {{file, launch.line->words[launch.first_word].from, launch.line->words[launch.script_word].to}};
+    Way way;
+    way.description = "start with torchrun";
+    way.effect = "the same processes, without the deprecated --local-rank argument";
+    way.files.push_back({file, to_torchrun(text, launch)});
+    const auto script = launch.script ? input.scripts.find(*launch.script) : input.scripts.end();
+    if (by_variable) {
+      way.safety = FixSafety::safe;
+    } else if (script == input.scripts.end()) {
+      way.safety = FixSafety::unsafe;
+      way.changes = "a script that takes --local_rank must read LOCAL_RANK from the environment; the script was not found to look";
+    } else {
+      const LocalRank rank = local_rank_of(script->second.code);
+      if (rank.read_from_environment) {
+        way.safety = FixSafety::safe;
+      } else if (rank.declared == nullptr) {
+        way.safety = FixSafety::unsafe;
+        way.changes = "the script no longer gets --local-rank among its arguments";
+      } else {
+        const PythonArgument* const fallback = rank.declared->argument("default");
+        const PythonModule& module = *input.project.file(rank.file).python();
+        way.safety = FixSafety::unsafe;
+        way.changes = "the rank comes from LOCAL_RANK";
+        way.description = fmt::format("start with torchrun, and let {} read LOCAL_RANK", place_words(input.project, place_of(rank.file, rank.declared->node)));
+        const std::string old_value = fallback == nullptr ? "-1" : std::string(fallback->value.text());
+        Change change{rank.file, ArgumentSet::of_call(*rank.declared).set(input.project.file(rank.file).text(), "default", fmt::format("int(os.environ.get(\"LOCAL_RANK\", {}))", old_value))};
+        if (change.edits.empty()) way.safety = FixSafety::manual;
+        for (Edit& edit : needed_import(module, "os")) change.edits.push_back(std::move(edit));
+        way.files.push_back(std::move(change));
+      }
+    }
+    finding.ways.push_back(std::move(way));
+    findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// Finds loaders that work between the steps instead of beside them.
+//
+// Why it costs: with dataloader_num_workers=0, the default, the training process itself reads, tokenizes and collates each
+// batch while its GPU waits. Unpinned memory makes each copy to the GPU a synchronous one through a staging buffer. Workers
+// that do not persist are started anew each epoch, seconds a time where datasets are large.
+//
+// Silent for streamed datasets without workers (a worker each reads its own copy of the stream unless it is split), where
+// the settings are passed on from elsewhere, and for axolotl, which has its own defaults.
+#include <algorithm>
+
+#include "fix/rules/settings_rules.hpp"
+
+namespace lockstep {
+namespace {
+
+bool streams(const TrainingSettings& settings) {
+  if (settings.script == nullptr) return settings.arguments.truth("streaming") == true;
+  return std::any_of(settings.script->code.all.begin(), settings.script->code.all.end(), [](const CallAt& item) {
+    const PythonArgument* const streaming = item.call->argument("streaming");
+    return (streaming != nullptr && bool_value(streaming->value) != false) || item.call->last_name().ends_with("IterableDataset") || item.call->last_name() == "to_iterable_dataset";
+  });
+}
+
+void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
+  const ArgumentSet& arguments = settings.arguments;
+  if (arguments.truth("use_cpu") == true || arguments.truth("no_cuda") == true) return;
+  const Setting* const workers = arguments.find("dataloader_num_workers");
+  const bool none = workers != nullptr ? workers->number == 0 : settings.kind != SettingsKind::axolotl;
+  if (none && !streams(settings))
+    propose(input, settings,
+            {.code = FindingCode::loader_without_workers,
+             .name = "dataloader_num_workers",
+             .value = "4",
+             .reason = workers != nullptr ? "dataloader_num_workers=0: the training process makes each batch itself, and its GPU waits meanwhile"
+                                          : "dataloader_num_workers is not set and 0 by default: the training process makes each batch itself, and its GPU waits meanwhile",
+             .description = "let 4 workers a rank make the batches ahead",
+             .effect = "batches are ready when the step is; nothing is gained where the batch is made in less time than a step takes",
+             .changes = "random transforms draw from each worker's own generator; 4 more processes a rank, with their memory"},
+            findings);
+  if (arguments.truth("dataloader_pin_memory") == false)
+    propose(input, settings,
+            {.code = FindingCode::pageable_copies,
+             .name = "dataloader_pin_memory",
+             .value = "True",
+             .reason = "dataloader_pin_memory=False: every copy to the GPU goes through a staging buffer and makes the host wait",
+             .description = "keep batches in pinned memory, as is the default",
+             .effect = "copies overlap with the work of the GPU",
+             .changes = "some host memory is locked; the numbers are the same"},
+            findings);
+  const bool several_epochs = arguments.number("num_train_epochs").value_or(0) > 1;
+  if (workers != nullptr && workers->number.value_or(0) > 0 && several_epochs && arguments.truth("dataloader_persistent_workers") != true &&
+      (arguments.truth("dataloader_persistent_workers") == false || !arguments.has("dataloader_persistent_workers")) && is_taken(input.project, "dataloader_persistent_workers"))
+    propose(input, settings,
+            {.code = FindingCode::workers_restarted_each_epoch,
+             .severity = Severity::info,
+             .name = "dataloader_persistent_workers",
+             .value = "True",
+             .reason = "the loader's workers end with each epoch and are started anew",
+             .description = "keep the workers from epoch to epoch",
+             .effect = "no pause at the start of each epoch",
+             .changes = "the workers keep their memory between epochs; the numbers are the same"},
+            findings);
+}
+
+}  // namespace
+
+void loader_of_script(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) { for_settings_of(input, script, findings, check); }
+void loader_of_file(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings) { for_settings_in(input, file, findings, check); }
+
+}  // namespace lockstep

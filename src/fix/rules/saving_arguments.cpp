@@ -1,0 +1,42 @@
+// Finds checkpoints every few steps.
+//
+// Why it costs: while rank 0 writes weights and optimizer state (16 bytes a parameter: 2 GB for a model of 124 M) all ranks
+// wait. Once in 500 steps nobody notices; every few steps it is most of the run. save_total_limit is a matter of disk space:
+// old checkpoints are deleted, no fewer are written.
+//
+// Silent for short runs. Shown only, where load_best_model_at_end ties saving to evaluation.
+#include <fmt/format.h>
+
+#include "fix/rules/settings_rules.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kTooOften = 20;
+constexpr double kShortRun = 500;
+
+void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
+  const ArgumentSet& arguments = settings.arguments;
+  const auto steps = arguments.number("save_steps");
+  if (!steps || *steps < 1 || *steps > kTooOften) return;
+  if (const auto strategy = arguments.word("save_strategy"); strategy && *strategy != "steps") return;
+  if (const auto most = arguments.number("max_steps"); most && *most > 0 && *most <= kShortRun) return;
+  const bool tied = arguments.truth("load_best_model_at_end") == true || arguments.has("metric_for_best_model");
+  propose(input, settings,
+          {.code = FindingCode::checkpoint_stall,
+           .safety = tied ? FixSafety::manual : FixSafety::unsafe,
+           .name = "save_steps",
+           .value = "500",
+           .reason = fmt::format("save_steps={:.0f}: all ranks wait while a checkpoint is written, every {:.0f} steps (save_total_limit does not change that)", *steps, *steps),
+           .description = tied ? "save every 500 steps; load_best_model_at_end needs a multiple of eval_steps" : "save every 500 steps, Trainer's default",
+           .effect = "fewer pauses",
+           .changes = "after a crash up to 500 steps are done again"},
+          findings);
+}
+
+}  // namespace
+
+void saving_of_script(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) { for_settings_of(input, script, findings, check); }
+void saving_of_file(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings) { for_settings_in(input, file, findings, check); }
+
+}  // namespace lockstep

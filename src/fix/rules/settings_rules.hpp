@@ -1,0 +1,34 @@
+// What the rules about training settings share.
+#pragma once
+
+#include <string>
+
+#include "fix/settings/training_settings.hpp"
+
+namespace lockstep {
+
+// Runs a check over every settings of a script, or over a settings file.
+using CheckSettings = void (*)(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings);
+void for_settings_of(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings, CheckSettings check);
+void for_settings_in(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings, CheckSettings check);
+
+// Sets one name to a value, with everything a reader is told.
+struct SettingFix {
+  FindingCode code;
+  Severity severity = Severity::warning;
+  FixSafety safety = FixSafety::unsafe;
+  std::string name;
+  std::string value;  // as Python writes it
+  std::string reason;
+  std::string description;
+  std::string effect;
+  std::string changes;
+};
+void propose(const RuleInput& input, const TrainingSettings& settings, SettingFix fix, std::vector<CodeFinding>& findings);
+
+// Where a setting stands, else the whole call.
+Place place_in(const TrainingSettings& settings, std::string_view name);
+// Whether the installed Transformers takes the field; true when the version is not known and the newest does.
+bool is_taken(const Project& project, std::string_view field);
+
+}  // namespace lockstep

@@ -1,0 +1,198 @@
+#include "fix/settings/argument_set.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+std::size_t after_spaces(std::string_view text, std::size_t at) {
+  while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
+  return at;
+}
+
+// Before the line's ending, whichever it is.
+std::size_t end_of_words(std::string_view text, std::size_t offset) {
+  std::size_t end = text.find('\n', offset);
+  if (end == std::string_view::npos) return text.size();
+  return end > 0 && text[end - 1] == '\r' ? end - 1 : end;
+}
+
+bool starts_its_line(std::string_view text, std::size_t offset) { return trim(text.substr(line_start(text, offset), offset - line_start(text, offset))).empty(); }
+
+Node yaml_scalar(Node value) {
+  while (value.is("flow_node") || value.is("block_node")) {
+    Node inner;
+    for (const Node& child : value.children())
+      if (!child.is("tag") && !child.is("anchor") && !child.is("comment")) inner = child;
+    value = inner;
+  }
+  return value;
+}
+
+std::string unquoted(std::string_view text) {
+  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front()) text = text.substr(1, text.size() - 2);
+  return std::string(text);
+}
+
+// What YAML and JSON scalars mean; a YAML `1e-4` is a string to PyYAML, but no setting here cares.
+void read_scalar(Setting& setting, std::string_view text) {
+  const bool quoted = text.starts_with('"') || text.starts_with('\'');
+  if (!quoted && (text == "true" || text == "True" || text == "yes" || text == "on")) setting.truth = true;
+  else if (!quoted && (text == "false" || text == "False" || text == "no" || text == "off")) setting.truth = false;
+  double number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!quoted && failed == std::errc() && end == text.data() + text.size()) setting.number = number;
+  if (!setting.truth && !setting.number) setting.word = unquoted(text);
+}
+
+}  // namespace
+
+ArgumentSet ArgumentSet::of_call(const PythonCall& call) {
+  ArgumentSet set;
+  set.carrier_ = Carrier::python;
+  set.node_ = call.list;
+  set.open_ = call.has_splat;
+  for (const PythonArgument& item : call.arguments) {
+    if (item.name.empty()) continue;
+    set.settings_.push_back({item.name, item.whole.field("name"), item.value, item.whole, bool_value(item.value), number_value(item.value), string_value(item.value)});
+  }
+  return set;
+}
+
+ArgumentSet ArgumentSet::of_yaml(Node block_mapping) {
+  ArgumentSet set;
+  set.carrier_ = Carrier::yaml;
+  set.node_ = block_mapping;
+  for (const Node& pair : block_mapping.children()) {
+    if (!pair.is("block_mapping_pair")) continue;
+    Setting setting{unquoted(pair.field("key").text()), pair.field("key"), yaml_scalar(pair.field("value")), pair, {}, {}, {}};
+    if (setting.name == "<<") set.open_ = true;
+    if (setting.value.is("plain_scalar") || setting.value.is("double_quote_scalar") || setting.value.is("single_quote_scalar")) read_scalar(setting, setting.value.text());
+    set.settings_.push_back(std::move(setting));
+  }
+  return set;
+}
+
+ArgumentSet ArgumentSet::of_json(Node object) {
+  ArgumentSet set;
+  set.carrier_ = Carrier::json;
+  set.node_ = object;
+  for (const Node& pair : object.children()) {
+    if (!pair.is("pair")) continue;
+    Setting setting{unquoted(pair.field("key").text()), pair.field("key"), pair.field("value"), pair, {}, {}, {}};
+    if (!setting.value.is("object") && !setting.value.is("array")) read_scalar(setting, setting.value.text());
+    set.settings_.push_back(std::move(setting));
+  }
+  return set;
+}
+
+const Setting* ArgumentSet::find(std::string_view name) const {
+  for (const Setting& setting : settings_)
+    if (setting.name == name) return &setting;
+  return nullptr;
+}
+
+std::optional<double> ArgumentSet::number(std::string_view name) const {
+  const Setting* const setting = find(name);
+  return setting == nullptr ? std::nullopt : setting->number;
+}
+std::optional<bool> ArgumentSet::truth(std::string_view name) const {
+  const Setting* const setting = find(name);
+  return setting == nullptr ? std::nullopt : setting->truth;
+}
+std::optional<std::string> ArgumentSet::word(std::string_view name) const {
+  const Setting* const setting = find(name);
+  return setting == nullptr ? std::nullopt : setting->word;
+}
+
+bool ArgumentSet::can_grow() const { return !settings_.empty(); }
+
+std::string ArgumentSet::written(std::string_view value) const {
+  if (carrier_ == Carrier::python) return std::string(value);
+  if (value == "True") return "true";
+  if (value == "False") return "false";
+  if (value == "None") return "null";
+  if (carrier_ == Carrier::yaml && value.starts_with('"')) return unquoted(value);
+  return std::string(value);
+}
+
+std::vector<Edit> ArgumentSet::set(std::string_view text, std::string_view name, std::string_view value) const {
+  if (const Setting* const setting = find(name)) return {{setting->value.from(), setting->value.to(), written(value)}};
+  return add(text, name, value);
+}
+
+std::vector<Edit> ArgumentSet::rename(const Setting& setting, std::string_view name) const {
+  const std::string_view old = setting.key.text();
+  const bool quoted = old.starts_with('"') || old.starts_with('\'');
+  return {{setting.key.from() + (quoted ? 1 : 0), setting.key.to() - (quoted ? 1 : 0), std::string(name)}};
+}
+
+std::vector<Edit> ArgumentSet::add(std::string_view text, std::string_view name, std::string_view value) const {
+  if (settings_.empty()) return {};
+  const std::string_view line_ending = line_ending_of(text);
+  if (carrier_ == Carrier::yaml) {
+    // Under the last plain setting: what nests below the last key would take a new line into it.
+    const Setting* anchor = &settings_.front();
+    for (const Setting& setting : settings_)
+      if ((setting.truth || setting.number || setting.word) && setting.whole.from() > anchor->whole.from()) anchor = &setting;
+    const std::string_view indent = indentation_at(text, anchor->whole.from());
+    const std::string own_indent(anchor->whole.from() - line_start(text, anchor->whole.from()), ' ');  // "- key:" counts too
+    return {{end_of_words(text, anchor->whole.to()), end_of_words(text, anchor->whole.to()),
+             std::string(line_ending) + (indent.size() == own_indent.size() ? std::string(indent) : own_indent) + std::string(name) + ": " + written(value)}};
+  }
+  const Setting& last = settings_.back();
+  const std::string entry = carrier_ == Carrier::json ? "\"" + std::string(name) + "\": " + written(value) : std::string(name) + "=" + written(value);
+  // Arguments after the last named one (a splat) stay behind it.
+  const std::size_t end = last.whole.to();
+  if (!starts_its_line(text, last.whole.from())) return {{end, end, ", " + entry}};
+  const std::string fresh_line = std::string(line_ending) + std::string(indentation_at(text, last.whole.from())) + entry;
+  if (carrier_ == Carrier::json) return {{end, end, "," + fresh_line}};
+  const std::size_t next = after_spaces(text, end);
+  const bool comma = next < text.size() && text[next] == ',';
+  const std::size_t words_end = end_of_words(text, end);
+  const bool more_on_line = after_spaces(text, comma ? next + 1 : end) < words_end;
+  if (comma && !(more_on_line && text[after_spaces(text, next + 1)] != '#')) return {{words_end, words_end, fresh_line + ","}};
+  if (comma) return {{end, end, ", " + entry}};
+  const bool comment = more_on_line && text[after_spaces(text, end)] == '#';
+  if (!comment) return {{end, end, "," + fresh_line}};
+  return {{end, end, ","}, {words_end, words_end, fresh_line + ","}};
+}
+
+std::vector<Edit> without_item(std::string_view text, Node item) {
+  std::size_t from = item.from();
+  std::size_t to = item.to();
+  const std::size_t next = after_spaces(text, to);
+  const bool comma = next < text.size() && text[next] == ',';
+  const std::size_t after = comma ? next + 1 : to;
+  const std::size_t rest = after_spaces(text, after);
+  const bool line_is_over = rest >= text.size() || text[rest] == '\n' || text[rest] == '\r' || text[rest] == '#';
+  if (starts_its_line(text, from) && line_is_over) {
+    std::vector<Edit> edits = {{line_start(text, from), line_end(text, rest), ""}};
+    return edits;
+  }
+  if (comma) return {{from, after_spaces(text, after), ""}};
+  // The last of a line: the comma before it goes too.
+  std::size_t before = from;
+  while (before > 0 && (text[before - 1] == ' ' || text[before - 1] == '\t' || text[before - 1] == '\n' || text[before - 1] == '\r')) --before;
+  if (before > 0 && text[before - 1] == ',') from = before - 1;
+  return {{from, to, ""}};
+}
+
+std::vector<Edit> ArgumentSet::remove(std::string_view text, const Setting& setting) const {
+  if (carrier_ == Carrier::yaml) return {{line_start(text, setting.whole.from()), line_end(text, setting.whole.to() == 0 ? 0 : setting.whole.to() - 1), ""}};
+  if (carrier_ == Carrier::json) {
+    // JSON has no comma before its closing bracket.
+    const std::size_t next = text.find_first_not_of(" \t\r\n", setting.whole.to());
+    if (next != std::string_view::npos && text[next] == ',') return without_item(text, setting.whole);
+    std::size_t from = setting.whole.from();
+    while (from > 0 && std::string_view(" \t\r\n").find(text[from - 1]) != std::string_view::npos) --from;
+    if (from > 0 && text[from - 1] == ',') --from;
+    return {{from, setting.whole.to(), ""}};
+  }
+  return without_item(text, setting.whole);
+}
+
+}  // namespace lockstep

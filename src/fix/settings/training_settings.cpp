@@ -1,0 +1,58 @@
+#include "fix/settings/training_settings.hpp"
+
+#include <algorithm>
+
+#include "fix/knowledge/argument_history.hpp"
+
+namespace lockstep {
+namespace {
+
+// Enough of the names of TrainingArguments to be meant for it.
+bool looks_like_arguments(const ArgumentSet& set) {
+  if (!set.has("per_device_train_batch_size") && !set.has("output_dir")) return false;
+  const auto known = std::count_if(set.settings().begin(), set.settings().end(), [](const Setting& setting) { return ArgumentHistory::of_transformers().knows(setting.name); });
+  return known >= 4;
+}
+
+std::optional<TrainingSettings> recognised(FileId file, ArgumentSet set) {
+  if (set.has("base_model") && set.has("micro_batch_size")) return TrainingSettings{file, SettingsKind::axolotl, "the axolotl settings", std::move(set), nullptr};
+  if (set.has("finetuning_type") && set.has("stage")) return TrainingSettings{file, SettingsKind::llama_factory, "the LLaMA-Factory settings", std::move(set), nullptr};
+  if (looks_like_arguments(set)) return TrainingSettings{file, SettingsKind::arguments_file, "the training arguments", std::move(set), nullptr};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<TrainingSettings> settings_of_script(const RuleInput& input, const ScriptFacts& script) {
+  std::vector<TrainingSettings> found;
+  for (const CallAt& item : script.code.arguments) {
+    const PythonModule& module = *input.project.file(item.file).python();
+    bool own = false;
+    for (const PythonClass& entry : module.classes()) own = own || entry.name == item.call->full_name;
+    const bool itself = !own && (item.call->last_name() == "TrainingArguments" || item.call->last_name() == "Seq2SeqTrainingArguments") && item.call->full_name.starts_with("transformers.");
+    found.push_back({item.file, itself && item.call->last_name() == "TrainingArguments" ? SettingsKind::training_arguments : SettingsKind::subclass, std::string(item.call->last_name()),
+                     ArgumentSet::of_call(*item.call), &script});
+  }
+  return found;
+}
+
+std::optional<TrainingSettings> settings_of_file(const Project& project, FileId file) {
+  const SourceFile& source = project.file(file);
+  if (source.kind() != FileKind::yaml && source.kind() != FileKind::json) return std::nullopt;
+  const std::string& text = source.text();
+  if (text.find("batch_size") == std::string::npos && text.find("output_dir") == std::string::npos) return std::nullopt;
+  const SyntaxTree* const tree = source.tree();
+  if (tree == nullptr) return std::nullopt;
+  // The whole file, or one level below its top: `training: {...}`.
+  std::size_t looked_at = 0;
+  for (std::uint32_t index = 0; index < tree->size() && looked_at < 20; ++index) {
+    const Node node = tree->at(index);
+    const bool mapping = node.is("block_mapping") || node.is("object");
+    if (!mapping) continue;
+    ++looked_at;
+    if (auto settings = recognised(file, node.is("object") ? ArgumentSet::of_json(node) : ArgumentSet::of_yaml(node))) return settings;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

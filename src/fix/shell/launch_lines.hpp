@@ -1,0 +1,60 @@
+// The commands that a text runs, word by word, with what is known of their variables.
+//
+// Shell scripts, Makefile recipes and `command:` strings in YAML are all read as Bash, over a copy of the text in which
+// everything else is blanked out: offsets stay those of the file, and one reader does for all. A `command: [python, train.py]`
+// list is words as they stand.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fix/edit.hpp"
+#include "fix/syntax/syntax_tree.hpp"
+
+namespace lockstep {
+
+struct CommandWord {
+  std::size_t from = 0;
+  std::size_t to = 0;
+  std::string raw;                   // as written
+  std::optional<std::string> value;  // quotes removed and variables put in; nothing: not known before it runs
+};
+
+// How a list of words is written, so that new ones can be written alike.
+enum class WordStyle : std::uint8_t { shell, yaml_flow_list, yaml_block_list };
+
+struct CommandLineInText {
+  std::vector<CommandWord> words;
+  std::map<std::string, std::optional<std::string>> environment;  // X=1 before the command, and exports on the way to it
+  std::size_t from = 0;
+  std::size_t to = 0;
+  WordStyle style = WordStyle::shell;
+  std::optional<std::string> folder;  // where a `cd` before it went, from the script's own folder
+  bool in_background = false;
+  bool in_loop = false;
+  bool quoted_for_yaml = false;       // within a double-quoted YAML string: a new word may hold no quote
+  Node owner;                         // in YAML: the mapping that the command stands in
+
+  // The words from `first` up to `last` become these.
+  std::vector<Edit> replace(std::string_view text, std::size_t first, std::size_t last, const std::vector<std::string>& fresh) const;
+};
+
+// The commands of one text, and the trees they were read from.
+struct ShellText {
+  std::vector<std::unique_ptr<SyntaxTree>> trees;
+  std::vector<CommandLineInText> commands;
+};
+
+ShellText read_shell(const SyntaxTree& tree);
+ShellText read_makefile(std::string_view text);
+ShellText read_yaml_commands(std::string_view text, const SyntaxTree& tree);
+
+// The number after an `#SBATCH` option, by any of its names: sbatch_value(text, {"--nodes", "-N"}).
+std::optional<std::string> sbatch_value(std::string_view text, std::initializer_list<std::string_view> names);
+
+}  // namespace lockstep

@@ -1,0 +1,262 @@
+#include "fix/write_back.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargest = 64U << 20U;
+constexpr std::size_t kRecordsKept = 50;
+
+Error cannot(std::string_view verb, const fs::path& path, int error_number) {
+  return {fmt::format("cannot {} {}: {}; nothing was changed", verb, printable(path.string()), std::strerror(error_number)),
+          "check the folder's permissions and the space on its disk, then run this again", ErrorKind::cannot_measure};
+}
+
+bool write_synced(int file, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(file, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return ::fsync(file) == 0;
+}
+
+void sync_folder(const fs::path& folder) {
+  const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return;
+  ::fsync(file);
+  ::close(file);
+}
+
+// A new text beside its file, with the file's mode and owner, waiting to be renamed.
+class Prepared {
+ public:
+  static Result<Prepared> beside(const fs::path& path, std::string_view content) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0) return cannot("read", path, errno);
+    if (::access(path.c_str(), W_OK) != 0) return cannot("write", path, errno);
+    std::string name = path.string() + ".lockstep-XXXXXX";
+    const int file = ::mkostemp(name.data(), O_CLOEXEC);
+    if (file < 0) return cannot("write beside", path, errno);
+    const bool owned = ::fchown(file, facts.st_uid, facts.st_gid) == 0 || errno == EPERM;
+    const bool written = owned && ::fchmod(file, facts.st_mode & 07777) == 0 && write_synced(file, content);
+    const int error_number = errno;
+    ::close(file);
+    if (!written) {
+      ::unlink(name.c_str());
+      return cannot("write", path, error_number);
+    }
+    return Prepared(path, std::move(name));
+  }
+
+  Prepared(Prepared&& other) noexcept : path_(std::move(other.path_)), name_(std::exchange(other.name_, "")), kept_(std::exchange(other.kept_, "")) {}
+  Prepared& operator=(Prepared&&) = delete;
+  ~Prepared() {
+    if (!name_.empty()) ::unlink(name_.c_str());
+    if (!kept_.empty()) ::unlink(kept_.c_str());
+  }
+
+  // The old file stays at hand under another name: a link takes no space, so that going back cannot fail for want of it.
+  Status put() {
+    std::string kept = name_ + ".old";
+    if (::link(path_.c_str(), kept.c_str()) == 0) kept_ = std::move(kept);
+    if (::rename(name_.c_str(), path_.c_str()) != 0) return cannot("replace", path_, errno);
+    name_.clear();
+    return Done{};
+  }
+  void take_back() {
+    if (!kept_.empty() && ::rename(kept_.c_str(), path_.c_str()) == 0) kept_.clear();
+  }
+
+ private:
+  Prepared(fs::path path, std::string name) : path_(std::move(path)), name_(std::move(name)) {}
+
+  fs::path path_;
+  std::string name_;  // the new text; empty once it is in place
+  std::string kept_;  // the old file
+};
+
+// All of them, or none.
+Status replace_all(const std::vector<FileRewrite>& files) {
+  std::vector<Prepared> prepared;
+  for (const FileRewrite& file : files) {
+    auto one = Prepared::beside(file.path, file.after);
+    if (!one) return std::move(one).error();
+    prepared.push_back(std::move(*one));
+  }
+  for (const FileRewrite& file : files)
+    if (const auto now = read_small_file(file.path, kLargest); now != file.before)
+      return Error{fmt::format("{} has changed since it was read; nothing was changed", printable(file.path.string())), "run lockstep fix again: it will look at the file as it is now", ErrorKind::cannot_measure};
+  for (std::size_t i = 0; i < prepared.size(); ++i)
+    if (Status put = prepared[i].put(); !put) {
+      for (std::size_t done = 0; done < i; ++done) prepared[done].take_back();
+      return put;
+    }
+  for (const FileRewrite& file : files) sync_folder(file.path.parent_path());
+  return Done{};
+}
+
+Status keep_file(const fs::path& path, std::string_view content) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return cannot("keep the old text in", path, errno);
+  const bool written = write_synced(file, content);
+  const int error_number = errno;
+  ::close(file);
+  return written ? Status(Done{}) : Status(cannot("keep the old text in", path, error_number));
+}
+
+// One lockstep at a time.
+class Lock {
+ public:
+  explicit Lock(const fs::path& folder) : file_(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    if (file_ >= 0) ::flock(file_, LOCK_EX);
+  }
+  ~Lock() {
+    if (file_ >= 0) ::close(file_);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int file_;
+};
+
+std::vector<fs::path> records_in(const fs::path& undo) {
+  std::vector<fs::path> records;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(undo, failed))
+    if (entry.is_directory(failed) && fs::exists(entry.path() / "record.json", failed)) records.push_back(entry.path());
+  std::sort(records.begin(), records.end());
+  return records;
+}
+
+Result<fs::path> keep_record(const std::vector<FileRewrite>& files, const fs::path& undo) {
+  const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const fs::path folder = undo / fmt::format("{:020d}-{}", now, ::getpid());
+  if (::mkdir(folder.c_str(), 0700) != 0) return cannot("make", folder, errno);
+  nlohmann::json list = nlohmann::json::array();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (const auto& [ending, content] : {std::pair<const char*, const std::string&>{"before", files[i].before}, {"after", files[i].after}})
+      if (Status kept = keep_file(folder / fmt::format("{}.{}", i, ending), content); !kept) {
+        std::error_code ignored;
+        fs::remove_all(folder, ignored);
+        return std::move(kept).error();
+      }
+    list.push_back(files[i].path.string());
+  }
+  const std::string record = nlohmann::json{{"lockstep_undo", 1}, {"files", list}}.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (Status kept = keep_file(folder / "record.json", record); !kept) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    return std::move(kept).error();
+  }
+  sync_folder(folder);
+  return folder;
+}
+
+Result<std::vector<FileRewrite>> read_record(const fs::path& folder) {
+  const auto text = read_small_file(folder / "record.json");
+  const auto json = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
+  if (!json.is_object() || !json.contains("files") || !json["files"].is_array())
+    return Error{fmt::format("the undo record {} cannot be read", printable(folder.string())), "its *.before files hold the old texts; copy them back by hand", ErrorKind::cannot_measure};
+  std::vector<FileRewrite> files;
+  for (std::size_t i = 0; i < json["files"].size(); ++i) {
+    auto before = read_small_file(folder / fmt::format("{}.before", i), kLargest);
+    auto after = read_small_file(folder / fmt::format("{}.after", i), kLargest);
+    if (!before || !after || !json["files"][i].is_string())
+      return Error{fmt::format("the undo record {} is not whole", printable(folder.string())), "its *.before files hold the old texts; copy them back by hand", ErrorKind::cannot_measure};
+    files.push_back({json["files"][i].get<std::string>(), std::move(*after), std::move(*before)});  // backwards
+  }
+  return files;
+}
+
+bool concerns(const std::vector<FileRewrite>& files, const std::vector<fs::path>& paths) {
+  return paths.empty() || std::any_of(files.begin(), files.end(), [&](const FileRewrite& file) {
+           return std::any_of(paths.begin(), paths.end(), [&](const fs::path& path) {
+             const std::string below = file.path.lexically_relative(path).string();
+             return !below.empty() && !below.starts_with("..");
+           });
+         });
+}
+
+}  // namespace
+
+fs::path undo_folder() {
+  const char* const state = std::getenv("XDG_STATE_HOME");
+  const char* const home = std::getenv("HOME");
+  const fs::path base = state != nullptr && *state != '\0' ? fs::path(state) : fs::path(home == nullptr ? "/tmp" : home) / ".local" / "state";
+  return base / "lockstep" / "undo";
+}
+
+Status write_back(const std::vector<FileRewrite>& files, const fs::path& undo) {
+  if (files.empty()) return Done{};
+  std::error_code failed;
+  fs::create_directories(undo, failed);
+  if (failed) return cannot("make", undo, failed.value());
+  fs::permissions(undo, fs::perms::owner_all, failed);
+  const Lock lock(undo);
+  auto record = keep_record(files, undo);
+  if (!record) return std::move(record).error();
+  if (Status replaced = replace_all(files); !replaced) {
+    fs::remove_all(*record, failed);
+    return replaced;
+  }
+  auto records = records_in(undo);
+  while (records.size() > kRecordsKept) {
+    fs::remove_all(records.front(), failed);
+    records.erase(records.begin());
+  }
+  return Done{};
+}
+
+Result<std::vector<fs::path>> undo_newest(const fs::path& undo, const std::vector<fs::path>& paths) {
+  std::error_code failed;
+  if (!fs::is_directory(undo, failed)) return usage_error("there is nothing to undo", "lockstep fix --apply keeps what it changes; nothing was applied yet");
+  const Lock lock(undo);
+  auto records = records_in(undo);
+  std::reverse(records.begin(), records.end());
+  for (const fs::path& record : records) {
+    auto files = read_record(record);
+    if (!files) {
+      if (paths.empty()) return std::move(files).error();
+      continue;
+    }
+    if (!concerns(*files, paths)) continue;
+    std::vector<fs::path> restored;
+    std::vector<FileRewrite> needed;
+    for (FileRewrite& file : *files) {
+      restored.push_back(file.path);
+      // After a power cut some files may be the old ones still.
+      if (read_small_file(file.path, kLargest) != file.after) needed.push_back(std::move(file));
+    }
+    if (Status replaced = replace_all(needed); !replaced) {
+      Error error = std::move(replaced).error();
+      if (error.what.find("has changed since") != std::string::npos)
+        error.next = fmt::format("the old texts are in {}; compare by hand", printable(record.string()));
+      return error;
+    }
+    fs::remove_all(record, failed);
+    return restored;
+  }
+  return usage_error("there is nothing to undo there", "lockstep fix --undo without a path takes the newest back");
+}
+
+}  // namespace lockstep
