@@ -15,6 +15,7 @@
 #include "commands/finding_codes.hpp"
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
+#include "commands/running_code.hpp"
 #include "commands/watch.hpp"
 #include "detectors/diagnosis.hpp"
 #include "render/html/html_renderer.hpp"
@@ -198,6 +199,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   auto source = open_source(options->input, source_options);
   if (!source) return std::move(source).error();
   const bool live = is_live(**source);
+  const bool of_this_machine = pids_are_of_this_machine(**source);
   if (!options->command.empty() && !live)
     return usage_error("a command after -- needs live GPUs, not a file", "leave the input out, or use virtual:2");
   if (typed.stop_after && options->command.empty())
@@ -230,6 +232,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
     reference->alone.reset();
   }
   Report report = compared_report_of(*timeline, *reference);
+  if (live && of_this_machine) add_code_of_processes(report, options->command);
   leave_out_unwanted(*filter, report);
   if ((reference->run || reference->alone) && !report.comparison && !options->quiet)
     fmt::print(stderr, "lockstep: nothing to compare: one of the runs has no job that works\n");

@@ -64,7 +64,7 @@ bool loads_a_model(const PythonCall& call) {
 }
 
 bool is_arguments(const PythonModule& module, const PythonCall& call) {
-  static constexpr std::array<std::string_view, 12> kTrl = {"SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "RewardConfig", "CPOConfig", "PPOConfig", "RLOOConfig", "OnlineDPOConfig", "BCOConfig", "XPOConfig"};
+  static constexpr std::array<std::string_view, 12> kTrl = {"SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "RewardConfig", "CPOConfig", "GKDConfig", "RLOOConfig", "OnlineDPOConfig", "BCOConfig", "XPOConfig"};
   if (module.is_class_like(call.full_name, "TrainingArguments")) {
     const std::string_view last = call.last_name();
     return !last.empty() && last.front() >= 'A' && last.front() <= 'Z';
@@ -81,6 +81,7 @@ std::string self_starting(const PythonModule& module, const PythonCall& call) {
   if (name == "ray.init" || name.ends_with("TorchTrainer") || name.ends_with("ray.remote")) return "Ray";
   if (name == "deepspeed.initialize" || name.ends_with("deepspeed.init_distributed")) return "DeepSpeed, which has its own launcher";
   if (name.ends_with("multiprocessing.Process") && module.imports_module("torch")) return "multiprocessing.Process";
+  if (module.imports_module("unsloth")) return "unsloth, which trains on one GPU";
   if (name.starts_with("subprocess.") || name == "os.system" || name.starts_with("os.exec"))
     for (const Node& text : call.node.descendants("string"))
       if (text.text().find("torchrun") != std::string_view::npos || text.text().find("torch.distributed") != std::string_view::npos || text.text().find("accelerate") != std::string_view::npos)
@@ -101,7 +102,8 @@ bool names_one_gpu(const PythonCall& call) {
   return false;
 }
 
-// The names from which a value may come: over assignments, over what functions return, and over their parameters.
+// The names from which a value may come: over assignments, over what functions return, and over their parameters. A name
+// means what its function makes of it; what the function does not assign is the module's. self.x is the file's.
 class NameFlow {
  public:
   NameFlow(const Project& project, const std::vector<Region>& regions) : project_(project) {
@@ -112,32 +114,50 @@ class NameFlow {
   void start_at(FileId file, Node expression) { follow(file, expression); }
 
   // Whether the value of this call can reach where we started.
-  bool reaches(FileId file, Node call) const { return std::find(expressions_.begin(), expressions_.end(), std::pair(file, call.index())) != expressions_.end(); }
+  bool reaches(FileId file, Node call) const { return calls_.contains({file, call.index()}); }
 
   void run() {
     while (!open_.empty()) {
-      const auto [file, name] = open_.back();
+      const Name name = open_.back();
       open_.pop_back();
-      const PythonModule& module = *project_.file(file).python();
+      const PythonModule& module = *project_.file(name.file).python();
       for (const PythonAssignment& item : module.assignments())
-        if (item.target == name) follow(file, item.value);
-      parameters_named(file, name);
+        if (item.target == name.text && (index_of(item.function) == name.function || name.text.starts_with("self."))) follow(name.file, item.value);
+      parameter(module, name);
     }
   }
 
  private:
+  struct Name {
+    FileId file;
+    std::uint32_t function;  // the node's index; 0: the module
+    std::string text;
+    auto operator<=>(const Name&) const = default;
+  };
+
+  static std::uint32_t index_of(Node function) { return function ? function.index() : 0; }
+
   void follow(FileId file, Node expression) {
     if (!expression) return;
     for (const Node& call : expression.descendants("call")) {
-      expressions_.emplace_back(file, call.index());
+      calls_.insert({file, call.index()});
       returns_of(call.field("function").text());
     }
-    if (expression.is("call")) expressions_.emplace_back(file, expression.index());
-    for (const std::string& name : names_in(expression)) add(file, name);
+    for (const std::string& name : names_in(expression)) add(file, expression, name);
   }
 
-  void add(FileId file, const std::string& name) {
-    if (seen_.emplace(file, name).second) open_.emplace_back(file, name);
+  void add(FileId file, Node from, const std::string& text) {
+    const PythonModule& module = *project_.file(file).python();
+    Node scope = from.enclosing("function_definition");
+    for (; scope; scope = scope.enclosing("function_definition")) {
+      const bool own = std::any_of(module.assignments().begin(), module.assignments().end(), [&](const PythonAssignment& item) { return item.target == text && item.function == scope; });
+      const bool given = std::any_of(module.functions().begin(), module.functions().end(), [&](const PythonFunction& function) {
+        return function.node == scope && std::find(function.parameters.begin(), function.parameters.end(), text) != function.parameters.end();
+      });
+      if (own || given) break;
+    }
+    const Name name{file, index_of(scope), text};
+    if (seen_.insert(name).second) open_.push_back(name);
   }
 
   void returns_of(std::string_view called) {
@@ -151,16 +171,17 @@ class NameFlow {
   }
 
   // A parameter's value comes from the calls of its function.
-  void parameters_named(FileId file, const std::string& name) {
-    for (const PythonFunction& function : project_.file(file).python()->functions()) {
-      const auto found = std::find(function.parameters.begin(), function.parameters.end(), name);
-      if (found == function.parameters.end()) continue;
+  void parameter(const PythonModule& module, const Name& name) {
+    for (const PythonFunction& function : module.functions()) {
+      const auto found = std::find(function.parameters.begin(), function.parameters.end(), name.text);
+      if (found == function.parameters.end() || index_of(function.node) != name.function) continue;
       auto position = static_cast<std::size_t>(found - function.parameters.begin());
-      if (!function.parameters.empty() && function.parameters.front() == "self" && position > 0) --position;
+      if (function.parameters.front() == "self" && position > 0) --position;
+      const Node owner = function.node.enclosing("class_definition");
       for (const FileId caller : files_)
         for (const PythonCall& call : project_.file(caller).python()->calls()) {
-          if (call.last_name() != function.name && !(function.name == "__init__" && function.node.enclosing("class_definition").field("name").text() == call.last_name())) continue;
-          const PythonArgument* const argument = call.argument(name) != nullptr ? call.argument(name) : call.positional(position);
+          if (call.last_name() != function.name && !(function.name == "__init__" && owner.field("name").text() == call.last_name())) continue;
+          const PythonArgument* const argument = call.argument(name.text) != nullptr ? call.argument(name.text) : call.positional(position);
           if (argument != nullptr) follow(caller, argument->value);
         }
     }
@@ -168,9 +189,9 @@ class NameFlow {
 
   const Project& project_;
   std::vector<FileId> files_;
-  std::set<std::pair<FileId, std::string>> seen_;
-  std::vector<std::pair<FileId, std::string>> open_;
-  std::vector<std::pair<FileId, std::uint32_t>> expressions_;
+  std::set<Name> seen_;
+  std::vector<Name> open_;
+  std::set<std::pair<FileId, std::uint32_t>> calls_;
   std::set<std::string> followed_functions_;
 };
 

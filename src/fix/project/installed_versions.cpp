@@ -106,7 +106,10 @@ std::optional<std::pair<std::string, KnownVersion>> requirement(std::string_view
   if (!exact && !rest.starts_with(">=") && !rest.starts_with("~=") && !rest.starts_with("==")) return std::nullopt;
   const auto version = Version::parse(trim(rest.substr(2)));
   if (!version) return std::nullopt;
-  return std::pair(std::string(name), KnownVersion{*version, from, exact});
+  KnownVersion known{*version, from, exact};
+  for (const std::string_view part : split(rest, ','))
+    if (trim(part).starts_with("<")) known.at_most = Version::parse(trim(trim(part).substr(trim(part).starts_with("<=") ? 2 : 1)));
+  return std::pair(std::string(name), std::move(known));
 }
 
 Versions installed_versions(const std::vector<fs::path>& folders) {

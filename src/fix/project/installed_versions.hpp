@@ -25,6 +25,7 @@ struct KnownVersion {
   Version version;
   std::string from;  // "requirements.txt", "the environment in .venv"
   bool exact = true;  // false: the least that a requirement allows
+  std::optional<Version> at_most = std::nullopt;  // what a requirement ends with
 };
 
 using Versions = std::map<std::string, KnownVersion, std::less<>>;

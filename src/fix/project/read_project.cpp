@@ -90,6 +90,15 @@ std::string refusal_of(const SourceFile::Facts& facts, const fs::path& root) {
   return "";
 }
 
+// A test trains a model for no one: it is looked at when it is named, and passed over in a folder.
+bool is_test(const fs::path& path, const fs::path& root) {
+  const std::string name = path.filename().string();
+  if (name == "conftest.py" || name.starts_with("test_") || name.ends_with("_test.py")) return true;
+  for (const fs::path& part : path.parent_path().lexically_relative(root))
+    if (part == "tests" || part == "test") return true;
+  return false;
+}
+
 // What a walk finds, before anything is read.
 struct Candidate {
   fs::path path;
@@ -158,7 +167,7 @@ class Walk {
       }
       if (at->is_symlink(failed) || at->is_regular_file(failed)) {
         if (!kind_by_name(path) && path.has_extension()) continue;
-        candidates_.push_back({path, true, false});
+        candidates_.push_back({path, !is_test(path, root), false});
       }
     }
   }

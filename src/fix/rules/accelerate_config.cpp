@@ -113,6 +113,9 @@ class Checker {
   }
 
   void unknown(const Setting& setting) {
+    const auto installed = input_.project.versions().find("accelerate");
+    const bool exact = installed == input_.project.versions().end() || installed->second.exact;
+    if (history_.knows(setting.name) && !exact) return;  // a newer one that is allowed may have it
     std::vector<std::string> known = history_.fields_of(version());
     const auto near = nearest(setting.name, known);
     CodeFinding result = finding(FindingCode::unknown_accelerate_field, setting, fmt::format("Accelerate {} has no key {}: accelerate launch ends with \"had unknown keys\"", version().text(), setting.name));
@@ -136,7 +139,8 @@ class Checker {
       CodeFinding result = finding(FindingCode::world_size_not_set, *type,
                                    kind == "MULTI_CPU" ? "distributed_type: MULTI_CPU starts one process without RANK unless mpirun starts it, and says nothing"
                                                        : fmt::format("distributed_type: NO starts one process, whatever num_processes: {:.0f} says", *processes));
-      result.ways.push_back(edit(FixSafety::unsafe, "one process a GPU: MULTI_GPU", "num_processes GPUs work at once", "the global batch grows with the processes", config_.set(text_, "distributed_type", "\"MULTI_GPU\"")));
+      // NO with several processes is a contradiction, and which half is meant is not in the file.
+      result.ways.push_back(edit(kind == "NO" ? FixSafety::manual : FixSafety::unsafe, kind == "NO" ? "one process a GPU: MULTI_GPU; or, if one GPU is meant, num_processes: 1" : "one process a GPU: MULTI_GPU", "num_processes GPUs work at once", "the global batch grows with the processes", config_.set(text_, "distributed_type", "\"MULTI_GPU\"")));
       findings_.push_back(std::move(result));
     }
     const auto listed = config_.word("gpu_ids");

@@ -25,6 +25,13 @@ namespace {
 constexpr std::array<std::string_view, 4> kSplits = {"auto", "balanced", "balanced_low_0", "sequential"};
 constexpr std::string_view kOwnGpu = R"({"": int(os.environ.get("LOCAL_RANK", 0))})";
 
+// In the quotes of the word it takes the place of.
+std::string own_gpu(std::string_view instead_of) {
+  std::string map(kOwnGpu);
+  if (instead_of.starts_with('\'')) std::replace(map.begin(), map.end(), '"', '\'');
+  return map;
+}
+
 // Where the split is written, and how it can be changed.
 struct Split {
   FileId file = 0;
@@ -163,24 +170,25 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
 
   Way way;
   Change change{split.file, {}};
+  std::vector<Node> gone;  // of the load's arguments
   if (!keep_map && split.direct) {
-    change.edits = without_item(text, split.call->argument("device_map")->whole);
+    gone.push_back(split.call->argument("device_map")->whole);
     way.description = "take device_map away: Trainer puts the whole model on each process's own GPU";
   } else if (!keep_map) {
     change.edits = {{split.value.from(), split.value.to(), "None"}};
     way.description = "no device_map: Trainer puts the whole model on each process's own GPU";
   } else {
-    change.edits = {{split.value.from(), split.value.to(), std::string(kOwnGpu)}};
+    change.edits = {{split.value.from(), split.value.to(), own_gpu(split.value.text())}};
     for (Edit& edit : needed_import(module, "os")) change.edits.push_back(std::move(edit));
     way.description = quantised ? "load the whole model on each process's own GPU; a quantised model cannot be moved afterwards"
                                 : "load the whole model on each process's own GPU, where the script uses it before it trains";
   }
-  if (const PythonArgument* const limits = split.call->argument("max_memory"); limits != nullptr)
-    for (Edit& edit : without_item(text, limits->whole)) change.edits.push_back(std::move(edit));
+  if (const PythonArgument* const limits = split.call->argument("max_memory"); limits != nullptr) gone.push_back(limits->whole);
+  for (Edit& edit : without_items(text, gone)) change.edits.push_back(std::move(edit));
   for (Edit& edit : without_flags(module, flags_of(module))) change.edits.push_back(std::move(edit));
   if (!needs.words.empty()) way.description += fmt::format(" ({})", needs.words);
   way.effect = "all GPUs work at once instead of in turns; published: 1.8-1.9x on 2";
-  way.changes = batch_words(script, std::nullopt);
+  way.changes = batch_words(script, processes_to_be(input, script));
   way.files.push_back(std::move(change));
   // Nobody is helped by a patch that runs out of memory: then FSDP is the way, and that is the user's to choose.
   way.safety = needs.fits_80_gb && (code.trains_with_trainer || code.trains_with_accelerate) ? FixSafety::unsafe : FixSafety::manual;
@@ -276,7 +284,7 @@ void device_map(const RuleInput& input, const ScriptFacts& script, std::vector<C
       way.safety = FixSafety::unsafe;
       way.description = "take the flags away";
       way.effect = "Trainer uses all GPUs by itself";
-      way.changes = batch_words(script, std::nullopt);
+      way.changes = batch_words(script, processes_to_be(input, script));
       way.files.push_back({code.script, without_flags(module, flags)});
       if (!way.files.front().edits.empty()) finding.ways.push_back(std::move(way));
       findings.push_back(std::move(finding));

@@ -20,13 +20,21 @@ bool batch_grows(const TrainingCode& code) { return !code.trains_with_trainer ||
 
 }  // namespace
 
+std::optional<int> processes_to_be(const RuleInput& input, const ScriptFacts& script) {
+  for (const Launch& launch : script.launches) {
+    if (launch.launcher != Launcher::python) continue;
+    if (const auto count = visible_gpus(input.project, launch).count; count && *count > 1) return count;
+  }
+  return input.wishes.gpus;
+}
+
 std::string batch_words(const ScriptFacts& script, std::optional<int> processes) {
-  const std::string times = processes ? std::to_string(*processes) : "N (the number of GPUs)";
+  const std::string times = processes ? std::to_string(*processes) : "N";
   if (!batch_grows(script.code))
     return "the global batch stays what nn.DataParallel made it (per_device_train_batch_size x GPUs); each rank draws its own data order";
   return fmt::format(
-      "the global batch becomes {} times larger, with {} times fewer steps an epoch: scale the learning rate (linear with warm-up for SGD, by the square root for Adam), or keep the batch: --global-batch keep",
-      times, times);
+      "the global batch becomes {} times larger{}, with {} times fewer steps an epoch: scale the learning rate (linear with warm-up for SGD, by the square root for Adam), or keep the batch: --global-batch keep",
+      times, processes ? "" : " (N GPUs)", times);
 }
 
 std::optional<Way> same_global_batch(const Project& project, const ScriptFacts& script, std::optional<int> processes) {

@@ -8,6 +8,9 @@
 
 namespace lockstep {
 
+// How many processes the script's plain launch line would become, when that is known.
+std::optional<int> processes_to_be(const RuleInput& input, const ScriptFacts& script);
+
 // What the reader must know of the results: "the global batch becomes 2 times larger ...".
 std::string batch_words(const ScriptFacts& script, std::optional<int> processes);
 

@@ -5,13 +5,15 @@
 // that do not persist are started anew each epoch, seconds a time where datasets are large.
 //
 // Silent for streamed datasets without workers (a worker each reads its own copy of the stream unless it is split), where
-// the settings are passed on from elsewhere, and for axolotl, which has its own defaults.
+// the settings are passed on from elsewhere, for files of settings that do not name it, and for methods that generate.
 #include <algorithm>
 
 #include "fix/rules/settings_rules.hpp"
 
 namespace lockstep {
 namespace {
+
+constexpr double kManyEpochs = 10;  // below, a second or two an epoch is not worth a line
 
 bool streams(const TrainingSettings& settings) {
   if (settings.script == nullptr) return settings.arguments.truth("streaming") == true;
@@ -21,11 +23,18 @@ bool streams(const TrainingSettings& settings) {
   });
 }
 
+// Online methods make their own data: the prompts' loader has next to nothing to do.
+bool generates(const std::string& owner) {
+  return owner.starts_with("GRPO") || owner.starts_with("RLOO") || owner.starts_with("PPO") || owner.starts_with("Online") || owner.starts_with("XPO") || owner.starts_with("Nash");
+}
+
 void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
   const ArgumentSet& arguments = settings.arguments;
   if (arguments.truth("use_cpu") == true || arguments.truth("no_cuda") == true) return;
   const Setting* const workers = arguments.find("dataloader_num_workers");
-  const bool none = workers != nullptr ? workers->number == 0 : settings.kind != SettingsKind::axolotl;
+  // Unset is 0 where Trainer's default counts: in a call that is seen whole, and not where generating takes the time.
+  const bool by_default = workers == nullptr && settings.arguments.carrier() == Carrier::python && !generates(settings.owner);
+  const bool none = workers != nullptr ? workers->number == 0 : by_default;
   if (none && !streams(settings))
     propose(input, settings,
             {.code = FindingCode::loader_without_workers,
@@ -47,9 +56,9 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
              .effect = "copies overlap with the work of the GPU",
              .changes = "some host memory is locked; the numbers are the same"},
             findings);
-  const bool several_epochs = arguments.number("num_train_epochs").value_or(0) > 1;
-  if (workers != nullptr && workers->number.value_or(0) > 0 && several_epochs && arguments.truth("dataloader_persistent_workers") != true &&
-      (arguments.truth("dataloader_persistent_workers") == false || !arguments.has("dataloader_persistent_workers")) && is_taken(input.project, "dataloader_persistent_workers"))
+  const double epochs = arguments.number("num_train_epochs").value_or(0);
+  const bool restarts = arguments.truth("dataloader_persistent_workers") == false ? epochs > 1 : !arguments.has("dataloader_persistent_workers") && epochs >= kManyEpochs;
+  if (workers != nullptr && workers->number.value_or(0) > 0 && restarts && is_taken(input.project, "dataloader_persistent_workers"))
     propose(input, settings,
             {.code = FindingCode::workers_restarted_each_epoch,
              .severity = Severity::info,

@@ -15,6 +15,9 @@
 #include "fix/rules/global_batch.hpp"
 
 namespace lockstep {
+
+void device_map(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+
 namespace {
 
 constexpr std::array<std::string_view, 17> kChoosesGpus = {"--gpu", "--gpus", "--gpu_id", "--gpu-id", "--gpu_ids", "--gpu-ids", "--device", "--devices", "--cuda", "--cuda_device",
@@ -25,10 +28,15 @@ constexpr std::array<std::string_view, 14> kDoesNotTrain = {"--help", "-h", "--e
 bool one_process_is_meant(const Launch& launch) {
   bool names_phases = false;
   bool trains = false;
-  for (const std::string& word : launch.arguments()) {
+  const auto words = launch.arguments();
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
     const std::string name = word.substr(0, word.find('='));
+    const std::string value = word.find('=') != std::string::npos ? word.substr(word.find('=') + 1) : i + 1 < words.size() ? words[i + 1] : "";
+    if (name == "--do_train" && (value == "False" || value == "false" || value == "0")) return true;
     if (std::find(kChoosesGpus.begin(), kChoosesGpus.end(), name) != kChoosesGpus.end()) return true;
     if (std::find(kDoesNotTrain.begin(), kDoesNotTrain.end(), name) != kDoesNotTrain.end()) return true;
+    if (name.find("unsloth") != std::string::npos && value != "False" && value != "false") return true;  // one GPU only
     names_phases = names_phases || name.starts_with("--do_");
     trains = trains || name == "--do_train";
   }
@@ -119,7 +127,7 @@ std::string word_on_branches(const Project& project, const ScriptFacts& script) 
   return "";
 }
 
-void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Launch& launch, std::vector<CodeFinding>& findings) {
+void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Launch& launch, bool script_changes_too, std::vector<CodeFinding>& findings) {
   const Project& project = input.project;
   const std::string& text = project.file(launch.file).text();
   if (launch.launcher != Launcher::python || one_process_is_meant(launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
@@ -134,7 +142,7 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
   finding.severity = Severity::critical;
   finding.reason = reason_for(script, visible.from, processes) + word_on_branches(project, script);
   finding.where = {{launch.file, launch.line->words[launch.first_word].from, launch.line->words[launch.script_word].to}};
-  finding.group = launch_group(script.code.script);
+  if (script_changes_too) finding.group = launch_group(script.code.script);
   Way way;
   way.safety = FixSafety::unsafe;
   way.description = fmt::format("start one process a GPU with torchrun ({})", visible.count ? visible.from : "as many as there are GPUs");
@@ -159,7 +167,11 @@ void plain_python(const RuleInput& input, const ScriptFacts& script, std::vector
   const TrainingCode& code = script.code;
   if (!code.trains() || !code.starts_itself.empty() || code.pinned) return;
   if (!code.trains_with_trainer && !code.trains_with_accelerate && !(joins_by_environment(code) && code.knows_of_ranks())) return;
-  for (const Launch& launch : script.launches) inspect_launch(input, script, launch, findings);
+  // A split model and its launch line change together: either alone ends with an error or with one busy GPU.
+  std::vector<CodeFinding> of_script;
+  device_map(input, script, of_script);
+  const bool together = std::any_of(of_script.begin(), of_script.end(), [](const CodeFinding& finding) { return !finding.group.empty(); });
+  for (const Launch& launch : script.launches) inspect_launch(input, script, launch, together, findings);
 }
 
 }  // namespace lockstep

@@ -49,13 +49,20 @@ struct Known {
   std::string words;   // "Transformers 4.57.6 (requirements.txt)"
   bool certain = true;  // false: the newest that the table knows, for want of better
   bool exact = true;
+  std::optional<Version> at_most = std::nullopt;  // of those that a requirement allows
 };
+
+// A new name that every release of the last two years knows: worth offering where the version is not known.
+const Version& long_known() {
+  static const Version version = *Version::parse("4.41");
+  return version;
+}
 
 Known version_of(const Project& project) {
   const ArgumentHistory& history = ArgumentHistory::of_transformers();
   const auto found = project.versions().find("transformers");
   if (found == project.versions().end()) return {history.newest(), fmt::format("Transformers {}, the newest known here (no installed version was found)", history.newest().text()), false, false};
-  return {found->second.version, fmt::format("Transformers {}{} ({})", found->second.exact ? "" : "from ", found->second.version.text(), found->second.from), true, found->second.exact};
+  return {found->second.version, fmt::format("Transformers {}{} ({})", found->second.exact ? "" : "from ", found->second.version.text(), found->second.from), true, found->second.exact, found->second.at_most};
 }
 
 class Checker {
@@ -70,17 +77,26 @@ class Checker {
 
  private:
   void look_at(const Setting& setting) {
-    // A least version only tells what is there from then on; what is gone later may still be there for the user.
     if (history_.has(known_.version, setting.name)) {
-      if (known_.exact || !known_.certain) return;
-      if (const auto gone = history_.removed_in(setting.name); !gone || renaming_of(setting.name) == nullptr) return;
+      // A least version tells what is there from then on; a newer one that is allowed may have lost it.
+      const auto gone = history_.removed_in(setting.name);
+      if (known_.exact || !known_.certain || !gone || (known_.at_most && *known_.at_most < *gone) || !is_long_renamed(setting.name)) return;
+    } else if (!known_.certain && history_.knows(setting.name) && !is_long_renamed(setting.name)) {
+      return;  // many have an older one that takes it
     }
     if (history_.knows(setting.name)) {
       const auto first = history_.first_with(setting.name);
-      if (known_.version < *first) return too_new(setting, *first);
-      return gone(setting);
+      if (!(known_.version < *first)) return gone(setting);
+      if (known_.exact) too_new(setting, *first);
+      return;
     }
     if (settings_.kind == SettingsKind::training_arguments) never_was(setting);
+  }
+
+  bool is_long_renamed(std::string_view name) const {
+    const Renamed* const renamed = renaming_of(name);
+    const auto first = renamed == nullptr ? std::nullopt : history_.first_with(renamed->new_name);
+    return first && !(long_known() < *first) && std::none_of(kMeansTheSameFrom.begin(), kMeansTheSameFrom.end(), [&](const auto& row) { return row.first == name; });
   }
 
   CodeFinding finding(const Setting& setting, std::string reason) const {
@@ -102,6 +118,7 @@ class Checker {
       if (auto way = renaming(setting, *renamed)) result.ways.push_back(std::move(*way));
     }
     if (result.ways.empty()) {
+      if (known_.certain && !known_.exact) return;  // it may well be there
       Way way;
       way.safety = FixSafety::unsafe;
       way.description = setting.name == "logging_dir" ? "take it away; TENSORBOARD_LOGGING_DIR in the environment has its place" : fmt::format("take {} away", setting.name);
@@ -109,7 +126,7 @@ class Checker {
       way.changes = fmt::format("what {} did no longer happens", setting.name);
       way.files.push_back({settings_.file, settings_.arguments.remove(text(), setting)});
       result.ways.push_back(std::move(way));
-      if (!known_.certain || !known_.exact) result.ways.back().safety = FixSafety::manual;
+      if (!known_.certain) result.ways.back().safety = FixSafety::manual;
     }
     findings_.push_back(std::move(result));
   }

@@ -161,17 +161,17 @@ std::vector<Edit> ArgumentSet::add(std::string_view text, std::string_view name,
   return {{end, end, ","}, {words_end, words_end, fresh_line + ","}};
 }
 
-std::vector<Edit> without_item(std::string_view text, Node item) {
-  std::size_t from = item.from();
-  std::size_t to = item.to();
+namespace {
+
+std::vector<Edit> without_range(std::string_view text, std::size_t from, std::size_t to) {
   const std::size_t next = after_spaces(text, to);
   const bool comma = next < text.size() && text[next] == ',';
   const std::size_t after = comma ? next + 1 : to;
   const std::size_t rest = after_spaces(text, after);
   const bool line_is_over = rest >= text.size() || text[rest] == '\n' || text[rest] == '\r' || text[rest] == '#';
   if (starts_its_line(text, from) && line_is_over) {
-    std::vector<Edit> edits = {{line_start(text, from), line_end(text, rest), ""}};
-    return edits;
+    if (rest < text.size() && text[rest] == '#') return {{from, rest, ""}};  // the user's words stay
+    return {{line_start(text, from), line_end(text, rest), ""}};
   }
   if (comma) return {{from, after_spaces(text, after), ""}};
   // The last of a line: the comma before it goes too.
@@ -181,18 +181,35 @@ std::vector<Edit> without_item(std::string_view text, Node item) {
   return {{from, to, ""}};
 }
 
+}  // namespace
+
+std::vector<Edit> without_items(std::string_view text, std::vector<Node> items) {
+  std::sort(items.begin(), items.end(), [](const Node& a, const Node& b) { return a.from() < b.from(); });
+  std::vector<Edit> edits;
+  for (std::size_t first = 0; first < items.size();) {
+    // Neighbours on one line go as one: each for itself they would fight over the comma between them.
+    std::size_t last = first;
+    while (last + 1 < items.size() && trim(text.substr(items[last].to(), items[last + 1].from() - items[last].to())) == "," &&
+           line_start(text, items[last + 1].from()) == line_start(text, items[last].from()))
+      ++last;
+    for (Edit& edit : without_range(text, items[first].from(), items[last].to())) edits.push_back(std::move(edit));
+    first = last + 1;
+  }
+  return edits;
+}
+
 std::vector<Edit> ArgumentSet::remove(std::string_view text, const Setting& setting) const {
   if (carrier_ == Carrier::yaml) return {{line_start(text, setting.whole.from()), line_end(text, setting.whole.to() == 0 ? 0 : setting.whole.to() - 1), ""}};
   if (carrier_ == Carrier::json) {
     // JSON has no comma before its closing bracket.
     const std::size_t next = text.find_first_not_of(" \t\r\n", setting.whole.to());
-    if (next != std::string_view::npos && text[next] == ',') return without_item(text, setting.whole);
+    if (next != std::string_view::npos && text[next] == ',') return without_items(text, {setting.whole});
     std::size_t from = setting.whole.from();
     while (from > 0 && std::string_view(" \t\r\n").find(text[from - 1]) != std::string_view::npos) --from;
     if (from > 0 && text[from - 1] == ',') --from;
     return {{from, setting.whole.to(), ""}};
   }
-  return without_item(text, setting.whole);
+  return without_items(text, {setting.whole});
 }
 
 }  // namespace lockstep

@@ -64,7 +64,7 @@ class ArgumentSet {
   bool open_ = false;
 };
 
-// Takes one item of a bracketed list away, with its comma, and with its line when it stands alone on it.
-std::vector<Edit> without_item(std::string_view text, Node item);
+// Takes items of a bracketed list away, with their commas, and with their lines where they stand alone on them.
+std::vector<Edit> without_items(std::string_view text, std::vector<Node> items);
 
 }  // namespace lockstep

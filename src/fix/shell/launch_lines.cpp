@@ -160,11 +160,12 @@ std::string blank_copy(std::string_view text) {
   return shown;
 }
 
+// `shown` is what a shell would see, as long as the text itself.
 void read_part(ShellText& into, const std::string& shown, std::string_view text, std::map<std::string, Value> known, Node owner, bool quoted) {
-  auto tree = SyntaxTree::parse_masked(Language::bash, shown, text);
+  const auto tree = SyntaxTree::parse(Language::bash, shown);
   if (!tree) return;
-  into.trees.push_back(std::make_unique<SyntaxTree>(std::move(*tree)));
-  for (CommandLineInText& line : ShellReader(std::move(known)).read(*into.trees.back())) {
+  for (CommandLineInText& line : ShellReader(std::move(known)).read(*tree)) {
+    for (CommandWord& word : line.words) word.raw = text.substr(word.from, word.to - word.from);
     line.owner = owner;
     line.quoted_for_yaml = quoted;
     into.commands.push_back(std::move(line));

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,9 +43,7 @@ struct CommandLineInText {
   std::vector<Edit> replace(std::string_view text, std::size_t first, std::size_t last, const std::vector<std::string>& fresh) const;
 };
 
-// The commands of one text, and the trees they were read from.
 struct ShellText {
-  std::vector<std::unique_ptr<SyntaxTree>> trees;
   std::vector<CommandLineInText> commands;
 };
 

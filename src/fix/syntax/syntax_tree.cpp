@@ -168,10 +168,4 @@ std::optional<SyntaxTree> SyntaxTree::parse(Language language, std::string_view 
   return tree;
 }
 
-std::optional<SyntaxTree> SyntaxTree::parse_masked(Language language, const std::string& shown, std::string_view source) {
-  auto tree = parse(language, shown);
-  if (tree) tree->source_ = source;  // the offsets are the same
-  return tree;
-}
-
 }  // namespace lockstep

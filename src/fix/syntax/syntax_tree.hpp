@@ -58,8 +58,6 @@ class SyntaxTree {
  public:
   // Nothing when the text takes longer than a few seconds to make sense of. The source must outlive the tree.
   static std::optional<SyntaxTree> parse(Language language, std::string_view source);
-  // Parses `shown` in place of the source: a text of the same length in which what is of another language is blanked out.
-  static std::optional<SyntaxTree> parse_masked(Language language, const std::string& shown, std::string_view source);
 
   Node root() const { return {*this, 0}; }
   Node at(std::uint32_t index) const { return {*this, index}; }

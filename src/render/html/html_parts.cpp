@@ -37,6 +37,7 @@ svg{width:100%;height:auto;display:block}.label{fill:var(--ink);font:12px system
 .finding.critical{border-left-color:var(--bad)}.finding.info{border-left-color:var(--busy)}
 .finding h3{margin:0 0 .3rem;font-size:1.05rem}.cost{font-weight:600}
 pre{background:var(--lane);padding:.6rem .8rem;border-radius:6px;white-space:pre-wrap;overflow-wrap:anywhere;margin:.4rem 0;font-size:.92rem;user-select:all}
+pre.diff{white-space:pre;overflow-x:auto}ins{color:var(--good);text-decoration:none}del{color:var(--bad);text-decoration:none}
 table{border-collapse:collapse;width:100%;font-size:.95rem}td,th{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line)}td.number{text-align:right;font-variant-numeric:tabular-nums}
 ul{padding-left:1.2rem}.yes{color:var(--good);font-weight:600}.no{color:var(--bad);font-weight:600}
 )css";
@@ -76,6 +77,17 @@ std::string picture_html(const LanePicture& picture) {
   return fmt::format("<h3>{}</h3>{}", escaped(picture.made_of), lanes_svg(picture, color));
 }
 
+// Removed and added lines in their colours.
+std::string diff_html(const std::string& diff) {
+  std::string html;
+  for (const std::string_view line : split(diff.ends_with('\n') ? std::string_view(diff).substr(0, diff.size() - 1) : std::string_view(diff), '\n')) {
+    const bool header = line.starts_with("+++") || line.starts_with("---") || line.starts_with("@@");
+    const std::string shown = escaped(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
+    html += header ? fmt::format("<span class=\"soft\">{}</span>\n", shown) : line.starts_with("+") ? fmt::format("<ins>{}</ins>\n", shown) : line.starts_with("-") ? fmt::format("<del>{}</del>\n", shown) : shown + "\n";
+  }
+  return html;
+}
+
 std::string finding_html(const Finding& finding, bool suspected) {
   const FindingName& name = name_of(finding.code);
   std::string html = fmt::format("<section class=\"finding {}\"><h3>{} {}{}</h3><p class=\"soft\">{}, {:.0f} % sure{}</p>", severity_word(finding.severity), name.id,
@@ -87,9 +99,11 @@ std::string finding_html(const Finding& finding, bool suspected) {
     for (const Evidence& item : finding.evidence) html += fmt::format("<li>{}</li>", escaped(evidence_words(item)));
     html += "</ul>";
   }
+  if (!finding.where.empty()) html += fmt::format("<p>at {}{}</p>", escaped(place_list(finding)), finding.reason.empty() ? "" : ": " + escaped(finding.reason));
   for (const Fix& fix : finding.fixes) {
     html += fmt::format("<p>fix: {}{}</p>", escaped(fix.description), fix.safety == FixSafety::unsafe ? " <span class=\"soft\">(may change results)</span>" : "");
     if (!fix.command.empty()) html += fmt::format("<pre>{}</pre>", escaped(command_words(fix.command)));
+    if (fix.diff) html += fmt::format("<pre class=\"diff\">{}</pre>", diff_html(*fix.diff));
   }
   return html + "</section>";
 }

@@ -25,6 +25,13 @@ std::string fenced(const std::string& text, std::string_view language) {
   return fmt::format("{}{}\n{}\n{}\n", fence, language, text, fence);
 }
 
+std::string printable_lines(const std::string& text) {
+  std::string safe;
+  for (const std::string_view line : split(text.ends_with('\n') ? std::string_view(text).substr(0, text.size() - 1) : std::string_view(text), '\n'))
+    safe += (safe.empty() ? "" : "\n") + printable(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
+  return safe;
+}
+
 std::string gpu_table(const Report& report) {
   if (report.gpus.empty()) return {};
   std::string text = "| GPU | name | busy | power | memory |\n|---|---|---|---|---|\n";
@@ -45,9 +52,11 @@ std::string finding_text(const Finding& finding, bool suspected) {
   text += "\n\n";
   for (const Evidence& item : finding.evidence) text += fmt::format("- {}\n", escaped(evidence_words(item)));
   if (!finding.evidence.empty()) text += "\n";
+  if (!finding.where.empty()) text += fmt::format("At {}{}.\n\n", escaped(place_list(finding)), finding.reason.empty() ? "" : ": " + escaped(finding.reason));
   for (const Fix& fix : finding.fixes) {
     text += fmt::format("Fix: {}{}\n\n", escaped(fix.description), fix.safety == FixSafety::unsafe ? " (may change results)" : "");
     if (!fix.command.empty()) text += fenced(command_words(fix.command), "sh") + "\n";
+    if (fix.diff) text += fenced(printable_lines(*fix.diff), "diff") + "\n";
   }
   return text;
 }

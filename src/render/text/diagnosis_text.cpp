@@ -53,9 +53,11 @@ std::string finding_text(const Finding& finding, std::size_t number, std::size_t
   std::vector<std::string> evidence;
   for (const Evidence& item : finding.evidence) evidence.push_back(evidence_words(item));
   if (!evidence.empty()) text += wrapped("seen: " + join(evidence, "; "), 3, width);
+  if (!finding.where.empty()) text += wrapped(fmt::format("at: {}{}", place_list(finding), finding.reason.empty() ? "" : ": " + printable(finding.reason)), 3, width);
   for (const Fix& fix : finding.fixes) {
     text += wrapped(fmt::format("fix: {}{}", printable(fix.description), fix.safety == FixSafety::unsafe ? " (may change results)" : ""), 3, width);
     if (!fix.command.empty()) text += "     " + paint.bold(command_words(fix.command)) + "\n";
+    if (fix.diff) text += diff_text(*fix.diff, 5, paint);
   }
   text += paint.faint(fmt::format("   more: lockstep explain {}", name.id)) + "\n";
   return text;

@@ -73,14 +73,7 @@ class Writer {
     text_ += first != nullptr && first->group ? "" : "\n";
   }
 
-  void diff(const std::string& lines) {
-    text_ += "\n";
-    for (const std::string_view line : split(lines.ends_with('\n') ? std::string_view(lines).substr(0, lines.size() - 1) : lines, '\n')) {
-      const std::string shown = printable(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
-      text_ += (line.starts_with("+++") || line.starts_with("---") ? paint_.bold(shown) : line.starts_with("+") ? paint_.good(shown) : line.starts_with("-") ? paint_.bad(shown) : line.starts_with("@@") ? paint_.faint(shown) : shown) + "\n";
-    }
-    text_ += "\n";
-  }
+  void diff(const std::string& lines) { text_ += "\n" + diff_text(lines, 0, paint_) + "\n"; }
 
   void summary(const Report& report) {
     std::map<int, FixSafety> groups;
@@ -97,8 +90,8 @@ class Writer {
       text_ += paint_.good("nothing to fix") + "\n";
     } else {
       text_ += fmt::format("{} safe, {} unsafe, {} manual", safe, unsafe, manual);
-      if (safe > 0) text_ += "; --apply writes the safe ones";
-      if (unsafe > 0) text_ += "; --apply --unsafe the unsafe ones too";
+      if (safe > 0) text_ += unsafe > 0 ? "; --apply writes the safe ones, --apply --unsafe all but the manual" : "; --apply writes the safe ones";
+      else if (unsafe > 0) text_ += "; --apply --unsafe writes the unsafe ones";
       text_ += "\n";
     }
     if (report.findings_left_out > 0) text_ += paint_.faint(fmt::format("{} left out by --select, --ignore or a comment", report.findings_left_out)) + "\n";

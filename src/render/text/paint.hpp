@@ -31,4 +31,7 @@ class Painter {
 // Words broken into lines of at most `width` columns, each after `indent` spaces.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);
 
+// A unified diff in its colours, each line after `indent` spaces.
+std::string diff_text(const std::string& diff, std::size_t indent, const Painter& paint);
+
 }  // namespace lockstep

@@ -65,6 +65,12 @@ std::string rank_list(const Finding& finding) {
   return fmt::format(" (rank {})", join(names, ", "));
 }
 
+std::string place_list(const Finding& finding) {
+  std::string text;
+  for (const SourceLine& line : finding.where) text += fmt::format("{}{}:{}", text.empty() ? "" : ", ", printable(line.file), line.line);
+  return text;
+}
+
 std::string cost_sentence(const Finding& finding) {
   if (finding.cause_of) return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);
   const double hours = 24 * finding.lost_throughput;

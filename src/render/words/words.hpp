@@ -22,6 +22,8 @@ std::string_view severity_word(Severity severity);
 std::string gpu_list(const std::vector<int>& gpus);
 // " (rank 3)", or nothing.
 std::string rank_list(const Finding& finding);
+// "train.py:31, run.sh:4".
+std::string place_list(const Finding& finding);
 // What the loss means in time and in GPU-hours.
 std::string cost_sentence(const Finding& finding);
 // "exclusive busy 97 % (threshold 80 %)".

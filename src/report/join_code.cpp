@@ -1,0 +1,95 @@
+#include "report/join_code.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep {
+namespace {
+
+constexpr double kStandsBehind = 0.5;
+constexpr double kWorthTelling = 0.02;
+// Of code that nothing measured speaks for: it may be hidden behind the GPU's work.
+constexpr double kUnmeasured = 0.4;
+
+// What code explains which measurement.
+struct Explains {
+  FindingCode code;
+  FindingCode measured;
+};
+constexpr std::array kExplains = {
+    Explains{FindingCode::loader_without_workers, FindingCode::input_starved},
+    Explains{FindingCode::logging_too_often, FindingCode::host_sync_every_step},
+    Explains{FindingCode::host_sync_every_step, FindingCode::logging_too_often},
+    Explains{FindingCode::find_unused_parameters, FindingCode::exposed_collectives},
+    Explains{FindingCode::unfused_optimizer, FindingCode::launch_bound},
+};
+
+// Two independent signs of one thing.
+double together(double a, double b) { return 1 - (1 - a) * (1 - b); }
+
+Finding* find(std::vector<Finding>& findings, FindingCode code) {
+  const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) { return finding.code == code; });
+  return found == findings.end() ? nullptr : &*found;
+}
+
+void support(Finding& measured, const Finding& code) {
+  measured.confidence = together(measured.confidence, code.confidence * 0.5);
+  measured.where.insert(measured.where.end(), code.where.begin(), code.where.end());
+}
+
+// The patch stands first; the general advice that it makes concrete goes.
+void take_fixes(Finding& measured, const Finding& code) {
+  if (measured.reason.empty()) measured.reason = code.reason;
+  if (code.fixes.empty() || !code.fixes.front().diff) return;
+  std::erase_if(measured.fixes, [](const Fix& fix) { return fix.kind == FixKind::edit && !fix.diff; });
+  measured.fixes.insert(measured.fixes.begin(), code.fixes.front());
+}
+
+}  // namespace
+
+void join_code_findings(Report& report, const Report& code, const std::vector<int>& pids) {
+  int last_group = 0;
+  for (const Finding& finding : report.findings)
+    for (const Fix& fix : finding.fixes) last_group = std::max(last_group, fix.group.value_or(0));
+  for (Finding finding : code.findings) {
+    for (Fix& fix : finding.fixes)
+      if (fix.group) fix.group = *fix.group + last_group;
+    finding.pids = pids;
+    Finding* measured = find(report.findings, finding.code);
+    if (measured != nullptr) {
+      support(*measured, finding);
+      take_fixes(*measured, finding);
+      continue;
+    }
+    if (Finding* const suspected = find(report.suspicions, finding.code)) {
+      support(*suspected, finding);
+      take_fixes(*suspected, finding);
+      if (suspected->confidence >= kStandsBehind && suspected->lost_throughput >= kWorthTelling) {
+        report.findings.push_back(*suspected);
+        report.suspicions.erase(report.suspicions.begin() + (suspected - report.suspicions.data()));
+      }
+      continue;
+    }
+    bool explained = false;
+    for (const Explains& row : kExplains) {
+      if (row.code != finding.code) continue;
+      measured = find(report.findings, row.measured);
+      if (measured == nullptr) continue;
+      finding.confidence = together(finding.confidence * 0.5, measured->confidence);
+      finding.lost_throughput = measured->lost_throughput;
+      finding.cause_of = row.measured;
+      finding.gpus = measured->gpus;
+      support(*measured, finding);
+      explained = true;
+      break;
+    }
+    if (explained) {
+      report.findings.push_back(std::move(finding));
+    } else if (finding.severity != Severity::info) {
+      finding.confidence = std::min(finding.confidence, kUnmeasured);
+      report.suspicions.push_back(std::move(finding));
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,178 @@
+// Launch lines of scripts that could run as several processes.
+#include <gtest/gtest.h>
+
+#include "support/fix_project.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::FixProject;
+using testing::trainer_script;
+
+const std::string kTrains = trainer_script("", "");
+
+std::string line_after(const std::string& line, const std::string& script = kTrains) {
+  FixProject project;
+  project.file("train.py", script).file("run.sh", line);
+  return project.after("run.sh");
+}
+
+TEST(PlainPython, BecomesTorchrunWithAsManyProcessesAsGpusAreVisible) {
+  EXPECT_EQ(line_after("CUDA_VISIBLE_DEVICES=0,1 python train.py --lr 1\n"), "CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc_per_node=2 train.py --lr 1\n");
+}
+
+TEST(PlainPython, TakesGpuForTheCountWhereNothingSaysHowMany) { EXPECT_EQ(line_after("python3 train.py\n"), "torchrun --standalone --nproc_per_node=gpu train.py\n"); }
+
+TEST(PlainPython, FollowsExportsAndVariablesToTheLine) {
+  EXPECT_EQ(line_after("GPUS=\"0,1,2,3\"\nexport CUDA_VISIBLE_DEVICES=$GPUS\npython train.py\n"),
+            "GPUS=\"0,1,2,3\"\nexport CUDA_VISIBLE_DEVICES=$GPUS\ntorchrun --standalone --nproc_per_node=4 train.py\n");
+}
+
+TEST(PlainPython, KeepsContinuationsNohupRedirectionsAndComments) {
+  EXPECT_EQ(line_after("#!/bin/bash\n# start\nnohup python -u train.py \\\n    --lr 1e-4 \\\n    --epochs 3 > log 2>&1 &  # in the background\n"),
+            "#!/bin/bash\n# start\nnohup torchrun --standalone --nproc_per_node=gpu train.py \\\n    --lr 1e-4 \\\n    --epochs 3 > log 2>&1 &  # in the background\n");
+}
+
+TEST(PlainPython, KeepsTheInterpreterThatWasChosen) {
+  EXPECT_EQ(line_after("/opt/venv/bin/python train.py\n"), "/opt/venv/bin/python -m torch.distributed.run --standalone --nproc_per_node=gpu train.py\n");
+  EXPECT_EQ(line_after("PY=python3.10\n$PY train.py\n"), "PY=python3.10\n$PY -m torch.distributed.run --standalone --nproc_per_node=gpu train.py\n");
+}
+
+TEST(PlainPython, StartsModulesAsModules) {
+  FixProject project;
+  project.file("pkg/train.py", kTrains).file("pkg/__init__.py", "").file("run.sh", "python -m pkg.train --x\n");
+
+  EXPECT_EQ(project.after("run.sh"), "torchrun --standalone --nproc_per_node=gpu -m pkg.train --x\n");
+}
+
+TEST(PlainPython, UnderSrunUsesTheGpusOfTheJob) {
+  EXPECT_EQ(line_after("#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:a100:4\nsrun python train.py\n"),
+            "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:a100:4\nsrun torchrun --standalone --nproc_per_node=4 train.py\n");
+}
+
+TEST(PlainPython, InAMakefileRecipeIsALaunchLineToo) {
+  FixProject project;
+  project.file("train.py", kTrains).file("Makefile", "PYTHON ?= python\n\ntrain: data\n\t@CUDA_VISIBLE_DEVICES=0,1 $(PYTHON) train.py --seed $$SEED\n");
+
+  EXPECT_EQ(project.after("Makefile"), "PYTHON ?= python\n\ntrain: data\n\t@CUDA_VISIBLE_DEVICES=0,1 $(PYTHON) -m torch.distributed.run --standalone --nproc_per_node=2 train.py --seed $$SEED\n");
+}
+
+TEST(PlainPython, InAnAzureCommandStringIsALaunchLineToo) {
+  FixProject project;
+  project.file("train.py", kTrains).file("job.yml", "code: .\ncommand: >-\n  python train.py\n  --data ${{inputs.data}}\nenvironment: azureml:x\n");
+
+  EXPECT_EQ(project.after("job.yml"), "code: .\ncommand: >-\n  torchrun --standalone --nproc_per_node=gpu train.py\n  --data ${{inputs.data}}\nenvironment: azureml:x\n");
+}
+
+TEST(PlainPython, InAKubernetesListGetsNewWordsInTheSameQuotes) {
+  FixProject project;
+  project.file("train.py", kTrains)
+      .file("pod.yaml", "spec:\n  containers:\n    - name: t\n      command: [\"python\", \"train.py\"]\n      resources:\n        limits:\n          nvidia.com/gpu: 4\n")
+      .file("list.yaml", "spec:\n  containers:\n    - name: t\n      command:\n        - python\n        - train.py\n      resources:\n        limits:\n          nvidia.com/gpu: 2\n");
+
+  EXPECT_NE(project.after("pod.yaml").find("command: [\"torchrun\", \"--standalone\", \"--nproc_per_node=4\", \"train.py\"]"), std::string::npos) << project.after("pod.yaml");
+  EXPECT_NE(project.after("list.yaml").find("command:\n        - torchrun\n        - --standalone\n        - --nproc_per_node=2\n        - train.py\n"), std::string::npos) << project.after("list.yaml");
+}
+
+TEST(PlainPython, IsUnsafeAndSaysWhatHappensToTheBatch) {
+  FixProject project;
+  project.file("train.py", kTrains).file("run.sh", "python train.py\n");
+
+  const FixPlan plan = project.plan();
+
+  ASSERT_EQ(plan.groups.size(), 1U);
+  EXPECT_EQ(plan.groups.front().safety, FixSafety::unsafe);
+  EXPECT_NE(plan.findings.front().ways.front().changes.find("global batch"), std::string::npos);
+}
+
+TEST(PlainPython, FindsTheTrainingInAModuleThatTheScriptImports) {
+  FixProject project;
+  project.file("main.py", "from lib.work import run\n\nif __name__ == \"__main__\":\n    run()\n")
+      .file("lib/__init__.py", "")
+      .file("lib/work.py", "from transformers import Trainer\n\ndef run():\n    trainer = Trainer(model=make())\n    trainer.train()\n\ndef other():\n    pass\n")
+      .file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python main.py\n");
+
+  EXPECT_TRUE(project.finds("X701 run.sh"));
+}
+
+TEST(PlainPython, CanKeepTheGlobalBatchByDividingTheAccumulation) {
+  FixProject project;
+  project.file("train.py", trainer_script("device_map=\"auto\"", "gradient_accumulation_steps=8")).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n").wish({.batch = GlobalBatch::keep});
+
+  EXPECT_NE(project.after("train.py").find("gradient_accumulation_steps=4"), std::string::npos) << project.after("train.py");
+  EXPECT_NE(project.after("run.sh").find("torchrun"), std::string::npos);
+}
+
+struct Untouched {
+  const char* why;
+  std::string line;
+  std::string script;
+};
+class PlainPythonStays : public ::testing::TestWithParam<Untouched> {};
+
+TEST_P(PlainPythonStays, ByteForByte) {
+  EXPECT_EQ(line_after(GetParam().line, GetParam().script), GetParam().line) << GetParam().why;
+
+  FixProject project;
+  project.file("train.py", GetParam().script).file("run.sh", GetParam().line);
+  EXPECT_FALSE(project.finds("X701")) << GetParam().why;
+}
+
+const std::string kAccelerate = "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model)\naccelerator.backward(loss)\n";
+INSTANTIATE_TEST_SUITE_P(
+    MustNotTouch, PlainPythonStays,
+    ::testing::Values(
+        Untouched{"one GPU is visible", "CUDA_VISIBLE_DEVICES=0 python train.py\n", kTrains}, Untouched{"no GPU is visible", "CUDA_VISIBLE_DEVICES= python train.py\n", kTrains},
+        Untouched{"the job has one GPU", "#!/bin/bash\n#SBATCH --gres=gpu:1\npython train.py\n", kTrains},
+        Untouched{"SLURM starts a task a GPU", "#!/bin/bash\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\nsrun python train.py\n", kTrains},
+        Untouched{"several nodes need a meeting point", "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:4\nsrun python train.py\n", kTrains},
+        Untouched{"mpirun starts the ranks", "mpirun -np 4 python train.py\n", kTrains}, Untouched{"it is launched already", "torchrun --nproc_per_node=2 train.py\n", kTrains},
+        Untouched{"it is launched already", "accelerate launch train.py\n", kTrains}, Untouched{"it is launched already", "deepspeed train.py\n", kTrains},
+        Untouched{"a GPU is chosen by argument", "python train.py --device cuda:1\n", kTrains}, Untouched{"it evaluates only", "python train.py --do_eval\n", kTrains},
+        Untouched{"it evaluates only", "python train.py --do_train False --do_predict\n", kTrains}, Untouched{"it is printed, not run", "echo python train.py\n", kTrains},
+        Untouched{"it stands in a comment", "# python train.py\n", kTrains}, Untouched{"it stands in a here-document", "cat > job.sh <<EOF\npython train.py\nEOF\n", kTrains},
+        Untouched{"it does not train", "python train.py\n", "from transformers import pipeline\nprint(pipeline(\"x\"))\n"},
+        Untouched{"Trainer only evaluates", "python train.py\n", "from transformers import Trainer\ntrainer = Trainer(model=m)\nprint(trainer.evaluate())\n"},
+        Untouched{"model.train() switches a mode", "python train.py\n", "import torch\nfrom transformers import Trainer\nmodel.train()\nloss.backward()\n"},
+        Untouched{"mp.spawn starts the processes", "python train.py\n", "import torch.multiprocessing as mp\n" + kTrains + "mp.spawn(main, nprocs=2)\n"},
+        Untouched{"Lightning starts the processes", "python train.py\n", "import pytorch_lightning as pl\ntrainer = pl.Trainer(devices=2)\ntrainer.fit(model)\ntrainer.train()\nloss.backward()\n"},
+        Untouched{"the code chooses one GPU", "python train.py\n", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\n" + kTrains},
+        Untouched{"the code names one GPU", "python train.py\n", kTrains + "x = x.to(\"cuda:1\")\n"},
+        Untouched{"a sweep in the background uses its own GPUs", "for s in 1 2; do\n  python train.py --seed $s &\ndone\n", kTrains}));
+
+TEST(PlainPython, OfAccelerateScriptsLeavesGpusIdle) {
+  FixProject project;
+  project.file("train.py", kAccelerate).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n");
+
+  EXPECT_TRUE(project.finds("X701 run.sh"));
+  EXPECT_NE(project.after("run.sh").find("torchrun --standalone --nproc_per_node=2"), std::string::npos);
+}
+
+TEST(PlainPython, OfDdpScriptsThatReadTheEnvironmentIsFound) {
+  const std::string script =
+      "import os\nimport torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\nlocal = int(os.environ.get(\"LOCAL_RANK\", 0))\n"
+      "dist.init_process_group(\"nccl\")\nmodel = DDP(model, device_ids=[local])\nloss.backward()\n";
+  FixProject project;
+  project.file("train.py", script).file("run.sh", "python train.py\n");
+
+  EXPECT_TRUE(project.finds("X701 run.sh"));
+}
+
+TEST(PlainPython, OfDdpScriptsThatTakeTheirRankAsAnArgumentStays) {
+  const std::string script =
+      "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+      "dist.init_process_group(\"nccl\", rank=args.rank, world_size=args.world_size)\nmodel = DDP(model)\nloss.backward()\n";
+
+  EXPECT_EQ(line_after("python train.py\n", script), "python train.py\n");
+}
+
+TEST(PlainPython, BesideAzuresOwnDistributionStays) {
+  FixProject project;
+  const std::string job = "command: python train.py\ndistribution:\n  type: pytorch\n  process_count_per_instance: 4\n";
+  project.file("train.py", kTrains).file("job.yml", job);
+
+  EXPECT_EQ(project.after("job.yml"), job);
+}
+
+}  // namespace
+}  // namespace lockstep
