@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "base/file.hpp"
@@ -107,7 +109,7 @@ struct Target {
 
 Result<int> fix_from_report(const SharedOptions& options, const FixOptions& typed, const CodeFilter& filter) {
   const auto text = read_small_file(typed.from, 256U << 20U);
-  if (!text) return cannot_read(typed.from, errno);
+  if (!text) return Error{fmt::format("cannot read the report {}: {}", printable(typed.from), std::strerror(errno)), "make one: lockstep diagnose --json -o report.json", ErrorKind::cannot_measure};
   auto patches = patches_of_report(*text, typed.from);
   if (!patches) return std::move(patches).error();
   std::map<fs::path, Target> targets;
@@ -117,7 +119,7 @@ Result<int> fix_from_report(const SharedOptions& options, const FixOptions& type
   for (const ReportedPatch& patch : *patches) {
     if ((!filter.select.empty() && !filter.select.contains(patch.code)) || filter.ignore.contains(patch.code)) continue;
     const char* const level = patch.safety == FixSafety::safe ? "safe" : patch.safety == FixSafety::unsafe ? "unsafe" : "manual";
-    shown += fmt::format("{} {}  [{}]  {}\n{}\n", name_of(patch.code).id, name_of(patch.code).name, level, printable(patch.description), printable(patch.diff) == patch.diff ? patch.diff : patch.diff);
+    shown += fmt::format("{} {}  [{}]  {}\n{}\n", name_of(patch.code).id, name_of(patch.code).name, level, printable(patch.description), patch.diff);
     if (patch.safety == FixSafety::manual || !patch.group) continue;
     ++open;
     if (!typed.apply || (patch.safety == FixSafety::unsafe && !typed.unsafe)) continue;
@@ -127,7 +129,7 @@ Result<int> fix_from_report(const SharedOptions& options, const FixOptions& type
       Target& target = together[path];
       if (!targets.contains(path)) {
         auto content = read_small_file(path, 64U << 20U);
-        if (!content) return cannot_read(path, errno);
+        if (!content) return Error{fmt::format("cannot read {}, which the report wants to change: {}", printable(path.string()), std::strerror(errno)), "is this the machine that the report was made on?", ErrorKind::cannot_measure};
         target.before = std::move(*content);
       }
       const auto edits = edits_of_diff(target.before, file.hunks);
@@ -168,7 +170,6 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
   if (!renderer) return std::move(renderer).error();
   if (typed.undo && (typed.apply || typed.check || !typed.from.empty())) return usage_error("--undo goes alone", "lockstep fix --undo [PATH]");
   if (typed.apply && typed.check) return usage_error("--apply writes and --check only looks", "give one of them");
-  if (typed.unsafe && !typed.apply) return usage_error("--unsafe without --apply", "without --apply every patch is shown anyway; to write them: lockstep fix --apply --unsafe PATH");
   if (typed.undo) return undo(*options, typed);
   const CodeFilter filter{std::move(*select), std::move(*ignore)};
   if (!typed.from.empty()) return fix_from_report(*options, typed, filter);

@@ -256,6 +256,7 @@ Result<std::vector<fs::path>> undo_newest(const fs::path& undo, const std::vecto
     fs::remove_all(record, failed);
     return restored;
   }
+  if (paths.empty()) return usage_error("there is nothing to undo", "every --apply was taken back already");
   return usage_error("there is nothing to undo there", "lockstep fix --undo without a path takes the newest back");
 }
 
