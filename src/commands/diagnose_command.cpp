@@ -258,8 +258,8 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   app.add_option("MORE", typed->more_inputs)->group("");  // taken to be refused in words
   app.add_option("--pid", raw.pid, "only this process and its children")->type_name("PID");
   app.add_option("--min-severity", typed->min_severity, "leave out what is less: info, warning or critical")->type_name("SEVERITY");
-  app.add_option("--only", typed->only, "only these findings, by code: P101,D201")->type_name("CODES");
-  app.add_option("--ignore", typed->ignore, "leave these findings out")->type_name("CODES");
+  app.add_option("--only", typed->only, "only these findings, by code: P101,D201")->allow_extra_args(false)->type_name("CODES");
+  app.add_option("--ignore", typed->ignore, "leave these findings out")->allow_extra_args(false)->type_name("CODES");
   app.add_option("--against", typed->against, "another run's file: prints speedup, efficiency and what is missing")->type_name("INPUT");
   app.add_option("--baseline", typed->baseline, "time of the same work on one GPU: 18m")->type_name("DURATION");
   app.add_flag("--until-sure", typed->until_sure, "read a recording as if live: stop as soon as the verdict is sure");

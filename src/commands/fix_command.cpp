@@ -107,6 +107,16 @@ struct Target {
   std::vector<Edit> edits;
 };
 
+// A report is text that anyone may have written: it changes nothing outside the folder that it names, by links or otherwise.
+bool lies_below(const fs::path& path, const fs::path& root) {
+  std::error_code failed;
+  const fs::path real_root = fs::canonical(root, failed);
+  if (failed || !root.is_absolute()) return false;
+  const fs::path real_path = fs::weakly_canonical(path, failed);
+  const std::string below = real_path.lexically_relative(real_root).string();
+  return !failed && !below.empty() && !below.starts_with("..") && below != ".";
+}
+
 Result<int> fix_from_report(const SharedOptions& options, const FixOptions& typed, const CodeFilter& filter) {
   const auto text = read_small_file(typed.from, 256U << 20U);
   if (!text) return Error{fmt::format("cannot read the report {}: {}", printable(typed.from), std::strerror(errno)), "make one: lockstep diagnose --json -o report.json", ErrorKind::cannot_measure};
@@ -126,6 +136,8 @@ Result<int> fix_from_report(const SharedOptions& options, const FixOptions& type
     auto together = targets;
     for (const FileDiff& file : files_of_diff(patch.diff)) {
       const fs::path path = (patch.root / file.name).lexically_normal();
+      if (!lies_below(path, patch.root))
+        return Error{fmt::format("the report wants to change {}, which is not below its folder {}; nothing was changed", printable(path.string()), printable(patch.root.string())), "make the report again with this lockstep", ErrorKind::cannot_measure};
       Target& target = together[path];
       if (!targets.contains(path)) {
         auto content = read_small_file(path, 64U << 20U);
@@ -200,13 +212,13 @@ Run configure_fix(CLI::App& app, RawOptions& raw) {
   app.add_flag("--unsafe", typed->unsafe, "with --apply: write those too that may change results");
   app.add_flag("--undo", typed->undo, "take the newest --apply back, exactly");
   app.add_flag("--check", typed->check, "for CI: end with 1 when a patch could be applied");
-  app.add_option("--select", typed->select, "only these findings, by code: P101,X701")->type_name("CODES");
-  app.add_option("--ignore", typed->ignore, "leave these findings out")->type_name("CODES");
+  app.add_option("--select", typed->select, "only these findings, by code: P101,X701")->allow_extra_args(false)->type_name("CODES");
+  app.add_option("--ignore", typed->ignore, "leave these findings out")->allow_extra_args(false)->type_name("CODES");
   app.add_option("--from", typed->from, "apply the patches of a report: lockstep diagnose --json -o report.json")->type_name("REPORT");
   app.add_option("--preset", typed->preset, "also set a published preset whole: standard or fast")->type_name("NAME");
   app.add_option("--global-batch", typed->global_batch, "when one process becomes N: grow (the batch x N, default) or keep (accumulation / N)")->type_name("HOW");
   app.add_option("--gpus", typed->gpus, "how many GPUs there are, where no line says so")->type_name("N");
-  app.add_option("--assume", typed->assume, "take this version for the installed one: transformers=4.44.2")->type_name("PACKAGE=VERSION");
+  app.add_option("--assume", typed->assume, "take this version for the installed one: transformers=4.44.2")->allow_extra_args(false)->type_name("PACKAGE=VERSION");
   app.add_option("--format", typed->format, "text, json, sarif or github")->type_name("FORMAT");
   app.add_flag("--json", raw.json, "short for --format json");
   app.add_option("-o,--output", raw.output, "write the result to this file instead of standard output")->type_name("FILE");

@@ -6,6 +6,7 @@ namespace lockstep {
 
 void plain_python(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void device_map(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void attention(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void legacy_launcher(const RuleInput&, FileId, std::vector<CodeFinding>&);
 void accelerate_config(const RuleInput&, FileId, std::vector<CodeFinding>&);
 void deepspeed_config(const RuleInput&, FileId, std::vector<CodeFinding>&);
@@ -36,6 +37,7 @@ constexpr std::array kRules = {
     Rule{"ddp", ddp_of_script, ddp_of_file},
     Rule{"saving", saving_of_script, saving_of_file},
     Rule{"precision", precision_of_script, nullptr},
+    Rule{"attention", attention, nullptr},
     Rule{"deepspeed-config", nullptr, deepspeed_config},
     Rule{"preset", preset_of_script, preset_of_file},
 };

@@ -35,12 +35,15 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   // Unset is 0 where Trainer's default counts: in a call that is seen whole, and not where generating takes the time.
   const bool by_default = workers == nullptr && settings.arguments.carrier() == Carrier::python && !generates(settings.owner);
   const bool none = workers != nullptr ? workers->number == 0 : by_default;
-  if (none && !streams(settings))
+  const bool prefetches = arguments.number("dataloader_prefetch_factor").has_value();
+  if (none && (!streams(settings) || prefetches))
     propose(input, settings,
             {.code = FindingCode::loader_without_workers,
+             .severity = prefetches ? Severity::critical : Severity::warning,
              .name = "dataloader_num_workers",
              .value = "4",
-             .reason = workers != nullptr ? "dataloader_num_workers=0: the training process makes each batch itself, and its GPU waits meanwhile"
+             .reason = prefetches ? "dataloader_prefetch_factor without workers: TrainingArguments ends with a ValueError"
+                       : workers != nullptr ? "dataloader_num_workers=0: the training process makes each batch itself, and its GPU waits meanwhile"
                                           : "dataloader_num_workers is not set and 0 by default: the training process makes each batch itself, and its GPU waits meanwhile",
              .description = "let 4 workers a rank make the batches ahead",
              .effect = "batches are ready when the step is; nothing is gained where the batch is made in less time than a step takes",

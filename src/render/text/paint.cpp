@@ -1,9 +1,15 @@
 #include "render/text/paint.hpp"
 
+#include <fmt/format.h>
+
 #include "base/text.hpp"
 #include "render/text/table.hpp"
 
 namespace lockstep {
+
+std::string Painter::paint(const char* code, const std::string& text) const {
+  return colors_ == Colors::on ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
+}
 
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
   const std::string space(indent, ' ');

@@ -1,8 +1,6 @@
 // Colours and line breaks of the reports for people.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string>
 
 #include "lockstep/finding.hpp"
@@ -22,9 +20,7 @@ class Painter {
   std::string bad(const std::string& text) const { return paint("31", text); }
 
  private:
-  std::string paint(const char* code, const std::string& text) const {
-    return colors_ == Colors::on ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
-  }
+  std::string paint(const char* code, const std::string& text) const;
   Colors colors_;
 };
 

@@ -61,6 +61,13 @@ TEST(Loader, ThatGetsMoreThanCanBeSeenIsLeftAlone) {
 
   EXPECT_FALSE(project.finds("D202"));
 }
+TEST(Loader, ThatPrefetchesWithoutWorkersGetsThem) {
+  FixProject project;
+  project.file("train.py", loader(", dataloader_prefetch_factor=4"));
+
+  EXPECT_NE(project.plan().findings.front().reason.find("ValueError"), std::string::npos);
+  EXPECT_EQ(project.after("train.py"), loader(", dataloader_prefetch_factor=4, dataloader_num_workers=4"));
+}
 TEST(Loader, WithoutPinnedMemoryIsFound) { EXPECT_NE(after("dataloader_pin_memory=False").find("dataloader_pin_memory=True"), std::string::npos); }
 TEST(Loader, OnTheCpuNeedsNoPinnedMemory) { EXPECT_FALSE(finds("D203", "dataloader_pin_memory=False,\n    use_cpu=True")); }
 TEST(Loader, WhoseWorkersEndWithManyEpochsKeepsThem) {
@@ -112,6 +119,16 @@ TEST(Optimizer, ThatIsNotFusedIsShownOnly) {
 
   EXPECT_EQ(project.safety(FindingCode::unfused_optimizer), FixSafety::manual);
   EXPECT_FALSE(finds("B505", "optim=\"adamw_torch_fused\""));
+}
+
+TEST(Attention, ThatIsNotFusedIsShownOnly) {
+  FixProject eager;
+  eager.file("train.py", trainer_script("attn_implementation=\"eager\"", ""));
+  FixProject fused;
+  fused.file("train.py", trainer_script("attn_implementation=\"sdpa\"", ""));
+
+  EXPECT_EQ(eager.safety(FindingCode::launch_bound), FixSafety::manual);
+  EXPECT_FALSE(fused.finds("S305"));
 }
 
 TEST(UnknownArgument, ThatWasRenamedIsRenamedSafelyWhereTheReleaseHasTheNewName) {

@@ -1,0 +1,231 @@
+// `lockstep fix` as people call it: formats, exit codes, apply and undo, reports.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/paths.hpp"
+#include "support/run_program.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::content_of;
+using testing::ProgramEnd;
+using testing::run_lockstep;
+using testing::run_program;
+using testing::TemporaryFolder;
+using Json = nlohmann::json;
+
+constexpr const char* kTrain =
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "\n"
+    "model = AutoModelForCausalLM.from_pretrained(\"gpt2\", device_map=\"auto\")\n"
+    "args = TrainingArguments(\n"
+    "    output_dir=\"out\",\n"
+    "    dataloader_num_workers=4,\n"
+    "    bf16=True,\n"
+    "    evaluation_strategy=\"no\",\n"
+    ")\n"
+    "trainer = Trainer(model=model, args=args)\n"
+    "trainer.train()\n";
+constexpr const char* kRun = "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0,1 python train.py\n";
+constexpr const char* kHealthy = "print('nothing here')\n";
+
+// A project with two faults, and a state folder of its own.
+struct Work {
+  Work() {
+    tree.write("train.py", kTrain);
+    tree.write("run.sh", kRun);
+    tree.write("requirements.txt", "transformers==4.57.0\n");
+    ::chmod((tree / "run.sh").c_str(), 0755);
+  }
+  ProgramEnd fix(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "fix");
+    return run_lockstep(std::move(arguments), {{"XDG_STATE_HOME", (state / "state").string()}});
+  }
+  std::string path() const { return tree.path().string(); }
+
+  TemporaryFolder tree;
+  TemporaryFolder state;
+};
+
+TEST(Fix, ShowsDiffCodeReasonLevelAndEffectAndWritesNothing) {
+  Work work;
+
+  const ProgramEnd end = work.fix({work.path()});
+
+  EXPECT_EQ(end.code, 0) << end.err;
+  for (const char* words : {"P101 taking-turns  [unsafe]", "X701 world-size-not-set  [unsafe]", "X702 unknown-training-argument  [safe]", "why:", "effect:", "changes:",
+                            "-CUDA_VISIBLE_DEVICES=0,1 python train.py", "+CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc_per_node=2 train.py"})
+    EXPECT_THAT(end.out, HasSubstr(words));
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+  EXPECT_FALSE(std::filesystem::exists(work.state / "state"));
+}
+
+TEST(Fix, AppliesTheSafePatchesThenTheUnsafeAndTakesBothBack) {
+  Work work;
+
+  EXPECT_EQ(work.fix({"--apply", work.path()}).code, 0);
+  EXPECT_THAT(content_of(work.tree / "train.py"), HasSubstr("    eval_strategy=\"no\",\n"));
+  EXPECT_THAT(content_of(work.tree / "train.py"), HasSubstr("device_map"));
+  EXPECT_EQ(content_of(work.tree / "run.sh"), kRun);
+
+  EXPECT_EQ(work.fix({"--apply", "--unsafe", work.path()}).code, 0);
+  EXPECT_THAT(content_of(work.tree / "train.py"), Not(HasSubstr("device_map")));
+  EXPECT_THAT(content_of(work.tree / "run.sh"), HasSubstr("torchrun"));
+  struct stat facts {};
+  ::stat((work.tree / "run.sh").c_str(), &facts);
+  EXPECT_EQ(facts.st_mode & 07777U, 0755U);
+
+  EXPECT_EQ(work.fix({"--undo"}).code, 0);
+  EXPECT_EQ(content_of(work.tree / "run.sh"), kRun);
+  EXPECT_THAT(content_of(work.tree / "train.py"), HasSubstr("eval_strategy"));
+  EXPECT_EQ(work.fix({"--undo"}).code, 0);
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+  EXPECT_EQ(work.fix({"--undo"}).code, 2);
+}
+
+TEST(Fix, CheckEndsWithOneWhereSomethingWouldChangeAndZeroWhereNothingWould) {
+  Work work;
+  TemporaryFolder healthy;
+  healthy.write("x.py", kHealthy);
+
+  EXPECT_EQ(work.fix({"--check", work.path()}).code, 1);
+  EXPECT_EQ(work.fix({"--check", healthy.path().string()}).code, 0);
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+}
+
+TEST(Fix, SelectAndIgnoreGoByCode) {
+  Work work;
+
+  EXPECT_THAT(work.fix({"--select", "X702", work.path()}).out, Not(HasSubstr("P101")));
+  EXPECT_THAT(work.fix({"--ignore", "X702,X701", work.path()}).out, HasSubstr("left out"));
+  EXPECT_EQ(work.fix({"--check", "--ignore", "P101,X702", work.path()}).code, 0) << "a group of which one part is ignored is left out whole";
+}
+
+TEST(Fix, WritesTheReportOfAllCommandsAsJson) {
+  Work work;
+
+  const Json report = Json::parse(work.fix({"--json", work.path()}).out);
+
+  EXPECT_EQ(report["lockstep_report"], 1);
+  EXPECT_EQ(report["source"]["kind"], "code");
+  const Json& finding = report["findings"][0];
+  EXPECT_EQ(finding["code"], "X701");
+  EXPECT_EQ(finding["where"][0]["line"], 2);
+  EXPECT_EQ(finding["fixes"][0]["safety"], "unsafe");
+  EXPECT_EQ(finding["fixes"][0]["group"], 1);
+  EXPECT_THAT(finding["fixes"][0]["diff"].get<std::string>(), HasSubstr("+++ b/"));
+}
+
+TEST(Fix, AppliesThePatchesOfAReport) {
+  Work work;
+  const std::string report = (work.state / "report.json").string();
+  ASSERT_EQ(work.fix({"--json", "-o", report, work.path()}).code, 0);
+
+  EXPECT_EQ(work.fix({"--from", report}).code, 0);
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain) << "shown only";
+  EXPECT_EQ(work.fix({"--from", report, "--apply", "--unsafe"}).code, 0);
+  EXPECT_THAT(content_of(work.tree / "train.py"), Not(HasSubstr("device_map")));
+  EXPECT_THAT(content_of(work.tree / "run.sh"), HasSubstr("torchrun"));
+  EXPECT_EQ(work.fix({"--undo"}).code, 0);
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+}
+
+TEST(Fix, RefusesAReportWhoseFilesHaveChanged) {
+  Work work;
+  const std::string report = (work.state / "report.json").string();
+  ASSERT_EQ(work.fix({"--json", "-o", report, work.path()}).code, 0);
+  work.tree.write("run.sh", "#!/bin/bash\necho other\n");
+
+  const ProgramEnd end = work.fix({"--from", report, "--apply", "--unsafe"});
+
+  EXPECT_EQ(end.code, 3);
+  EXPECT_THAT(end.err, HasSubstr("changed since"));
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain) << "all or none";
+}
+
+TEST(Fix, RefusesAReportThatPointsOutOfItsRoot) {
+  Work work;
+  work.tree.write("outside.txt", "secret\n");
+  std::filesystem::create_directory(work.tree / "in");
+  const Json fix = {{"kind", "edit"}, {"safety", "safe"}, {"description", "x"}, {"command", Json::array()}, {"diff", "--- a/../outside.txt\n+++ b/../outside.txt\n@@ -1 +1 @@\n-secret\n+gone\n"}, {"root", (work.tree / "in").string()}, {"group", 1}};
+  const Json report = {{"lockstep_report", 1}, {"findings", {{{"code", "P101"}, {"fixes", {fix}}}}}};
+  const auto file = work.state.write("report.json", report.dump());
+
+  const ProgramEnd end = work.fix({"--from", file.string(), "--apply"});
+
+  EXPECT_NE(end.code, 0);
+  EXPECT_EQ(content_of(work.tree / "outside.txt"), "secret\n");
+}
+
+TEST(Fix, WritesSarif) {
+  Work work;
+
+  const Json log = Json::parse(work.fix({"--format", "sarif", work.path()}).out);
+
+  EXPECT_EQ(log["version"], "2.1.0");
+  EXPECT_EQ(log["runs"][0]["tool"]["driver"]["name"], "lockstep");
+  EXPECT_EQ(log["runs"][0]["results"][0]["ruleId"], "X701");
+  EXPECT_EQ(log["runs"][0]["results"][0]["level"], "error");
+  EXPECT_EQ(log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"], 2);
+}
+
+TEST(Fix, WritesGithubsLines) {
+  Work work;
+
+  EXPECT_THAT(work.fix({"--format", "github", work.path()}).out, HasSubstr("train.py,line=3,title=P101 taking-turns::"));
+}
+
+TEST(Fix, DiffsCanBeGivenToPatch) {
+  if (run_program({"sh", "-c", "command -v patch"}).code != 0) GTEST_SKIP() << "patch is not installed here";
+  Work work;
+  work.tree.write("Makefile", "t:\n\tCUDA_VISIBLE_DEVICES=0,1 python train.py\n");
+
+  const ProgramEnd end = run_program({"sh", "-c", "cd " + work.path() + " && " + testing::lockstep_program() + " fix --ignore X702 . | patch -p1"});
+
+  EXPECT_EQ(end.code, 0) << end.out;
+  EXPECT_EQ(content_of(work.tree / "Makefile"), "t:\n\tCUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc_per_node=2 train.py\n");
+}
+
+TEST(Fix, AWriteThatFailsInTheMiddleChangesNothing) {
+  Work work;
+  // Longer than the limit on file sizes below, so that writing it fails as on a full disk, after run.sh is written.
+  work.tree.write("train.py", std::string(kTrain) + "# " + std::string(4000, 'x') + "\n");
+  const std::string before = content_of(work.tree / "train.py");
+
+  const ProgramEnd end = run_program({"bash", "-c", "trap '' XFSZ; ulimit -f 2; exec " + testing::lockstep_program() + " fix --apply --unsafe " + work.path() + " -o /dev/null"},
+                                     {{"XDG_STATE_HOME", (work.state / "state").string()}});
+
+  EXPECT_EQ(end.code, 3) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("nothing was changed"));
+  EXPECT_EQ(content_of(work.tree / "train.py"), before);
+  EXPECT_EQ(content_of(work.tree / "run.sh"), kRun);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(work.tree.path()), std::filesystem::directory_iterator()), 3);
+}
+
+TEST(Fix, ReadOnlyFoldersAreLeftAsTheyAre) {
+  if (::geteuid() == 0 && run_program({"sh", "-c", "command -v setpriv"}).code != 0) GTEST_SKIP() << "root may write anywhere, and setpriv is not here to be another user";
+  Work work;
+  ::chmod(work.path().c_str(), 0555);
+  ::chmod(work.state.path().c_str(), 0777);
+  const std::string command = testing::lockstep_program() + " fix --apply --unsafe " + work.path();
+  std::vector<std::string> words = {"sh", "-c", command};
+  if (::geteuid() == 0) words.insert(words.begin(), {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"});
+
+  const ProgramEnd end = run_program(words, {{"XDG_STATE_HOME", (work.state / "state").string()}});
+  ::chmod(work.path().c_str(), 0755);
+
+  if (end.code == 126 || end.code == 127) GTEST_SKIP() << "another user cannot reach the build folder: " << end.err;
+  EXPECT_EQ(end.code, 3) << end.err;
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+}
+
+}  // namespace
+}  // namespace lockstep
