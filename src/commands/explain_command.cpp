@@ -7,6 +7,7 @@
 #include "advice/finding_pages.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
+#include "fix/rule.hpp"
 #include "messages/known_messages.hpp"
 
 namespace lockstep {
@@ -43,6 +44,12 @@ std::string note_on_commands(std::string_view page) {
   return missing.empty() ? std::string() : fmt::format("\nThis version has no {} yet.\n", join(missing, ", "));
 }
 
+// A page speaks of code that this version's rules do not know yet.
+std::string note_on_rules(std::string_view page, FindingCode code) {
+  const bool promised = page.find("- code: `lockstep fix`") != std::string_view::npos;
+  return promised && !fix_looks_for(code) ? "\nThis version's `lockstep fix` does not look for this yet.\n" : "";
+}
+
 std::string list_of_findings() {
   std::string text = "Findings (lockstep explain CODE):\n\n";
   for (const FindingName& name : kFindingNames) text += fmt::format("  {}  {}\n", name.id, name.name);
@@ -75,7 +82,7 @@ Result<int> explain(const RawOptions& raw, const std::string& asked) {
   }
   for (const FindingPage& page : finding_pages()) {
     if (page.id != name->id) continue;
-    if (Status put = put_result(*options, lead + painted(page.text, options->colors) + note_on_commands(page.text)); !put) return std::move(put).error();
+    if (Status put = put_result(*options, lead + painted(page.text, options->colors) + note_on_commands(page.text) + note_on_rules(page.text, name->code)); !put) return std::move(put).error();
     return exit_code::kDone;
   }
   return Error{fmt::format("{} has no page in this build", name->id), "this is a fault of lockstep; please report it"};

@@ -79,6 +79,8 @@ struct Rule {
   InspectFile on_file = nullptr;
 };
 std::span<const Rule> all_rules();
+// Whether some rule can find this; the pages of other codes speak of what is to come.
+bool fix_looks_for(FindingCode code);
 
 // The group of everything that makes a script run as one process a GPU.
 std::string launch_group(FileId script);

@@ -38,12 +38,17 @@ Project FixProject::read() const {
   return std::move(*project);
 }
 
-FixPlan FixProject::plan() const { return plan_fixes(read(), wishes_, filter_); }
+FixPlan FixProject::plan() const {
+  FixPlan plan = plan_fixes(read(), wishes_, filter_);
+  for (const CodeFinding& finding : plan.findings)
+    if (!fix_looks_for(finding.code)) throw std::runtime_error("all_rules.cpp does not list " + std::string(name_of(finding.code).id));
+  return plan;
+}
 
 std::vector<std::string> FixProject::findings() const {
   const Project project = read();
   std::vector<std::string> found;
-  for (const CodeFinding& finding : plan_fixes(project, wishes_, filter_).findings)
+  for (const CodeFinding& finding : plan().findings)
     found.push_back(std::string(name_of(finding.code).id) + " " + place_words(project, finding.where.front()));
   return found;
 }

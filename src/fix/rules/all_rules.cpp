@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "fix/rule.hpp"
@@ -42,8 +43,17 @@ constexpr std::array kRules = {
     Rule{"preset", preset_of_script, preset_of_file},
 };
 
+constexpr std::array kFound = {
+    FindingCode::taking_turns, FindingCode::idle_gpus, FindingCode::ranks_share_a_gpu, FindingCode::loader_without_workers, FindingCode::pageable_copies,
+    FindingCode::workers_restarted_each_epoch, FindingCode::host_sync_every_step, FindingCode::logging_too_often, FindingCode::checkpoint_stall, FindingCode::launch_bound,
+    FindingCode::exposed_collectives, FindingCode::find_unused_parameters, FindingCode::batch_too_small, FindingCode::tensor_cores_unused, FindingCode::unfused_optimizer,
+    FindingCode::world_size_not_set, FindingCode::unknown_training_argument, FindingCode::unknown_accelerate_field, FindingCode::legacy_launcher, FindingCode::more_ranks_than_gpus,
+};
+
 }  // namespace
 
 std::span<const Rule> all_rules() { return kRules; }
+
+bool fix_looks_for(FindingCode code) { return std::find(kFound.begin(), kFound.end(), code) != kFound.end(); }
 
 }  // namespace lockstep
