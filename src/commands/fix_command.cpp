@@ -13,11 +13,14 @@
 #include "commands/version.hpp"
 #include "fix/engine.hpp"
 #include "fix/fix_report.hpp"
+#include "fix/reported_patches.hpp"
 #include "fix/write_back.hpp"
 #include "render/json/json_renderer.hpp"
 #include "render/json/sarif_renderer.hpp"
 #include "render/text/fix_text.hpp"
 #include "render/text/github_lines.hpp"
+#include "render/text/paint.hpp"
+#include "render/words/words.hpp"
 
 namespace lockstep {
 namespace {
@@ -54,6 +57,8 @@ Result<Wishes> checked_wishes(const FixOptions& typed) {
     if (!count || *count < 1 || *count > 1024) return usage_error(fmt::format("--gpus {} is no number of GPUs", printable(typed.gpus)), "give how many one machine has: --gpus 4");
     wishes.gpus = static_cast<int>(*count);
   }
+  if (wishes.preset != Preset::none && wishes.batch == GlobalBatch::keep)
+    return usage_error("--preset and --global-batch keep both choose the accumulation", "give one of them; a preset keeps the batch that each GPU has");
   return wishes;
 }
 
@@ -62,9 +67,13 @@ Result<std::optional<Versions>> checked_versions(const FixOptions& typed) {
   Versions versions;
   for (const std::string& word : typed.assume) {
     const auto equals = word.find('=');
-    const auto version = Version::parse(equals == std::string::npos ? "" : std::string_view(word).substr(word.find_first_not_of('=', equals)));
+    const auto digits = word.find_first_not_of('=', std::min(word.size(), equals));
+    const auto version = Version::parse(equals == std::string::npos || digits == std::string::npos ? "" : std::string_view(word).substr(digits));
+    const std::string package = word.substr(0, equals);
+    if (package != "transformers" && package != "accelerate" && package != "torch" && package != "trl")
+      return usage_error(fmt::format("--assume {} names a package that no rule asks for", printable(word)), "transformers, accelerate, torch and trl count");
     if (!version) return usage_error(fmt::format("--assume {} is no version", printable(word)), "write it so: --assume transformers=4.44.2");
-    versions.emplace(word.substr(0, equals), KnownVersion{*version, "--assume", true});
+    versions.emplace(package, KnownVersion{*version, "--assume", true});
   }
   return std::optional(std::move(versions));
 }
@@ -80,8 +89,11 @@ Result<std::unique_ptr<Renderer>> renderer_for(const SharedOptions& options, con
 // What was written, in words.
 void tell_applied(const SharedOptions& options, std::size_t patches, const std::vector<FileRewrite>& files) {
   if (options.quiet) return;
+  constexpr std::size_t kNamed = 8;
   std::vector<std::string> names;
-  for (const FileRewrite& file : files) names.push_back(printable(file.path.string()));
+  for (const FileRewrite& file : files)
+    if (names.size() < kNamed) names.push_back(printable(file.path.string()));
+  if (files.size() > kNamed) names.push_back("...");
   if (files.empty()) say("lockstep: nothing was written\n");
   else say(fmt::format("lockstep: {} {} applied, {} written: {}\n  take it back: lockstep fix --undo\n", patches, patches == 1 ? "patch" : "patches", files.size() == 1 ? "one file" : fmt::format("{} files", files.size()), join(names, ", ")));
 }
@@ -93,7 +105,11 @@ Result<int> undo(const SharedOptions& options, const FixOptions& typed) {
     fs::path absolute = fs::absolute(path, failed).lexically_normal();
     paths.push_back(absolute.filename().empty() ? absolute.parent_path() : absolute);
   }
-  auto restored = undo_newest(undo_folder(), paths);
+  const auto folder = undo_folder();
+  if (!folder) return folder.error();
+  // What was applied to this folder first; only then what was applied elsewhere.
+  auto restored = undo_newest(*folder, paths.empty() ? std::vector{fs::current_path(failed)} : paths);
+  if (!restored && paths.empty() && restored.error().kind == ErrorKind::usage) restored = undo_newest(*folder, {});
   if (!restored) return std::move(restored).error();
   std::string text;
   for (const fs::path& path : *restored) text += fmt::format("restored {}\n", printable(path.string()));
@@ -101,74 +117,35 @@ Result<int> undo(const SharedOptions& options, const FixOptions& typed) {
   return exit_code::kDone;
 }
 
-// One file of a report's patches, as it is on the disk now.
-struct Target {
-  std::string before;
-  std::vector<Edit> edits;
-};
-
-// A report is text that anyone may have written: it changes nothing outside the folder that it names, by links or otherwise.
-bool lies_below(const fs::path& path, const fs::path& root) {
-  std::error_code failed;
-  const fs::path real_root = fs::canonical(root, failed);
-  if (failed || !root.is_absolute()) return false;
-  const fs::path real_path = fs::weakly_canonical(path, failed);
-  const std::string below = real_path.lexically_relative(real_root).string();
-  return !failed && !below.empty() && !below.starts_with("..") && below != ".";
+Status write_files(const std::vector<FileRewrite>& files) {
+  const auto folder = undo_folder();
+  if (!folder) return folder.error();
+  return write_back(files, *folder);
 }
 
-Result<int> fix_from_report(const SharedOptions& options, const FixOptions& typed, const CodeFilter& filter) {
+Result<int> fix_from_report(const SharedOptions& options, const FixOptions& typed, const CodeFilter& filter, const Wishes& wishes) {
   const auto text = read_small_file(typed.from, 256U << 20U);
   if (!text) return Error{fmt::format("cannot read the report {}: {}", printable(typed.from), std::strerror(errno)), "make one: lockstep diagnose --json -o report.json", ErrorKind::cannot_measure};
   auto patches = patches_of_report(*text, typed.from);
   if (!patches) return std::move(patches).error();
-  std::map<fs::path, Target> targets;
-  std::size_t applied = 0;
-  std::size_t open = 0;
+  std::erase_if(*patches, [&](const ReportedPatch& patch) { return (!filter.select.empty() && !filter.select.contains(patch.code)) || filter.ignore.contains(patch.code); });
   std::string shown;
-  for (const ReportedPatch& patch : *patches) {
-    if ((!filter.select.empty() && !filter.select.contains(patch.code)) || filter.ignore.contains(patch.code)) continue;
-    const char* const level = patch.safety == FixSafety::safe ? "safe" : patch.safety == FixSafety::unsafe ? "unsafe" : "manual";
-    shown += fmt::format("{} {}  [{}]  {}\n{}\n", name_of(patch.code).id, name_of(patch.code).name, level, printable(patch.description), patch.diff);
-    if (patch.safety == FixSafety::manual || !patch.group) continue;
-    ++open;
-    if (!typed.apply || (patch.safety == FixSafety::unsafe && !typed.unsafe)) continue;
-    auto together = targets;
-    for (const FileDiff& file : files_of_diff(patch.diff)) {
-      const fs::path path = (patch.root / file.name).lexically_normal();
-      if (!lies_below(path, patch.root))
-        return Error{fmt::format("the report wants to change {}, which is not below its folder {}; nothing was changed", printable(path.string()), printable(patch.root.string())), "make the report again with this lockstep", ErrorKind::cannot_measure};
-      Target& target = together[path];
-      if (!targets.contains(path)) {
-        auto content = read_small_file(path, 64U << 20U);
-        if (!content) return Error{fmt::format("cannot read {}, which the report wants to change: {}", printable(path.string()), std::strerror(errno)), "is this the machine that the report was made on?", ErrorKind::cannot_measure};
-        target.before = std::move(*content);
-      }
-      const auto edits = edits_of_diff(target.before, file.hunks);
-      if (!edits) return Error{fmt::format("{} has changed since the report was made; nothing was changed", printable(path.string())), "diagnose again, or run lockstep fix on the file itself", ErrorKind::cannot_measure};
-      target.edits.insert(target.edits.end(), edits->begin(), edits->end());
-      target.edits = in_order(std::move(target.edits));
-      if (overlap(target.edits))
-        return Error{fmt::format("two patches of the report change the same lines of {}; nothing was changed", printable(path.string())), "apply one with --select CODE, then run lockstep fix on the file itself", ErrorKind::cannot_measure};
-    }
-    targets = std::move(together);
-    ++applied;
-  }
-  std::vector<FileRewrite> files;
-  for (auto& [path, target] : targets)
-    if (std::string after = edited(target.before, target.edits); after != target.before) files.push_back({path, std::move(target.before), std::move(after)});
-  if (typed.apply) {
-    if (Status written = write_back(files, undo_folder()); !written) return std::move(written).error();
-    tell_applied(options, applied, files);
-  }
+  const Painter paint(options.colors);
+  for (const ReportedPatch& patch : *patches)
+    shown += fmt::format("{} {}  [{}]  {}\n{}\n", name_of(patch.code).id, name_of(patch.code).name, safety_word(patch.safety), printable(patch.description), diff_text(patch.diff, 0, paint));
   if (shown.empty()) shown = "the report carries no patch\n";
   if (Status put = put_result(options, shown); !put) return std::move(put).error();
-  return typed.check && open > 0 ? exit_code::kFindings : exit_code::kDone;
+  const bool any = std::any_of(patches->begin(), patches->end(), [](const ReportedPatch& patch) { return patch.group && patch.safety != FixSafety::manual; });
+  if (!typed.apply) return typed.check && any ? exit_code::kFindings : exit_code::kDone;
+  auto rewritten = apply_reported(*patches, typed.unsafe ? Apply::safe_and_unsafe : Apply::safe, wishes);
+  if (!rewritten) return std::move(rewritten).error();
+  if (Status written = write_files(rewritten->files); !written) return std::move(written).error();
+  tell_applied(options, rewritten->patches, rewritten->files);
+  return exit_code::kDone;
 }
 
 Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
-  RawOptions shared = raw;
-  auto options = check(shared);
+  auto options = check(raw);
   if (!options) return std::move(options).error();
   auto select = codes_of(typed.select);
   if (!select) return std::move(select).error();
@@ -184,7 +161,8 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
   if (typed.apply && typed.check) return usage_error("--apply writes and --check only looks", "give one of them");
   if (typed.undo) return undo(*options, typed);
   const CodeFilter filter{std::move(*select), std::move(*ignore)};
-  if (!typed.from.empty()) return fix_from_report(*options, typed, filter);
+  if (!typed.from.empty() && (!typed.format.empty() || raw.json)) return usage_error("--from shows the report's own patches, as text", "leave --format away; the report itself is JSON already");
+  if (!typed.from.empty()) return fix_from_report(*options, typed, filter, *wishes);
   if (typed.paths.empty()) return usage_error("no file or folder to look at", "lockstep fix . looks at the folder you are in");
 
   auto project = read_project(typed.paths, *versions);
@@ -196,7 +174,7 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
     const Patched patched = apply_in_memory(*project, plan, *wishes, filter, typed.unsafe ? Apply::safe_and_unsafe : Apply::safe);
     std::vector<FileRewrite> files;
     for (const auto& [id, text] : patched.texts) files.push_back({project->file(id).path(), project->file(id).text(), text});
-    if (Status written = write_back(files, undo_folder()); !written) return std::move(written).error();
+    if (Status written = write_files(files); !written) return std::move(written).error();
     tell_applied(*options, patched.applied, files);
   }
   const bool would_change = std::any_of(plan.groups.begin(), plan.groups.end(), [](const PatchGroup& group) { return group.safety != FixSafety::manual; });

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <exception>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <tuple>
 
@@ -16,15 +18,26 @@ namespace {
 
 constexpr int kErrorIsNear = 5;  // lines: a parser's idea of where a mistake stands is that good
 
+// Work for each number, on as many threads as there are cores. What one of them throws is thrown here.
 void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::atomic<std::size_t> next = 0;
+  std::mutex failing;
+  std::exception_ptr failure;
   const auto worker = [&] {
-    for (std::size_t i = next++; i < count; i = next++) work(i);
+    try {
+      for (std::size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      const std::lock_guard lock(failing);
+      if (!failure) failure = std::current_exception();
+    }
   };
-  std::vector<std::jthread> helpers;
-  if (count > 8)
-    for (unsigned i = 1; i < std::min(8U, std::max(1U, std::thread::hardware_concurrency())); ++i) helpers.emplace_back(worker);
-  worker();
+  {
+    std::vector<std::jthread> helpers;
+    if (count > 8)
+      for (unsigned i = 1; i < std::min(8U, std::max(1U, std::thread::hardware_concurrency())); ++i) helpers.emplace_back(worker);
+    worker();
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 // Whether a Python file can hold a finding on its own: most files of a tree are passed over by these words alone.
@@ -40,7 +53,7 @@ std::map<FileId, ScriptFacts> scripts_of(const Project& project) {
   for (Launch& launch : all_launches(project))
     if (launch.script && project.file(*launch.script).kind() == FileKind::python) scripts[*launch.script].launches.push_back(std::move(launch));
   std::vector<char> wanted(project.size(), 0);
-  in_parallel(project.size(), [&](std::size_t id) { wanted[id] = may_train(project.file(id)) && looks_like_a_script(project.file(id)) ? 1 : 0; });
+  in_parallel(project.size(), [&](std::size_t id) { wanted[id] = project.file(id).asked_for() && may_train(project.file(id)) && looks_like_a_script(project.file(id)) ? 1 : 0; });
   for (FileId id = 0; id < project.size(); ++id)
     if (wanted[id] != 0) scripts[id];
   std::vector<std::pair<const FileId, ScriptFacts>*> rows;
@@ -69,10 +82,24 @@ std::vector<CodeFinding> findings_in(const RuleInput& input, const std::function
     }
   });
   std::vector<CodeFinding> all;
-  std::set<FindingKey> seen;
+  std::map<FindingKey, std::size_t> seen;
+  std::map<std::string, std::string> same_group;  // a loader that two scripts share ties their launch lines together
+  const auto group_now = [&](std::string name) {
+    for (auto found = same_group.find(name); found != same_group.end(); found = same_group.find(name)) name = found->second;
+    return name;
+  };
   for (std::vector<CodeFinding>& part : parts)
-    for (CodeFinding& finding : part)
-      if (seen.insert(key_of(finding)).second) all.push_back(std::move(finding));
+    for (CodeFinding& finding : part) {
+      const auto [known, fresh] = seen.emplace(key_of(finding), all.size());
+      if (fresh) {
+        all.push_back(std::move(finding));
+        continue;
+      }
+      const std::string kept = group_now(all[known->second].group);
+      const std::string other = group_now(finding.group);
+      if (!kept.empty() && !other.empty() && kept != other) same_group[other] = kept;
+    }
+  for (CodeFinding& finding : all) finding.group = group_now(finding.group);
   std::stable_sort(all.begin(), all.end(), [](const CodeFinding& a, const CodeFinding& b) {
     return std::tuple(a.where.front().file, a.where.front().from) < std::tuple(b.where.front().file, b.where.front().from);
   });
@@ -108,23 +135,37 @@ bool wants(const CodeFilter& filter, FindingCode code) { return (filter.select.e
 std::string objection(const SourceFile& file, const std::vector<Edit>& edits) {
   if (!file.refusal().empty()) return file.refusal();
   if (file.tree() == nullptr) return file.kind() == FileKind::makefile ? "" : "no parser could make sense of it";
-  for (const ByteRange& error : file.tree()->errors())
-    for (const Edit& edit : edits) {
-      const int first = line_number(file.text(), error.from);
-      const int last = line_number(file.text(), error.to);
-      const int at = line_number(file.text(), edit.from);
-      if (at >= first - kErrorIsNear && at <= last + kErrorIsNear) return fmt::format("it has a syntax error near line {}: mend that first", first);
-    }
+  if (file.tree()->errors().empty()) return "";
+  std::vector<int> lines;
+  for (const Edit& edit : edits) lines.push_back(line_number(file.text(), edit.from));
+  int first = 1;
+  std::size_t counted = 0;
+  for (const ByteRange& error : file.tree()->errors()) {  // in order: lines are counted once
+    first += static_cast<int>(std::count(file.text().begin() + static_cast<std::ptrdiff_t>(counted), file.text().begin() + static_cast<std::ptrdiff_t>(error.from), '\n'));
+    counted = error.from;
+    const int last = first + static_cast<int>(std::count(file.text().begin() + static_cast<std::ptrdiff_t>(error.from), file.text().begin() + static_cast<std::ptrdiff_t>(error.to), '\n'));
+    if (std::any_of(lines.begin(), lines.end(), [&](int line) { return line >= first - kErrorIsNear && line <= last + kErrorIsNear; })) return fmt::format("it has a syntax error near line {}: mend that first", first);
+  }
   return "";
 }
 
-// Rejoins edits of one finding's own way by file.
-std::map<FileId, std::vector<Edit>> edits_by_file(const std::vector<const Way*>& ways) {
-  std::map<FileId, std::vector<Edit>> edits;
-  for (const Way* way : ways)
-    for (const Change& change : way->files) edits[change.file].insert(edits[change.file].end(), change.edits.begin(), change.edits.end());
-  for (auto& [file, list] : edits) list = in_order(std::move(list));
-  return edits;
+// What a compiler would object to: places outside the grammar, and names that a call is given twice.
+std::size_t damage_of(const SourceFile& file) {
+  if (file.tree() == nullptr) return 0;
+  std::size_t damage = file.tree()->errors().size();
+  if (const PythonModule* const module = file.python())
+    for (const PythonCall& call : module->calls()) {
+      std::set<std::string_view> names;
+      for (const PythonArgument& argument : call.arguments)
+        if (!argument.name.empty() && !names.insert(argument.name).second) ++damage;
+    }
+  return damage;
+}
+
+std::map<std::pair<FindingCode, FileId>, int> counts_of(const std::vector<CodeFinding>& findings) {
+  std::map<std::pair<FindingCode, FileId>, int> counts;
+  for (const CodeFinding& finding : findings) ++counts[{finding.code, finding.where.front().file}];
+  return counts;
 }
 
 class Planner {
@@ -134,10 +175,10 @@ class Planner {
   FixPlan plan() {
     const RuleInput input{project_, wishes_, scripts_};
     plan_.findings = findings_in(input, [](FileId) { return true; }, [](const ScriptFacts&) { return true; });
-    std::erase_if(plan_.findings, [&](const CodeFinding& finding) { return !project_.file(finding.where.front().file).asked_for(); });
+    before_ = counts_of(plan_.findings);
     plan_.refusals = project_.refusals();
     refuse_notebooks();
-    all_ = plan_.findings;
+    leave_unasked();
     choose();
     refuse();
     group();
@@ -153,6 +194,21 @@ class Planner {
       for (const char* word : {"device_map", "TrainingArguments", "logging_steps=1,", "evaluation_strategy"})
         if (file.text().find(word) != std::string::npos) found.emplace_back(word);
       if (!found.empty()) plan_.refusals.push_back({file.name(), fmt::format("it is a notebook, which lockstep does not edit; it has {}: look there by hand, or export it as a script", join(found, ", "))});
+    }
+  }
+
+  // What was only read to understand the rest is not reported; a patch that would have to change it too is shown only.
+  void leave_unasked() {
+    std::map<std::string, std::string> needs;  // group: a file that was not named
+    for (const CodeFinding& finding : plan_.findings)
+      if (const SourceFile& file = project_.file(finding.where.front().file); !file.asked_for() && !finding.group.empty()) needs.emplace(finding.group, file.name());
+    std::erase_if(plan_.findings, [&](const CodeFinding& finding) { return !project_.file(finding.where.front().file).asked_for(); });
+    for (CodeFinding& finding : plan_.findings) {
+      const auto needed = needs.find(finding.group);
+      if (finding.group.empty() || needed == needs.end() || finding.ways.empty()) continue;
+      finding.ways.front().safety = FixSafety::manual;
+      const std::string why = "it has to change together with what was named: give it to lockstep fix too, or the folder";
+      if (std::none_of(plan_.refusals.begin(), plan_.refusals.end(), [&](const Refusal& refusal) { return refusal.name == needed->second; })) plan_.refusals.push_back({needed->second, why});
     }
   }
 
@@ -220,7 +276,7 @@ class Planner {
       ways.push_back(&finding.ways.front());
     }
     if (ways.empty()) return;
-    group.edits = edits_by_file(ways);
+    group.edits = edits_of(ways);
     for (const auto& [file, edits] : group.edits)
       if (overlap(edits)) return hold_back(members, file, "its own edits are in each other's way");
     if (const std::string why = proof_against(group); !why.empty()) return hold_back(members, group.edits.begin()->first, why);
@@ -242,11 +298,8 @@ class Planner {
     std::map<FileId, std::string> texts;
     for (const auto& [file, edits] : group.edits) texts[file] = edited(project_.file(file).text(), edits);
     const Project after = project_.with(texts);
-    for (const auto& [file, text] : texts) {
-      const SyntaxTree* const tree = after.file(file).tree();
-      const SyntaxTree* const before = project_.file(file).tree();
-      if (before != nullptr && (tree == nullptr || tree->errors().size() > before->errors().size())) return fmt::format("{} would no longer be read by a parser", after.file(file).name());
-    }
+    for (const auto& [file, text] : texts)
+      if (project_.file(file).tree() != nullptr && (after.file(file).tree() == nullptr || damage_of(after.file(file)) > damage_of(project_.file(file)))) return fmt::format("{} would no longer be right", after.file(file).name());
     const auto touched = [&](const ScriptFacts& script) {
       if (texts.contains(script.code.script)) return true;
       for (const CallAt& call : script.code.all)
@@ -265,17 +318,20 @@ class Planner {
     }
     const RuleInput input{after, wishes_, scripts};
     const auto left = findings_in(input, [&](FileId id) { return texts.contains(id); }, [](const ScriptFacts&) { return true; });
-    const auto count = [](const std::vector<CodeFinding>& findings, FindingCode code, FileId file) {
-      return std::count_if(findings.begin(), findings.end(), [&](const CodeFinding& item) { return item.code == code && item.where.front().file == file; });
+    const auto left_counts = counts_of(left);
+    const auto count = [](const std::map<std::pair<FindingCode, FileId>, int>& counts, const CodeFinding& finding) {
+      const auto found = counts.find({finding.code, finding.where.front().file});
+      return found == counts.end() ? 0 : found->second;
     };
+    bool names_only = true;  // a name that is put right shows what its value means for the first time
     for (const std::size_t member : group.findings) {
       const CodeFinding& finding = plan_.findings[member];
+      names_only = names_only && (finding.code == FindingCode::unknown_training_argument || finding.code == FindingCode::unknown_accelerate_field);
       if (finding.ways.front().files.empty()) continue;
-      if (count(left, finding.code, finding.where.front().file) >= count(all_, finding.code, finding.where.front().file))
-        return fmt::format("{} would still be found in {}", name_of(finding.code).id, project_.file(finding.where.front().file).name());
+      if (count(left_counts, finding) >= count(before_, finding)) return fmt::format("{} would still be found in {}", name_of(finding.code).id, project_.file(finding.where.front().file).name());
     }
     for (const CodeFinding& finding : left)
-      if (finding.severity != Severity::info && count(left, finding.code, finding.where.front().file) > count(all_, finding.code, finding.where.front().file))
+      if (!names_only && finding.severity != Severity::info && count(left_counts, finding) > count(before_, finding))
         return fmt::format("it would bring {} into {}", name_of(finding.code).id, after.file(finding.where.front().file).name());
     return "";
   }
@@ -284,7 +340,7 @@ class Planner {
   const Wishes& wishes_;
   const CodeFilter& filter_;
   std::map<FileId, ScriptFacts> scripts_;
-  std::vector<CodeFinding> all_;
+  std::map<std::pair<FindingCode, FileId>, int> before_;
   FixPlan plan_;
 };
 
@@ -303,18 +359,23 @@ Patched apply_in_memory(const Project& project, const FixPlan& first_plan, const
     std::size_t taken = 0;
     for (const PatchGroup& group : plan.groups) {
       if (group.safety == FixSafety::manual || (group.safety == FixSafety::unsafe && wanted == Apply::safe)) continue;
-      auto together = edits;
+      std::map<FileId, std::vector<Edit>> together;
       bool clash = false;
       for (const auto& [file, list] : group.edits) {
-        together[file].insert(together[file].end(), list.begin(), list.end());
-        together[file] = in_order(std::move(together[file]));
-        clash = clash || overlap(together[file]);
+        std::vector<Edit>& all = together[file];
+        if (const auto known = edits.find(file); known != edits.end()) all = known->second;
+        const bool first = all.empty();
+        all.insert(all.end(), list.begin(), list.end());
+        all = in_order(std::move(all));
+        clash = clash || overlap(all);
+        // Each is right on its own; together they may still give a call the same name twice.
+        if (!clash && !first) clash = damage_of(SourceFile(current.file(file).with_text(edited(current.file(file).text(), all)))) > damage_of(current.file(file));
       }
       if (clash) {
         deferred = true;
         continue;
       }
-      edits = std::move(together);
+      for (auto& [file, list] : together) edits[file] = std::move(list);
       ++taken;
       if (pass == 0) result.groups.push_back(group.number);
     }

@@ -6,12 +6,24 @@
 
 namespace lockstep {
 
-bool ScriptFacts::is_launched_plainly() const {
-  return std::any_of(launches.begin(), launches.end(), [](const Launch& launch) { return launch.launcher == Launcher::python; });
-}
-
 bool ScriptFacts::is_launched_distributed() const {
   return std::any_of(launches.begin(), launches.end(), [](const Launch& launch) { return launch.is_distributed(); });
+}
+
+std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways) {
+  std::map<FileId, std::vector<Edit>> edits;
+  for (const Way* way : ways)
+    for (const Change& change : way->files) edits[change.file].insert(edits[change.file].end(), change.edits.begin(), change.edits.end());
+  for (auto& [file, list] : edits) list = in_order(std::move(list));
+  return edits;
+}
+
+bool can_import(const PythonModule& module, std::string_view name, Node at) {
+  if (!module.assigned(name).empty()) return false;
+  const Node function = at.enclosing("function_definition");
+  return std::none_of(module.imports().begin(), module.imports().end(), [&](const PythonImport& import) {
+    return !import.at_top && import.name.empty() && import.module == name && function && function.contains(import.statement);
+  });
 }
 
 std::string launch_group(FileId script) { return fmt::format("one process a GPU for {}", script); }

@@ -60,7 +60,6 @@ struct ScriptFacts {
   TrainingCode code;
   std::vector<Launch> launches;
 
-  bool is_launched_plainly() const;
   bool is_launched_distributed() const;
 };
 
@@ -82,10 +81,15 @@ std::span<const Rule> all_rules();
 // Whether some rule can find this; the pages of other codes speak of what is to come.
 bool fix_looks_for(FindingCode code);
 
+// All edits of some ways, in order, by file.
+std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways);
 // The group of everything that makes a script run as one process a GPU.
 std::string launch_group(FileId script);
 // "train.py:12"
 std::string place_words(const Project& project, const Place& place);
+// Whether a module's name, imported at the head of the file, means the module at this place: no function or line around takes
+// the name for itself.
+bool can_import(const PythonModule& module, std::string_view name, Node at);
 // The edit that makes a module known, unless it is: import os.
 std::vector<Edit> needed_import(const PythonModule& module, std::string_view name);
 

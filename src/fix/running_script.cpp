@@ -1,6 +1,7 @@
 #include "fix/running_script.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "fix/fix_report.hpp"
 
@@ -34,11 +35,23 @@ std::optional<Report> code_report(const RunningScript& running) {
   const auto script = script_of(running);
   std::error_code failed;
   if (!script || !fs::is_regular_file(*script, failed)) return std::nullopt;
-  auto project = read_project({script->string()}, std::nullopt);
-  if (!project) return std::nullopt;
+  auto project = read_project({script->string()}, std::nullopt, Neighbours::editable);
+  if (!project || !project->at(*script)) return std::nullopt;
   Wishes wishes;
   wishes.gpus = running.gpus;
-  return report_of_plan(*project, plan_fixes(*project, wishes, {}));
+  FixPlan plan = plan_fixes(*project, wishes, {});
+  Report report = report_of_plan(*project, plan);
+  // Of the neighbours only what changes together with the script.
+  std::set<int> groups;
+  const std::string name = project->file(*project->at(*script)).name();
+  for (const Finding& finding : report.findings)
+    if (!finding.where.empty() && finding.where.front().file == name)
+      for (const Fix& fix : finding.fixes) groups.insert(fix.group.value_or(0));
+  std::erase_if(report.findings, [&](const Finding& finding) {
+    const bool own = !finding.where.empty() && finding.where.front().file == name;
+    return !own && (finding.fixes.empty() || !finding.fixes.front().group || !groups.contains(*finding.fixes.front().group));
+  });
+  return report;
 }
 
 }  // namespace lockstep

@@ -51,7 +51,10 @@ class Prepared {
  public:
   static Result<Prepared> beside(const fs::path& path, std::string_view content) {
     struct stat facts {};
-    if (::stat(path.c_str(), &facts) != 0) return cannot("read", path, errno);
+    if (::lstat(path.c_str(), &facts) != 0) return cannot("read", path, errno);
+    if (!S_ISREG(facts.st_mode) || facts.st_nlink > 1)
+      return Error{fmt::format("{} {}; nothing was changed", printable(path.string()), S_ISREG(facts.st_mode) ? "has another name by a hard link, which a rename would part" : "is no regular file"),
+                   "copy it to a file of its own, or apply the diff by hand", ErrorKind::cannot_measure};
     if (::access(path.c_str(), W_OK) != 0) return cannot("write", path, errno);
     std::string name = path.string() + ".lockstep-XXXXXX";
     const int file = ::mkostemp(name.data(), O_CLOEXEC);
@@ -82,8 +85,14 @@ class Prepared {
     name_.clear();
     return Done{};
   }
-  void take_back() {
-    if (!kept_.empty() && ::rename(kept_.c_str(), path_.c_str()) == 0) kept_.clear();
+  // Whether the old text is in place again.
+  bool take_back(std::string_view before) {
+    if (!kept_.empty() && ::rename(kept_.c_str(), path_.c_str()) == 0) {
+      kept_.clear();
+      return true;
+    }
+    auto again = beside(path_, before);  // where links cannot be made
+    return again && static_cast<bool>(again->put());
   }
 
  private:
@@ -94,8 +103,8 @@ class Prepared {
   std::string kept_;  // the old file
 };
 
-// All of them, or none.
-Status replace_all(const std::vector<FileRewrite>& files) {
+// All of them, or none. `parted` becomes true where a disk fails so badly that some are new and some old.
+Status replace_all(const std::vector<FileRewrite>& files, bool& parted) {
   std::vector<Prepared> prepared;
   for (const FileRewrite& file : files) {
     auto one = Prepared::beside(file.path, file.after);
@@ -107,7 +116,7 @@ Status replace_all(const std::vector<FileRewrite>& files) {
       return Error{fmt::format("{} has changed since it was read; nothing was changed", printable(file.path.string())), "run lockstep fix again: it will look at the file as it is now", ErrorKind::cannot_measure};
   for (std::size_t i = 0; i < prepared.size(); ++i)
     if (Status put = prepared[i].put(); !put) {
-      for (std::size_t done = 0; done < i; ++done) prepared[done].take_back();
+      for (std::size_t done = 0; done < i; ++done) parted = !prepared[done].take_back(files[done].before) || parted;
       return put;
     }
   for (const FileRewrite& file : files) sync_folder(file.path.parent_path());
@@ -126,9 +135,10 @@ Status keep_file(const fs::path& path, std::string_view content) {
 // One lockstep at a time.
 class Lock {
  public:
-  explicit Lock(const fs::path& folder) : file_(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  explicit Lock(const fs::path& folder) : file_(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)) {
     if (file_ >= 0) ::flock(file_, LOCK_EX);
   }
+  bool held() const { return file_ >= 0; }
   ~Lock() {
     if (file_ >= 0) ::close(file_);
   }
@@ -152,17 +162,16 @@ Result<fs::path> keep_record(const std::vector<FileRewrite>& files, const fs::pa
   const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const fs::path folder = undo / fmt::format("{:020d}-{}", now, ::getpid());
   if (::mkdir(folder.c_str(), 0700) != 0) return cannot("make", folder, errno);
-  nlohmann::json list = nlohmann::json::array();
   for (std::size_t i = 0; i < files.size(); ++i) {
-    for (const auto& [ending, content] : {std::pair<const char*, const std::string&>{"before", files[i].before}, {"after", files[i].after}})
+    const std::string name = files[i].path.string();  // bytes: a name need not be UTF-8
+    for (const auto& [ending, content] : {std::pair<const char*, const std::string&>{"before", files[i].before}, {"after", files[i].after}, {"path", name}})
       if (Status kept = keep_file(folder / fmt::format("{}.{}", i, ending), content); !kept) {
         std::error_code ignored;
         fs::remove_all(folder, ignored);
         return std::move(kept).error();
       }
-    list.push_back(files[i].path.string());
   }
-  const std::string record = nlohmann::json{{"lockstep_undo", 1}, {"files", list}}.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string record = nlohmann::json{{"lockstep_undo", 1}, {"files", files.size()}}.dump();
   if (Status kept = keep_file(folder / "record.json", record); !kept) {
     std::error_code ignored;
     fs::remove_all(folder, ignored);
@@ -175,15 +184,15 @@ Result<fs::path> keep_record(const std::vector<FileRewrite>& files, const fs::pa
 Result<std::vector<FileRewrite>> read_record(const fs::path& folder) {
   const auto text = read_small_file(folder / "record.json");
   const auto json = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
-  if (!json.is_object() || !json.contains("files") || !json["files"].is_array())
-    return Error{fmt::format("the undo record {} cannot be read", printable(folder.string())), "its *.before files hold the old texts; copy them back by hand", ErrorKind::cannot_measure};
+  const Error broken{fmt::format("the undo record {} cannot be read", printable(folder.string())), "its *.before files hold the old texts: copy them back by hand, then remove the folder", ErrorKind::cannot_measure};
+  if (!json.is_object() || !json.contains("files") || !json["files"].is_number_unsigned()) return broken;
   std::vector<FileRewrite> files;
-  for (std::size_t i = 0; i < json["files"].size(); ++i) {
+  for (std::size_t i = 0; i < json["files"].get<std::size_t>(); ++i) {
     auto before = read_small_file(folder / fmt::format("{}.before", i), kLargest);
     auto after = read_small_file(folder / fmt::format("{}.after", i), kLargest);
-    if (!before || !after || !json["files"][i].is_string())
-      return Error{fmt::format("the undo record {} is not whole", printable(folder.string())), "its *.before files hold the old texts; copy them back by hand", ErrorKind::cannot_measure};
-    files.push_back({json["files"][i].get<std::string>(), std::move(*after), std::move(*before)});  // backwards
+    auto path = read_small_file(folder / fmt::format("{}.path", i));
+    if (!before || !after || !path) return broken;
+    files.push_back({*path, std::move(*after), std::move(*before)});  // backwards
   }
   return files;
 }
@@ -199,11 +208,12 @@ bool concerns(const std::vector<FileRewrite>& files, const std::vector<fs::path>
 
 }  // namespace
 
-fs::path undo_folder() {
+Result<fs::path> undo_folder() {
   const char* const state = std::getenv("XDG_STATE_HOME");
   const char* const home = std::getenv("HOME");
-  const fs::path base = state != nullptr && *state != '\0' ? fs::path(state) : fs::path(home == nullptr ? "/tmp" : home) / ".local" / "state";
-  return base / "lockstep" / "undo";
+  if (state != nullptr && *state != '\0') return fs::path(state) / "lockstep" / "undo";
+  if (home == nullptr || *home == '\0') return usage_error("there is no place for what --undo needs: neither XDG_STATE_HOME nor HOME is set", "set XDG_STATE_HOME to a folder of your own");
+  return fs::path(home) / ".local" / "state" / "lockstep" / "undo";
 }
 
 Status write_back(const std::vector<FileRewrite>& files, const fs::path& undo) {
@@ -213,9 +223,12 @@ Status write_back(const std::vector<FileRewrite>& files, const fs::path& undo) {
   if (failed) return cannot("make", undo, failed.value());
   fs::permissions(undo, fs::perms::owner_all, failed);
   const Lock lock(undo);
+  if (!lock.held()) return cannot("lock", undo, errno);
   auto record = keep_record(files, undo);
   if (!record) return std::move(record).error();
-  if (Status replaced = replace_all(files); !replaced) {
+  bool parted = false;
+  if (Status replaced = replace_all(files, parted); !replaced) {
+    if (parted) return Error{fmt::format("{}; not all files could be put back", replaced.error().what), fmt::format("the old texts are in {}: copy its *.before files back", printable(record->string())), ErrorKind::cannot_measure};
     fs::remove_all(*record, failed);
     return replaced;
   }
@@ -231,6 +244,7 @@ Result<std::vector<fs::path>> undo_newest(const fs::path& undo, const std::vecto
   std::error_code failed;
   if (!fs::is_directory(undo, failed)) return usage_error("there is nothing to undo", "lockstep fix --apply keeps what it changes; nothing was applied yet");
   const Lock lock(undo);
+  if (!lock.held()) return cannot("lock", undo, errno);
   auto records = records_in(undo);
   std::reverse(records.begin(), records.end());
   for (const fs::path& record : records) {
@@ -243,16 +257,15 @@ Result<std::vector<fs::path>> undo_newest(const fs::path& undo, const std::vecto
     std::vector<fs::path> restored;
     std::vector<FileRewrite> needed;
     for (FileRewrite& file : *files) {
+      const auto now = read_small_file(file.path, kLargest);
+      if (now != file.before && now != file.after)
+        return Error{fmt::format("{} {}; nothing was changed", printable(file.path.string()), now ? "has changed since it was patched" : "is no longer there"),
+                     fmt::format("the old texts are in {}: compare by hand; remove that folder to go on to older ones", printable(record.string())), ErrorKind::cannot_measure};
       restored.push_back(file.path);
-      // After a power cut some files may be the old ones still.
-      if (read_small_file(file.path, kLargest) != file.after) needed.push_back(std::move(file));
+      if (now != file.after) needed.push_back(std::move(file));  // after a power cut some files may be the old ones still
     }
-    if (Status replaced = replace_all(needed); !replaced) {
-      Error error = std::move(replaced).error();
-      if (error.what.find("has changed since") != std::string::npos)
-        error.next = fmt::format("the old texts are in {}; compare by hand", printable(record.string()));
-      return error;
-    }
+    bool parted = false;
+    if (Status replaced = replace_all(needed, parted); !replaced) return std::move(replaced).error();
     fs::remove_all(record, failed);
     return restored;
   }

@@ -19,7 +19,7 @@ struct FileRewrite {
   std::string after;
 };
 
-std::filesystem::path undo_folder();
+Result<std::filesystem::path> undo_folder();
 
 Status write_back(const std::vector<FileRewrite>& files, const std::filesystem::path& undo);
 

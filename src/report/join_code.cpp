@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace lockstep {
 namespace {
@@ -32,11 +33,6 @@ Finding* find(std::vector<Finding>& findings, FindingCode code) {
   return found == findings.end() ? nullptr : &*found;
 }
 
-void support(Finding& measured, const Finding& code) {
-  measured.confidence = together(measured.confidence, code.confidence * 0.5);
-  measured.where.insert(measured.where.end(), code.where.begin(), code.where.end());
-}
-
 // The patch stands first; the general advice that it makes concrete goes.
 void take_fixes(Finding& measured, const Finding& code) {
   if (measured.reason.empty()) measured.reason = code.reason;
@@ -49,20 +45,26 @@ void take_fixes(Finding& measured, const Finding& code) {
 
 void join_code_findings(Report& report, const Report& code, const std::vector<int>& pids) {
   int last_group = 0;
-  for (const Finding& finding : report.findings)
-    for (const Fix& fix : finding.fixes) last_group = std::max(last_group, fix.group.value_or(0));
+  for (const auto* const list : {&report.findings, &report.suspicions})
+    for (const Finding& finding : *list)
+      for (const Fix& fix : finding.fixes) last_group = std::max(last_group, fix.group.value_or(0));
+  std::set<FindingCode> supported;  // five lines of one kind are one sign
+  const auto support_once = [&](Finding& measured, const Finding& sign) {
+    if (supported.insert(measured.code).second) measured.confidence = together(measured.confidence, sign.confidence * 0.5);
+    measured.where.insert(measured.where.end(), sign.where.begin(), sign.where.end());
+  };
   for (Finding finding : code.findings) {
     for (Fix& fix : finding.fixes)
       if (fix.group) fix.group = *fix.group + last_group;
     finding.pids = pids;
     Finding* measured = find(report.findings, finding.code);
     if (measured != nullptr) {
-      support(*measured, finding);
+      support_once(*measured, finding);
       take_fixes(*measured, finding);
       continue;
     }
     if (Finding* const suspected = find(report.suspicions, finding.code)) {
-      support(*suspected, finding);
+      support_once(*suspected, finding);
       take_fixes(*suspected, finding);
       if (suspected->confidence >= kStandsBehind && suspected->lost_throughput >= kWorthTelling) {
         report.findings.push_back(*suspected);
@@ -79,7 +81,7 @@ void join_code_findings(Report& report, const Report& code, const std::vector<in
       finding.lost_throughput = measured->lost_throughput;
       finding.cause_of = row.measured;
       finding.gpus = measured->gpus;
-      support(*measured, finding);
+      support_once(*measured, finding);
       explained = true;
       break;
     }

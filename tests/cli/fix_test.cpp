@@ -151,6 +151,66 @@ TEST(Fix, RefusesAReportWhoseFilesHaveChanged) {
   EXPECT_EQ(content_of(work.tree / "train.py"), kTrain) << "all or none";
 }
 
+TEST(Fix, AppliesAReportWhosePatchesChangeTheSameLine) {
+  Work work;
+  work.tree.write("train.py", "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(\"o\", bf16=True, logging_steps=1, evaluation_strategy=\"no\", dataloader_num_workers=0)\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
+  const std::string report = (work.state / "report.json").string();
+  ASSERT_EQ(work.fix({"--json", "-o", report, work.path()}).code, 0);
+
+  const ProgramEnd end = work.fix({"--from", report, "--apply", "--unsafe"});
+
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_THAT(content_of(work.tree / "train.py"), HasSubstr("logging_steps=10, eval_strategy=\"no\", dataloader_num_workers=4"));
+}
+
+TEST(Fix, RefusesAReportThatWantsTheWholeDiskOrHiddenFiles) {
+  Work work;
+  work.tree.write(".bashrc", "x\n");
+  const auto report_for = [&](const std::string& root, const std::string& name) {
+    const Json fix = {{"kind", "edit"}, {"safety", "safe"}, {"description", "x"}, {"command", Json::array()}, {"diff", "--- a/" + name + "\n+++ b/" + name + "\n@@ -0,0 +1 @@\n+evil\n"}, {"root", root}, {"group", 1}};
+    return work.state.write("report.json", Json{{"lockstep_report", 1}, {"findings", {{{"code", "P101"}, {"fixes", {fix}}}}}}.dump()).string();
+  };
+
+  EXPECT_EQ(work.fix({"--from", report_for("/", (work.tree / "train.py").string().substr(1)), "--apply"}).code, 3);
+  EXPECT_EQ(work.fix({"--from", report_for(work.path(), ".bashrc"), "--apply"}).code, 3);
+  EXPECT_EQ(work.fix({"--from", report_for(work.path(), "train.py"), "--apply"}).code, 3) << "the lines say nothing of where they belong";
+
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+  EXPECT_EQ(content_of(work.tree / ".bashrc"), "x\n");
+}
+
+TEST(Fix, WritesThroughALinkThatIsNamedAndKeepsIt) {
+  Work work;
+  std::filesystem::create_symlink("train.py", work.tree / "link.py");
+
+  EXPECT_EQ(work.fix({"--apply", (work.tree / "link.py").string()}).code, 0);
+
+  EXPECT_TRUE(std::filesystem::is_symlink(work.tree / "link.py"));
+  EXPECT_THAT(content_of(work.tree / "train.py"), HasSubstr("eval_strategy"));
+}
+
+TEST(Fix, EndsWithThreeWhereNothingThatWasNamedCanBeRead) {
+  Work work;
+  work.tree.write("x.py", std::string("\0\1", 2));
+
+  EXPECT_EQ(work.fix({(work.tree / "x.py").string()}).code, 3);
+}
+
+TEST(Fix, UndoTakesTheNewestOfTheFolderWeAreIn) {
+  Work here;
+  Work elsewhere;
+  const auto fix_in = [&](const Work& work, const std::string& words) {
+    return run_program({"sh", "-c", "cd " + work.path() + " && " + testing::lockstep_program() + " fix " + words}, {{"XDG_STATE_HOME", (here.state / "state").string()}});
+  };
+  fix_in(here, "--apply .");
+  fix_in(elsewhere, "--apply .");
+
+  EXPECT_EQ(fix_in(here, "--undo").code, 0);
+
+  EXPECT_EQ(content_of(here.tree / "train.py"), kTrain);
+  EXPECT_NE(content_of(elsewhere.tree / "train.py"), kTrain);
+}
+
 TEST(Fix, RefusesAReportThatPointsOutOfItsRoot) {
   Work work;
   work.tree.write("outside.txt", "secret\n");

@@ -9,6 +9,7 @@
 #include "fix/edit.hpp"
 #include "fix/engine.hpp"
 #include "fix/fix_report.hpp"
+#include "fix/reported_patches.hpp"
 
 using namespace lockstep;
 

@@ -12,6 +12,12 @@ FixProject& FixProject::file(const std::string& name, const std::string& text) {
   return *this;
 }
 
+FixProject::FixProject() {
+  // The machine's own Python and environments are not the test's.
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) ::unsetenv(name);
+  ::setenv("PATH", "/nowhere", 1);
+}
+
 FixProject& FixProject::transformers(const std::string& version) {
   versions_["transformers"] = {*Version::parse(version), "the test", true};
   return *this;
@@ -32,8 +38,13 @@ FixProject& FixProject::filter(CodeFilter filter) {
   return *this;
 }
 
+FixProject& FixProject::only(const std::string& name) {
+  only_ = name;
+  return *this;
+}
+
 Project FixProject::read() const {
-  auto project = read_project({folder_.path().string()}, versions_);
+  auto project = read_project({path(only_).string()}, versions_);
   if (!project) throw std::runtime_error(project.error().what);
   return std::move(*project);
 }

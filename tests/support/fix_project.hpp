@@ -12,11 +12,13 @@ namespace lockstep::testing {
 
 class FixProject {
  public:
+  FixProject();
   FixProject& file(const std::string& name, const std::string& text);
   FixProject& transformers(const std::string& version);  // the installed one
   FixProject& accelerate(const std::string& version);
   FixProject& wish(Wishes wishes);
   FixProject& filter(CodeFilter filter);
+  FixProject& only(const std::string& name);  // this file is named, not the folder
 
   std::filesystem::path path(const std::string& name = "") const { return folder_.path() / name; }
   FixPlan plan() const;
@@ -38,6 +40,7 @@ class FixProject {
   Versions versions_;
   Wishes wishes_;
   CodeFilter filter_;
+  std::string only_;
 };
 
 // A script that trains with Trainer: the arguments of the load, of TrainingArguments, and lines before the training.

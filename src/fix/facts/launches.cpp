@@ -18,19 +18,19 @@ bool is_python(const std::string& word) {
 }
 
 // The value after `--name value` or within `--name=value`; dashes and underscores mean the same.
-std::optional<std::string> option_value(const std::vector<std::string>& words, std::string_view name) {
-  const auto plain = [](std::string_view text) {
-    std::string result(text);
-    std::replace(result.begin(), result.end(), '_', '-');
-    return result;
-  };
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto equals = words[i].find('=');
-    if (plain(std::string_view(words[i]).substr(0, equals)) != plain(name)) continue;
-    if (equals != std::string::npos) return words[i].substr(equals + 1);
-    if (i + 1 < words.size()) return words[i + 1];
-  }
-  return std::nullopt;
+std::optional<std::string> launcher_option(std::vector<std::string> words, std::string_view name) {
+  for (std::string& word : words)
+    if (word.starts_with("--")) std::replace(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(std::min(word.size(), word.find('='))), '_', '-');
+  return option_among(words, {name});
+}
+
+// Commands that run the command after them. Words that stand between (options, a duration, an image) are passed over.
+bool runs_another(const std::string& name, const std::optional<std::string>& next) {
+  static constexpr std::array<std::string_view, 24> kAlways = {"nohup", "time", "exec", "command", "setsid", "sudo", "env", "stdbuf", "nice", "ionice", "timeout", "numactl",
+                                                               "taskset", "srun", "mpirun", "mpiexec", "horovodrun", "xvfb-run", "nsys", "ncu", "singularity", "apptainer", "dotenv", "unbuffer"};
+  static constexpr std::array<std::string_view, 9> kWithRun = {"conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "pdm", "hatch", "rye"};
+  if (std::find(kAlways.begin(), kAlways.end(), name) != kAlways.end()) return true;
+  return std::find(kWithRun.begin(), kWithRun.end(), name) != kWithRun.end() && next == "run";
 }
 
 std::optional<int> count_of(const std::optional<std::string>& text) {
@@ -69,11 +69,13 @@ class LineReader {
       const std::string name = base_name(*word);
       if (name == "srun") launch_.under_srun = true;
       if (name == "mpirun" || name == "mpiexec" || name == "horovodrun") under_mpi_ = true;
-      if (name == "echo" || name == "printf" || name == "grep" || name == "pip" || name == "apt" || name == "cat" || name == "docker" || name == "ssh" || name == "sbatch") return std::nullopt;
       if (name == "torchrun") return launcher(Launcher::torchrun, i, i + 1);
       if (name == "deepspeed") return launcher(Launcher::deepspeed, i, i + 1);
-      if (name == "accelerate" && i + 1 < line_.words.size() && line_.words[i + 1].value == "launch") return launcher(Launcher::accelerate, i, i + 2);
+      if (name == "accelerate" && is(i + 1, "launch")) return launcher(Launcher::accelerate, i, i + 2);
       if (is_python(*word)) return python(i);
+      const bool first = i == 0;
+      if (first && !runs_another(name, i + 1 < line_.words.size() ? line_.words[i + 1].value : std::nullopt)) return std::nullopt;  // pkill -f python train.py
+      if (name == "bash" || name == "sh") return std::nullopt;
     }
     return std::nullopt;
   }
@@ -141,9 +143,9 @@ class LineReader {
       if (launch_.is_module) launch_.script = module_script(*name);
       else if (name->ends_with(".py")) launch_.script = project_.script(launch_.file, line_.folder, *name);
     }
-    for (const char* name : {"--nproc_per_node", "--num_processes", "--num_gpus"})
-      if (const auto value = option_value(launch_.options, name)) launch_.processes = count_of(value);
-    if (const auto config = option_value(launch_.options, "--config_file")) launch_.config = project_.script(launch_.file, line_.folder, *config);
+    for (const char* name : {"--nproc-per-node", "--num-processes", "--num-gpus"})
+      if (const auto value = launcher_option(launch_.options, name)) launch_.processes = count_of(value);
+    if (const auto config = launcher_option(launch_.options, "--config-file")) launch_.config = project_.script(launch_.file, line_.folder, *config);
     return launch_;
   }
 
@@ -184,6 +186,24 @@ std::optional<int> kubernetes_gpus(Node container) {
   return std::nullopt;
 }
 
+std::string_view unquoted(std::string_view text) { return text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front() ? text.substr(1, text.size() - 2) : text; }
+
+// CUDA_VISIBLE_DEVICES beside a command in YAML: as a key, as NAME=value in a list, as name and value.
+std::optional<std::string> visible_in_yaml(Node owner) {
+  constexpr std::string_view kName = "CUDA_VISIBLE_DEVICES";
+  for (const Node& pair : owner.descendants("block_mapping_pair")) {
+    const std::string_view key = unquoted(pair.field("key").text());
+    const std::string_view value = unquoted(pair.field("value").text());
+    if (key == kName) return std::string(value);
+    if (key != "name" || value != kName) continue;
+    for (const Node& other : pair.parent().children())
+      if (unquoted(other.field("key").text()) == "value") return std::string(unquoted(other.field("value").text()));
+  }
+  for (const Node& item : owner.descendants("block_sequence_item"))
+    if (const std::string_view text = item.child(0) ? unquoted(item.child(0).text()) : std::string_view(); text.starts_with(kName) && text.size() > kName.size() && text[kName.size()] == '=') return std::string(text.substr(kName.size() + 1));
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::string> Launch::arguments() const {
@@ -219,11 +239,16 @@ std::optional<int> device_count(std::string_view list) {
 }
 
 VisibleGpus visible_gpus(const Project& project, const Launch& launch) {
-  const auto& environment = launch.line->environment;
-  if (const auto found = environment.find("CUDA_VISIBLE_DEVICES"); found != environment.end()) {
-    if (!found->second) return {};
-    return {device_count(*found->second), fmt::format("CUDA_VISIBLE_DEVICES={}", *found->second)};
+  if (const auto& visible = launch.line->visible_devices) {
+    if (!*visible) return {};
+    return {device_count(**visible), fmt::format("CUDA_VISIBLE_DEVICES={}", **visible)};
   }
+  if (const auto listed = visible_in_yaml(launch.line->owner)) return {device_count(*listed), fmt::format("CUDA_VISIBLE_DEVICES={}", *listed)};
+  std::vector<std::string> before;  // srun's own options
+  for (std::size_t i = 0; launch.under_srun && i < launch.first_word; ++i) before.push_back(launch.line->words[i].value.value_or("?"));
+  for (const auto& name : {"--gpus-per-node", "--gres", "--gpus", "--gpus-per-task"})
+    if (const auto value = option_among(before, {name}); value && (std::string_view(name) != "--gres" || value->find("gpu") != std::string::npos))
+      if (const auto count = slurm_count(*value)) return {count, fmt::format("srun {} {}", name, *value)};
   const std::string& text = project.file(launch.file).text();
   for (const auto& names : {std::initializer_list<std::string_view>{"--gpus-per-node"}, {"--gres"}, {"--gpus", "-G"}, {"--gpus-per-task"}})
     if (const auto value = sbatch_value(text, names); value && (std::string_view(*names.begin()) != "--gres" || value->find("gpu") != std::string::npos))

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-enum class Launcher : std::uint8_t { python, torchrun, torch_distributed_launch, accelerate, deepspeed, mpi, other };
+enum class Launcher : std::uint8_t { python, torchrun, torch_distributed_launch, accelerate, deepspeed, mpi };
 
 struct Launch {
   FileId file = 0;                      // where the line stands
@@ -27,7 +27,7 @@ struct Launch {
 
   // The script's own arguments, as far as they are known.
   std::vector<std::string> arguments() const;
-  bool is_distributed() const { return launcher != Launcher::python && launcher != Launcher::other && processes.value_or(2) > 1; }
+  bool is_distributed() const { return launcher != Launcher::python && processes.value_or(2) > 1; }
 };
 
 std::vector<Launch> launches_in(const Project& project, FileId file);

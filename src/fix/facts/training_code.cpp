@@ -19,24 +19,24 @@ std::vector<Region> reached_code(const Project& project, FileId script) {
   const PythonModule* const start = project.file(script).python();
   if (start == nullptr) return regions;
   regions.push_back({script, start->tree().root()});
-  const auto files = project.with_imports(script);
-  std::set<std::string> names;
+  // What each name may mean in the files that the script imports.
+  std::multimap<std::string, Region> meanings;
+  for (const FileId file : project.with_imports(script)) {
+    const PythonModule* const module = file == script ? nullptr : project.file(file).python();
+    if (module == nullptr) continue;
+    for (const PythonFunction& function : module->functions())
+      if (!function.node.enclosing("class_definition")) meanings.emplace(function.name, Region{file, function.node});
+    for (const PythonClass& entry : module->classes()) meanings.emplace(entry.name, Region{file, entry.node});
+  }
+  std::set<std::string, std::less<>> names;
   for (std::size_t next = 0; next < regions.size(); ++next) {
-    const auto more = [&] {
-      std::set<std::string> found;
-      for (const Node& name : regions[next].node.descendants("identifier")) found.insert(std::string(name.text()));
-      return found;
-    }();
-    for (const std::string& name : more) {
-      if (!names.insert(name).second) continue;
-      for (const FileId file : files) {
-        if (file == script) continue;
-        const PythonModule& module = *project.file(file).python();
-        for (const PythonFunction& function : module.functions())
-          if (function.name == name && !function.node.enclosing("class_definition")) regions.push_back({file, function.node});
-        for (const PythonClass& entry : module.classes())
-          if (entry.name == name) regions.push_back({file, entry.node});
-      }
+    const Node region = regions[next].node;
+    for (const Node& identifier : region.descendants("identifier")) {
+      if (names.contains(identifier.text())) continue;
+      const std::string name(identifier.text());
+      names.insert(name);
+      const auto [first, last] = meanings.equal_range(name);
+      for (auto meaning = first; meaning != last; ++meaning) regions.push_back(meaning->second);
     }
   }
   return regions;
@@ -44,16 +44,37 @@ std::vector<Region> reached_code(const Project& project, FileId script) {
 
 bool is_lightning(const std::string& full_name) { return full_name.starts_with("pytorch_lightning") || full_name.starts_with("lightning") || full_name.starts_with("L."); }
 
-bool is_trainer(const PythonModule& module, const PythonCall& call) {
-  const std::string_view last = call.last_name();
-  if (!module.is_class_like(call.full_name, "Trainer") || last.empty() || is_lightning(call.full_name)) return false;
-  // trainer.build_Trainer() makes one; only names written as classes are meant.
-  if (!(last.front() >= 'A' && last.front() <= 'Z')) return false;
-  const std::string& name = call.full_name;
-  const bool own_class = std::any_of(module.classes().begin(), module.classes().end(), [&](const PythonClass& entry) { return entry.name == name; });
-  static constexpr std::array<std::string_view, 9> kHomes = {"transformers.", "trl.", "adapters.", "setfit.", "sentence_transformers.", "optimum.", "unsloth.", "peft.", "llamafactory."};
-  const bool known_home = std::any_of(kHomes.begin(), kHomes.end(), [&](std::string_view home) { return name.starts_with(home); });
-  return known_home || own_class || name.starts_with(".") || (module.imports_module("transformers") && (call.argument("args") != nullptr || call.argument("train_dataset") != nullptr));
+// Whether a class comes from one of a library's own, over the project's classes and files.
+class ClassRoots {
+ public:
+  ClassRoots(const Project& project, std::string_view ending) : project_(project), ending_(ending) {}
+
+  bool lead(FileId file, const std::string& full_name, int depth = 0) const {
+    static constexpr std::array<std::string_view, 8> kHomes = {"transformers.", "trl.", "adapters.", "setfit.", "sentence_transformers.", "unsloth.", "peft.", "llamafactory."};
+    constexpr int kDeepest = 8;
+    if (full_name.ends_with(ending_) && std::any_of(kHomes.begin(), kHomes.end(), [&](std::string_view home) { return full_name.starts_with(home); })) return true;
+    const PythonModule* const module = project_.file(file).python();
+    if (module == nullptr || depth > kDeepest) return false;
+    const auto dot = full_name.rfind('.');
+    if (dot == std::string::npos) {
+      for (const PythonClass& entry : module->classes())
+        if (entry.name == full_name) return std::any_of(entry.bases.begin(), entry.bases.end(), [&](const std::string& base) { return lead(file, base, depth + 1); });
+      if (const std::string followed = module->followed(full_name); followed != full_name) return lead(file, followed, depth + 1);
+      return full_name.ends_with(ending_) && std::any_of(module->imports().begin(), module->imports().end(), [](const PythonImport& import) { return import.name == "*" && (import.module == "transformers" || import.module == "trl"); });
+    }
+    const auto elsewhere = project_.module(file, full_name.starts_with(".") && dot == 0 ? "." : std::string_view(full_name).substr(0, dot));
+    return elsewhere && lead(*elsewhere, full_name.substr(dot + 1), depth + 1);
+  }
+
+ private:
+  const Project& project_;
+  std::string_view ending_;
+};
+
+bool is_class_name(std::string_view last) { return !last.empty() && last.front() >= 'A' && last.front() <= 'Z'; }
+
+bool is_trainer(const Project& project, FileId file, const PythonCall& call) {
+  return is_class_name(call.last_name()) && ClassRoots(project, "Trainer").lead(file, call.full_name);
 }
 
 // Positions in a call of a model made elsewhere.
@@ -63,13 +84,11 @@ bool loads_a_model(const PythonCall& call) {
   return std::none_of(kOthers.begin(), kOthers.end(), [&](std::string_view other) { return call.callee.find(other) != std::string::npos; });
 }
 
-bool is_arguments(const PythonModule& module, const PythonCall& call) {
+bool is_arguments(const Project& project, FileId file, const PythonCall& call) {
   static constexpr std::array<std::string_view, 12> kTrl = {"SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "RewardConfig", "CPOConfig", "GKDConfig", "RLOOConfig", "OnlineDPOConfig", "BCOConfig", "XPOConfig"};
-  if (module.is_class_like(call.full_name, "TrainingArguments")) {
-    const std::string_view last = call.last_name();
-    return !last.empty() && last.front() >= 'A' && last.front() <= 'Z';
-  }
-  return call.full_name.starts_with("trl.") && std::find(kTrl.begin(), kTrl.end(), call.last_name()) != kTrl.end();
+  if (!is_class_name(call.last_name())) return false;
+  if (call.full_name.starts_with("trl.") && std::find(kTrl.begin(), kTrl.end(), call.last_name()) != kTrl.end()) return true;
+  return ClassRoots(project, "TrainingArguments").lead(file, call.full_name);
 }
 
 std::string self_starting(const PythonModule& module, const PythonCall& call) {
@@ -195,12 +214,12 @@ class NameFlow {
   std::set<std::string> followed_functions_;
 };
 
-void read_call(TrainingCode& code, FileId file, const PythonModule& module, const PythonCall& call) {
+void read_call(TrainingCode& code, const Project& project, FileId file, const PythonModule& module, const PythonCall& call) {
   const CallAt here{file, &call};
   const std::string_view last = call.last_name();
   code.all.push_back(here);
-  if (is_arguments(module, call)) code.arguments.push_back(here);
-  else if (is_trainer(module, call)) code.trainers.push_back(here);
+  if (is_arguments(project, file, call)) code.arguments.push_back(here);
+  else if (is_trainer(project, file, call)) code.trainers.push_back(here);
   if (loads_a_model(call)) code.loads.push_back(here);
   if (call.full_name.ends_with("accelerate.Accelerator") || call.full_name == "accelerate.Accelerator") code.accelerators.push_back(here);
   if (last == "DistributedDataParallel" || call.full_name.ends_with(".DistributedDataParallel")) code.wraps.push_back(here);
@@ -230,7 +249,10 @@ void read_environment(TrainingCode& code, FileId file, const PythonModule& modul
   for (const PythonAssignment& item : module.assignments()) {
     if (item.target != "os.environ[\"CUDA_VISIBLE_DEVICES\"]" || !region.node.contains(item.statement)) continue;
     code.visible_devices = string_value(item.value).value_or("?");
-    if (code.visible_devices == "?" || device_count(*code.visible_devices).value_or(1) <= 1) code.pinned = place_of(file, item.statement);
+    if (code.visible_devices == "?" || device_count(*code.visible_devices).value_or(1) <= 1) {
+      code.pinned = place_of(file, item.statement);
+      code.sees_one_gpu = code.visible_devices != "?";
+    }
   }
 }
 
@@ -243,7 +265,7 @@ TrainingCode training_code(const Project& project, FileId script) {
   for (const Region& region : regions) {
     const PythonModule& module = *project.file(region.file).python();
     for (const PythonCall& call : module.calls())
-      if (region.node.contains(call.node)) read_call(code, region.file, module, call);
+      if (region.node.contains(call.node)) read_call(code, project, region.file, module, call);
     read_environment(code, region.file, module, region);
   }
   code.trains_with_trainer = !code.trainers.empty() && calls_train(code, project);
@@ -265,6 +287,88 @@ TrainingCode training_code(const Project& project, FileId script) {
   for (std::size_t i = 0; i < code.loads.size(); ++i)
     if (flow.reaches(code.loads[i].file, code.loads[i].call->node)) code.trained_loads.insert(i);
   return code;
+}
+
+bool speaks_of_ranks(Node expression) {
+  const std::string_view text = expression.text();
+  for (const char* word : {"LOCAL_RANK", "local_rank", "process_index", "current_device", "ddp", "world_size", "WORLD_SIZE", "get_rank", "kbit_device_map", "rank"})
+    if (text.find(word) != std::string_view::npos) return true;
+  return false;
+}
+
+namespace {
+
+bool is_split_word(const std::optional<std::string>& word) {
+  static constexpr std::array<std::string_view, 4> kSplits = {"auto", "balanced", "balanced_low_0", "sequential"};
+  return word && std::find(kSplits.begin(), kSplits.end(), *word) != kSplits.end();
+}
+
+// How often a name is read in a module.
+std::size_t reads_of(const PythonModule& module, std::string_view name) {
+  std::size_t reads = 0;
+  for (const Node& identifier : module.tree().root().descendants("identifier")) {
+    const Node parent = identifier.parent();
+    const bool target = parent.is("assignment") && parent.field("left") == identifier;
+    const bool label = (parent.is("keyword_argument") && parent.field("name") == identifier) || (parent.is("attribute") && parent.field("attribute") == identifier);
+    if (identifier.text() == name && !target && !label) ++reads;
+  }
+  return reads;
+}
+
+// The device_map within a dict that is passed with **, and the dict's name.
+std::pair<Node, std::string> map_in_splat(const PythonModule& module, const PythonCall& call) {
+  for (const Node& splat : call.list.children()) {
+    if (!splat.is("dictionary_splat") || !splat.child(0).is("identifier")) continue;
+    const std::string name(splat.child(0).text());
+    const Node made = module.only_value_of(name);
+    for (const PythonCall& other : module.calls())
+      if (other.node == made && other.callee == "dict" && other.argument("device_map") != nullptr) return {other.argument("device_map")->value, name};
+    if (made.is("dictionary"))
+      for (const Node& pair : made.children())
+        if (pair.is("pair") && string_value(pair.field("key")) == "device_map") return {pair.field("value"), name};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<SplitMap> split_map(const Project& project, const CallAt& load) {
+  const PythonModule& module = *project.file(load.file).python();
+  SplitMap split;
+  const PythonArgument* const argument = load.call->argument("device_map");
+  if (argument != nullptr && string_value(argument->value)) {
+    split.value = argument->value;
+    split.direct = true;
+  } else if (argument != nullptr && argument->value.is("identifier")) {
+    const std::string_view name = argument->value.text();
+    const auto assigned = module.assigned(name);
+    if (assigned.size() != 1 || !module.only_value_of(name)) return std::nullopt;  // it may be another one by rank
+    if (const Node around = assigned.front()->statement.enclosing("if_statement"); around && speaks_of_ranks(around.field("condition"))) return std::nullopt;
+    split.value = assigned.front()->value;
+    split.shared = reads_of(module, name) > 1;
+  } else if (argument == nullptr && load.call->has_splat) {
+    const auto [value, name] = map_in_splat(module, *load.call);
+    split.value = value;
+    split.shared = value && reads_of(module, name) > 1;
+  }
+  const auto word = string_value(split.value);
+  if (!is_split_word(word)) return std::nullopt;
+  split.word = *word;
+  return split;
+}
+
+bool has_unsettled_map(const Project& project, const CallAt& load) {
+  const PythonModule& module = *project.file(load.file).python();
+  const PythonArgument* const argument = load.call->argument("device_map");
+  Node value = argument != nullptr ? argument->value : map_in_splat(module, *load.call).first;
+  if (!value || is_none(value) || speaks_of_ranks(value) || split_map(project, load)) return false;
+  if (!value.is("identifier")) return true;
+  // alpaca-lora's way: a variable that is set again where there are ranks.
+  const auto assigned = module.assigned(value.text());
+  return std::none_of(assigned.begin(), assigned.end(), [](const PythonAssignment* item) {
+    const Node around = item->statement.enclosing("if_statement");  // `if use_qlora:` does not make a map launch-aware
+    return around ? speaks_of_ranks(around.field("condition")) : speaks_of_ranks(item->value);
+  });
 }
 
 bool looks_like_a_script(const SourceFile& file) {

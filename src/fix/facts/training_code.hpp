@@ -42,6 +42,7 @@ struct TrainingCode {
   std::string starts_itself;          // "mp.spawn": it makes its own processes; empty: it does not
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES as set in the code
   std::optional<Place> pinned;        // a place that names one GPU, whatever the rank
+  bool sees_one_gpu = false;          // the code hides all but one from itself
 
   bool trains() const { return trains_with_trainer || trains_with_accelerate || trains_with_ddp; }
   bool knows_of_ranks() const { return environment.contains("LOCAL_RANK") || environment.contains("WORLD_SIZE") || environment.contains("RANK"); }
@@ -50,6 +51,20 @@ struct TrainingCode {
 };
 
 TrainingCode training_code(const Project& project, FileId script);
+
+// Where a load's device_map is written when it splits the model: "auto", "balanced" ..., over one variable or a dict passed
+// with **.
+struct SplitMap {
+  Node value;           // the word itself
+  std::string word;
+  bool direct = false;  // it is an argument of the load, which can be taken away
+  bool shared = false;  // others use the same variable or dict
+};
+std::optional<SplitMap> split_map(const Project& project, const CallAt& load);
+// A map that is neither None, nor by rank, nor a split that split_map finds: who knows where the layers go.
+bool has_unsettled_map(const Project& project, const CallAt& load);
+// Whether an expression takes the rank, the world size or the like into account.
+bool speaks_of_ranks(Node expression);
 
 // A file that is started, as far as it shows: it has a main part, or trains as soon as it is read.
 bool looks_like_a_script(const SourceFile& file);

@@ -28,6 +28,8 @@ class ArgumentHistory {
   // The release that took it away for good.
   std::optional<Version> removed_in(std::string_view field) const;
   std::vector<std::string> fields_of(const Version& version) const;
+  // The releases that a requirement allows, or the one that is installed.
+  std::vector<Version> allowed_by(const KnownVersion& known) const;
 
  private:
   struct Span {
@@ -35,6 +37,7 @@ class ArgumentHistory {
     std::optional<Version> until;
   };
   std::map<std::string, std::vector<Span>, std::less<>> fields_;
+  std::vector<Version> releases_;
   Version oldest_;
   Version newest_;
 };

@@ -96,23 +96,66 @@ std::strong_ordering Version::operator<=>(const Version& other) const {
   return std::strong_ordering::equal;
 }
 
+namespace {
+// The next one of the same length: 4.45 gives 4.46.
+Version after(Version version) {
+  ++version.parts.back();
+  return version;
+}
+}  // namespace
+
 std::optional<std::pair<std::string, KnownVersion>> requirement(std::string_view line, const std::string& from) {
-  const auto end = line.find_first_of("=<>!~ [");
+  const auto end = line.find_first_of("=<>!~ [@");
   const std::string_view name = line.substr(0, end);
   if (end == std::string_view::npos || std::find(kPackages.begin(), kPackages.end(), name) == kPackages.end()) return std::nullopt;
   std::string_view rest = trim(line.substr(end));
   if (rest.starts_with("[")) rest = trim(rest.substr(std::min(rest.size(), rest.find(']') + 1)));
-  const bool exact = rest.starts_with("==") && rest.find('*') == std::string_view::npos;
-  if (!exact && !rest.starts_with(">=") && !rest.starts_with("~=") && !rest.starts_with("==")) return std::nullopt;
-  const auto version = Version::parse(trim(rest.substr(2)));
-  if (!version) return std::nullopt;
-  KnownVersion known{*version, from, exact};
-  for (const std::string_view part : split(rest, ','))
-    if (trim(part).starts_with("<")) known.at_most = Version::parse(trim(trim(part).substr(trim(part).starts_with("<=") ? 2 : 1)));
+  KnownVersion known{{{0}}, from, false};
+  if (rest.starts_with("@")) {
+    known.unknown = true;
+    return std::pair(std::string(name), std::move(known));
+  }
+  bool any = false;
+  for (std::string_view clause : split(rest, ',')) {
+    clause = trim(clause);
+    const auto digits = clause.find_first_of("0123456789");
+    if (digits == std::string_view::npos) continue;
+    const std::string_view sign = trim(clause.substr(0, digits));
+    auto version = Version::parse(clause.substr(digits));
+    if (!version) continue;
+    any = any || sign != "!=";
+    if ((sign == "==" || sign == "===") && clause.find('*') == std::string_view::npos) return std::pair(std::string(name), KnownVersion{*version, from, true});
+    if (sign == ">=" || sign == ">") known.version = *version;
+    else if (sign == "<") known.below = *version;
+    else if (sign == "<=") known.below = after(*version);
+    else if (sign == "==" || sign == "=") {  // 4.45.*, and conda's 4.45
+      known.version = *version;
+      known.below = after(*version);
+    } else if (sign == "~=") {
+      known.version = *version;
+      if (version->parts.size() > 1) version->parts.pop_back();
+      known.below = after(*version);
+    }
+  }
+  if (!any) return std::nullopt;
   return std::pair(std::string(name), std::move(known));
 }
 
-Versions installed_versions(const std::vector<fs::path>& folders) {
+Versions required_versions(const fs::path& folder) {
+  Versions versions;
+  std::error_code ignored;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool requirements = name.starts_with("requirements") && (name.ends_with(".txt") || name.ends_with(".lock") || name.ends_with(".in"));
+    if (requirements || name == "pyproject.toml" || name == "setup.py" || name == "setup.cfg" || name == "environment.yml" || name == "environment.yaml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) { return std::pair(a.filename() != "requirements.txt", a) < std::pair(b.filename() != "requirements.txt", b); });
+  for (const fs::path& file : files) add_from_requirements(versions, file);
+  return versions;
+}
+
+Versions environment_of(const std::vector<fs::path>& folders) {
   Versions versions;
   std::error_code ignored;
   for (const fs::path& folder : folders)
@@ -120,9 +163,11 @@ Versions installed_versions(const std::vector<fs::path>& folders) {
       if (fs::exists(folder / name / "pyvenv.cfg", ignored)) add_from_environment(versions, folder / name, fmt::format("the environment in {}", name));
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (const char* const active = std::getenv(variable); active != nullptr && *active != '\0') add_from_environment(versions, active, "the active environment");
-  for (const fs::path& folder : folders)
-    for (const char* name : {"requirements.txt", "requirements.lock", "pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml"})
-      add_from_requirements(versions, folder / name);
+  return versions;
+}
+
+Versions versions_on_path() {
+  Versions versions;
   if (const auto prefix = prefix_of_python()) add_from_environment(versions, *prefix, "the Python on the PATH");
   return versions;
 }

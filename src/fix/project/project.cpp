@@ -10,15 +10,22 @@ namespace lockstep {
 namespace fs = std::filesystem;
 
 Project::Project(Contents contents) : contents_(std::move(contents)) {
+  auto index = std::make_shared<Index>();
   for (FileId id = 0; id < contents_.files.size(); ++id) {
-    by_path_.emplace(file(id).path().lexically_normal().string(), id);
-    by_name_.emplace(file(id).path().filename().string(), id);
+    index->by_path.emplace(file(id).path().lexically_normal().string(), id);
+    index->by_name.emplace(file(id).path().filename().string(), id);
   }
+  index_ = std::move(index);
+}
+
+const Versions& Project::versions_for(FileId id) const {
+  const auto found = contents_.required.find(file(id).path().parent_path());
+  return found == contents_.required.end() ? contents_.versions : found->second;
 }
 
 std::optional<FileId> Project::at(const fs::path& path) const {
-  const auto found = by_path_.find(path.lexically_normal().string());
-  return found == by_path_.end() ? std::nullopt : std::optional(found->second);
+  const auto found = index_->by_path.find(path.lexically_normal().string());
+  return found == index_->by_path.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<FileId> Project::module(FileId from, std::string_view name) const {
@@ -42,16 +49,25 @@ std::optional<FileId> Project::module(FileId from, std::string_view name) const 
 
 std::optional<FileId> Project::script(FileId from, const std::optional<std::string>& folder, std::string_view name) const {
   const fs::path own = file(from).path().parent_path();
-  std::vector<fs::path> folders;
-  if (folder) folders.push_back(own / *folder);
-  folders.insert(folders.end(), {own, contents_.root, own.parent_path()});
-  for (const fs::path& start : folders)
-    if (const auto found = at(start / std::string(name))) return found;
-  const auto [first, last] = by_name_.equal_range(fs::path(std::string(name)).filename().string());
+  const bool moved = folder && !folder->empty() && *folder != ".";
+  const bool absolute = name.starts_with("/");
+  if (moved && !absolute) {
+    if (const auto found = at(own / *folder / std::string(name))) return found;
+    if (const auto found = at(contents_.root / *folder / std::string(name)); found && !folder->starts_with("/")) return found;
+    if (!folder->starts_with("/")) return std::nullopt;
+  } else if (!absolute) {
+    for (const fs::path& start : {own, contents_.root, own.parent_path()})
+      if (const auto found = at(start / std::string(name))) return found;
+    if (folder) return std::nullopt;
+  } else if (const auto found = at(fs::path(std::string(name)))) {
+    return found;
+  }
+  const auto [first, last] = index_->by_name.equal_range(fs::path(std::string(name)).filename().string());
   return first != last && std::next(first) == last ? std::optional(first->second) : std::nullopt;
 }
 
 std::vector<FileId> Project::with_imports(FileId start) const {
+  constexpr std::size_t kMostFiles = 200;  // nearest first: what trains is not 200 imports away
   std::vector<FileId> found = {start};
   std::set<FileId> seen = {start};
   for (std::size_t next = 0; next < found.size(); ++next) {
@@ -60,6 +76,7 @@ std::vector<FileId> Project::with_imports(FileId start) const {
     const auto add = [&](std::string_view name) {
       if (const auto id = module(found[next], name); id && seen.insert(*id).second) found.push_back(*id);
     };
+    if (found.size() >= kMostFiles) break;
     for (const PythonImport& import : module_here->imports()) {
       add(import.module);
       if (!import.name.empty() && import.name != "*") add(import.module.ends_with(".") ? import.module + import.name : import.module + "." + import.name);
@@ -71,7 +88,7 @@ std::vector<FileId> Project::with_imports(FileId start) const {
 Project Project::with(const std::map<FileId, std::string>& texts) const {
   Contents other = contents_;
   for (const auto& [id, text] : texts) other.files[id] = std::make_shared<SourceFile>(file(id).with_text(text));
-  return Project(std::move(other));
+  return Project(std::move(other), index_);
 }
 
 }  // namespace lockstep

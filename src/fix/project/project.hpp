@@ -29,7 +29,8 @@ class Project {
     std::vector<std::shared_ptr<const SourceFile>> files;
     std::vector<Refusal> refusals;
     std::filesystem::path root;  // names are shown from here
-    Versions versions;
+    Versions versions;  // that are the same for all files: assumed, installed
+    std::map<std::filesystem::path, Versions> required;  // by folder: those, then what its requirements and those above ask for
   };
   explicit Project(Contents contents);
 
@@ -37,14 +38,16 @@ class Project {
   const SourceFile& file(FileId id) const { return *contents_.files[id]; }
   const std::vector<Refusal>& refusals() const { return contents_.refusals; }
   const std::filesystem::path& root() const { return contents_.root; }
-  const Versions& versions() const { return contents_.versions; }
+  // What a file runs with: what is installed, else what the requirements nearest to it ask for.
+  const Versions& versions_for(FileId file) const;
 
   // The file at a path, when the project has it.
   std::optional<FileId> at(const std::filesystem::path& path) const;
   // The Python file that an import within `from` means, when it is one of the project's.
   std::optional<FileId> module(FileId from, std::string_view name) const;
-  // The file that a command within `from` starts by this name: from a folder, from the script's, from the root, and last by
-  // the end of its path, when only one file has it (a container's /workspace/train.py).
+  // The file that a command within `from` starts by this name: from the folder that a `cd` went to; without one from the
+  // script's own, the root or the one above; an absolute name (a container's /workspace/train.py) and one after an unknown `cd`
+  // by its last part, when only one file has it.
   std::optional<FileId> script(FileId from, const std::optional<std::string>& folder, std::string_view name) const;
   // The file and all files of the project that it imports, directly or not.
   std::vector<FileId> with_imports(FileId file) const;
@@ -53,12 +56,18 @@ class Project {
   Project with(const std::map<FileId, std::string>& texts) const;
 
  private:
+  struct Index {
+    std::map<std::string, FileId> by_path;
+    std::multimap<std::string, FileId> by_name;
+  };
+  Project(Contents contents, std::shared_ptr<const Index> index) : contents_(std::move(contents)), index_(std::move(index)) {}
+
   Contents contents_;
-  std::map<std::string, FileId> by_path_;
-  std::multimap<std::string, FileId> by_name_;
+  std::shared_ptr<const Index> index_;  // a patched project has the same files
 };
 
 // Reads files and folders. Hidden folders, virtual environments, caches and other people's packages are passed over.
-Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed);
+enum class Neighbours : std::uint8_t { context, editable };  // of a file that is named alone
+Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed, Neighbours neighbours = Neighbours::context);
 
 }  // namespace lockstep

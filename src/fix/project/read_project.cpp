@@ -108,7 +108,7 @@ struct Candidate {
 
 class Walk {
  public:
-  explicit Walk(Project::Contents& into) : into_(into) {}
+  Walk(Project::Contents& into, Neighbours neighbours) : into_(into), neighbours_(neighbours) {}
 
   Status add(const std::string& given) {
     std::error_code failed;
@@ -119,7 +119,10 @@ class Walk {
     if (fs::is_directory(path, failed)) {
       folder(path.filename().empty() ? path.parent_path() : path);
     } else {
-      candidates_.push_back({path, true, true});
+      // Through a link the file behind it is read and written, and the link stays.
+      const fs::path target = facts.type() == fs::file_type::symlink ? fs::weakly_canonical(path, failed) : path;
+      const bool outside = target != path && target.lexically_relative(fs::weakly_canonical(into_.root, failed)).string().starts_with("..");
+      candidates_.push_back({outside ? path : target, true, true});
       neighbours(path.parent_path());
     }
     return Done{};
@@ -177,7 +180,7 @@ class Walk {
     std::error_code failed;
     std::size_t count = 0;
     for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, failed))
-      if (entry.is_regular_file(failed) && !entry.is_symlink(failed) && kind_by_name(entry.path()) && ++count <= kMostNeighbours) candidates_.push_back({entry.path(), false, false});
+      if (entry.is_regular_file(failed) && !entry.is_symlink(failed) && kind_by_name(entry.path()) && ++count <= kMostNeighbours) candidates_.push_back({entry.path(), neighbours_ == Neighbours::editable, false});
   }
 
   std::string shown(const fs::path& path) const {
@@ -202,9 +205,10 @@ class Walk {
       if (!candidate.named) return result;  // the file behind it is met on its own
     }
     if (fs::is_directory(candidate.path, failed)) return result;
+    if (!fs::is_regular_file(candidate.path, failed)) return candidate.named ? refuse("it is no regular file") : result;
     const auto size = fs::file_size(candidate.path, failed);
     auto kind = kind_by_name(candidate.path);
-    if (!failed && size > kLargest) return candidate.named || kind == FileKind::python || kind == FileKind::shell ? refuse(fmt::format("it has {}: too much for a script", format_bytes(static_cast<double>(size)))) : result;
+    if (!failed && size > kLargest) return candidate.named || ((kind == FileKind::python || kind == FileKind::shell) && candidate.asked_for) ? refuse(fmt::format("it has {}: too much for a script", format_bytes(static_cast<double>(size)))) : result;
     auto text = read_small_file(candidate.path, kLargest + 1);
     if (!text) return refuse("it cannot be read: check its permissions");
     if (text->substr(0, 8192).find('\0') != std::string::npos) return candidate.named ? refuse("it is a binary file") : result;
@@ -217,40 +221,75 @@ class Walk {
   }
 
   Project::Contents& into_;
+  Neighbours neighbours_;
   std::vector<Candidate> candidates_;
 };
 
-// Names are shown from the folder that was named, or from the one we are in when all lies below it.
+// Names are shown from the folder we are in when all lies below it, else from the nearest folder that holds all of it.
 fs::path root_of(const std::vector<std::string>& paths) {
   std::error_code failed;
   const fs::path here = fs::current_path(failed);
-  const auto below = [&](const std::string& path) {
-    const std::string relative = fs::absolute(path, failed).lexically_normal().lexically_relative(here).string();
+  const auto is_below = [](const fs::path& path, const fs::path& root) {
+    const std::string relative = path.lexically_relative(root).string();
     return !relative.empty() && !relative.starts_with("..");
   };
-  if (std::all_of(paths.begin(), paths.end(), below)) return here;
-  fs::path first = fs::absolute(paths.front(), failed).lexically_normal();
-  if (!fs::is_directory(first, failed)) first = first.parent_path();
-  return first.filename().empty() ? first.parent_path() : first;
+  std::vector<fs::path> folders;
+  for (const std::string& path : paths) {
+    fs::path folder = fs::absolute(path, failed).lexically_normal();
+    if (!fs::is_directory(folder, failed)) folder = folder.parent_path();
+    folders.push_back(folder.filename().empty() && folder.has_relative_path() ? folder.parent_path() : folder);
+  }
+  if (std::all_of(folders.begin(), folders.end(), [&](const fs::path& folder) { return is_below(folder, here); })) return here;
+  fs::path root = folders.front();
+  while (root.has_relative_path() && !std::all_of(folders.begin(), folders.end(), [&](const fs::path& folder) { return is_below(folder, root); })) root = root.parent_path();
+  return root;
+}
+
+// Each folder's own requirements first, then those of the folders above it, up to the root.
+void add_requirements(Project::Contents& contents, const Versions& otherwise) {
+  std::map<fs::path, Versions> own;
+  const auto of = [&](const fs::path& folder) -> const Versions& {
+    const auto [found, fresh] = own.try_emplace(folder);
+    if (fresh) found->second = required_versions(folder);
+    return found->second;
+  };
+  for (const auto& file : contents.files) {
+    const fs::path folder = file->path().parent_path();
+    const auto [found, fresh] = contents.required.try_emplace(folder, contents.versions);
+    if (!fresh) continue;
+    for (fs::path above = folder;; above = above.parent_path()) {
+      Versions more = of(above);
+      found->second.merge(more);
+      if (above == contents.root || !above.has_relative_path()) break;
+    }
+    Versions last = otherwise;
+    found->second.merge(last);
+  }
 }
 
 }  // namespace
 
-Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed) {
+Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed, Neighbours neighbours) {
   Project::Contents contents;
   contents.root = root_of(paths);
-  Walk walk(contents);
+  Walk walk(contents, neighbours);
   for (const std::string& path : paths)
     if (Status added = walk.add(path); !added) return std::move(added).error();
   walk.read_all();
-  contents.versions = assumed.value_or(Versions{});
+  const bool any_asked = std::any_of(contents.files.begin(), contents.files.end(), [](const auto& file) { return file->asked_for(); });
+  std::error_code status;
+  const bool only_files = std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return fs::is_directory(path, status); });
+  if (!any_asked && only_files && !contents.refusals.empty())
+    return Error{fmt::format("{}: {}", printable(contents.refusals.front().name), contents.refusals.front().reason), "name a script, a launch file or a configuration, or the folder they are in", ErrorKind::cannot_measure};
   std::vector<fs::path> folders = {contents.root};
   std::error_code failed;
   for (const std::string& path : paths) {
     const fs::path named = fs::absolute(path, failed).lexically_normal();
     folders.push_back(fs::is_directory(named, failed) ? named : named.parent_path());
   }
-  contents.versions.merge(installed_versions(folders));
+  contents.versions = assumed.value_or(Versions{});
+  contents.versions.merge(environment_of(folders));
+  add_requirements(contents, versions_on_path());
   return Project(std::move(contents));
 }
 

@@ -53,21 +53,26 @@ PythonModule::PythonModule(const SyntaxTree& tree) : tree_(&tree) {
     const std::string_view kind = node.kind();
     if (kind == "import_statement" || kind == "import_from_statement") read_import(node);
   }
+  std::vector<Node> functions;  // around the node that is looked at; walking up from each would be quadratic in deep code
   for (std::uint32_t index = 0; index < tree.size(); ++index) {
     const Node node = tree.at(index);
+    while (!functions.empty() && functions.back().end_index() <= index) functions.pop_back();
     if (!node.is_named()) continue;
     const std::string_view kind = node.kind();
     if (kind == "call") read_call(node);
-    else if (kind == "assignment" || kind == "named_expression") read_assignment(node);
-    else if (kind == "function_definition") read_function(node);
+    else if (kind == "assignment" || kind == "named_expression") read_assignment(node, functions.empty() ? Node() : functions.back());
     else if (kind == "class_definition") read_class(node);
+    else if (kind == "function_definition") {
+      read_function(node);
+      functions.push_back(node);
+    }
   }
 }
 
 void PythonModule::read_import(Node statement) {
   const bool at_top = statement.parent().is("module");
   const auto add = [&](std::string module, std::string name, std::string alias) {
-    std::string target = name.empty() ? module : module + "." + name;
+    std::string target = name.empty() ? module : module.ends_with('.') ? module + name : module + "." + name;
     // `import torch.nn` makes torch known, not torch.nn.
     if (name.empty() && alias.empty()) aliases_.emplace(module.substr(0, module.find('.')), module.substr(0, module.find('.')));
     else aliases_.emplace(alias.empty() ? name : alias, target);
@@ -110,11 +115,10 @@ void PythonModule::read_call(Node node) {
   calls_.push_back(std::move(call));
 }
 
-void PythonModule::read_assignment(Node node) {
+void PythonModule::read_assignment(Node node, Node function) {
   const Node left = node.is("named_expression") ? node.field("name") : node.field("left");
   const Node right = node.is("named_expression") ? node.field("value") : node.field("right");
   if (!left || !right) return;
-  const Node function = node.enclosing("function_definition");
   const auto add = [&](Node target) { assignments_.push_back({tight(target.text()), right, node, function}); };
   if (left.is("pattern_list") || left.is("tuple_pattern") || left.is("list_pattern")) {
     for (const Node& target : left.children()) add(target);
@@ -133,12 +137,9 @@ void PythonModule::read_function(Node node) {
 }
 
 void PythonModule::read_class(Node node) {
-  PythonClass entry{std::string(node.field("name").text()), {}, {}, node};
+  PythonClass entry{std::string(node.field("name").text()), {}, node};
   for (const Node& base : node.field("superclasses").children())
     if (const std::string name = dotted_name(base); !name.empty()) entry.bases.push_back(followed(name));
-  for (const Node& statement : node.field("body").children())
-    if (const Node item = statement.child(0); statement.is("expression_statement") && item.is("assignment") && item.field("left").is("identifier"))
-      entry.fields.emplace_back(item.field("left").text());
   classes_.push_back(std::move(entry));
 }
 
@@ -147,25 +148,6 @@ bool PythonModule::imports_module(std::string_view module) const {
     const std::string full = import.name.empty() ? import.module : import.module + "." + import.name;
     return full == module || (full.starts_with(module) && full[module.size()] == '.');
   });
-}
-
-bool PythonModule::is_class_like(std::string_view full_name, std::string_view ending) const {
-  std::set<std::string> seen;
-  std::vector<std::string> open = {std::string(full_name)};
-  while (!open.empty()) {
-    const std::string name = std::move(open.back());
-    open.pop_back();
-    if (!seen.insert(name).second) continue;
-    const PythonClass* own = nullptr;
-    for (const PythonClass& entry : classes_)
-      if (entry.name == name) own = &entry;
-    if (own == nullptr) {
-      if (name.ends_with(ending)) return true;
-      continue;
-    }
-    open.insert(open.end(), own->bases.begin(), own->bases.end());
-  }
-  return false;
 }
 
 std::vector<const PythonAssignment*> PythonModule::assigned(std::string_view target) const {
@@ -242,6 +224,7 @@ std::set<std::string> environment_read_in(Node expression) {
     const std::string_view text = owner.text();
     if (!text.ends_with("environ") && !text.ends_with("environ.get") && !text.ends_with("getenv") && !text.ends_with("environ.setdefault")) continue;
     if (parent.is("argument_list") && parent.child(0) != item) continue;
+    if (parent.is("subscript") && parent.parent().is("assignment") && parent.parent().field("left") == parent) continue;  // it is set, not read
     if (const auto value = string_value(item)) names.insert(*value);
   }
   return names;

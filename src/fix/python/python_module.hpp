@@ -58,7 +58,6 @@ struct PythonFunction {
 struct PythonClass {
   std::string name;
   std::vector<std::string> bases;  // with imports followed
-  std::vector<std::string> fields;
   Node node;
 };
 
@@ -77,8 +76,6 @@ class PythonModule {
   bool imports_module(std::string_view module) const;
   // A dotted name with the import at its head followed.
   std::string followed(std::string_view dotted) const;
-  // All names of classes that come, over classes of this file, from one whose name ends so.
-  bool is_class_like(std::string_view full_name, std::string_view ending) const;
   // The assignments to a name within a function or the module.
   std::vector<const PythonAssignment*> assigned(std::string_view target) const;
   // The one value a name has in this file, when it is assigned once.
@@ -87,7 +84,7 @@ class PythonModule {
  private:
   void read_import(Node statement);
   void read_call(Node node);
-  void read_assignment(Node node);
+  void read_assignment(Node node, Node function);
   void read_function(Node node);
   void read_class(Node node);
 

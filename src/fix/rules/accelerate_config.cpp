@@ -33,14 +33,15 @@ class Checker {
       : input_(input), file_(file), config_(config), findings_(findings), text_(input.project.file(file).text()) {}
 
   void run() {
+    if (config_.word("compute_environment").value_or("LOCAL_MACHINE") != "LOCAL_MACHINE") return;  // SageMaker has keys of its own
     unknown_keys();
     processes();
   }
 
  private:
   Version version() const {
-    const auto found = input_.project.versions().find("accelerate");
-    return found == input_.project.versions().end() ? history_.newest() : found->second.version;
+    const auto found = input_.project.versions_for(file_).find("accelerate");
+    return found == input_.project.versions_for(file_).end() ? history_.newest() : found->second.version;
   }
 
   CodeFinding finding(FindingCode code, const Setting& setting, std::string reason) const {
@@ -90,9 +91,14 @@ class Checker {
     CodeFinding result = finding(FindingCode::unknown_accelerate_field, setting,
                                  fmt::format("{} is no key of Accelerate's configuration: accelerate launch ends with \"had unknown keys\"; it belongs to TrainingArguments", setting.name));
     Way way = edit(FixSafety::unsafe, "", "the launch starts, and the setting takes effect", fmt::format("{} takes effect, which it never did", setting.name), config_.remove(text_, setting));
+    if (way.files.front().edits.empty()) return;
     const auto call = arguments_beside();
     const std::string value = setting.truth ? (*setting.truth ? "True" : "False") : std::string(setting.value.text());
-    if (call && (setting.truth || setting.number)) {
+    // Two configurations of one script may ask for two values: then whose is it?
+    std::size_t asking = 0;
+    for (FileId other = 0; other < input_.project.size(); ++other)
+      if (const auto config = accelerate_config_of(input_.project.file(other)); config && config->has(setting.name)) ++asking;
+    if (call && asking == 1 && (setting.truth || setting.number)) {
       const ArgumentSet arguments = ArgumentSet::of_call(*call->call);
       const std::string& code = input_.project.file(call->file).text();
       if (arguments.has(setting.name)) {
@@ -113,8 +119,8 @@ class Checker {
   }
 
   void unknown(const Setting& setting) {
-    const auto installed = input_.project.versions().find("accelerate");
-    const bool exact = installed == input_.project.versions().end() || installed->second.exact;
+    const auto installed = input_.project.versions_for(file_).find("accelerate");
+    const bool exact = installed != input_.project.versions_for(file_).end() && installed->second.exact;
     if (history_.knows(setting.name) && !exact) return;  // a newer one that is allowed may have it
     std::vector<std::string> known = history_.fields_of(version());
     const auto near = nearest(setting.name, known);
@@ -154,6 +160,7 @@ class Checker {
       findings_.push_back(std::move(result));
     } else if (!gpus && *processes == 1) {
       CodeFinding result = finding(FindingCode::idle_gpus, *setting, "MULTI_GPU with num_processes: 1 uses one GPU");
+      result.severity = Severity::info;
       Way way;
       way.kind = FixKind::advice;
       way.description = "num_processes is the number of GPUs to use";

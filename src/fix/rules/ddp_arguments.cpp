@@ -4,7 +4,7 @@
 // without a gradient. Trainer asks for it by default (trainer.py 5.22.2:749) unless gradient checkpointing is on. A model
 // whose parameters all take part, as most do, needs it not; one where some do not fails at once and says so.
 //
-// Where it is on by default the line is shown and not applied: whether every parameter takes part is not in the code.
+// Shown and not applied: whether every parameter takes part is not in the code, and who asks for it may have had to.
 //
 // ddp_bucket_cap_mb=25 is DDP's own default: it is said, not changed.
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
     propose(input, settings,
             {.code = FindingCode::find_unused_parameters,
              .severity = asked ? Severity::warning : Severity::info,
-             .safety = asked ? FixSafety::unsafe : FixSafety::manual,  // for all we know it is needed
+             .safety = FixSafety::manual,  // for all we know it is needed
              .name = "ddp_find_unused_parameters",
              .value = "False",
              .reason = asked ? "ddp_find_unused_parameters=True walks the whole graph after every forward pass"

@@ -22,7 +22,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 4> kSplits = {"auto", "balanced", "balanced_low_0", "sequential"};
 constexpr std::string_view kOwnGpu = R"({"": int(os.environ.get("LOCAL_RANK", 0))})";
 
 // In the quotes of the word it takes the place of.
@@ -32,63 +31,35 @@ std::string own_gpu(std::string_view instead_of) {
   return map;
 }
 
-// Where the split is written, and how it can be changed.
-struct Split {
-  FileId file = 0;
-  Node value;              // the "auto"
-  const PythonCall* call;  // the load
-  bool direct = false;     // an argument of the load itself, which can be taken away
-  std::string word;
-};
-
-bool is_split_word(const std::optional<std::string>& word) { return word && std::find(kSplits.begin(), kSplits.end(), *word) != kSplits.end(); }
-
-bool speaks_of_ranks(Node expression) {
-  const std::string_view text = expression.text();
-  for (const char* word : {"LOCAL_RANK", "local_rank", "process_index", "current_device", "ddp", "world_size", "WORLD_SIZE", "get_rank", "kbit_device_map", "rank"})
-    if (text.find(word) != std::string_view::npos) return true;
-  return false;
-}
-
-// The value that a load's device_map has, over one variable or a dict(...) that is passed with **.
-std::optional<Split> split_of(const Project& project, FileId file, const PythonCall& call) {
-  const PythonModule& module = *project.file(file).python();
-  Split split{file, {}, &call, false, ""};
-  const PythonArgument* const argument = call.argument("device_map");
-  if (argument != nullptr && string_value(argument->value)) {
-    split.value = argument->value;
-    split.direct = true;
-  } else if (argument != nullptr && argument->value.is("identifier")) {
-    const auto assigned = module.assigned(argument->value.text());
-    if (assigned.size() != 1 || !module.only_value_of(argument->value.text())) return std::nullopt;  // it may be another one by rank
-    if (const Node around = assigned.front()->statement.enclosing("if_statement"); around && speaks_of_ranks(around.field("condition"))) return std::nullopt;
-    split.value = assigned.front()->value;
-  } else if (argument == nullptr && call.has_splat) {
-    for (const Node& splat : call.list.children()) {
-      if (!splat.is("dictionary_splat") || !splat.child(0).is("identifier")) continue;
-      const Node made = module.only_value_of(splat.child(0).text());
-      for (const PythonCall& other : module.calls())
-        if (other.node == made && other.callee == "dict" && other.argument("device_map") != nullptr) split.value = other.argument("device_map")->value;
-      if (made.is("dictionary"))
-        for (const Node& pair : made.children())
-          if (pair.is("pair") && string_value(pair.field("key")) == "device_map") split.value = pair.field("value");
-    }
-  }
-  const auto word = string_value(split.value);
-  if (!is_split_word(word)) return std::nullopt;
-  split.word = *word;
-  return split;
-}
-
 bool is_quantised(const TrainingCode& code, const PythonCall& call) {
   for (const char* name : {"load_in_4bit", "load_in_8bit", "quantization_config"})
     if (const PythonArgument* const argument = call.argument(name); argument != nullptr && !is_none(argument->value) && bool_value(argument->value) != false) return true;
   return call.has_splat && std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "BitsAndBytesConfig"; });
 }
 
-// generate() before train() needs the model on a GPU already.
-bool is_used_before_training(const TrainingCode& code) {
-  return std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "generate" || item.call->callee == "pipeline"; });
+// generate() before train() needs the model on a GPU already; hf_device_map is there only with a map.
+bool is_used_before_training(const Project& project, const TrainingCode& code, FileId file) {
+  const std::string& text = project.file(file).text();
+  return text.find(".hf_device_map") != std::string::npos || text.find("model.device") != std::string::npos ||
+         std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "generate" || item.call->callee == "pipeline"; });
+}
+
+// Files that import the one with the load and do not train: what they load would end on the CPU.
+bool is_loaded_elsewhere(const RuleInput& input, const ScriptFacts& script, FileId file) {
+  if (file == script.code.script) return false;
+  const std::string stem = input.project.file(file).path().stem().string();
+  for (FileId other = 0; other < input.project.size(); ++other) {
+    if (other == file || other == script.code.script || input.project.file(other).kind() != FileKind::python || input.project.file(other).text().find(stem) == std::string::npos) continue;
+    const auto known = input.scripts.find(other);
+    if (known != input.scripts.end() && known->second.code.trains()) continue;
+    const PythonModule* const module = input.project.file(other).python();
+    if (module == nullptr) continue;
+    for (const PythonImport& import : module->imports()) {
+      const std::string whole = import.module.ends_with('.') ? import.module + import.name : import.module + "." + import.name;
+      if (input.project.module(other, import.module) == file || input.project.module(other, whole) == file) return true;
+    }
+  }
+  return false;
 }
 
 std::string era_words(const Versions& versions) {
@@ -130,6 +101,10 @@ std::vector<Edit> without_flags(const PythonModule& module, const std::vector<Py
         gone = owner;
       }
     }
+    const std::size_t end = text.find('\n', gone.to());
+    const std::string_view before = text.substr(line_start(text, gone.from()), gone.from() - line_start(text, gone.from()));
+    const std::string_view after = text.substr(gone.to(), end == std::string_view::npos ? std::string_view::npos : end - gone.to());
+    if (!trim(before).empty() || !(trim(after).empty() || trim(after).starts_with("#"))) return {};  // something else stands on the line
     edits.push_back({line_start(text, gone.from()), line_end(text, gone.to()), ""});
   }
   return in_order(std::move(edits));
@@ -152,46 +127,67 @@ std::vector<Way> other_ways(const ModelNeeds& needs) {
   return ways;
 }
 
-CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const Split& split) {
+// The edits that give one load its own GPU, or no map at all.
+std::vector<Edit> settled(const std::string& text, const CallAt& load, const SplitMap& split, bool keep_map) {
+  const PythonArgument* const argument = load.call->argument("device_map");
+  std::vector<Edit> edits;
+  std::vector<Node> gone;
+  const Node at = split.shared && argument != nullptr ? argument->value : split.value;  // a shared variable stays as it is
+  if (keep_map) edits.push_back({at.from(), at.to(), own_gpu(split.value.text())});
+  else if (split.direct || (split.shared && argument != nullptr)) gone.push_back(argument->whole);
+  else edits.push_back({at.from(), at.to(), "None"});
+  if (const PythonArgument* const limits = load.call->argument("max_memory"); limits != nullptr) gone.push_back(limits->whole);
+  for (Edit& edit : without_items(text, gone)) edits.push_back(std::move(edit));
+  return edits;
+}
+
+CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const CallAt& load, const SplitMap& split) {
   const Project& project = input.project;
-  const PythonModule& module = *project.file(split.file).python();
-  const std::string& text = project.file(split.file).text();
+  const PythonModule& module = *project.file(load.file).python();
+  const std::string& text = project.file(load.file).text();
   const TrainingCode& code = script.code;
-  const bool quantised = is_quantised(code, *split.call);
-  const bool keep_map = quantised || is_used_before_training(code) || !code.trains_with_trainer;
-  const ModelNeeds needs = model_needs(module, code, *split.call, quantised);
+  const bool quantised = is_quantised(code, *load.call);
+  const bool keep_map = quantised || is_used_before_training(project, code, load.file);
+  const ModelNeeds needs = model_needs(module, code, *load.call, quantised);
 
   CodeFinding finding;
   finding.code = FindingCode::taking_turns;
   finding.severity = Severity::critical;
-  finding.reason = fmt::format("device_map=\"{}\" gives each GPU some of the layers; in training one GPU works while the others wait{}", split.word, era_words(project.versions()));
-  finding.where = {place_of(split.file, split.value)};
+  finding.reason = fmt::format("device_map=\"{}\" gives each GPU some of the layers; in training one GPU works while the others wait{}", split.word, era_words(project.versions_for(load.file)));
+  finding.where = {place_of(load.file, split.value)};
   finding.group = launch_group(code.script);
 
   Way way;
-  Change change{split.file, {}};
-  std::vector<Node> gone;  // of the load's arguments
-  if (!keep_map && split.direct) {
-    gone.push_back(split.call->argument("device_map")->whole);
-    way.description = "take device_map away: Trainer puts the whole model on each process's own GPU";
-  } else if (!keep_map) {
-    change.edits = {{split.value.from(), split.value.to(), "None"}};
-    way.description = "no device_map: Trainer puts the whole model on each process's own GPU";
-  } else {
-    change.edits = {{split.value.from(), split.value.to(), own_gpu(split.value.text())}};
-    for (Edit& edit : needed_import(module, "os")) change.edits.push_back(std::move(edit));
-    way.description = quantised ? "load the whole model on each process's own GPU; a quantised model cannot be moved afterwards"
-                                : "load the whole model on each process's own GPU, where the script uses it before it trains";
+  Change change{load.file, settled(text, load, split, keep_map)};
+  bool needs_os = keep_map;
+  // Other models of the script that are split would stand in the way of several processes as much.
+  for (const CallAt& other : code.loads) {
+    if (other.call == load.call || other.file != load.file || code.trained_loads.contains(static_cast<std::size_t>(&other - code.loads.data()))) continue;
+    const auto also = split_map(project, other);
+    if (!also || also->shared) continue;
+    for (Edit& edit : settled(text, other, *also, true)) change.edits.push_back(std::move(edit));
+    needs_os = true;
   }
-  if (const PythonArgument* const limits = split.call->argument("max_memory"); limits != nullptr) gone.push_back(limits->whole);
-  for (Edit& edit : without_items(text, gone)) change.edits.push_back(std::move(edit));
-  for (Edit& edit : without_flags(module, flags_of(module))) change.edits.push_back(std::move(edit));
+  way.description = quantised   ? "load the whole model on each process's own GPU; a quantised model cannot be moved afterwards"
+                    : keep_map  ? "load the whole model on each process's own GPU, where the script uses it before it trains"
+                                : "take device_map away: the whole model goes to each process's own GPU when training starts";
+  const bool can_read_rank = !needs_os || can_import(module, "os", load.call->node);
+  if (needs_os)
+    for (Edit& edit : needed_import(module, "os")) change.edits.push_back(std::move(edit));
+  const auto flags = flags_of(module);
+  const auto flag_edits = without_flags(module, flags);
+  for (const Edit& edit : flag_edits) change.edits.push_back(edit);
   if (!needs.words.empty()) way.description += fmt::format(" ({})", needs.words);
   way.effect = "all GPUs work at once instead of in turns; published: 1.8-1.9x on 2";
-  way.changes = batch_words(script, processes_to_be(input, script));
+  way.changes = batch_words(input, script, processes_to_be(input, script));
+  if (script.launches.empty()) way.changes += "; start it with torchrun from now on: plain python would put nn.DataParallel around the model";
   way.files.push_back(std::move(change));
-  // Nobody is helped by a patch that runs out of memory: then FSDP is the way, and that is the user's to choose.
-  way.safety = needs.fits_80_gb && (code.trains_with_trainer || code.trains_with_accelerate) ? FixSafety::unsafe : FixSafety::manual;
+  // Shown only: what would run out of memory (then FSDP is the way, and that is the user's to choose), what other scripts load
+  // through the same lines, and what names a GPU elsewhere.
+  const bool decided = needs.fits_80_gb && !code.pinned && can_read_rank && !(split.shared && load.call->argument("device_map") == nullptr) && (flags.empty() || !flag_edits.empty()) &&
+                       !is_loaded_elsewhere(input, script, load.file);
+  way.safety = decided ? FixSafety::unsafe : FixSafety::manual;
+  if (code.pinned) way.description += fmt::format("; {} names one GPU for all ranks, which has to change too", place_words(project, *code.pinned));
   const bool too_large = !needs.fits_80_gb;
   if (too_large) way.description = "if it fits after all: " + way.description;
   finding.ways.push_back(std::move(way));
@@ -205,6 +201,12 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
     finding.ways.insert(finding.ways.begin() + 1, std::move(start));
   }
   return finding;
+}
+
+// One visible GPU cannot take turns.
+bool sees_one_gpu(const RuleInput& input, const ScriptFacts& script) {
+  if (script.code.sees_one_gpu || input.wishes.gpus == 1 || script.code.starts_itself.starts_with("unsloth")) return true;
+  return !script.launches.empty() && std::all_of(script.launches.begin(), script.launches.end(), [&](const Launch& launch) { return visible_gpus(input.project, launch).count.value_or(2) <= 1; });
 }
 
 // {"": 0} is one GPU for one process, and the same GPU for all of many.
@@ -227,6 +229,7 @@ void inspect_own_gpu(const RuleInput& input, const ScriptFacts& script, const Ca
   way.description = "load the model on each rank's own GPU";
   way.effect = "each rank has a GPU to itself";
   way.changes = "nothing but where the work is done";
+  if (!can_import(module, "os", load.call->node)) way.safety = FixSafety::manual;
   Change change{load.file, {{argument->value.from(), argument->value.to(), std::string(kOwnGpu)}}};
   for (Edit& edit : needed_import(module, "os")) change.edits.push_back(std::move(edit));
   way.files.push_back(std::move(change));
@@ -236,13 +239,14 @@ void inspect_own_gpu(const RuleInput& input, const ScriptFacts& script, const Ca
 
 // "model.layers.0-15": accelerate looks for modules of exactly that name.
 void inspect_range_keys(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings) {
-  static const std::regex kRange(R"(\.(\d+)-(\d+)$)");
+  static const std::regex kRange(R"(\.(\d{1,4})-(\d{1,4})$)");
+  constexpr std::size_t kLongestName = 200;  // std::regex takes stack by length
   const PythonModule& module = *input.project.file(file).python();
   for (const Node& dictionary : module.tree().root().descendants("dictionary")) {
     for (const Node& pair : dictionary.children()) {
       const auto key = pair.is("pair") ? string_value(pair.field("key")) : std::nullopt;
       std::smatch found;
-      if (!key || !std::regex_search(*key, found, kRange) || !(number_value(pair.field("value")) || string_value(pair.field("value")))) continue;
+      if (!key || key->size() > kLongestName || !std::regex_search(*key, found, kRange) || !(number_value(pair.field("value")) || string_value(pair.field("value")))) continue;
       CodeFinding finding;
       finding.code = FindingCode::taking_turns;
       finding.severity = Severity::warning;
@@ -258,37 +262,48 @@ void inspect_range_keys(const RuleInput& input, FileId file, std::vector<CodeFin
   }
 }
 
+// The flags alone, without a map.
+void inspect_flags(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
+  const FileId file = script.code.script;
+  const PythonModule& module = *input.project.file(file).python();
+  const auto flags = flags_of(module);
+  // Only where the launch line changes with them: alone they bring nn.DataParallel, which their author kept away.
+  const bool plain = std::any_of(script.launches.begin(), script.launches.end(), [](const Launch& launch) { return launch.launcher == Launcher::python; });
+  if (flags.empty() || !script.code.trains_with_trainer || !plain || !script.code.starts_itself.empty()) return;
+  CodeFinding finding;
+  finding.code = FindingCode::taking_turns;
+  finding.reason = fmt::format("{} tells Trainer that the model is already split, so that it neither places it nor shares the batch", flags.front().target);
+  finding.where = {place_of(file, flags.front().statement)};
+  finding.group = launch_group(file);
+  Way way;
+  way.safety = FixSafety::unsafe;
+  way.description = "take the flags away";
+  way.effect = "Trainer uses all GPUs by itself";
+  way.changes = batch_words(input, script, processes_to_be(input, script));
+  way.files.push_back({file, without_flags(module, flags)});
+  if (way.files.front().edits.empty()) {
+    way.files.clear();
+    way.safety = FixSafety::manual;
+  }
+  finding.ways.push_back(std::move(way));
+  findings.push_back(std::move(finding));
+}
+
 }  // namespace
 
 void device_map(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
   const TrainingCode& code = script.code;
-  if (code.trains()) {
+  if ((code.trains_with_trainer || code.trains_with_accelerate) && !sees_one_gpu(input, script)) {
     bool any = false;
     for (const std::size_t position : code.trained_loads) {
       const CallAt& load = code.loads[position];
-      if (const auto split = split_of(input.project, load.file, *load.call)) {
-        findings.push_back(finding_of(input, script, *split));
+      if (const auto split = split_map(input.project, load)) {
+        findings.push_back(finding_of(input, script, load, *split));
         any = true;
       }
       inspect_own_gpu(input, script, load, findings);
     }
-    const PythonModule& module = *input.project.file(code.script).python();
-    const auto flags = flags_of(module);
-    if (!any && !flags.empty() && code.trains_with_trainer) {
-      CodeFinding finding;
-      finding.code = FindingCode::taking_turns;
-      finding.reason = fmt::format("{} tells Trainer that the model is already split, so that it neither places it nor shares the batch", flags.front().target);
-      finding.where = {place_of(code.script, flags.front().statement)};
-      finding.group = launch_group(code.script);
-      Way way;
-      way.safety = FixSafety::unsafe;
-      way.description = "take the flags away";
-      way.effect = "Trainer uses all GPUs by itself";
-      way.changes = batch_words(script, processes_to_be(input, script));
-      way.files.push_back({code.script, without_flags(module, flags)});
-      if (!way.files.front().edits.empty()) finding.ways.push_back(std::move(way));
-      findings.push_back(std::move(finding));
-    }
+    if (!any) inspect_flags(input, script, findings);
   }
   inspect_range_keys(input, code.script, findings);
 }

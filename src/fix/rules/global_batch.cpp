@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "fix/settings/argument_set.hpp"
@@ -9,14 +10,19 @@
 namespace lockstep {
 namespace {
 
-bool has_split_model(const TrainingCode& code) {
-  for (const std::size_t load : code.trained_loads)
-    if (code.loads[load].call->argument("device_map") != nullptr) return true;
-  return false;
+// Trainer under nn.DataParallel already multiplies the batch by the GPUs; a split model and Accelerate do not.
+bool batch_grows(const Project& project, const TrainingCode& code) {
+  return !code.trains_with_trainer || std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) {
+    return code.loads[load].call->argument("device_map") != nullptr || split_map(project, code.loads[load]).has_value();
+  });
 }
 
-// Trainer under nn.DataParallel already multiplies the batch by the GPUs; a split model and Accelerate do not.
-bool batch_grows(const TrainingCode& code) { return !code.trains_with_trainer || has_split_model(code); }
+// All plain lines of the script see as many GPUs, or it is not known.
+bool counts_agree(const Project& project, const ScriptFacts& script, int processes) {
+  return std::all_of(script.launches.begin(), script.launches.end(), [&](const Launch& launch) {
+    return launch.launcher != Launcher::python || visible_gpus(project, launch).count.value_or(processes) == processes;
+  });
+}
 
 }  // namespace
 
@@ -28,37 +34,57 @@ std::optional<int> processes_to_be(const RuleInput& input, const ScriptFacts& sc
   return input.wishes.gpus;
 }
 
-std::string batch_words(const ScriptFacts& script, std::optional<int> processes) {
-  const std::string times = processes ? std::to_string(*processes) : "N";
-  if (!batch_grows(script.code))
-    return "the global batch stays what nn.DataParallel made it (per_device_train_batch_size x GPUs); each rank draws its own data order";
-  return fmt::format(
-      "the global batch becomes {} times larger{}, with {} times fewer steps an epoch: scale the learning rate (linear with warm-up for SGD, by the square root for Adam), or keep the batch: --global-batch keep",
-      times, processes ? "" : " (N GPUs)", times);
+std::optional<OwnBranch> own_batch_branch(const Project& project, const ScriptFacts& script) {
+  const FileId file = script.code.script;
+  const PythonModule& module = *project.file(file).python();
+  for (std::uint32_t index = 0; index < module.tree().size(); ++index) {
+    const Node node = module.tree().at(index);
+    if (!node.is("assignment") && !node.is("augmented_assignment")) continue;
+    const std::string_view target = node.field("left").text();
+    if (target.find("accumulation") == std::string_view::npos && target.find("batch_size") == std::string_view::npos) continue;
+    const std::string_view condition = node.enclosing("if_statement").field("condition").text();
+    if (condition.find("ddp") == std::string_view::npos && condition.find("world_size") == std::string_view::npos && condition.find("WORLD_SIZE") == std::string_view::npos) continue;
+    return OwnBranch{std::string(target), place_of(file, node)};
+  }
+  return std::nullopt;
 }
 
-std::optional<Way> same_global_batch(const Project& project, const ScriptFacts& script, std::optional<int> processes) {
-  if (!batch_grows(script.code)) return std::nullopt;
+std::string batch_words(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes) {
+  if (const auto branch = own_batch_branch(input.project, script))
+    return fmt::format("the script divides {} by its ranks itself ({}): the global batch stays about what it was; each rank draws its own data order", branch->name, place_words(input.project, branch->place));
+  if (script.is_launched_distributed()) return "where the layers lie; the batch and the order of the data are as before";
+  if (!batch_grows(input.project, script.code))
+    return "the global batch stays what nn.DataParallel made it (per_device_train_batch_size x GPUs); each rank draws its own data order";
+  const std::string times = processes ? std::to_string(*processes) : "N";
+  return fmt::format(
+      "the global batch becomes {} times larger{}, with {} times fewer steps an epoch: scale the learning rate (linear with warm-up for SGD, by the square root for Adam){}",
+      times, processes ? "" : " (N GPUs)", times, input.wishes.batch == GlobalBatch::keep ? "" : ", or keep the batch: --global-batch keep");
+}
+
+std::optional<Way> same_global_batch(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes) {
+  if (!batch_grows(input.project, script.code) || own_batch_branch(input.project, script)) return std::nullopt;
   Way way;
-  way.safety = FixSafety::manual;
+  way.kind = FixKind::advice;
   way.effect = "all GPUs work at once, with the global batch as it was";
-  if (!processes || script.code.arguments.size() != 1) {
-    way.description = "or keep the global batch: divide gradient_accumulation_steps (or the batch) by the number of GPUs";
+  if (!processes || script.code.arguments.size() != 1 || !counts_agree(input.project, script, *processes)) {
+    way.description = "keep the global batch: divide gradient_accumulation_steps (or the batch) by the number of GPUs";
+    if (!processes) way.description += "; --gpus N says how many there are";
     return way;
   }
   const CallAt& call = script.code.arguments.front();
   const ArgumentSet arguments = ArgumentSet::of_call(*call.call);
-  const std::string& text = project.file(call.file).text();
+  const std::string& text = input.project.file(call.file).text();
   for (const char* name : {"gradient_accumulation_steps", "per_device_train_batch_size"}) {
     const auto value = arguments.number(name);
     if (!value || *value < *processes || std::fmod(*value, *processes) != 0) continue;
+    way.kind = FixKind::edit;
     way.safety = FixSafety::unsafe;
-    way.description = fmt::format("or keep the global batch: {} {:.0f} becomes {:.0f}", name, *value, *value / *processes);
+    way.description = fmt::format("keep the global batch: {} {:.0f} becomes {:.0f}", name, *value, *value / *processes);
     way.changes = "the order of the data: each rank draws its own share";
     way.files.push_back({call.file, arguments.set(text, name, fmt::format("{:.0f}", *value / *processes))});
     return way;
   }
-  way.description = fmt::format("or keep the global batch: neither gradient_accumulation_steps nor per_device_train_batch_size is a number that {} divides (X704); choose one that is", *processes);
+  way.description = fmt::format("keep the global batch: neither gradient_accumulation_steps nor per_device_train_batch_size is written as a number that {} divides (X704); choose one that is", *processes);
   return way;
 }
 

@@ -11,11 +11,18 @@ namespace lockstep {
 // How many processes the script's plain launch line would become, when that is known.
 std::optional<int> processes_to_be(const RuleInput& input, const ScriptFacts& script);
 
+// Where a launch-aware script divides its own batch or accumulation by the ranks, when it does.
+struct OwnBranch {
+  std::string name;  // "gradient_accumulation_steps"
+  Place place;
+};
+std::optional<OwnBranch> own_batch_branch(const Project& project, const ScriptFacts& script);
+
 // What the reader must know of the results: "the global batch becomes 2 times larger ...".
-std::string batch_words(const ScriptFacts& script, std::optional<int> processes);
+std::string batch_words(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes);
 
 // The edits that divide the accumulation (or the batch) by N, where the numbers are written in the code and N is known.
 // A way without edits says why there are none; nothing: there is nothing to say.
-std::optional<Way> same_global_batch(const Project& project, const ScriptFacts& script, std::optional<int> processes);
+std::optional<Way> same_global_batch(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes);
 
 }  // namespace lockstep

@@ -17,12 +17,17 @@ namespace {
 struct LocalRank {
   FileId file = 0;
   const PythonCall* declared = nullptr;  // add_argument("--local_rank", ...)
-  bool read_from_environment = false;
+  bool by_library = false;   // Trainer and Accelerate read LOCAL_RANK themselves
+  bool by_variable = false;  // the script does
+  bool spoken_of = false;    // its text names local_rank at all
 };
 
-LocalRank local_rank_of(const TrainingCode& code) {
+LocalRank local_rank_of(const Project& project, const TrainingCode& code) {
   LocalRank rank;
-  rank.read_from_environment = code.environment.contains("LOCAL_RANK") || code.parses_arguments || !code.accelerators.empty() || !code.arguments.empty();
+  rank.by_library = !code.accelerators.empty() || !code.arguments.empty() || !code.trainers.empty();
+  rank.by_variable = code.environment.contains("LOCAL_RANK");
+  const std::string& text = project.file(code.script).text();
+  rank.spoken_of = text.find("local_rank") != std::string::npos || text.find("local-rank") != std::string::npos;
   for (const CallAt& item : code.all) {
     if (item.call->last_name() != "add_argument") continue;
     for (const PythonArgument& argument : item.call->arguments)
@@ -63,9 +68,37 @@ std::vector<Edit> to_torchrun(const std::string& text, const Launch& launch) {
     if (words[i].raw == "--use_env" || words[i].raw == "--use-env") {
       std::size_t to = words[i].to;
       while (to < text.size() && text[to] == ' ') ++to;
-      edits.push_back({words[i].from, to, ""});
+      const std::size_t start = line_start(text, words[i].from);
+      const bool alone = trim(std::string_view(text).substr(start, words[i].from - start)).empty() && to + 1 < text.size() && text[to] == '\\' && (text[to + 1] == '\n' || text[to + 1] == '\r');
+      if (alone) edits.push_back({start, line_end(text, to), ""});  // with its line
+      else edits.push_back({words[i].from, to, ""});
     }
   return in_order(std::move(edits));
+}
+
+// torchrun came with torch 1.10; TrainingArguments reads LOCAL_RANK since Transformers 4.6.
+bool is_too_old(const Project& project, FileId file) {
+  const Versions& versions = project.versions_for(file);
+  const auto older = [&](const char* package, const char* least) {
+    const auto found = versions.find(package);
+    return found != versions.end() && (found->second.unknown || (found->second.exact && found->second.version < *Version::parse(least)));
+  };
+  return older("torch", "1.10") || older("transformers", "4.6");
+}
+
+// Lets the script's own argument take its default from LOCAL_RANK.
+void teach(const RuleInput& input, const LocalRank& rank, Way& way) {
+  const PythonArgument* const fallback = rank.declared->argument("default");
+  const PythonModule& module = *input.project.file(rank.file).python();
+  const std::string old_value = fallback == nullptr ? "-1" : std::string(fallback->value.text());
+  Change change{rank.file, ArgumentSet::of_call(*rank.declared).set(input.project.file(rank.file).text(), "default", fmt::format("int(os.environ.get(\"LOCAL_RANK\", {}))", old_value))};
+  // A required argument has no use for a default.
+  const bool possible = !change.edits.empty() && rank.declared->argument("required") == nullptr && can_import(module, "os", rank.declared->node);
+  way.safety = possible ? FixSafety::unsafe : FixSafety::manual;
+  way.changes = "the rank comes from LOCAL_RANK";
+  way.description = fmt::format("start with torchrun, and let {} read LOCAL_RANK", place_words(input.project, place_of(rank.file, rank.declared->node)));
+  for (Edit& edit : needed_import(module, "os")) change.edits.push_back(std::move(edit));
+  if (possible) way.files.push_back(std::move(change));
 }
 
 }  // namespace
@@ -88,28 +121,27 @@ void legacy_launcher(const RuleInput& input, FileId file, std::vector<CodeFindin
     if (by_variable) {
       way.safety = FixSafety::safe;
     } else if (script == input.scripts.end()) {
-      way.safety = FixSafety::unsafe;
+      way.safety = FixSafety::manual;
       way.changes = "a script that takes --local_rank must read LOCAL_RANK from the environment; the script was not found to look";
     } else {
-      const LocalRank rank = local_rank_of(script->second.code);
-      if (rank.read_from_environment) {
+      const LocalRank rank = local_rank_of(input.project, script->second.code);
+      if (rank.declared != nullptr && environment_read_in(rank.declared->node).contains("LOCAL_RANK")) {
         way.safety = FixSafety::safe;
-      } else if (rank.declared == nullptr) {
+      } else if (rank.declared != nullptr) {
+        teach(input, rank, way);
+      } else if (rank.by_library && !rank.spoken_of) {
+        way.safety = FixSafety::safe;
+      } else if (rank.by_variable && !rank.spoken_of) {
+        way.safety = FixSafety::safe;
+      } else if (!rank.spoken_of) {
         way.safety = FixSafety::unsafe;
         way.changes = "the script no longer gets --local-rank among its arguments";
       } else {
-        const PythonArgument* const fallback = rank.declared->argument("default");
-        const PythonModule& module = *input.project.file(rank.file).python();
-        way.safety = FixSafety::unsafe;
-        way.changes = "the rank comes from LOCAL_RANK";
-        way.description = fmt::format("start with torchrun, and let {} read LOCAL_RANK", place_words(input.project, place_of(rank.file, rank.declared->node)));
-        const std::string old_value = fallback == nullptr ? "-1" : std::string(fallback->value.text());
-        Change change{rank.file, ArgumentSet::of_call(*rank.declared).set(input.project.file(rank.file).text(), "default", fmt::format("int(os.environ.get(\"LOCAL_RANK\", {}))", old_value))};
-        if (change.edits.empty()) way.safety = FixSafety::manual;
-        for (Edit& edit : needed_import(module, "os")) change.edits.push_back(std::move(edit));
-        way.files.push_back(std::move(change));
+        way.safety = rank.by_variable || rank.by_library ? FixSafety::unsafe : FixSafety::manual;
+        way.changes = "the script speaks of local_rank: see that it comes from LOCAL_RANK and not from an argument";
       }
     }
+    if (is_too_old(input.project, file)) continue;
     finding.ways.push_back(std::move(way));
     findings.push_back(std::move(finding));
   }

@@ -30,7 +30,7 @@ bool generates(const std::string& owner) {
 
 void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
   const ArgumentSet& arguments = settings.arguments;
-  if (arguments.truth("use_cpu") == true || arguments.truth("no_cuda") == true) return;
+  if (arguments.truth("use_cpu") == true || arguments.truth("no_cuda") == true || input.project.file(settings.file).path().filename().string().find("cpu") != std::string::npos) return;
   const Setting* const workers = arguments.find("dataloader_num_workers");
   // Unset is 0 where Trainer's default counts: in a call that is seen whole, and not where generating takes the time.
   const bool by_default = workers == nullptr && settings.arguments.carrier() == Carrier::python && !generates(settings.owner);
@@ -52,6 +52,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   if (arguments.truth("dataloader_pin_memory") == false)
     propose(input, settings,
             {.code = FindingCode::pageable_copies,
+             .safety = is_explained(input, settings, "dataloader_pin_memory") ? FixSafety::manual : FixSafety::unsafe,
              .name = "dataloader_pin_memory",
              .value = "True",
              .reason = "dataloader_pin_memory=False: every copy to the GPU goes through a staging buffer and makes the host wait",
@@ -61,7 +62,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
             findings);
   const double epochs = arguments.number("num_train_epochs").value_or(0);
   const bool restarts = arguments.truth("dataloader_persistent_workers") == false ? epochs > 1 : !arguments.has("dataloader_persistent_workers") && epochs >= kManyEpochs;
-  if (workers != nullptr && workers->number.value_or(0) > 0 && restarts && is_taken(input.project, "dataloader_persistent_workers"))
+  if (workers != nullptr && workers->number.value_or(0) > 0 && restarts && is_taken(input.project, settings.file, "dataloader_persistent_workers"))
     propose(input, settings,
             {.code = FindingCode::workers_restarted_each_epoch,
              .severity = Severity::info,

@@ -18,9 +18,11 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   if (const auto steps = arguments.number("max_steps"); steps && *steps > 0 && *steps <= kFewSteps) return;
   if (const auto strategy = arguments.word("logging_strategy"); strategy && *strategy != "steps") return;
   const bool every_step = arguments.number("logging_steps") == 1;
+  const bool acts_on_logs = settings.script != nullptr && input.project.file(settings.script->code.script).text().find("def on_log") != std::string::npos;
   if (every_step)
     propose(input, settings,
             {.code = FindingCode::logging_too_often,
+             .safety = acts_on_logs ? FixSafety::manual : FixSafety::unsafe,  // a callback may count on each of them
              .name = "logging_steps",
              .value = "10",
              .reason = "logging_steps=1 gathers the loss from all ranks and waits for it in every step",

@@ -15,9 +15,6 @@
 #include "fix/rules/global_batch.hpp"
 
 namespace lockstep {
-
-void device_map(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
-
 namespace {
 
 constexpr std::array<std::string_view, 17> kChoosesGpus = {"--gpu", "--gpus", "--gpu_id", "--gpu-id", "--gpu_ids", "--gpu-ids", "--device", "--devices", "--cuda", "--cuda_device",
@@ -25,41 +22,47 @@ constexpr std::array<std::string_view, 17> kChoosesGpus = {"--gpu", "--gpus", "-
 constexpr std::array<std::string_view, 14> kDoesNotTrain = {"--help", "-h", "--eval", "--evaluate", "--eval_only", "--eval-only", "--test", "--test_only", "--test-only", "--inference",
                                                             "--predict", "--dry-run", "--dry_run", "--generate"};
 
+constexpr std::array<std::string_view, 17> kOtherWork = {"generate", "eval", "evaluate", "test", "predict", "infer", "inference", "serve", "export", "convert",
+                                                         "prepare", "preprocess", "download", "plot", "merge", "chat", "demo"};
+
 bool one_process_is_meant(const Launch& launch) {
   bool names_phases = false;
   bool trains = false;
   const auto words = launch.arguments();
+  if (!words.empty() && std::find(kOtherWork.begin(), kOtherWork.end(), words.front()) != kOtherWork.end()) return true;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const std::string name = word.substr(0, word.find('='));
     const std::string value = word.find('=') != std::string::npos ? word.substr(word.find('=') + 1) : i + 1 < words.size() ? words[i + 1] : "";
     if (name == "--do_train" && (value == "False" || value == "false" || value == "0")) return true;
     if (std::find(kChoosesGpus.begin(), kChoosesGpus.end(), name) != kChoosesGpus.end()) return true;
+    if (name == "--use_cpu" || name == "--no_cuda" || name == "--cpu" || name == "--to_onnx" || name == "--resume_from_checkpoint") return true;  // a resumed run keeps its shape
     if (std::find(kDoesNotTrain.begin(), kDoesNotTrain.end(), name) != kDoesNotTrain.end()) return true;
     if (name.find("unsloth") != std::string::npos && value != "False" && value != "false") return true;  // one GPU only
     names_phases = names_phases || name.starts_with("--do_");
     trains = trains || name == "--do_train";
   }
-  return (names_phases && !trains) || (launch.line->in_loop && launch.line->in_background);
+  return names_phases && !trains;
+}
+
+// Runs side by side: a loop's, or several of one script, each on GPUs of its own, or on all of them at once.
+bool runs_beside_others(const ScriptFacts& script, const Launch& launch) {
+  if (!launch.line->in_background) return false;
+  if (launch.line->in_loop) return true;
+  return std::count_if(script.launches.begin(), script.launches.end(), [&](const Launch& other) { return other.file == launch.file && other.line->in_background; }) > 1;
 }
 
 // More than one task a node: SLURM starts the processes. More than one node: --standalone would part them.
 bool slurm_has_its_own_way(const std::string& text, const Launch& launch) {
+  std::vector<std::string> own;
+  for (std::size_t i = 0; i < launch.first_word; ++i) own.push_back(launch.line->words[i].value.value_or("?"));
   const auto more_than_one = [&](std::initializer_list<std::string_view> names) {
-    const auto value = sbatch_value(text, names);
+    const auto on_line = option_among(own, names);
+    const auto value = on_line ? on_line : sbatch_value(text, names);
     return value && *value != "1";
   };
   if (more_than_one({"--nodes", "-N"})) return true;
-  if (!launch.under_srun) return false;
-  if (more_than_one({"--ntasks-per-node"}) || more_than_one({"--ntasks", "-n"}) || more_than_one({"--ntasks-per-gpu"})) return true;
-  for (std::size_t i = 0; i < launch.first_word; ++i) {
-    const std::string& raw = launch.line->words[i].raw;
-    if ((raw.starts_with("--ntasks") || raw.starts_with("-n") || raw.starts_with("-N") || raw.starts_with("--nodes")) && raw.find("=1") == std::string::npos) {
-      const bool next_is_one = raw.find('=') == std::string::npos && i + 1 < launch.first_word && launch.line->words[i + 1].raw == "1";
-      if (!next_is_one && raw != "-n1" && raw != "-N1") return true;
-    }
-  }
-  return false;
+  return launch.under_srun && (more_than_one({"--ntasks-per-node"}) || more_than_one({"--ntasks", "-n"}) || more_than_one({"--ntasks-per-gpu"}));
 }
 
 // Azure ML's `distribution:` and Kubeflow's PyTorchJob start or name the processes themselves.
@@ -83,14 +86,17 @@ std::vector<std::string> launcher_words(const Launch& launch, const std::string&
   const CommandWord& python = launch.line->words[launch.first_word];
   const std::string count = "--nproc_per_node=" + processes;
   std::vector<std::string> words;
-  const bool bare = python.raw == "python" || python.raw == "python3" || python.raw == "\"python\"" || python.raw == "\"python3\"" || python.raw == "'python'" || python.raw == "'python3'";
+  // In a list the quotes are put around each new word by itself.
+  const bool list = launch.line->style != WordStyle::shell;
+  const auto written = [&](const CommandWord& word) { return list ? word.value.value_or(word.raw) : word.raw; };
+  const bool bare = written(python) == "python" || written(python) == "python3";
   const bool only_unbuffered = std::all_of(launch.options.begin(), launch.options.end(), [](const std::string& option) { return option == "-u"; });
   if (bare && only_unbuffered) {
     words = {"torchrun"};
   } else {
     // Another interpreter, or options for it: they are kept.
     for (std::size_t i = launch.first_word; i < launch.script_word; ++i)
-      if (launch.line->words[i].raw != "-m" && launch.line->words[i].raw != "-u") words.push_back(launch.line->words[i].raw);
+      if (written(launch.line->words[i]) != "-m" && written(launch.line->words[i]) != "-u") words.push_back(written(launch.line->words[i]));
     words.insert(words.end(), {"-m", "torch.distributed.run"});
   }
   words.insert(words.end(), {"--standalone", count});
@@ -98,63 +104,91 @@ std::vector<std::string> launcher_words(const Launch& launch, const std::string&
   return words;
 }
 
-std::string reason_for(const ScriptFacts& script, const std::string& visible, const std::string& devices) {
+std::string reason_for(const Project& project, const ScriptFacts& script, const std::string& visible, const std::string& devices) {
+  const TrainingCode& code = script.code;
   const std::string lead = fmt::format("plain python starts one process{}, and WORLD_SIZE is not set: ", visible.empty() ? "" : fmt::format(" for the {} GPUs of {}", devices, visible));
-  if (script.code.trains_with_trainer) {
-    const bool split = std::any_of(script.code.trained_loads.begin(), script.code.trained_loads.end(),
-                                   [&](std::size_t load) { return script.code.loads[load].call->argument("device_map") != nullptr; });
-    if (split) return lead + "with a split model the GPUs take turns, and Trainer says nothing";
-    return lead + "where several GPUs are visible Trainer falls back to nn.DataParallel, where GPU 0 gathers for all";
+  if (code.trains_with_trainer) {
+    const bool split = std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return code.loads[load].call->argument("device_map") != nullptr || split_map(project, code.loads[load]); });
+    return lead + (split ? "with a split model the GPUs take turns, and Trainer says nothing" : "where several GPUs are visible Trainer falls back to nn.DataParallel, where GPU 0 gathers for all");
   }
-  return lead + (script.code.trains_with_accelerate ? "Accelerate then trains on one GPU" : "the script's own DDP is never used") + " and the others are idle";
+  return lead + (code.trains_with_accelerate ? "Accelerate then trains on one GPU and the others are idle" : "the script's own DDP has no ranks to join");
 }
 
-// The branch that a launch-aware script takes from now on may divide the accumulation by the ranks.
-std::string word_on_branches(const Project& project, const ScriptFacts& script) {
-  for (const FileId file : {script.code.script}) {
-    const PythonModule& module = *project.file(file).python();
-    for (std::uint32_t index = 0; index < module.tree().size(); ++index) {
-      const Node node = module.tree().at(index);
-      if (!node.is("assignment") && !node.is("augmented_assignment")) continue;
-      const std::string_view target = node.field("left").text();
-      if (target.find("accumulation") == std::string_view::npos && target.find("batch_size") == std::string_view::npos) continue;
-      const Node condition = node.enclosing("if_statement").field("condition");
-      if (condition.text().find("ddp") == std::string_view::npos && condition.text().find("world_size") == std::string_view::npos && condition.text().find("WORLD_SIZE") == std::string_view::npos) continue;
-      return fmt::format("; the script's own branch for several processes then sets {} ({}), so the batch settings of the other branch no longer apply", target,
-                         place_words(project, place_of(file, node)));
-    }
+// What would end a run of several processes with an error, or spread each of them over all GPUs; empty: nothing that is seen.
+std::string obstacle(const RuleInput& input, const ScriptFacts& script) {
+  const TrainingCode& code = script.code;
+  for (std::size_t i = 0; i < code.loads.size(); ++i) {
+    const bool handled = code.trained_loads.contains(i) && (code.trains_with_trainer || code.trains_with_accelerate);
+    const auto split = split_map(input.project, code.loads[i]);
+    const bool beside_handled = split && !split->shared && std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t other) { return code.loads[other].file == code.loads[i].file && split_map(input.project, code.loads[other]); });
+    if (has_unsettled_map(input.project, code.loads[i]) || (split && !handled && !beside_handled))
+      return fmt::format("{} gives its model a device_map that is not by rank", place_words(input.project, place_of(code.loads[i].file, code.loads[i].call->node)));
   }
+  for (const CallAt& call : code.all)
+    if (const std::string_view name = call.call->last_name(); name == "dispatch_model" || name == "parallelize" || name == "infer_auto_device_map" || name == "DataParallel")
+      return fmt::format("{} spreads the model over the GPUs by {}", place_words(input.project, place_of(call.file, call.call->node)), name);
   return "";
+}
+
+bool has_flags(const Project& project, const TrainingCode& code) {
+  const auto& assignments = project.file(code.script).python()->assignments();
+  return std::any_of(assignments.begin(), assignments.end(), [](const PythonAssignment& item) { return item.target.ends_with(".is_parallelizable") || item.target.ends_with(".model_parallel"); });
+}
+
+// The user's own word on the line above: one GPU is meant, or torchrun was tried.
+bool is_told_apart(const std::string& text, const Launch& launch) {
+  const std::size_t start = line_start(text, launch.line->from);
+  if (start == 0) return false;
+  std::string above(trim(std::string_view(text).substr(line_start(text, start - 1), start - line_start(text, start - 1))));
+  if (!above.starts_with("#")) return false;
+  std::transform(above.begin(), above.end(), above.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* word : {"torchrun", "ddp", "single gpu", "single-gpu", "one gpu", "1 gpu", "debug", "\xe5\x8d\x95\xe5\x8d\xa1"})  // the last: "single card" in Chinese
+    if (above.find(word) != std::string::npos) return true;
+  return false;
 }
 
 void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Launch& launch, bool script_changes_too, std::vector<CodeFinding>& findings) {
   const Project& project = input.project;
   const std::string& text = project.file(launch.file).text();
-  if (launch.launcher != Launcher::python || one_process_is_meant(launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
+  if (launch.launcher != Launcher::python || one_process_is_meant(launch) || runs_beside_others(script, launch) || is_told_apart(text, launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
   VisibleGpus visible = visible_gpus(project, launch);
   if (script.code.visible_devices && !script.code.pinned) visible = {device_count(*script.code.visible_devices), fmt::format("CUDA_VISIBLE_DEVICES={} in the script", *script.code.visible_devices)};
   if (!visible.count && input.wishes.gpus) visible = {input.wishes.gpus, "--gpus"};
   if (visible.count && *visible.count < 2) return;
+  if (launch.line->visible_devices && !*launch.line->visible_devices && launch.line->in_function) return;  // run() { CUDA_VISIBLE_DEVICES=$1 ... }
   const std::string processes = visible.count ? std::to_string(*visible.count) : "gpu";
 
   CodeFinding finding;
   finding.code = FindingCode::world_size_not_set;
   finding.severity = Severity::critical;
-  finding.reason = reason_for(script, visible.from, processes) + word_on_branches(project, script);
+  finding.reason = reason_for(project, script, visible.from, processes);
+  if (const auto branch = own_batch_branch(project, script))
+    finding.reason += fmt::format("; the script's own branch for several processes then sets {} ({}), so the batch settings of the other branch no longer apply", branch->name, place_words(project, branch->place));
   finding.where = {{launch.file, launch.line->words[launch.first_word].from, launch.line->words[launch.script_word].to}};
   if (script_changes_too) finding.group = launch_group(script.code.script);
   Way way;
   way.safety = FixSafety::unsafe;
   way.description = fmt::format("start one process a GPU with torchrun ({})", visible.count ? visible.from : "as many as there are GPUs");
   way.effect = "all GPUs work at once; published: 1.8-1.9x on 2, 3.5-3.8x on 4";
-  way.changes = batch_words(script, visible.count);
+  way.changes = batch_words(input, script, visible.count);
+  if (launcher_words(launch, processes).front() != "torchrun" && std::any_of(launch.options.begin(), launch.options.end(), [](const std::string& option) { return option != "-u"; }))
+    way.changes += "; python's own options reach the launcher, no longer the training";
+  if (const std::string why = obstacle(input, script); !why.empty()) {
+    way.safety = FixSafety::manual;
+    way.description += "; first " + why;
+  }
   way.files.push_back({launch.file, launch.line->replace(text, launch.first_word, launch.script_word, launcher_words(launch, processes))});
   finding.ways.push_back(way);
-  if (auto same = same_global_batch(project, script, visible.count)) {
-    same->files.push_back(way.files.front());
-    if (input.wishes.batch == GlobalBatch::keep && same->safety != FixSafety::manual) finding.ways.insert(finding.ways.begin(), std::move(*same));
-    else {
+  if (auto same = same_global_batch(input, script, visible.count)) {
+    const bool possible = same->safety == FixSafety::unsafe && finding.ways.front().safety != FixSafety::manual;
+    if (!same->files.empty()) same->files.push_back(way.files.front());
+    if (input.wishes.batch == GlobalBatch::keep && possible) {
+      finding.ways = {std::move(*same)};
+    } else {
+      // Asked to keep the batch, lockstep does not let it grow.
+      if (input.wishes.batch == GlobalBatch::keep) finding.ways.front().safety = FixSafety::manual;
       same->safety = FixSafety::manual;
+      same->description = "or " + same->description;
       finding.ways.push_back(std::move(*same));
     }
   }
@@ -168,9 +202,7 @@ void plain_python(const RuleInput& input, const ScriptFacts& script, std::vector
   if (!code.trains() || !code.starts_itself.empty() || code.pinned) return;
   if (!code.trains_with_trainer && !code.trains_with_accelerate && !(joins_by_environment(code) && code.knows_of_ranks())) return;
   // A split model and its launch line change together: either alone ends with an error or with one busy GPU.
-  std::vector<CodeFinding> of_script;
-  device_map(input, script, of_script);
-  const bool together = std::any_of(of_script.begin(), of_script.end(), [](const CodeFinding& finding) { return !finding.group.empty(); });
+  const bool together = has_flags(input.project, code) || std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return split_map(input.project, code.loads[load]).has_value(); });
   for (const Launch& launch : script.launches) inspect_launch(input, script, launch, together, findings);
 }
 

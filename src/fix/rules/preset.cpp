@@ -36,8 +36,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   const double new_accumulation = known && divides ? product / values.batch : accumulation;
   std::vector<Edit> edits;
   const auto set = [&](const char* name, const std::string& value) {
-    const Setting* const old = arguments.find(name);
-    if (old != nullptr && old->value.text() == value) return;
+    if (arguments.says(name, value)) return;
     for (Edit& edit : arguments.set(text, name, value)) edits.push_back(std::move(edit));
   };
   if (known) {

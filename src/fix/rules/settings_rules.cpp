@@ -1,16 +1,24 @@
 #include "fix/rules/settings_rules.hpp"
 
+#include <algorithm>
+
+#include "base/text.hpp"
 #include "fix/knowledge/argument_history.hpp"
 
 namespace lockstep {
 
 void for_settings_of(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings, CheckSettings check) {
   if (!script.code.trains_with_trainer) return;
-  for (const TrainingSettings& settings : settings_of_script(input, script)) check(input, settings, findings);
+  for (const TrainingSettings& settings : settings_of_script(script)) check(input, settings, findings);
 }
 
 void for_settings_in(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings, CheckSettings check) {
-  if (const auto settings = settings_of_file(input.project, file)) check(input, *settings, findings);
+  const auto settings = settings_of_file(input.project, file);
+  if (!settings) return;
+  // A file that only looks like arguments may be read by the project's own code, which knows other names.
+  const bool read_by_parser = std::any_of(input.scripts.begin(), input.scripts.end(), [](const auto& row) { return row.second.code.parses_arguments; });
+  if (settings->kind == SettingsKind::arguments_file && !read_by_parser) return;
+  check(input, *settings, findings);
 }
 
 Place place_in(const TrainingSettings& settings, std::string_view name) {
@@ -34,7 +42,12 @@ void propose(const RuleInput& input, const TrainingSettings& settings, SettingFi
   way.effect = std::move(fix.effect);
   way.changes = std::move(fix.changes);
   const bool present = settings.arguments.has(fix.name);
-  if (!present && (settings.arguments.is_open() || !settings.arguments.can_grow())) return;
+  // A misspelt name is put right first; its value may be what is asked for.
+  const std::vector<std::string> wanted = {fix.name};
+  const bool misspelt = std::any_of(settings.arguments.settings().begin(), settings.arguments.settings().end(),
+                                    [&](const Setting& setting) { return !ArgumentHistory::of_transformers().knows(setting.name) && nearest(setting.name, wanted); });
+  if (!present && misspelt) return;
+  if (!present && (settings.arguments.is_open() || settings.arguments.carrier() != Carrier::python || !settings.defaults_known || !settings.arguments.can_grow())) return;
   auto edits = settings.arguments.set(input.project.file(settings.file).text(), fix.name, fix.value);
   if (edits.empty()) return;
   way.files.push_back({settings.file, std::move(edits)});
@@ -42,11 +55,20 @@ void propose(const RuleInput& input, const TrainingSettings& settings, SettingFi
   findings.push_back(std::move(finding));
 }
 
-bool is_taken(const Project& project, std::string_view field) {
+bool is_explained(const RuleInput& input, const TrainingSettings& settings, std::string_view name) {
+  const Setting* const setting = settings.arguments.find(name);
+  if (setting == nullptr) return false;
+  const std::string_view text = input.project.file(settings.file).text();
+  return text.substr(setting->whole.to(), line_end(text, setting->whole.to()) - setting->whole.to()).find('#') != std::string_view::npos;
+}
+
+bool is_taken(const Project& project, FileId file, std::string_view field) {
   const ArgumentHistory& history = ArgumentHistory::of_transformers();
-  const auto found = project.versions().find("transformers");
-  if (found == project.versions().end()) return history.has(history.newest(), field);
-  return history.has(found->second.version, field);
+  const Versions& versions = project.versions_for(file);
+  const auto found = versions.find("transformers");
+  if (found == versions.end()) return history.has(history.newest(), field);
+  const auto allowed = history.allowed_by(found->second);
+  return std::all_of(allowed.begin(), allowed.end(), [&](const Version& version) { return history.has(version, field); });
 }
 
 }  // namespace lockstep

@@ -28,7 +28,9 @@ void propose(const RuleInput& input, const TrainingSettings& settings, SettingFi
 
 // Where a setting stands, else the whole call.
 Place place_in(const TrainingSettings& settings, std::string_view name);
+// Whether a comment on the setting's line says why it is as it is.
+bool is_explained(const RuleInput& input, const TrainingSettings& settings, std::string_view name);
 // Whether the installed Transformers takes the field; true when the version is not known and the newest does.
-bool is_taken(const Project& project, std::string_view field);
+bool is_taken(const Project& project, FileId file, std::string_view field);
 
 }  // namespace lockstep

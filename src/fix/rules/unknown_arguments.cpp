@@ -36,21 +36,14 @@ constexpr std::array kRenamed = {
     Renamed{"group_by_length", "train_sampling_strategy", "True", "\"group_by_length\""},
     Renamed{"adafactor", "optim", "True", "\"adafactor\""},
 };
-// The release from which the new name means the same; else the first that has it.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kMeansTheSameFrom = {{{"warmup_ratio", "5.0"}}};
-
 const Renamed* renaming_of(std::string_view name) {
   const auto found = std::find_if(kRenamed.begin(), kRenamed.end(), [&](const Renamed& row) { return row.old_name == name; });
   return found == kRenamed.end() ? nullptr : &*found;
 }
 
-struct Known {
-  Version version;
-  std::string words;   // "Transformers 4.57.6 (requirements.txt)"
-  bool certain = true;  // false: the newest that the table knows, for want of better
-  bool exact = true;
-  std::optional<Version> at_most = std::nullopt;  // of those that a requirement allows
-};
+// Names that are gone and that a run does as well without.
+constexpr std::array<std::string_view, 12> kIdle = {"overwrite_output_dir", "save_safetensors", "logging_dir", "use_mps_device", "fp16_backend", "half_precision_backend",
+                                                    "xpu_backend", "include_tokens_per_second", "ray_scope", "past_index", "tpu_num_cores", "mp_parameters"};
 
 // A new name that every release of the last two years knows: worth offering where the version is not known.
 const Version& long_known() {
@@ -58,51 +51,62 @@ const Version& long_known() {
   return version;
 }
 
-Known version_of(const Project& project) {
-  const ArgumentHistory& history = ArgumentHistory::of_transformers();
-  const auto found = project.versions().find("transformers");
-  if (found == project.versions().end()) return {history.newest(), fmt::format("Transformers {}, the newest known here (no installed version was found)", history.newest().text()), false, false};
-  return {found->second.version, fmt::format("Transformers {}{} ({})", found->second.exact ? "" : "from ", found->second.version.text(), found->second.from), true, found->second.exact, found->second.at_most};
-}
-
 class Checker {
  public:
-  Checker(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings)
-      : input_(input), settings_(settings), findings_(findings), known_(version_of(input.project)) {}
+  Checker(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) : input_(input), settings_(settings), findings_(findings) {
+    const Versions& versions = input.project.versions_for(settings.file);
+    const auto found = versions.find("transformers");
+    if (found == versions.end()) {
+      allowed_ = {history_.newest()};
+      words_ = fmt::format("as of {}; no installed version was found", history_.newest().text());
+      return;
+    }
+    certain_ = true;
+    exact_ = found->second.exact;
+    allowed_ = history_.allowed_by(found->second);
+    pinned_unknown_ = found->second.unknown;
+    words_ = fmt::format("Transformers {}{} by {}", exact_ ? "" : "from ", found->second.version.text(), found->second.from);
+  }
 
   void run() {
-    if (!history_.covers(known_.version)) return;
+    if (allowed_.empty() || pinned_unknown_ || !history_.covers(allowed_.front())) return;
     for (const Setting& setting : settings_.arguments.settings()) look_at(setting);
   }
 
  private:
+  bool all_have(std::string_view name) const {
+    return std::all_of(allowed_.begin(), allowed_.end(), [&](const Version& version) { return history_.has(version, name); });
+  }
+  bool none_has(std::string_view name) const {
+    return std::none_of(allowed_.begin(), allowed_.end(), [&](const Version& version) { return history_.has(version, name); });
+  }
+
   void look_at(const Setting& setting) {
-    if (history_.has(known_.version, setting.name)) {
-      // A least version tells what is there from then on; a newer one that is allowed may have lost it.
-      const auto gone = history_.removed_in(setting.name);
-      if (known_.exact || !known_.certain || !gone || (known_.at_most && *known_.at_most < *gone) || !is_long_renamed(setting.name)) return;
-    } else if (!known_.certain && history_.knows(setting.name) && !is_long_renamed(setting.name)) {
-      return;  // many have an older one that takes it
-    }
+    const Renamed* const renamed = renaming_of(setting.name);
     if (history_.knows(setting.name)) {
       const auto first = history_.first_with(setting.name);
-      if (!(known_.version < *first)) return gone(setting);
-      if (known_.exact) too_new(setting, *first);
+      if (exact_ && allowed_.front() < *first) return too_new(setting, *first);
+      if (none_has(setting.name)) {
+        if (certain_ || is_long_renamed(setting.name)) gone(setting, renamed);
+        return;
+      }
+      // Still taken, and gone in a later release: the new name is the same thing.
+      if (renamed != nullptr && history_.removed_in(setting.name) && is_long_renamed(setting.name) && (all_have(renamed->new_name) || (!exact_ && !all_have(setting.name)))) gone(setting, renamed);
       return;
     }
-    if (settings_.kind == SettingsKind::training_arguments) never_was(setting);
+    if (settings_.kind == SettingsKind::training_arguments && !(history_.newest() < allowed_.back())) never_was(setting);
   }
 
   bool is_long_renamed(std::string_view name) const {
     const Renamed* const renamed = renaming_of(name);
     const auto first = renamed == nullptr ? std::nullopt : history_.first_with(renamed->new_name);
-    return first && !(long_known() < *first) && std::none_of(kMeansTheSameFrom.begin(), kMeansTheSameFrom.end(), [&](const auto& row) { return row.first == name; });
+    return first && !(long_known() < *first) && name != "warmup_ratio";
   }
 
-  CodeFinding finding(const Setting& setting, std::string reason) const {
+  CodeFinding finding(const Setting& setting, Severity severity, std::string reason) const {
     CodeFinding result;
     result.code = FindingCode::unknown_training_argument;
-    result.severity = Severity::critical;
+    result.severity = severity;
     result.reason = std::move(reason);
     result.where = {place_of(settings_.file, setting.whole)};
     return result;
@@ -110,58 +114,73 @@ class Checker {
 
   const std::string& text() const { return input_.project.file(settings_.file).text(); }
 
-  void gone(const Setting& setting) {
+  void gone(const Setting& setting, const Renamed* renamed) {
     const auto removed = history_.removed_in(setting.name);
-    const std::string when = removed ? fmt::format("{} is gone since {}", setting.name, removed->text()) : fmt::format("{} is not in this release", setting.name);
-    CodeFinding result = finding(setting, fmt::format("{} ({}): {}", when, known_.words, settings_.arguments.carrier() == Carrier::python ? "the run ends with a TypeError" : "the run ends at once"));
-    if (const Renamed* const renamed = renaming_of(setting.name)) {
-      if (auto way = renaming(setting, *renamed)) result.ways.push_back(std::move(*way));
-    }
-    if (result.ways.empty()) {
-      if (known_.certain && !known_.exact) return;  // it may well be there
+    const bool fails = none_has(setting.name);
+    const std::string when = removed ? fmt::format("Transformers {} took {} away", removed->text(), setting.name) : fmt::format("{} is not in this release", setting.name);
+    CodeFinding result = finding(setting, fails && certain_ ? Severity::critical : Severity::warning,
+                                 fmt::format("{} ({}){}", when, words_, !fails ? ": newer releases end with a TypeError" : certain_ ? ": the run ends with a TypeError" : ""));
+    if (auto other_name = renamed == nullptr ? std::nullopt : renaming(setting, *renamed)) {
+      result.ways.push_back(std::move(*other_name));
+    } else {
+      if (!fails || !certain_) return;  // it may well be there
+      const bool idle = std::find(kIdle.begin(), kIdle.end(), setting.name) != kIdle.end();
       Way way;
-      way.safety = FixSafety::unsafe;
-      way.description = setting.name == "logging_dir" ? "take it away; TENSORBOARD_LOGGING_DIR in the environment has its place" : fmt::format("take {} away", setting.name);
+      way.safety = idle ? FixSafety::unsafe : FixSafety::manual;
+      way.description = setting.name == "logging_dir" ? "take it away; TENSORBOARD_LOGGING_DIR in the environment has its place"
+                        : idle                        ? fmt::format("take {} away", setting.name)
+                                                      : fmt::format("take {} away, and see the release's notes for what does its work now", setting.name);
       way.effect = "the run starts";
       way.changes = fmt::format("what {} did no longer happens", setting.name);
       way.files.push_back({settings_.file, settings_.arguments.remove(text(), setting)});
+      if (way.files.front().edits.empty()) way.files.clear();
       result.ways.push_back(std::move(way));
-      if (!known_.certain) result.ways.back().safety = FixSafety::manual;
     }
     findings_.push_back(std::move(result));
   }
 
   std::optional<Way> renaming(const Setting& setting, const Renamed& renamed) const {
-    if (settings_.arguments.has(renamed.new_name)) return std::nullopt;
+    if (settings_.arguments.has(renamed.new_name) || is_read_elsewhere(setting.name)) return std::nullopt;
+    // A ratio and a number of steps are told apart by being below 1.
+    const bool ratio = setting.name == "warmup_ratio";
+    if (ratio && setting.number && (*setting.number >= 1 || *setting.number < 0)) return std::nullopt;
     Way way;
     way.description = fmt::format("{} is now {}", setting.name, renamed.new_name);
     way.effect = "the run starts";
     auto edits = settings_.arguments.rename(setting, renamed.new_name);
     if (!renamed.for_value.empty()) {
-      if (setting.value.text() != renamed.for_value && !(setting.truth == true && renamed.for_value == "True")) return std::nullopt;
+      if (!settings_.arguments.says(setting.name, renamed.for_value)) return std::nullopt;
       for (Edit& edit : settings_.arguments.set(text(), setting.name, renamed.new_value)) edits.push_back(std::move(edit));
     }
     way.files.push_back({settings_.file, in_order(std::move(edits))});
-    std::optional<Version> from = history_.first_with(renamed.new_name);
-    for (const auto& [name, release] : kMeansTheSameFrom)
-      if (name == setting.name) from = Version::parse(release);
-    const bool means_the_same = from && !(known_.version < *from) && known_.certain;
-    way.safety = means_the_same ? FixSafety::safe : FixSafety::unsafe;
-    if (!means_the_same) way.changes = fmt::format("needs Transformers {} or newer: older ones do not know {}", from ? from->text() : "?", renamed.new_name);
+    const auto from = ratio ? Version::parse("5.0") : history_.first_with(renamed.new_name);
+    const bool everywhere = certain_ && from && std::none_of(allowed_.begin(), allowed_.end(), [&](const Version& version) { return version < *from; });
+    // A file of settings may be read by more than TrainingArguments.
+    const bool own_code = settings_.arguments.carrier() == Carrier::python;
+    way.safety = everywhere && own_code && !(ratio && !setting.number) ? FixSafety::safe : FixSafety::unsafe;
+    if (!everywhere) way.changes = fmt::format("needs Transformers {} or newer: older ones do not know {}", from ? from->text() : "?", renamed.new_name);
+    else if (!own_code) way.changes = fmt::format("whatever else reads {} from this file", setting.name);
     return way;
   }
 
+  // A key of a file that the project's own code asks for by its old name.
+  bool is_read_elsewhere(const std::string& name) const {
+    if (settings_.arguments.carrier() == Carrier::python) return false;
+    for (FileId file = 0; file < input_.project.size(); ++file)
+      if (input_.project.file(file).kind() == FileKind::python && input_.project.file(file).text().find(name) != std::string::npos) return true;
+    return false;
+  }
+
   void too_new(const Setting& setting, const Version& first) {
-    CodeFinding result = finding(setting, fmt::format("{} is known from Transformers {} on, and this is {}: the run ends with a TypeError", setting.name, first.text(), known_.words));
+    CodeFinding result = finding(setting, Severity::critical, fmt::format("{} is known from Transformers {} on ({}): the run ends with a TypeError", setting.name, first.text(), words_));
     Way way;
-    way.safety = FixSafety::manual;
-    way.description = fmt::format("upgrade Transformers to {} or newer, or take {} away", first.text(), setting.name);
     way.kind = FixKind::advice;
+    way.description = fmt::format("upgrade Transformers to {} or newer, or take {} away", first.text(), setting.name);
     // The new name of an old one is only a matter of spelling.
     for (const Renamed& renamed : kRenamed)
-      if (renamed.new_name == setting.name && renamed.for_value.empty() && history_.has(known_.version, renamed.old_name) && known_.exact && setting.name != "warmup_steps") {
+      if (renamed.new_name == setting.name && renamed.for_value.empty() && all_have(renamed.old_name) && setting.name != "warmup_steps") {
         way.kind = FixKind::edit;
-        way.safety = FixSafety::safe;
+        way.safety = settings_.arguments.carrier() == Carrier::python ? FixSafety::safe : FixSafety::unsafe;
         way.description = fmt::format("{} is still called {} in this release", setting.name, renamed.old_name);
         way.effect = "the run starts";
         way.files.push_back({settings_.file, settings_.arguments.rename(setting, renamed.old_name)});
@@ -171,8 +190,8 @@ class Checker {
   }
 
   void never_was(const Setting& setting) {
-    const auto near = nearest(setting.name, history_.fields_of(known_.version));
-    CodeFinding result = finding(setting, fmt::format("TrainingArguments has no {} ({}): the run ends with a TypeError", setting.name, known_.words));
+    const auto near = nearest(setting.name, history_.fields_of(allowed_.back()));
+    CodeFinding result = finding(setting, Severity::critical, fmt::format("TrainingArguments has no {} ({}): the run ends with a TypeError", setting.name, words_));
     Way way;
     if (near && !settings_.arguments.has(*near)) {
       way.safety = FixSafety::unsafe;
@@ -192,17 +211,22 @@ class Checker {
   const TrainingSettings& settings_;
   std::vector<CodeFinding>& findings_;
   const ArgumentHistory& history_ = ArgumentHistory::of_transformers();
-  Known known_;
+  std::vector<Version> allowed_;
+  std::string words_;     // where the version is from
+  bool certain_ = false;  // false: the newest that the table knows stands in for an unknown one
+  bool exact_ = false;
+  bool pinned_unknown_ = false;  // a commit: some version, and nobody here knows which
 };
 
 void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
-  if (settings.kind != SettingsKind::axolotl) Checker(input, settings, findings).run();
+  if (settings.kind == SettingsKind::axolotl) return;
+  Checker(input, settings, findings).run();
 }
 
 }  // namespace
 
 void unknown_in_script(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
-  for (const TrainingSettings& settings : settings_of_script(input, script)) check(input, settings, findings);
+  for (const TrainingSettings& settings : settings_of_script(script)) check(input, settings, findings);
 }
 void unknown_in_file(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings) { for_settings_in(input, file, findings, check); }
 

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/text.hpp"
+#include "fix/syntax/yaml_value.hpp"
 
 namespace lockstep {
 namespace {
@@ -21,16 +22,6 @@ std::size_t end_of_words(std::string_view text, std::size_t offset) {
 }
 
 bool starts_its_line(std::string_view text, std::size_t offset) { return trim(text.substr(line_start(text, offset), offset - line_start(text, offset))).empty(); }
-
-Node yaml_scalar(Node value) {
-  while (value.is("flow_node") || value.is("block_node")) {
-    Node inner;
-    for (const Node& child : value.children())
-      if (!child.is("tag") && !child.is("anchor") && !child.is("comment")) inner = child;
-    value = inner;
-  }
-  return value;
-}
 
 std::string unquoted(std::string_view text) {
   if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front()) text = text.substr(1, text.size() - 2);
@@ -68,8 +59,10 @@ ArgumentSet ArgumentSet::of_yaml(Node block_mapping) {
   set.node_ = block_mapping;
   for (const Node& pair : block_mapping.children()) {
     if (!pair.is("block_mapping_pair")) continue;
-    Setting setting{unquoted(pair.field("key").text()), pair.field("key"), yaml_scalar(pair.field("value")), pair, {}, {}, {}};
+    Setting setting{unquoted(pair.field("key").text()), pair.field("key"), yaml_value(pair.field("value")), pair, {}, {}, {}};
     if (setting.name == "<<") set.open_ = true;
+    const bool shared = !pair.field("value").descendants("anchor").empty();  // a change would reach every alias
+    if (shared) setting.value = Node();
     if (setting.value.is("plain_scalar") || setting.value.is("double_quote_scalar") || setting.value.is("single_quote_scalar")) read_scalar(setting, setting.value.text());
     set.settings_.push_back(std::move(setting));
   }
@@ -119,9 +112,16 @@ std::string ArgumentSet::written(std::string_view value) const {
   return std::string(value);
 }
 
+bool ArgumentSet::says(std::string_view name, std::string_view value) const {
+  const Setting* const setting = find(name);
+  return setting != nullptr && setting->value.text() == written(value);
+}
+
 std::vector<Edit> ArgumentSet::set(std::string_view text, std::string_view name, std::string_view value) const {
-  if (const Setting* const setting = find(name)) return {{setting->value.from(), setting->value.to(), written(value)}};
-  return add(text, name, value);
+  const Setting* const setting = find(name);
+  if (setting == nullptr) return add(text, name, value);
+  if (!setting->value) return {};  // empty, or shared by an anchor
+  return {{setting->value.from(), setting->value.to(), written(value)}};
 }
 
 std::vector<Edit> ArgumentSet::rename(const Setting& setting, std::string_view name) const {
@@ -199,7 +199,13 @@ std::vector<Edit> without_items(std::string_view text, std::vector<Node> items) 
 }
 
 std::vector<Edit> ArgumentSet::remove(std::string_view text, const Setting& setting) const {
-  if (carrier_ == Carrier::yaml) return {{line_start(text, setting.whole.from()), line_end(text, setting.whole.to() == 0 ? 0 : setting.whole.to() - 1), ""}};
+  if (carrier_ == Carrier::yaml) {
+    if (starts_its_line(text, setting.whole.from())) return {{line_start(text, setting.whole.from()), line_end(text, std::max<std::size_t>(1, setting.whole.to()) - 1), ""}};
+    // The first of a list's item: its dash stays for the next.
+    for (const Setting& next : settings_)
+      if (next.whole.from() > setting.whole.from()) return {{setting.whole.from(), next.whole.from(), ""}};
+    return {};
+  }
   if (carrier_ == Carrier::json) {
     // JSON has no comma before its closing bracket.
     const std::size_t next = text.find_first_not_of(" \t\r\n", setting.whole.to());

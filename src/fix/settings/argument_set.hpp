@@ -47,7 +47,8 @@ class ArgumentSet {
   std::optional<bool> truth(std::string_view name) const;
   std::optional<std::string> word(std::string_view name) const;
 
-  // Values are given as Python writes them: True, 4, "x".
+  // Values are given as Python writes them: True, 4, "x". No edits: it cannot be done here.
+  bool says(std::string_view name, std::string_view value) const;
   std::vector<Edit> set(std::string_view text, std::string_view name, std::string_view value) const;
   std::vector<Edit> remove(std::string_view text, const Setting& setting) const;
   std::vector<Edit> rename(const Setting& setting, std::string_view name) const;

@@ -15,23 +15,22 @@ bool looks_like_arguments(const ArgumentSet& set) {
 }
 
 std::optional<TrainingSettings> recognised(FileId file, ArgumentSet set) {
-  if (set.has("base_model") && set.has("micro_batch_size")) return TrainingSettings{file, SettingsKind::axolotl, "the axolotl settings", std::move(set), nullptr};
-  if (set.has("finetuning_type") && set.has("stage")) return TrainingSettings{file, SettingsKind::llama_factory, "the LLaMA-Factory settings", std::move(set), nullptr};
-  if (looks_like_arguments(set)) return TrainingSettings{file, SettingsKind::arguments_file, "the training arguments", std::move(set), nullptr};
+  if (set.has("base_model") && set.has("micro_batch_size")) return TrainingSettings{file, SettingsKind::axolotl, "the axolotl settings", std::move(set), nullptr, true};
+  if (set.has("finetuning_type") && set.has("stage")) return TrainingSettings{file, SettingsKind::llama_factory, "the LLaMA-Factory settings", std::move(set), nullptr, true};
+  if (looks_like_arguments(set)) return TrainingSettings{file, SettingsKind::arguments_file, "the training arguments", std::move(set), nullptr, true};
   return std::nullopt;
 }
 
 }  // namespace
 
-std::vector<TrainingSettings> settings_of_script(const RuleInput& input, const ScriptFacts& script) {
+std::vector<TrainingSettings> settings_of_script(const ScriptFacts& script) {
   std::vector<TrainingSettings> found;
   for (const CallAt& item : script.code.arguments) {
-    const PythonModule& module = *input.project.file(item.file).python();
-    bool own = false;
-    for (const PythonClass& entry : module.classes()) own = own || entry.name == item.call->full_name;
-    const bool itself = !own && (item.call->last_name() == "TrainingArguments" || item.call->last_name() == "Seq2SeqTrainingArguments") && item.call->full_name.starts_with("transformers.");
-    found.push_back({item.file, itself && item.call->last_name() == "TrainingArguments" ? SettingsKind::training_arguments : SettingsKind::subclass, std::string(item.call->last_name()),
-                     ArgumentSet::of_call(*item.call), &script});
+    const std::string& name = item.call->full_name;
+    if (item.call->node.enclosing("class_definition").field("name").text().ends_with("Trainer")) continue;  // what a Trainer falls back to
+    const bool of_library = name.starts_with("transformers.") || name.starts_with("trl.");
+    const bool itself = item.call->last_name() == "TrainingArguments" && name.starts_with("transformers.");
+    found.push_back({item.file, itself ? SettingsKind::training_arguments : SettingsKind::subclass, std::string(item.call->last_name()), ArgumentSet::of_call(*item.call), &script, of_library});
   }
   return found;
 }
@@ -41,6 +40,8 @@ std::optional<TrainingSettings> settings_of_file(const Project& project, FileId 
   if (source.kind() != FileKind::yaml && source.kind() != FileKind::json) return std::nullopt;
   const std::string& text = source.text();
   if (text.find("batch_size") == std::string::npos && text.find("output_dir") == std::string::npos) return std::nullopt;
+  for (const char* word : {"\nhydra:", "\ndefaults:", "_target_:"})  // Hydra's, with readers of the project's own
+    if (("\n" + text).find(word) != std::string::npos) return std::nullopt;
   const SyntaxTree* const tree = source.tree();
   if (tree == nullptr) return std::nullopt;
   // The whole file, or one level below its top: `training: {...}`.

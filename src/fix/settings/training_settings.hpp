@@ -24,9 +24,10 @@ struct TrainingSettings {
   std::string owner;  // "TrainingArguments", "the LLaMA-Factory settings"
   ArgumentSet arguments;
   const ScriptFacts* script = nullptr;  // the script that uses them, when it is known
+  bool defaults_known = true;           // false: a class of the project may have others
 };
 
-std::vector<TrainingSettings> settings_of_script(const RuleInput& input, const ScriptFacts& script);
+std::vector<TrainingSettings> settings_of_script(const ScriptFacts& script);
 // Nothing for a file that holds something else.
 std::optional<TrainingSettings> settings_of_file(const Project& project, FileId file);
 

@@ -2,29 +2,48 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include "base/text.hpp"
+#include "fix/syntax/yaml_value.hpp"
 
 namespace lockstep {
 namespace {
 
 using Value = std::optional<std::string>;
 
-// Reads the commands of one Bash tree from top to bottom and keeps the variables that are known on the way.
+constexpr std::string_view kVisible = "CUDA_VISIBLE_DEVICES";
+
+// What a shell knows at a point of its script.
+struct ShellState {
+  std::map<std::string, Value> variables;
+  std::set<std::string> exported;
+  Value folder = "";
+};
+
+// Reads the commands of one Bash tree from top to bottom and keeps what is known on the way. What depends on a condition, a
+// loop, a function or the outside is not known afterwards; a subshell's changes end with it.
 class ShellReader {
  public:
-  explicit ShellReader(std::map<std::string, Value> known) : variables_(std::move(known)) {}
+  // `fresh_at`: where a new shell starts, as each line of a Makefile's recipe does.
+  ShellReader(ShellState start, std::vector<std::size_t> fresh_at) : start_(std::move(start)), state_(start_), fresh_at_(std::move(fresh_at)) {}
 
   std::vector<CommandLineInText> read(const SyntaxTree& tree) {
     std::vector<CommandLineInText> commands;
+    std::vector<std::pair<std::uint32_t, ShellState>> outer;  // of the subshells that are open
     for (std::uint32_t index = 0; index < tree.size(); ++index) {
       const Node node = tree.at(index);
+      for (; !outer.empty() && outer.back().first <= index; outer.pop_back()) state_ = std::move(outer.back().second);
+      for (; next_fresh_ < fresh_at_.size() && node.from() >= fresh_at_[next_fresh_] && index > 0; ++next_fresh_) state_ = start_;
       if (!node.is_named()) continue;
       const std::string_view kind = node.kind();
-      if (kind == "variable_assignment") assign(node);
+      if (kind == "subshell" || kind == "command_substitution" || kind == "process_substitution") outer.emplace_back(node.end_index(), state_);
+      else if (kind == "variable_assignment") assign(node);
       else if (kind == "declaration_command") declare(node);
-      else if (kind == "command" && !node.enclosing("command_substitution")) commands.push_back(command(node));
+      else if (kind == "for_statement") state_.variables[std::string(node.field("variable").text())] = std::nullopt;
+      else if (kind == "unset_command") forget(node);
+      else if (kind == "command" && !node.enclosing("command_substitution")) commands.push_back(command(tree, node));
     }
     return commands;
   }
@@ -32,70 +51,85 @@ class ShellReader {
  private:
   void assign(Node node) {
     if (node.parent().is("command") || node.parent().is("declaration_command")) return;  // X=1 cmd is the command's own
-    set(std::string(node.field("name").text()), evaluated(node.field("value")), node);
+    set(node, node);
   }
 
-  void set(const std::string& name, Value value, Node node) {
-    // What is set under a condition may be anything afterwards, unless it is the same.
-    const bool conditional = node.enclosing("if_statement") || node.enclosing("case_statement") || is_in_loop(node) || node.enclosing("function_definition");
-    const auto before = variables_.find(name);
-    if (conditional && (before == variables_.end() || before->second != value)) value = std::nullopt;
-    variables_[name] = std::move(value);
+  void set(Node assignment, Node statement) {
+    const std::string name(assignment.field("name").text());
+    Value value = assignment.text().substr(std::min(name.size(), assignment.text().size())).starts_with("+=") ? std::nullopt : evaluated(assignment.field("value"));
+    const auto before = state_.variables.find(name);
+    if (is_conditional(statement) && (before == state_.variables.end() || before->second != value)) value = std::nullopt;
+    state_.variables[name] = std::move(value);
+  }
+
+  static bool is_conditional(Node node) {
+    if (node.parent().is("list") && node.parent().child(0) != node) return true;  // after && or ||
+    return node.parent().is("pipeline") || node.enclosing("if_statement") || node.enclosing("case_statement") || is_in_loop(node) || node.enclosing("function_definition");
   }
 
   void declare(Node node) {
     const bool exports = node.text().starts_with("export") || node.text().starts_with("declare -x");
     for (const Node& item : node.children()) {
-      if (item.is("variable_assignment")) {
-        const std::string name(item.field("name").text());
-        set(name, evaluated(item.field("value")), node);
-        if (exports) exported_.insert(name);
-      } else if (item.is("variable_name") && exports) {
-        exported_.insert(std::string(item.text()));
-      }
+      if (item.is("variable_assignment")) set(item, node);
+      if (exports && item.is("variable_assignment")) state_.exported.insert(std::string(item.field("name").text()));
+      if (exports && item.is("variable_name")) state_.exported.insert(std::string(item.text()));
+    }
+  }
+
+  void forget(Node node) {
+    for (const Node& name : node.descendants("variable_name")) {
+      state_.variables[std::string(name.text())] = std::nullopt;
+      state_.exported.erase(std::string(name.text()));
     }
   }
 
   static bool is_in_loop(Node node) { return node.enclosing("for_statement") || node.enclosing("while_statement") || node.enclosing("c_style_for_statement"); }
 
-  static bool is_in_background(Node node) {
+  static bool is_in_background(const SyntaxTree& tree, Node node) {
     while (node.parent().is("redirected_statement") || node.parent().is("pipeline") || node.parent().is("list")) node = node.parent();
-    const auto siblings = node.parent().all_children();
-    const auto own = std::find(siblings.begin(), siblings.end(), node);
-    return own != siblings.end() && own + 1 != siblings.end() && (own + 1)->text() == "&";
+    return node.end_index() < tree.size() && tree.at(node.end_index()).parent() == node.parent() && tree.at(node.end_index()).text() == "&";
   }
 
-  CommandLineInText command(Node node) {
+  CommandLineInText command(const SyntaxTree& tree, Node node) {
     CommandLineInText line;
     line.from = node.from();
     line.to = node.to();
-    for (const std::string& name : exported_)
-      if (const auto found = variables_.find(name); found != variables_.end()) line.environment[name] = found->second;
+    if (const auto found = state_.variables.find(std::string(kVisible)); found != state_.variables.end() && state_.exported.contains(found->first)) line.visible_devices = found->second;
     for (const Node& item : node.children()) {
-      if (item.is("variable_assignment")) line.environment[std::string(item.field("name").text())] = evaluated(item.field("value"));
-      else if (item.is("command_name")) line.words.push_back(word(item.child(0) ? item.child(0) : item));
-      else if (!item.is("file_redirect") && !item.is("herestring_redirect") && !item.is("heredoc_redirect") && !item.is("comment")) line.words.push_back(word(item));
+      if (item.is("variable_assignment")) {
+        if (item.field("name").text() == kVisible) line.visible_devices = evaluated(item.field("value"));
+      } else if (item.is("command_name")) {
+        line.words.push_back(word(item.child(0) ? item.child(0) : item));
+      } else if (!item.is("file_redirect") && !item.is("herestring_redirect") && !item.is("heredoc_redirect") && !item.is("comment")) {
+        line.words.push_back(word(item));
+      }
     }
-    line.folder = folder_;
+    line.folder = state_.folder;
     line.in_loop = is_in_loop(node);
-    line.in_background = is_in_background(node);
-    note_change_of_folder(line);
+    line.in_function = static_cast<bool>(node.enclosing("function_definition"));
+    line.in_background = is_in_background(tree, node);
+    note_effects(line);
     return line;
   }
 
-  void note_change_of_folder(const CommandLineInText& line) {
-    if (line.words.size() < 2 || line.words[0].value != "cd") return;
-    const Value& target = line.words[1].value;
-    if (!target || !folder_) folder_ = std::nullopt;
-    else if (target->starts_with("/")) folder_ = *target;
-    else folder_ = folder_->empty() ? *target : *folder_ + "/" + *target;
+  void note_effects(const CommandLineInText& line) {
+    if (line.words.size() < 2) return;
+    const Value& name = line.words[0].value;
+    if (name == "read" || name == "mapfile" || name == "readarray" || name == "getopts") {
+      for (const CommandWord& word : line.words) state_.variables[word.raw] = std::nullopt;
+    } else if (name == "cd" || name == "pushd") {
+      const Value& target = line.words[1].value;
+      if (!target || !state_.folder) state_.folder = std::nullopt;
+      else if (target->starts_with("/")) state_.folder = *target;
+      else state_.folder = state_.folder->empty() ? *target : *state_.folder + "/" + *target;
+    }
   }
 
   CommandWord word(Node node) const { return {node.from(), node.to(), std::string(node.text()), evaluated(node)}; }
 
   Value variable(std::string_view name) const {
-    const auto found = variables_.find(std::string(name));
-    return found == variables_.end() ? std::nullopt : found->second;
+    const auto found = state_.variables.find(std::string(name));
+    return found == state_.variables.end() ? std::nullopt : found->second;
   }
 
   Value evaluated(Node node) const {
@@ -126,7 +160,7 @@ class ShellReader {
     return text;
   }
 
-  // ${NAME} and ${NAME:-default}
+  // ${NAME}, and ${NAME:-default} where the name is set
   Value expansion(Node node) const {
     std::string_view inner = node.text();
     if (!inner.starts_with("${") || !inner.ends_with("}")) return std::nullopt;
@@ -135,10 +169,8 @@ class ShellReader {
     const Value known = variable(inner.substr(0, end));
     if (end == std::string_view::npos) return known;
     const std::string_view rest = inner.substr(end);
-    if (!rest.starts_with(":-") && !rest.starts_with("-")) return std::nullopt;
-    if (known && !known->empty()) return known;
-    const std::string_view fallback = rest.substr(rest.find('-') + 1);
-    return fallback.find_first_of("$`\"'\\") == std::string_view::npos ? Value(std::string(fallback)) : std::nullopt;
+    // What is not set here may come from outside: the default is then only a guess.
+    return rest.starts_with(":-") && known && !known->empty() ? known : std::nullopt;
   }
 
   // $(dirname "$0") in all its spellings
@@ -147,9 +179,10 @@ class ShellReader {
     return text.find("dirname") != std::string_view::npos && (text.find("$0") != std::string_view::npos || text.find("BASH_SOURCE") != std::string_view::npos);
   }
 
-  std::map<std::string, Value> variables_;
-  std::set<std::string> exported_;
-  Value folder_ = "";
+  const ShellState start_;
+  ShellState state_;
+  std::vector<std::size_t> fresh_at_;
+  std::size_t next_fresh_ = 0;
 };
 
 // A copy of the text's length with nothing in it but line ends.
@@ -161,13 +194,12 @@ std::string blank_copy(std::string_view text) {
 }
 
 // `shown` is what a shell would see, as long as the text itself.
-void read_part(ShellText& into, const std::string& shown, std::string_view text, std::map<std::string, Value> known, Node owner, bool quoted) {
+void read_part(ShellText& into, const std::string& shown, std::string_view text, ShellState start, std::vector<std::size_t> fresh_at, Node owner) {
   const auto tree = SyntaxTree::parse(Language::bash, shown);
   if (!tree) return;
-  for (CommandLineInText& line : ShellReader(std::move(known)).read(*tree)) {
+  for (CommandLineInText& line : ShellReader(std::move(start), std::move(fresh_at)).read(*tree)) {
     for (CommandWord& word : line.words) word.raw = text.substr(word.from, word.to - word.from);
     line.owner = owner;
-    line.quoted_for_yaml = quoted;
     into.commands.push_back(std::move(line));
   }
 }
@@ -198,16 +230,6 @@ void hide_templates(std::string& shown) {
   }
 }
 
-Node scalar_in(Node value) {
-  while (value.is("flow_node") || value.is("block_node")) {
-    Node inner;
-    for (const Node& child : value.children())
-      if (!child.is("tag") && !child.is("anchor") && !child.is("comment")) inner = child;
-    value = inner;
-  }
-  return value;
-}
-
 bool is_scalar(Node node) { return node.is("plain_scalar") || node.is("single_quote_scalar") || node.is("double_quote_scalar") || node.is("block_scalar"); }
 
 // The bytes of the scalar's own words, without quotes or header; nothing where escapes make them differ from the text.
@@ -232,13 +254,13 @@ void read_shell_scalar(ShellText& into, Node scalar, std::string_view text, Node
   if (!scalar.text().starts_with("|"))
     std::replace(shown.begin() + static_cast<std::ptrdiff_t>(range->from), shown.begin() + static_cast<std::ptrdiff_t>(range->to), '\n', ' ');
   hide_templates(shown);
-  read_part(into, shown, text, {}, owner, scalar.is("double_quote_scalar"));
+  read_part(into, shown, text, {}, {}, owner);
 }
 
 std::vector<Node> items_of(Node list) {
   std::vector<Node> items;
   for (const Node& child : list.children())
-    if (const Node item = scalar_in(child.is("block_sequence_item") ? child.child(0) : child)) items.push_back(item);
+    if (const Node item = child.is("comment") ? Node() : yaml_value(child.is("block_sequence_item") ? child.child(0) : child)) items.push_back(item);
   return items;
 }
 
@@ -246,7 +268,8 @@ void read_word_list(ShellText& into, Node list, std::string_view text, Node owne
   const auto items = items_of(list);
   if (items.empty() || !std::all_of(items.begin(), items.end(), is_scalar)) return;
   // [bash, -c, "python train.py"]: the last word is a script.
-  if (items.size() >= 3 && (items[1].text().find("-c") != std::string_view::npos || items[1].text().find("-lc") != std::string_view::npos)) {
+  const auto is_word = [](Node item, std::string_view word) { return item.text() == word || (item.text().size() == word.size() + 2 && item.text().substr(1, word.size()) == word); };
+  if (items.size() >= 3 && (is_word(items[1], "-c") || is_word(items[1], "-lc"))) {
     read_shell_scalar(into, items.back(), text, owner);
     return;
   }
@@ -286,19 +309,22 @@ std::vector<Edit> CommandLineInText::replace(std::string_view text, std::size_t 
 
 ShellText read_shell(const SyntaxTree& tree) {
   ShellText shell;
-  shell.commands = ShellReader({}).read(tree);
+  shell.commands = ShellReader({}, {}).read(tree);
   return shell;
 }
 
 ShellText read_makefile(std::string_view text) {
   std::string shown = blank_copy(text);
   std::map<std::string, Value> known;
+  std::set<std::string> exported;
+  std::vector<std::size_t> recipes;
   bool continued = false;  // the line before ended in a backslash
   bool in_recipe = false;
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = line_end(text, start);
     const std::string_view line = text.substr(start, end - start);
     if (!continued) in_recipe = line.starts_with('\t');
+    if (!continued && in_recipe) recipes.push_back(start);
     if (in_recipe) {
       std::size_t first = start;
       if (!continued)
@@ -306,28 +332,36 @@ ShellText read_makefile(std::string_view text) {
       std::copy(text.begin() + static_cast<std::ptrdiff_t>(first), text.begin() + static_cast<std::ptrdiff_t>(end), shown.begin() + static_cast<std::ptrdiff_t>(first));
     } else if (const auto equals = line.find('='); equals != std::string_view::npos && !line.starts_with("#")) {
       std::string_view name = trim(line.substr(0, equals));
-      while (!name.empty() && (name.back() == ':' || name.back() == '?')) name.remove_suffix(1);
+      while (!name.empty() && (name.back() == ':' || name.back() == '?' || name.back() == '+')) name.remove_suffix(1);
+      name = trim(name);
+      // `export X := 1`, and a target's own `train: export X=1`, taken for all: fewer GPUs are the safer guess.
+      const auto word = name.find_last_of(" \t:");
+      const bool exports = name.find("export") != std::string_view::npos;
+      if (word != std::string_view::npos) name = trim(name.substr(word + 1));
       const std::string_view value = trim(line.substr(equals + 1));
-      if (value.find('$') == std::string_view::npos) known[std::string(trim(name))] = std::string(value);
+      known[std::string(name)] = value.find('$') == std::string_view::npos && line[equals == 0 ? 0 : equals - 1] != '+' ? Value(std::string(value)) : std::nullopt;
+      if (exports) exported.insert(std::string(name));
     }
     continued = trim(line).ends_with("\\");
     start = end;
   }
   to_shell_variables(shown);
   ShellText shell;
-  read_part(shell, shown, text, known, {}, false);
+  read_part(shell, shown, text, {std::move(known), std::move(exported), ""}, std::move(recipes), {});
   return shell;
 }
 
 ShellText read_yaml_commands(std::string_view text, const SyntaxTree& tree) {
   constexpr std::array<std::string_view, 6> kKeys = {"command", "cmd", "run", "args", "script", "entrypoint"};
-  constexpr std::size_t kMostCommands = 100;  // each is parsed on its own, in a copy of the file's length
+  constexpr std::size_t kMostKeys = 100;  // each is parsed on its own, in a copy of the file's length
   ShellText shell;
-  for (std::uint32_t index = 0; index < tree.size() && shell.commands.size() < kMostCommands; ++index) {
+  std::size_t keys = 0;
+  for (std::uint32_t index = 0; index < tree.size() && keys < kMostKeys; ++index) {
     const Node pair = tree.at(index);
     if (!pair.is("block_mapping_pair") && !pair.is("flow_pair")) continue;
     if (std::find(kKeys.begin(), kKeys.end(), pair.field("key").text()) == kKeys.end()) continue;
-    const Node value = scalar_in(pair.field("value"));
+    ++keys;
+    const Node value = yaml_value(pair.field("value"));
     if (is_scalar(value)) {
       read_shell_scalar(shell, value, text, pair.parent());
     } else if (value.is("flow_sequence") || value.is("block_sequence")) {
@@ -340,18 +374,29 @@ ShellText read_yaml_commands(std::string_view text, const SyntaxTree& tree) {
   return shell;
 }
 
-std::optional<std::string> sbatch_value(std::string_view text, std::initializer_list<std::string_view> names) {
+std::optional<std::string> option_among(const std::vector<std::string>& words, std::initializer_list<std::string_view> names) {
   std::optional<std::string> found;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    for (const std::string_view name : names) {
+      const std::string& word = words[i];
+      const bool is_long = name.starts_with("--");
+      if (word == name) found = i + 1 < words.size() ? words[i + 1] : "";
+      else if (word.starts_with(name) && is_long && word[name.size()] == '=') found = word.substr(name.size() + 1);
+      else if (word.starts_with(name) && !is_long) found = word.substr(name.size() + (word[name.size()] == '=' ? 1 : 0));
+    }
+  return found;
+}
+
+std::optional<std::string> sbatch_value(std::string_view text, std::initializer_list<std::string_view> names) {
+  std::vector<std::string> words;
   for (const std::string_view line : split(text, '\n')) {
     if (!line.starts_with("#SBATCH")) continue;
-    std::string_view rest = trim(line.substr(7));
-    if (const auto comment = rest.find(" #"); comment != std::string_view::npos) rest = trim(rest.substr(0, comment));
-    const auto end = rest.find_first_of("= \t");
-    if (end == std::string_view::npos) continue;
-    for (const std::string_view name : names)
-      if (rest.substr(0, end) == name) found = std::string(trim(rest.substr(end + 1)));
+    for (const std::string_view word : split(trim(line.substr(7)), ' ')) {
+      if (word.starts_with("#")) break;
+      if (!trim(word).empty()) words.emplace_back(trim(word));
+    }
   }
-  return found;
+  return option_among(words, names);
 }
 
 }  // namespace lockstep

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,14 +28,15 @@ enum class WordStyle : std::uint8_t { shell, yaml_flow_list, yaml_block_list };
 
 struct CommandLineInText {
   std::vector<CommandWord> words;
-  std::map<std::string, std::optional<std::string>> environment;  // X=1 before the command, and exports on the way to it
+  // CUDA_VISIBLE_DEVICES as set before the command or exported on the way to it: nothing: not set; an inner nothing: not known.
+  std::optional<std::optional<std::string>> visible_devices;
   std::size_t from = 0;
   std::size_t to = 0;
   WordStyle style = WordStyle::shell;
   std::optional<std::string> folder;  // where a `cd` before it went, from the script's own folder
   bool in_background = false;
   bool in_loop = false;
-  bool quoted_for_yaml = false;       // within a double-quoted YAML string: a new word may hold no quote
+  bool in_function = false;
   Node owner;                         // in YAML: the mapping that the command stands in
 
   // The words from `first` up to `last` become these.
@@ -51,7 +51,9 @@ ShellText read_shell(const SyntaxTree& tree);
 ShellText read_makefile(std::string_view text);
 ShellText read_yaml_commands(std::string_view text, const SyntaxTree& tree);
 
-// The number after an `#SBATCH` option, by any of its names: sbatch_value(text, {"--nodes", "-N"}).
+// The value of an option among words, by any of its names: --nodes=2, --nodes 2, -N 2, -N2.
+std::optional<std::string> option_among(const std::vector<std::string>& words, std::initializer_list<std::string_view> names);
+// The same among the `#SBATCH` lines of a script: sbatch_value(text, {"--nodes", "-N"}). The last one counts, as for sbatch.
 std::optional<std::string> sbatch_value(std::string_view text, std::initializer_list<std::string_view> names);
 
 }  // namespace lockstep

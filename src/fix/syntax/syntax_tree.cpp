@@ -62,6 +62,7 @@ std::string_view Node::kind() const {
 std::size_t Node::from() const { return tree_ == nullptr ? 0 : tree_->nodes_[index_].from; }
 std::size_t Node::to() const { return tree_ == nullptr ? 0 : tree_->nodes_[index_].to; }
 std::string_view Node::text() const { return tree_ == nullptr ? std::string_view() : tree_->source_.substr(from(), to() - from()); }
+std::uint32_t Node::end_index() const { return tree_ == nullptr ? 0 : tree_->nodes_[index_].end; }
 bool Node::is_named() const { return tree_ != nullptr && tree_->nodes_[index_].named; }
 
 Node Node::parent() const { return tree_ == nullptr || index_ == 0 ? Node() : Node(*tree_, tree_->nodes_[index_].parent); }
@@ -111,20 +112,6 @@ std::vector<Node> Node::descendants(std::string_view kind_wanted) const {
   if (tree_ == nullptr) return found;
   for (std::uint32_t index = index_; index < tree_->nodes_[index_].end; ++index)
     if (const Node node(*tree_, index); node.is_named() && node.kind() == kind_wanted) found.push_back(node);
-  return found;
-}
-
-Node SyntaxTree::smallest_at(std::size_t offset) const {
-  Node found = root();
-  for (bool deeper = true; deeper;) {
-    deeper = false;
-    for (const Node& child : found.all_children())
-      if (child.from() <= offset && offset < child.to()) {
-        found = child;
-        deeper = true;
-        break;
-      }
-  }
   return found;
 }
 

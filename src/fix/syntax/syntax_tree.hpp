@@ -33,6 +33,7 @@ class Node {
   std::string_view text() const;
   bool is_named() const;
   std::uint32_t index() const { return index_; }
+  std::uint32_t end_index() const;  // the node after all that are within this one
 
   Node parent() const;
   Node enclosing(std::string_view kind_wanted) const;  // the nearest parent of the kind
@@ -63,7 +64,6 @@ class SyntaxTree {
   Node at(std::uint32_t index) const { return {*this, index}; }
   std::size_t size() const { return nodes_.size(); }
   std::string_view source() const { return source_; }
-  Node smallest_at(std::size_t offset) const;
 
   // Where the text does not follow the grammar.
   const std::vector<ByteRange>& errors() const { return errors_; }

@@ -48,14 +48,12 @@ class Writer {
     text_ += paint_.faint(head.size() > kIndent ? head + " " : head) + (head.size() > kIndent ? std::string(trim(body)) + "\n" : body.substr(std::min(body.size(), kIndent)));
   }
 
-  static const char* word(FixSafety safety) { return safety == FixSafety::safe ? "safe" : safety == FixSafety::unsafe ? "unsafe" : "manual"; }
-
   void finding_words(const Finding& finding) {
     const FindingName& name = name_of(finding.code);
     const std::string place = finding.where.empty() ? "" : fmt::format("{}:{}", printable(finding.where.front().file), finding.where.front().line);
     const Fix* const first = finding.fixes.empty() ? nullptr : &finding.fixes.front();
     text_ += fmt::format("{}  {}", paint_.bold(place), paint_.of(finding.severity, fmt::format("{} {}", name.id, name.name)));
-    if (first != nullptr) text_ += fmt::format("  [{}]", word(first->safety));
+    if (first != nullptr) text_ += fmt::format("  [{}]", safety_word(first->safety));
     if (first != nullptr && first->group) text_ += paint_.faint(fmt::format("  patch {}", *first->group));
     text_ += "\n";
     labelled("why", finding.reason);

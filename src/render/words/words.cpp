@@ -48,6 +48,8 @@ std::string lane_bars(const LaneRow& row, std::size_t columns) {
   return text;
 }
 
+std::string_view safety_word(FixSafety safety) { return safety == FixSafety::safe ? "safe" : safety == FixSafety::unsafe ? "unsafe" : "manual"; }
+
 std::string_view severity_word(Severity severity) {
   return severity == Severity::info ? "info" : severity == Severity::warning ? "warning" : "critical";
 }

@@ -18,6 +18,7 @@ inline constexpr std::array<std::string_view, 9> kLaneBars = {" ", "\u2581", "\u
 std::string lane_bars(const LaneRow& row, std::size_t columns);
 
 std::string_view severity_word(Severity severity);
+std::string_view safety_word(FixSafety safety);
 // "GPU 0", "GPU 0, 1".
 std::string gpu_list(const std::vector<int>& gpus);
 // " (rank 3)", or nothing.

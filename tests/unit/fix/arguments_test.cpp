@@ -76,7 +76,13 @@ TEST(Loader, WhoseWorkersEndWithManyEpochsKeepsThem) {
 }
 TEST(Loader, KeepsItsWorkersOnlyWhereTheReleaseCan) { EXPECT_FALSE(finds("D206", "num_train_epochs=50", "4.30.0")); }
 
-TEST(FindUnused, ThatIsAskedForIsTakenBack) { EXPECT_NE(after("ddp_find_unused_parameters=True").find("ddp_find_unused_parameters=False"), std::string::npos); }
+TEST(FindUnused, ThatIsAskedForIsShownOnlyForItMayBeNeeded) {
+  FixProject project;
+  with(project, "ddp_find_unused_parameters=True").transformers("4.57.0");
+
+  EXPECT_TRUE(project.finds("C404"));
+  EXPECT_EQ(project.safety(FindingCode::find_unused_parameters), FixSafety::manual);
+}
 TEST(FindUnused, ThatIsOffIsLeftAlone) { EXPECT_FALSE(finds("C404", "ddp_find_unused_parameters=False")); }
 TEST(FindUnused, ByDefaultMattersOnlyForScriptsOfSeveralRanks) {
   FixProject alone;
@@ -138,10 +144,15 @@ TEST(UnknownArgument, ThatWasRenamedIsRenamedSafelyWhereTheReleaseHasTheNewName)
   EXPECT_EQ(project.safety(FindingCode::unknown_training_argument), FixSafety::safe);
   EXPECT_NE(project.after("train.py").find("    eval_strategy=\"steps\",\n"), std::string::npos);
 }
-TEST(UnknownArgument, ThatIsStillThereIsLeftAlone) { EXPECT_FALSE(finds("X702", "evaluation_strategy=\"steps\"", "4.45.0")); }
+TEST(UnknownArgument, ThatIsStillThereUnderBothNamesIsRenamedSafely) {
+  FixProject project;
+  with(project, "evaluation_strategy=\"steps\"").transformers("4.45.0");
+
+  EXPECT_EQ(project.safety(FindingCode::unknown_training_argument), FixSafety::safe);
+}
+TEST(UnknownArgument, ThatHasNoOtherNameYetIsLeftAlone) { EXPECT_FALSE(finds("X702", "evaluation_strategy=\"steps\"", "4.36.0")); }
 TEST(UnknownArgument, NewNameInAnOldReleaseGetsItsOldName) { EXPECT_NE(after("eval_strategy=\"steps\"", "4.36.0").find("evaluation_strategy=\"steps\""), std::string::npos); }
 TEST(UnknownArgument, IsUnsafeToRenameWhereTheReleaseIsNotKnown) {
-  ::setenv("PATH", "/nowhere", 1);
   FixProject project;
   with(project, "evaluation_strategy=\"steps\"");
 
@@ -211,6 +222,7 @@ TEST(SettingsFile, OfAxolotlIsRead) {
 }
 TEST(SettingsFile, InJsonKeepsItsShape) {
   FixProject project;
+  project.file("train.py", "from transformers import HfArgumentParser, Trainer, TrainingArguments\nargs = HfArgumentParser(TrainingArguments).parse_json_file(\"args.json\")\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
   project.file("args.json", "{\n  \"output_dir\": \"o\",\n  \"per_device_train_batch_size\": 4,\n  \"learning_rate\": 1e-4,\n  \"evaluation_strategy\": \"no\",\n  \"dataloader_pin_memory\": false\n}\n").transformers("4.57.0");
 
   EXPECT_EQ(project.after("args.json"), "{\n  \"output_dir\": \"o\",\n  \"per_device_train_batch_size\": 4,\n  \"learning_rate\": 1e-4,\n  \"eval_strategy\": \"no\",\n  \"dataloader_pin_memory\": true\n}\n");
@@ -220,6 +232,84 @@ TEST(SettingsFile, OfSomethingElseIsLeftAlone) {
   project.file("x.yaml", "logging_steps: 1\nname: other\n").file("y.json", "{\"logging_steps\": 1}\n");
 
   EXPECT_TRUE(project.findings().empty());
+}
+
+TEST(SettingsFile, OfAProjectsOwnReaderIsLeftAlone) {
+  const std::string config = "defaults:\n  - base\noutput_dir: o\nlearning_rate: 1.0e-4\nseed: 1\nper_device_train_batch_size: 1\nevaluation_strategy: steps\nlogging_steps: 1\n";
+  FixProject hydra;
+  hydra.file("conf/config.yaml", config).file("train.py", "import hydra\nfrom transformers import HfArgumentParser, Trainer\nprint(cfg.evaluation_strategy)\n").transformers("5.20.0");
+  FixProject plain;
+  plain.file("config.yaml", config.substr(config.find("output_dir"))).transformers("5.20.0");
+
+  EXPECT_EQ(hydra.after("conf/config.yaml"), config);
+  EXPECT_TRUE(plain.findings().empty()) << "nothing says that TrainingArguments reads it";
+}
+TEST(SettingsFile, KeepsTheDashOfAListItemAndSharedAnchors) {
+  const std::string parser = "from transformers import HfArgumentParser, Trainer, TrainingArguments\nargs = HfArgumentParser(TrainingArguments)\ntrainer = Trainer(model=m)\ntrainer.train()\n";
+  FixProject list;
+  list.file("train.py", parser).file("a.yaml", "runs:\n  - overwrite_output_dir: true\n    output_dir: o\n    seed: 1\n    learning_rate: 1\n    weight_decay: 0\n").transformers("5.0.0");
+  FixProject anchored;
+  anchored.file("s.yaml", "stage: sft\nfinetuning_type: lora\noutput_dir: o\nlogging_steps: &every 1\neval_steps: *every\n").transformers("5.0.0");
+
+  EXPECT_EQ(list.after("a.yaml"), "runs:\n  - output_dir: o\n    seed: 1\n    learning_rate: 1\n    weight_decay: 0\n");
+  EXPECT_NE(anchored.after("s.yaml").find("&every 1"), std::string::npos);
+}
+
+TEST(Patches, ThatWouldGiveACallOneNameTwiceGoOneAfterTheOther) {
+  FixProject project;
+  project.file("train.py", loader(", dataloader_num_worker=2")).transformers("4.57.0");
+
+  EXPECT_EQ(project.after("train.py"), loader(", dataloader_num_workers=2"));
+}
+TEST(Patches, OfAMisspeltNameShowWhatItsValueMeansAfterwards) {
+  FixProject project;
+  with(project, "logging_step=1").transformers("4.57.0");
+
+  EXPECT_NE(project.after("train.py").find("logging_steps="), std::string::npos);
+}
+
+TEST(Settings, OfAClassOfTheProjectHaveDefaultsOfTheirOwn) {
+  FixProject project;
+  project.file("train.py", "from transformers import Trainer, TrainingArguments\nclass MyArgs(TrainingArguments):\n    dataloader_num_workers: int = 8\nargs = MyArgs(output_dir=\"o\", bf16=True)\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
+
+  EXPECT_FALSE(project.finds("D202"));
+}
+TEST(Settings, ThatATrainerFallsBackToAreLeftAlone) {
+  FixProject project;
+  project.file("train.py", "from transformers import Trainer, TrainingArguments\nclass MyTrainer(Trainer):\n    def __init__(self, args=None):\n        args = args or TrainingArguments(output_dir=\"o\")\ntrainer = MyTrainer()\ntrainer.train()\n");
+
+  EXPECT_FALSE(project.finds("D202"));
+}
+
+struct Range {
+  const char* line;
+  bool found;
+};
+class Requirements : public ::testing::TestWithParam<Range> {};
+TEST_P(Requirements, TellWhichReleasesAreAllowed) {
+  FixProject project;
+  with(project, "warmup_ratio=0.1").file("requirements.txt", std::string("torch\n") + GetParam().line + "\n");
+
+  EXPECT_EQ(project.finds("X702"), GetParam().found) << GetParam().line;
+}
+INSTANTIATE_TEST_SUITE_P(Forms, Requirements,
+                         ::testing::Values(Range{"transformers==5.20.0", true}, Range{"transformers>=5.15", true}, Range{"transformers>=4.41,<5", false}, Range{"transformers<5.15,>=4.30", false}, Range{"transformers<=5.14.0", false},
+                                           Range{"transformers~=4.45.0", false}, Range{"transformers==4.45.*", false}, Range{"transformers[torch]>=5.15.0", true}, Range{"transformers", false},
+                                           Range{"transformers @ git+https://example.org/x@0dcb46e7", false}));
+
+TEST(Requirements, NearestToTheScriptSpeakFirst) {
+  FixProject project;
+  project.file("requirements.txt", "transformers==5.20.0\n").file("old/requirements.txt", "transformers==4.32.0\n").file("old/train.py", trainer_script("", "evaluation_strategy=\"no\"")).file("train.py", trainer_script("", "evaluation_strategy=\"no\""));
+
+  EXPECT_FALSE(project.finds("X702 old"));
+  EXPECT_TRUE(project.finds("X702 train.py"));
+}
+
+TEST(Preset, OnYamlKeepsWhatIsRightAlready) {
+  FixProject project;
+  project.file("s.yaml", "stage: sft\nfinetuning_type: lora\noutput_dir: o\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nlogging_steps: 1\ndataloader_pin_memory: true\nsave_total_limit:\n").transformers("4.57.0").wish({.preset = Preset::standard});
+
+  EXPECT_NE(project.after("s.yaml").find("per_device_train_batch_size: 4\ngradient_accumulation_steps: 4\nlogging_steps: 5\ndataloader_pin_memory: true\n"), std::string::npos) << project.after("s.yaml");
 }
 
 TEST(Preset, IsSetWholeWithTheSameGlobalBatch) {

@@ -164,6 +164,47 @@ TEST(DeviceMap, WithTheSameGpuForEveryRankIsFoundUnderTorchrun) {
   EXPECT_NE(project.after("train.py").find("{\"\": int(os.environ.get(\"LOCAL_RANK\", 0))}"), std::string::npos);
 }
 
+TEST(DeviceMap, OfAVariableThatOthersUseIsTakenAwayAtTheLoad) {
+  const std::string result = after("where = \"auto\"\n" + trainer_script("device_map=where", "", "judge = AutoModelForCausalLM.from_pretrained(\"j\", device_map=where)\n"));
+
+  EXPECT_TRUE(result.starts_with("where = \"auto\"\n")) << result;
+  EXPECT_NE(result.find("model = AutoModelForCausalLM.from_pretrained(\"gpt2\")"), std::string::npos) << result;
+}
+
+TEST(DeviceMap, ThatTheScriptPrintsStaysAMap) { EXPECT_NE(after(trainer_script("device_map=\"auto\"", "", "print(model.hf_device_map)\n")).find("device_map={\"\": int("), std::string::npos); }
+
+TEST(DeviceMap, OfALoaderThatInferenceUsesTooIsShownOnly) {
+  FixProject project;
+  project.file("models.py", "from transformers import AutoModel\ndef load(n):\n    return AutoModel.from_pretrained(n, device_map=\"auto\")\n")
+      .file("train.py", "from models import load\nfrom transformers import Trainer\ntrainer = Trainer(load(\"x\"))\ntrainer.train()\n")
+      .file("infer.py", "from models import load\nprint(load(\"x\").generate(1))\n");
+
+  EXPECT_EQ(project.safety(FindingCode::taking_turns), FixSafety::manual);
+}
+
+TEST(DeviceMap, WhereOnlyOneGpuIsVisibleIsLeftAlone) {
+  FixProject project;
+  project.file("train.py", trainer_script("device_map=\"auto\"", "")).file("run.sh", "CUDA_VISIBLE_DEVICES=0 python train.py\n");
+
+  EXPECT_TRUE(project.findings().empty());
+  EXPECT_FALSE(found("import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0\"\n" + trainer_script("device_map=\"auto\"", "")));
+}
+
+TEST(DeviceMap, IsShownOnlyWhereOsIsANameOfTheFunctionsOwn) {
+  FixProject project;
+  project.file("train.py", "from transformers import AutoModel, Trainer\ndef main():\n    m = AutoModel.from_pretrained(\"a\", load_in_4bit=True, device_map=\"auto\")\n    trainer = Trainer(m)\n    trainer.train()\n    import os\n    os.makedirs(\"x\")\n\nif __name__ == \"__main__\":\n    main()\n");
+
+  EXPECT_EQ(project.safety(FindingCode::taking_turns), FixSafety::manual);
+}
+
+TEST(DeviceMap, FlagsBesideOtherStatementsAreNotCutOut) {
+  const std::string script = trainer_script("device_map=\"auto\"", "", "model.config.use_cache = False; model.is_parallelizable = True\n");
+
+  EXPECT_EQ(after(script), script);
+}
+
+TEST(DeviceMap, FlagsAloneAreLeftAlone) { EXPECT_FALSE(found(trainer_script("", "", "model.is_parallelizable = True\nmodel.model_parallel = True\n"))); }
+
 TEST(DeviceMap, WithRangesForKeysIsShownOnly) {
   FixProject project;
   project.file("train.py", trainer_script("device_map={\"model.layers.0-15\": 0, \"model.layers.16-31\": 1}", ""));

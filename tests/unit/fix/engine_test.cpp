@@ -123,9 +123,18 @@ TEST(FixEngine, DoesNotEditTextThatIsNotUtf8) {
 
 TEST(FixEngine, PassesOverBinariesAndEndlessLines) {
   FixProject project;
-  project.file("a.py", std::string("import x\0y", 10)).file("b.py", kBad + "x = \"" + std::string(3'000'000, 'a') + "\"\n");
+  project.file("a.py", std::string("import x\0y", 10)).file("b.py", kBad + "x = \"" + std::string(3'000'000, 'a') + "\"\n").file("c.py", kBad + "x = \"" + std::string(150'000, 'a') + "\"\n");
 
-  EXPECT_TRUE(project.findings().empty());
+  EXPECT_FALSE(project.finds("P101 a.py"));
+  EXPECT_FALSE(project.finds("P101 b.py"));
+  EXPECT_NE(project.after("c.py").find("device_map"), std::string::npos) << "a line of 150,000 letters is a generated one";
+}
+
+TEST(FixEngine, SurvivesNamesThatAreMuchTooLong) {
+  FixProject project;
+  project.file("a.py", "from transformers import AutoModel, Trainer\nm = AutoModel.from_pretrained(\"" + std::string(400, '1') + "b\", device_map=\"auto\")\nd = {\"a." + std::string(90'000, '1') + "-1\": 0}\ntrainer = Trainer(m)\ntrainer.train()\n");
+
+  EXPECT_NO_THROW(project.findings());
 }
 
 TEST(FixEngine, SurvivesDeepNesting) {
@@ -154,13 +163,40 @@ TEST(FixEngine, AppliesSeveralPatchesToOneLine) {
 
 TEST(FixEngine, FindsNothingMoreInWhatItHasPatched) {
   FixProject project;
-  project.file("train.py", trainer_script("device_map=\"auto\", load_in_8bit=True", "logging_steps=1,\n    save_steps=5,\n    evaluation_strategy=\"no\",\n    ddp_find_unused_parameters=True"))
+  project.file("train.py", trainer_script("device_map=\"auto\", load_in_8bit=True", "logging_steps=1,\n    save_steps=5,\n    evaluation_strategy=\"no\",\n    ddp_find_unused_parameters=False"))
       .file("run.sh", "export CUDA_VISIBLE_DEVICES=0,1\npython train.py\n")
       .transformers("4.57.0");
   FixProject patched;
   patched.file("train.py", project.after("train.py")).file("run.sh", project.after("run.sh")).transformers("4.57.0");
 
   EXPECT_TRUE(patched.findings().empty()) << ::testing::PrintToString(patched.findings());
+}
+
+TEST(FixEngine, AFileThatIsNamedAloneIsPatchedByItselfWhereNothingElseMustChange) {
+  FixProject project;
+  project.file("train.py", trainer_script("", "evaluation_strategy=\"no\"")).file("run.sh", "python train.py\n").transformers("4.57.0").only("train.py");
+
+  EXPECT_NE(project.after("train.py").find("eval_strategy"), std::string::npos);
+  EXPECT_FALSE(project.finds("X701")) << "run.sh was not named";
+}
+
+TEST(FixEngine, AFileThatIsNamedAloneIsShownOnlyWhereItsLaunchLineMustChangeToo) {
+  FixProject project;
+  project.file("train.py", kBad).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n").only("train.py");
+
+  EXPECT_EQ(project.after("train.py"), kBad);
+  EXPECT_THAT(project.refusals(), Contains(HasSubstr("run.sh: it has to change together")));
+}
+
+TEST(FixEngine, ScriptsThatShareALoaderAreOneGroup) {
+  FixProject project;
+  project.file("lib.py", "from transformers import AutoModel\ndef load():\n    return AutoModel.from_pretrained(\"x\", device_map=\"auto\")\n")
+      .file("a.py", "from lib import load\nfrom transformers import Trainer\ntrainer = Trainer(load())\ntrainer.train()\n")
+      .file("b.py", "from lib import load\nfrom transformers import Trainer\ntrainer = Trainer(load())\ntrainer.train()\n")
+      .file("a.sh", "CUDA_VISIBLE_DEVICES=0,1 python a.py  # lockstep: ignore\n")
+      .file("b.sh", "CUDA_VISIBLE_DEVICES=0,1 python b.py\n");
+
+  EXPECT_EQ(project.after("b.sh"), "CUDA_VISIBLE_DEVICES=0,1 python b.py\n") << "without the loader b.sh would end with an error";
 }
 
 TEST(FixEngine, HealthyProjectsAreLeftAlone) {

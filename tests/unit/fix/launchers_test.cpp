@@ -106,6 +106,46 @@ TEST(LegacyLauncher, TeachesTheScriptToReadItsRank) {
   EXPECT_EQ(project.plan().groups.front().safety, FixSafety::unsafe);
 }
 
+TEST(LegacyLauncher, OfARequiredRankIsShownOnly) {
+  FixProject project;
+  project.file("train.py", "parser.add_argument(\"--local_rank\", type=int, required=True)\n").file("run.sh", "python -m torch.distributed.launch --nproc_per_node=2 train.py\n");
+
+  EXPECT_EQ(project.safety(FindingCode::legacy_launcher), FixSafety::manual);
+}
+
+TEST(LegacyLauncher, OfAScriptThatHandsItsArgumentOnTeachesTheArgument) {
+  FixProject project;
+  project.file("train.py", "import os\nparser.add_argument(\"--local_rank\", type=int, default=0)\nif \"LOCAL_RANK\" not in os.environ:\n    os.environ[\"LOCAL_RANK\"] = str(args.local_rank)\ntorch.cuda.set_device(args.local_rank)\n")
+      .file("run.sh", "python -m torch.distributed.launch --nproc_per_node=2 train.py\n");
+
+  EXPECT_NE(project.after("train.py").find("default=int(os.environ.get(\"LOCAL_RANK\", 0))"), std::string::npos);
+}
+
+TEST(LegacyLauncher, OfATorchThatHasNoTorchrunIsLeftAlone) {
+  FixProject project;
+  project.file("train.py", "import os\n").file("requirements.txt", "torch==1.7.1\n").file("run.sh", "python -m torch.distributed.launch --use_env train.py\n");
+
+  EXPECT_TRUE(project.findings().empty());
+}
+
+TEST(LegacyLauncher, TakesTheLineOfItsOldOptionWithIt) {
+  EXPECT_EQ(legacy("python -m torch.distributed.launch --nproc_per_node 4 \\\n  --use_env \\\n  train.py\n", "import os\n"), "torchrun --nproc_per_node 4 \\\n  train.py\n");
+}
+
+TEST(AccelerateConfig, OfSageMakerHasKeysOfItsOwn) {
+  FixProject project;
+  project.file("acc.yaml", "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\nec2_instance_type: x\niam_role_name: y\nmixed_precision: 'no'\n").accelerate("1.15.0");
+
+  EXPECT_TRUE(project.findings().empty());
+}
+
+TEST(AccelerateConfig, TwoFilesThatWantTwoValuesAreShownOnly) {
+  FixProject project;
+  project.file("a.yaml", kConfig + "gradient_accumulation_steps: 4\n").file("b.yaml", kConfig + "gradient_accumulation_steps: 2\n").file("train.py", trainer_script("", "")).file("run.sh", "accelerate launch --config_file a.yaml train.py\naccelerate launch --config_file b.yaml train.py\n").accelerate("1.15.0");
+
+  EXPECT_EQ(project.safety(FindingCode::unknown_accelerate_field), FixSafety::manual);
+}
+
 TEST(LegacyLauncher, OfTheNewNameIsLeftAlone) {
   EXPECT_EQ(legacy("python -m torch.distributed.run --nproc_per_node=2 train.py\n", "import os\n"), "python -m torch.distributed.run --nproc_per_node=2 train.py\n");
 }

@@ -138,7 +138,76 @@ INSTANTIATE_TEST_SUITE_P(
         Untouched{"Lightning starts the processes", "python train.py\n", "import pytorch_lightning as pl\ntrainer = pl.Trainer(devices=2)\ntrainer.fit(model)\ntrainer.train()\nloss.backward()\n"},
         Untouched{"the code chooses one GPU", "python train.py\n", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\n" + kTrains},
         Untouched{"the code names one GPU", "python train.py\n", kTrains + "x = x.to(\"cuda:1\")\n"},
-        Untouched{"a sweep in the background uses its own GPUs", "for s in 1 2; do\n  python train.py --seed $s &\ndone\n", kTrains}));
+        Untouched{"SLURM starts 16 tasks", "srun --ntasks=16 python train.py\n", kTrains}, Untouched{"two nodes", "#!/bin/bash\n#SBATCH -N2\nsrun python train.py\n", kTrains},
+        Untouched{"two nodes", "#!/bin/bash\n#SBATCH -p gpu -N 2 --gres=gpu:4\nsrun python train.py\n", kTrains}, Untouched{"it is killed, not run", "pkill -f python train.py\n", kTrains},
+        Untouched{"it is copied, not run", "rsync python train.py host:\n", kTrains}, Untouched{"xargs runs several", "seq 4 | xargs -P4 -I{} python train.py\n", kTrains},
+        Untouched{"it does other work", "python train.py generate\n", kTrains}, Untouched{"the folder has no such script", "cd sub\npython train.py\n", kTrains},
+        Untouched{"a resumed run keeps its shape", "python train.py --resume_from_checkpoint out\n", kTrains}, Untouched{"the user says so", "# single GPU\npython train.py\n", kTrains},
+        Untouched{"two runs side by side", "python train.py --seed 1 &\npython train.py --seed 2 &\n", kTrains},
+        Untouched{"a function is given its GPU", "run() { CUDA_VISIBLE_DEVICES=$1 python train.py; }\nrun 0 &\n", kTrains}, Untouched{"it runs on the CPU", "python train.py --use_cpu\n", kTrains},
+        Untouched{"Trainer is another library's", "python train.py\n", "from detectron2.engine import DefaultTrainer\nclass MyTrainer(DefaultTrainer):\n    pass\ntrainer = MyTrainer(cfg)\ntrainer.train()\n"},
+        Untouched{"Trainer is the project's own", "python train.py\n", "import transformers\nfrom engine import Trainer\ntrainer = Trainer(model=1, args=2)\ntrainer.train()\n"},
+        Untouched{"unsloth trains on one GPU", "python train.py\n", "import unsloth\n" + kTrains}, Untouched{"a sweep in the background uses its own GPUs", "for s in 1 2; do\n  python train.py --seed $s &\ndone\n", kTrains}));
+
+// What the shell does not know before it runs is left to torchrun.
+class ShellState : public ::testing::TestWithParam<const char*> {};
+TEST_P(ShellState, ThatIsNotKnownIsNotGuessed) {
+  const std::string result = line_after(GetParam());
+
+  EXPECT_NE(result.find("--nproc_per_node=gpu train.py"), std::string::npos) << result;
+}
+INSTANTIATE_TEST_SUITE_P(Scripts, ShellState,
+                         ::testing::Values("G=0,1; G+=\",2,3\"\nCUDA_VISIBLE_DEVICES=$G python train.py\n", "(export CUDA_VISIBLE_DEVICES=0,1; ls)\npython train.py\n",
+                                           "G=0,1\nfor G in 0 1; do CUDA_VISIBLE_DEVICES=$G python train.py; done\n", "[ -z \"$G\" ] && G=0,1\nCUDA_VISIBLE_DEVICES=$G python train.py\n",
+                                           "CUDA_VISIBLE_DEVICES=${G:-0,1} python train.py\n", "G=0,1\nread G\nexport CUDA_VISIBLE_DEVICES=$G\npython train.py\n",
+                                           "export CUDA_VISIBLE_DEVICES=0,1\nunset CUDA_VISIBLE_DEVICES\npython train.py\n", "if true; then G=0,1; else G=0; fi\nCUDA_VISIBLE_DEVICES=$G python train.py\n"));
+
+TEST(PlainPython, InASubshellKnowsWhatIsSetThere) { EXPECT_EQ(line_after("(export CUDA_VISIBLE_DEVICES=0,1; python train.py)\n"), "(export CUDA_VISIBLE_DEVICES=0,1; torchrun --standalone --nproc_per_node=2 train.py)\n"); }
+
+TEST(PlainPython, EachRecipeLineOfAMakefileHasAShellOfItsOwn) {
+  FixProject project;
+  project.file("train.py", kTrains).file("Makefile", "a:\n\texport CUDA_VISIBLE_DEVICES=0,1\nb:\n\tpython train.py\n");
+
+  EXPECT_NE(project.after("Makefile").find("--nproc_per_node=gpu"), std::string::npos);
+}
+
+TEST(PlainPython, SeesTheGpusThatAMakefileOrAComposeFileLeavesVisible) {
+  FixProject project;
+  const std::string make = "export CUDA_VISIBLE_DEVICES := 0\nt:\n\tpython train.py\n";
+  const std::string compose = "services:\n  t:\n    command: python train.py\n    environment:\n      - CUDA_VISIBLE_DEVICES=0\n";
+  project.file("train.py", kTrains).file("Makefile", make).file("compose.yaml", compose);
+
+  EXPECT_EQ(project.after("Makefile"), make);
+  EXPECT_EQ(project.after("compose.yaml"), compose);
+}
+
+// A map that is not by rank would end a run of several processes with an error.
+class UnsettledMap : public ::testing::TestWithParam<std::string> {};
+TEST_P(UnsettledMap, KeepsTheLaunchLineAsItIs) {
+  const std::string line = "CUDA_VISIBLE_DEVICES=0,1 python train.py\n";
+
+  EXPECT_EQ(line_after(line, GetParam()), line);
+}
+INSTANTIATE_TEST_SUITE_P(Scripts, UnsettledMap,
+                         ::testing::Values(trainer_script("device_map=args.device_map", ""), trainer_script("device_map=infer_auto_device_map(x)", ""), trainer_script("device_map={\"a\": 0, \"b\": 1}", ""),
+                                           trainer_script("device_map=\"auto\" if big else None", ""), trainer_script("", "", "model = dispatch_model(model)\n"), trainer_script("", "", "model.parallelize()\n"),
+                                           trainer_script("device_map=where", "").insert(0, "where = \"auto\"\nif qlora:\n    where = {\"\": LOCAL_RANK}\n"),
+                                           trainer_script("", "", "teacher = AutoModelForCausalLM.from_pretrained(\"big\", device_map=\"auto\")\n")));
+
+TEST(PlainPython, GivesOtherSplitModelsOfTheScriptTheirGpuToo) {
+  FixProject project;
+  project.file("train.py", trainer_script("device_map=\"auto\"", "", "ref = AutoModelForCausalLM.from_pretrained(\"gpt2\", device_map=\"auto\")\n")).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n");
+
+  EXPECT_NE(project.after("run.sh").find("torchrun"), std::string::npos);
+  EXPECT_EQ(project.after("train.py").find("\"auto\""), std::string::npos) << project.after("train.py");
+}
+
+TEST(PlainPython, AskedToKeepTheBatchDoesNotLetItGrow) {
+  FixProject project;
+  project.file("train.py", trainer_script("device_map=\"auto\"", "gradient_accumulation_steps=8")).file("run.sh", "python train.py\n").wish({.batch = GlobalBatch::keep});
+
+  EXPECT_EQ(project.after("run.sh"), "python train.py\n") << "how many GPUs there are is not known";
+}
 
 TEST(PlainPython, OfAccelerateScriptsLeavesGpusIdle) {
   FixProject project;

@@ -71,7 +71,7 @@ TEST(WriteBack, IsNotTakenBackOverAChangedFile) {
   const auto restored = undo_newest(state / "undo", {});
 
   ASSERT_FALSE(static_cast<bool>(restored));
-  EXPECT_NE(restored.error().what.find("changed since"), std::string::npos);
+  EXPECT_NE(restored.error().what.find("has changed since"), std::string::npos);
   EXPECT_EQ(content_of(a), "2") << "all or none";
 }
 
@@ -89,6 +89,28 @@ TEST(WriteBack, TakesBackWhatConcernsThePathOnly) {
 
   EXPECT_EQ(content_of(a), "1");
   EXPECT_EQ(content_of(b), "2");
+}
+
+TEST(WriteBack, IsTakenBackForNamesThatAreNotUtf8) {
+  TemporaryFolder tree;
+  TemporaryFolder state;
+  const auto a = tree.write("a\xe9.py", "1");
+  ASSERT_TRUE(static_cast<bool>(write_back({{a, "1", "2"}}, state / "undo")));
+
+  ASSERT_TRUE(static_cast<bool>(undo_newest(state / "undo", {})));
+
+  EXPECT_EQ(content_of(a), "1");
+}
+
+TEST(WriteBack, DoesNotPartAFileFromItsOtherName) {
+  TemporaryFolder tree;
+  TemporaryFolder state;
+  const auto a = tree.write("a.py", "1");
+  std::filesystem::create_hard_link(a, tree / "b.py");
+
+  EXPECT_FALSE(static_cast<bool>(write_back({{a, "1", "2"}}, state / "undo")));
+
+  EXPECT_EQ(content_of(a), "1");
 }
 
 TEST(WriteBack, RefusesAFileThatChangedAfterTheDiff) {
