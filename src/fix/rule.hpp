@@ -83,6 +83,8 @@ bool fix_looks_for(FindingCode code);
 
 // All edits of some ways, in order, by file.
 std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways);
+// Whether one of the script's launch lines is to start several processes from now on.
+bool changes_launch_line(const RuleInput& input, const ScriptFacts& script);
 // The group of everything that makes a script run as one process a GPU.
 std::string launch_group(FileId script);
 // "train.py:12"

@@ -245,7 +245,7 @@ VisibleGpus visible_gpus(const Project& project, const Launch& launch) {
   }
   if (const auto listed = visible_in_yaml(launch.line->owner)) return {device_count(*listed), fmt::format("CUDA_VISIBLE_DEVICES={}", *listed)};
   std::vector<std::string> before;  // srun's own options
-  for (std::size_t i = 0; launch.under_srun && i < launch.first_word; ++i) before.push_back(launch.line->words[i].value.value_or("?"));
+  for (std::size_t i = 0; launch.under_srun && i < launch.first_word; ++i) before.push_back(launch.line->words[i].value.value_or(launch.line->words[i].raw));
   for (const auto& name : {"--gpus-per-node", "--gres", "--gpus", "--gpus-per-task"})
     if (const auto value = option_among(before, {name}); value && (std::string_view(name) != "--gres" || value->find("gpu") != std::string::npos))
       if (const auto count = slurm_count(*value)) return {count, fmt::format("srun {} {}", name, *value)};

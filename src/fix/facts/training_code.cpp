@@ -197,17 +197,27 @@ class NameFlow {
       auto position = static_cast<std::size_t>(found - function.parameters.begin());
       if (function.parameters.front() == "self" && position > 0) --position;
       const Node owner = function.node.enclosing("class_definition");
-      for (const FileId caller : files_)
-        for (const PythonCall& call : project_.file(caller).python()->calls()) {
-          if (call.last_name() != function.name && !(function.name == "__init__" && owner.field("name").text() == call.last_name())) continue;
-          const PythonArgument* const argument = call.argument(name.text) != nullptr ? call.argument(name.text) : call.positional(position);
-          if (argument != nullptr) follow(caller, argument->value);
-        }
+      const std::string called = function.name == "__init__" ? std::string(owner.field("name").text()) : function.name;
+      index_calls();
+      const auto [first, last] = calls_by_name_.equal_range(called);
+      for (auto call = first; call != last; ++call) {
+        const PythonArgument* const argument = call->second.call->argument(name.text) != nullptr ? call->second.call->argument(name.text) : call->second.call->positional(position);
+        if (argument != nullptr) follow(call->second.file, argument->value);
+      }
     }
+  }
+
+  void index_calls() {
+    if (indexed_) return;
+    indexed_ = true;
+    for (const FileId file : files_)
+      for (const PythonCall& call : project_.file(file).python()->calls()) calls_by_name_.emplace(call.last_name(), CallAt{file, &call});
   }
 
   const Project& project_;
   std::vector<FileId> files_;
+  bool indexed_ = false;
+  std::multimap<std::string, CallAt, std::less<>> calls_by_name_;
   std::set<Name> seen_;
   std::vector<Name> open_;
   std::set<std::pair<FileId, std::uint32_t>> calls_;
@@ -272,7 +282,8 @@ TrainingCode training_code(const Project& project, FileId script) {
   code.trains_with_accelerate = !code.accelerators.empty() && code.has_backward;
   code.trains_with_ddp = !code.wraps.empty() && !code.joins.empty() && code.has_backward;
 
-  // Which of the loaded models ends in a Trainer, in prepare() or in an optimizer.
+  // Which of the loaded models ends in a Trainer or in prepare().
+  if (code.loads.empty()) return code;
   NameFlow flow(project, regions);
   for (const CallAt& trainer : code.trainers) {
     const PythonArgument* const model = trainer.call->argument("model") != nullptr ? trainer.call->argument("model") : trainer.call->positional(0);

@@ -16,6 +16,7 @@ Project::Project(Contents contents) : contents_(std::move(contents)) {
     index->by_name.emplace(file(id).path().filename().string(), id);
   }
   index_ = std::move(index);
+  imports_ = std::make_shared<Imports>(contents_.files.size());
 }
 
 const Versions& Project::versions_for(FileId id) const {
@@ -66,29 +67,36 @@ std::optional<FileId> Project::script(FileId from, const std::optional<std::stri
   return first != last && std::next(first) == last ? std::optional(first->second) : std::nullopt;
 }
 
-std::vector<FileId> Project::with_imports(FileId start) const {
-  constexpr std::size_t kMostFiles = 200;  // nearest first: what trains is not 200 imports away
-  std::vector<FileId> found = {start};
-  std::set<FileId> seen = {start};
-  for (std::size_t next = 0; next < found.size(); ++next) {
-    const PythonModule* const module_here = file(found[next]).python();
-    if (module_here == nullptr) continue;
+const std::vector<FileId>& Project::imports_of(FileId from) const {
+  std::call_once(imports_->once[from], [&] {
+    const PythonModule* const module_here = file(from).python();
+    if (module_here == nullptr) return;
+    std::set<FileId> found;
     const auto add = [&](std::string_view name) {
-      if (const auto id = module(found[next], name); id && seen.insert(*id).second) found.push_back(*id);
+      if (const auto id = module(from, name); id && found.insert(*id).second) imports_->of[from].push_back(*id);
     };
-    if (found.size() >= kMostFiles) break;
     for (const PythonImport& import : module_here->imports()) {
       add(import.module);
       if (!import.name.empty() && import.name != "*") add(import.module.ends_with(".") ? import.module + import.name : import.module + "." + import.name);
     }
-  }
+  });
+  return imports_->of[from];
+}
+
+std::vector<FileId> Project::with_imports(FileId start) const {
+  constexpr std::size_t kMostFiles = 200;  // nearest first: what trains is not 200 imports away
+  std::vector<FileId> found = {start};
+  std::set<FileId> seen = {start};
+  for (std::size_t next = 0; next < found.size() && found.size() < kMostFiles; ++next)
+    for (const FileId import : imports_of(found[next]))
+      if (seen.insert(import).second) found.push_back(import);
   return found;
 }
 
 Project Project::with(const std::map<FileId, std::string>& texts) const {
   Contents other = contents_;
   for (const auto& [id, text] : texts) other.files[id] = std::make_shared<SourceFile>(file(id).with_text(text));
-  return Project(std::move(other), index_);
+  return Project(std::move(other), index_, imports_);
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,10 +61,19 @@ class Project {
     std::map<std::string, FileId> by_path;
     std::multimap<std::string, FileId> by_name;
   };
-  Project(Contents contents, std::shared_ptr<const Index> index) : contents_(std::move(contents)), index_(std::move(index)) {}
+  // Which files of the project each one imports, found when first asked for.
+  struct Imports {
+    explicit Imports(std::size_t files) : once(files), of(files) {}
+    std::vector<std::once_flag> once;
+    std::vector<std::vector<FileId>> of;
+  };
+  Project(Contents contents, std::shared_ptr<const Index> index, std::shared_ptr<Imports> imports) : contents_(std::move(contents)), index_(std::move(index)), imports_(std::move(imports)) {}
+  const std::vector<FileId>& imports_of(FileId file) const;
 
   Contents contents_;
-  std::shared_ptr<const Index> index_;  // a patched project has the same files
+  // A patched project has the same files, and no patch imports one of them.
+  std::shared_ptr<const Index> index_;
+  std::shared_ptr<Imports> imports_;
 };
 
 // Reads files and folders. Hidden folders, virtual environments, caches and other people's packages are passed over.

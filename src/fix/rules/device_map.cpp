@@ -267,17 +267,16 @@ void inspect_flags(const RuleInput& input, const ScriptFacts& script, std::vecto
   const FileId file = script.code.script;
   const PythonModule& module = *input.project.file(file).python();
   const auto flags = flags_of(module);
-  // Only where the launch line changes with them: alone they bring nn.DataParallel, which their author kept away.
-  const bool plain = std::any_of(script.launches.begin(), script.launches.end(), [](const Launch& launch) { return launch.launcher == Launcher::python; });
-  if (flags.empty() || !script.code.trains_with_trainer || !plain || !script.code.starts_itself.empty()) return;
+  if (flags.empty() || !script.code.trains_with_trainer || !script.code.starts_itself.empty()) return;
   CodeFinding finding;
   finding.code = FindingCode::taking_turns;
   finding.reason = fmt::format("{} tells Trainer that the model is already split, so that it neither places it nor shares the batch", flags.front().target);
   finding.where = {place_of(file, flags.front().statement)};
   finding.group = launch_group(file);
   Way way;
-  way.safety = FixSafety::unsafe;
-  way.description = "take the flags away";
+  // Applied only where the launch line changes with them: alone they bring nn.DataParallel, which their author kept away.
+  way.safety = changes_launch_line(input, script) ? FixSafety::unsafe : FixSafety::manual;
+  way.description = "take the flags away, and start one process a GPU";
   way.effect = "Trainer uses all GPUs by itself";
   way.changes = batch_words(input, script, processes_to_be(input, script));
   way.files.push_back({file, without_flags(module, flags)});

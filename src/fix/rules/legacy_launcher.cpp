@@ -133,12 +133,10 @@ void legacy_launcher(const RuleInput& input, FileId file, std::vector<CodeFindin
         way.safety = FixSafety::safe;
       } else if (rank.by_variable && !rank.spoken_of) {
         way.safety = FixSafety::safe;
-      } else if (!rank.spoken_of) {
-        way.safety = FixSafety::unsafe;
-        way.changes = "the script no longer gets --local-rank among its arguments";
       } else {
+        // Nothing shows that the rank comes from LOCAL_RANK; without one all ranks would take GPU 0.
         way.safety = rank.by_variable || rank.by_library ? FixSafety::unsafe : FixSafety::manual;
-        way.changes = "the script speaks of local_rank: see that it comes from LOCAL_RANK and not from an argument";
+        way.changes = "the script no longer gets --local-rank among its arguments: see that its rank comes from LOCAL_RANK";
       }
     }
     if (is_too_old(input.project, file)) continue;

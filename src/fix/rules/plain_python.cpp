@@ -55,7 +55,7 @@ bool runs_beside_others(const ScriptFacts& script, const Launch& launch) {
 // More than one task a node: SLURM starts the processes. More than one node: --standalone would part them.
 bool slurm_has_its_own_way(const std::string& text, const Launch& launch) {
   std::vector<std::string> own;
-  for (std::size_t i = 0; i < launch.first_word; ++i) own.push_back(launch.line->words[i].value.value_or("?"));
+  for (std::size_t i = 0; i < launch.first_word; ++i) own.push_back(launch.line->words[i].value.value_or(launch.line->words[i].raw));
   const auto more_than_one = [&](std::initializer_list<std::string_view> names) {
     const auto on_line = option_among(own, names);
     const auto value = on_line ? on_line : sbatch_value(text, names);
@@ -136,7 +136,9 @@ bool has_flags(const Project& project, const TrainingCode& code) {
 }
 
 // The user's own word on the line above: one GPU is meant, or torchrun was tried.
-bool is_told_apart(const std::string& text, const Launch& launch) {
+bool is_told_apart(const SourceFile& file, const Launch& launch) {
+  const std::string& text = file.text();
+  if (file.path().stem().string().find("single") != std::string::npos) return true;
   const std::size_t start = line_start(text, launch.line->from);
   if (start == 0) return false;
   std::string above(trim(std::string_view(text).substr(line_start(text, start - 1), start - line_start(text, start - 1))));
@@ -150,7 +152,7 @@ bool is_told_apart(const std::string& text, const Launch& launch) {
 void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Launch& launch, bool script_changes_too, std::vector<CodeFinding>& findings) {
   const Project& project = input.project;
   const std::string& text = project.file(launch.file).text();
-  if (launch.launcher != Launcher::python || one_process_is_meant(launch) || runs_beside_others(script, launch) || is_told_apart(text, launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
+  if (launch.launcher != Launcher::python || one_process_is_meant(launch) || runs_beside_others(script, launch) || is_told_apart(project.file(launch.file), launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
   VisibleGpus visible = visible_gpus(project, launch);
   if (script.code.visible_devices && !script.code.pinned) visible = {device_count(*script.code.visible_devices), fmt::format("CUDA_VISIBLE_DEVICES={} in the script", *script.code.visible_devices)};
   if (!visible.count && input.wishes.gpus) visible = {input.wishes.gpus, "--gpus"};
@@ -204,6 +206,12 @@ void plain_python(const RuleInput& input, const ScriptFacts& script, std::vector
   // A split model and its launch line change together: either alone ends with an error or with one busy GPU.
   const bool together = has_flags(input.project, code) || std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return split_map(input.project, code.loads[load]).has_value(); });
   for (const Launch& launch : script.launches) inspect_launch(input, script, launch, together, findings);
+}
+
+bool changes_launch_line(const RuleInput& input, const ScriptFacts& script) {
+  std::vector<CodeFinding> findings;
+  plain_python(input, script, findings);
+  return std::any_of(findings.begin(), findings.end(), [](const CodeFinding& finding) { return finding.ways.front().safety != FixSafety::manual; });
 }
 
 }  // namespace lockstep

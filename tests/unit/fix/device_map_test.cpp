@@ -203,7 +203,17 @@ TEST(DeviceMap, FlagsBesideOtherStatementsAreNotCutOut) {
   EXPECT_EQ(after(script), script);
 }
 
-TEST(DeviceMap, FlagsAloneAreLeftAlone) { EXPECT_FALSE(found(trainer_script("", "", "model.is_parallelizable = True\nmodel.model_parallel = True\n"))); }
+TEST(DeviceMap, FlagsAloneAreTakenAwayOnlyTogetherWithTheLaunchLine) {
+  const std::string script = trainer_script("", "", "model.is_parallelizable = True\nmodel.model_parallel = True\n");
+  FixProject alone;
+  alone.file("train.py", script);
+  FixProject launched;
+  launched.file("train.py", script).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n");
+
+  EXPECT_EQ(alone.safety(FindingCode::taking_turns), FixSafety::manual);
+  EXPECT_EQ(launched.after("train.py"), trainer_script("", ""));
+  EXPECT_NE(launched.after("run.sh").find("torchrun"), std::string::npos);
+}
 
 TEST(DeviceMap, WithRangesForKeysIsShownOnly) {
   FixProject project;
