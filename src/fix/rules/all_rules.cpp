@@ -9,6 +9,7 @@ void plain_python(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>
 void device_map(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void attention(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void legacy_launcher(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void launcher_counts(const RuleInput&, FileId, std::vector<CodeFinding>&);
 void accelerate_config(const RuleInput&, FileId, std::vector<CodeFinding>&);
 void deepspeed_config(const RuleInput&, FileId, std::vector<CodeFinding>&);
 void unknown_in_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
@@ -31,6 +32,7 @@ constexpr std::array kRules = {
     Rule{"device-map", device_map, nullptr},
     Rule{"plain-python", plain_python, nullptr},
     Rule{"legacy-launcher", nullptr, legacy_launcher},
+    Rule{"launcher-counts", nullptr, launcher_counts},
     Rule{"accelerate-config", nullptr, accelerate_config},
     Rule{"unknown-arguments", unknown_in_script, unknown_in_file},
     Rule{"logging", logging_of_script, logging_of_file},

@@ -179,6 +179,8 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
     way.safety = FixSafety::manual;
     way.description += "; first " + why;
   }
+  // Options that stand in a list of their own, after the interpreter's: there is no one stretch to replace.
+  if (launch.line->words[launch.script_word - 1].to > launch.line->to) return;
   way.files.push_back({launch.file, launch.line->replace(text, launch.first_word, launch.script_word, launcher_words(launch, processes))});
   finding.ways.push_back(way);
   if (auto same = same_global_batch(input, script, visible.count)) {

@@ -264,13 +264,29 @@ std::vector<Node> items_of(Node list) {
   return items;
 }
 
-void read_word_list(ShellText& into, Node list, std::string_view text, Node owner) {
+// The list under another key of the same mapping.
+Node sibling(Node pair, std::string_view key) {
+  for (const Node& other : pair.parent().children())
+    if (other != pair && other.field("key").text() == key)
+      if (const Node value = yaml_value(other.field("value")); value.is("flow_sequence") || value.is("block_sequence")) return value;
+  return {};
+}
+
+bool is_word(Node item, std::string_view word) {
+  const std::string_view text = item.text();
+  return text == word || (text.size() == word.size() + 2 && (text.front() == '"' || text.front() == '\'') && text.substr(1, word.size()) == word);
+}
+
+// `command: [...]`, with the `args: [...]` beside it that Kubernetes puts behind.
+void read_word_list(ShellText& into, Node list, Node arguments, std::string_view text, Node owner) {
   const auto items = items_of(list);
-  if (items.empty() || !std::all_of(items.begin(), items.end(), is_scalar)) return;
-  // [bash, -c, "python train.py"]: the last word is a script.
-  const auto is_word = [](Node item, std::string_view word) { return item.text() == word || (item.text().size() == word.size() + 2 && item.text().substr(1, word.size()) == word); };
-  if (items.size() >= 3 && (is_word(items[1], "-c") || is_word(items[1], "-lc"))) {
-    read_shell_scalar(into, items.back(), text, owner);
+  const auto more = items_of(arguments);
+  if (items.empty() || !std::all_of(items.begin(), items.end(), is_scalar) || !std::all_of(more.begin(), more.end(), is_scalar)) return;
+  // [bash, -c, "python train.py"]: the word after -c is a script.
+  const auto runs_script = std::find_if(items.begin(), items.end(), [](Node item) { return is_word(item, "-c") || is_word(item, "-lc"); });
+  if (runs_script != items.end()) {
+    if (runs_script + 1 != items.end()) read_shell_scalar(into, *(runs_script + 1), text, owner);
+    else if (!more.empty()) read_shell_scalar(into, more.front(), text, owner);
     return;
   }
   CommandLineInText line;
@@ -279,12 +295,13 @@ void read_word_list(ShellText& into, Node list, std::string_view text, Node owne
   line.to = list.to();
   line.owner = owner;
   line.folder = "";
-  for (const Node& item : items) {
-    const auto range = inner_range(item);
-    Value value;
-    if (range && item.text().find('$') == std::string_view::npos) value = std::string(text.substr(range->from, range->to - range->from));
-    line.words.push_back({item.from(), item.to(), std::string(item.text()), std::move(value)});
-  }
+  for (const auto* const part : {&items, &more})
+    for (const Node& item : *part) {
+      const auto range = inner_range(item);
+      Value value;
+      if (range && item.text().find('$') == std::string_view::npos) value = std::string(text.substr(range->from, range->to - range->from));
+      line.words.push_back({item.from(), item.to(), std::string(item.text()), std::move(value)});
+    }
   into.commands.push_back(std::move(line));
 }
 
@@ -368,7 +385,7 @@ ShellText read_yaml_commands(std::string_view text, const SyntaxTree& tree) {
       // GitLab's script: is a list of whole commands.
       if (pair.field("key").text() == "script" || pair.field("key").text() == "run")
         for (const Node& item : items_of(value)) read_shell_scalar(shell, item, text, pair.parent());
-      else read_word_list(shell, value, text, pair.parent());
+      else if (pair.field("key").text() != "args" || !sibling(pair, "command")) read_word_list(shell, value, sibling(pair, "args"), text, pair.parent());
     }
   }
   return shell;

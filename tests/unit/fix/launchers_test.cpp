@@ -146,6 +146,27 @@ TEST(AccelerateConfig, TwoFilesThatWantTwoValuesAreShownOnly) {
   EXPECT_EQ(project.safety(FindingCode::unknown_accelerate_field), FixSafety::manual);
 }
 
+TEST(LauncherCounts, MoreProcessesThanGpusBecomeAsMany) {
+  EXPECT_EQ(legacy("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=4 train.py\n", "import os\n"), "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py\n");
+  EXPECT_EQ(legacy("export CUDA_VISIBLE_DEVICES=0,1\naccelerate launch --num_processes 8 train.py\n", "import os\n"), "export CUDA_VISIBLE_DEVICES=0,1\naccelerate launch --num_processes 2 train.py\n");
+}
+
+TEST(LauncherCounts, FewerProcessesAreShownOnly) {
+  FixProject project;
+  project.file("train.py", "import os\n").file("run.sh", "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=2 train.py\n");
+
+  EXPECT_EQ(project.safety(FindingCode::idle_gpus), FixSafety::manual);
+}
+
+TEST(LauncherCounts, ThatMatchOrAreNotKnownAreLeftAlone) {
+  for (const char* line : {"CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py\n", "CUDA_VISIBLE_DEVICES=$G torchrun --nproc_per_node=4 train.py\n", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=$N train.py\n",
+                           "CUDA_VISIBLE_DEVICES=0,1 torchrun --nnodes=2 --nproc_per_node=4 train.py\n", "torchrun --nproc_per_node=4 train.py\n"}) {
+    FixProject project;
+    project.file("train.py", "import os\n").file("run.sh", line);
+    EXPECT_TRUE(project.findings().empty()) << line;
+  }
+}
+
 TEST(LegacyLauncher, OfTheNewNameIsLeftAlone) {
   EXPECT_EQ(legacy("python -m torch.distributed.run --nproc_per_node=2 train.py\n", "import os\n"), "python -m torch.distributed.run --nproc_per_node=2 train.py\n");
 }

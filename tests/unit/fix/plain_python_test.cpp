@@ -74,6 +74,16 @@ TEST(PlainPython, InAKubernetesListGetsNewWordsInTheSameQuotes) {
   EXPECT_NE(project.after("list.yaml").find("command:\n        - torchrun\n        - --standalone\n        - --nproc_per_node=2\n        - train.py\n"), std::string::npos) << project.after("list.yaml");
 }
 
+TEST(PlainPython, InKubernetesCommandAndArgsIsOneLine) {
+  FixProject project;
+  project.file("train.py", kTrains)
+      .file("a.yaml", "spec:\n  containers:\n    - command: [\"python\"]\n      args: [\"train.py\", \"--x\"]\n      resources: {limits: {nvidia.com/gpu: 2}}\n")
+      .file("b.yaml", "spec:\n  containers:\n    - command: [\"/bin/bash\", \"-c\"]\n      args: [\"cd /app && python train.py\"]\n");
+
+  EXPECT_NE(project.after("a.yaml").find("command: [\"torchrun\", \"--standalone\", \"--nproc_per_node="), std::string::npos) << project.after("a.yaml");
+  EXPECT_NE(project.after("b.yaml").find("args: [\"cd /app && torchrun --standalone --nproc_per_node=gpu train.py\"]"), std::string::npos) << project.after("b.yaml");
+}
+
 TEST(PlainPython, IsUnsafeAndSaysWhatHappensToTheBatch) {
   FixProject project;
   project.file("train.py", kTrains).file("run.sh", "python train.py\n");
