@@ -1,6 +1,7 @@
 #include "fix/project/project.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/text.hpp"
@@ -30,6 +31,9 @@ std::optional<FileId> Project::at(const fs::path& path) const {
 }
 
 std::optional<FileId> Project::module(FileId from, std::string_view name) const {
+  // A copy of a library in the tree is still the library: what it does is known, and not the project's own.
+  static constexpr std::array<std::string_view, 8> kLibraries = {"transformers", "torch", "accelerate", "trl", "peft", "deepspeed", "datasets", "diffusers"};
+  if (std::find(kLibraries.begin(), kLibraries.end(), name.substr(0, name.find('.'))) != kLibraries.end()) return std::nullopt;
   fs::path folder = file(from).path().parent_path();
   const bool relative = name.starts_with(".");
   if (relative) {

@@ -105,6 +105,13 @@ TEST(PlainPython, FindsTheTrainingInAModuleThatTheScriptImports) {
   EXPECT_TRUE(project.finds("X701 run.sh"));
 }
 
+TEST(PlainPython, IsFoundBesideACopyOfTheLibrary) {
+  FixProject project;
+  project.file("transformers/__init__.py", "class Trainer:\n    def train(self):\n        mp.spawn(1)\n").file("train.py", kTrains).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n");
+
+  EXPECT_TRUE(project.finds("X701 run.sh"));
+}
+
 TEST(PlainPython, CanKeepTheGlobalBatchByDividingTheAccumulation) {
   FixProject project;
   project.file("train.py", trainer_script("device_map=\"auto\"", "gradient_accumulation_steps=8")).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n").wish({.batch = GlobalBatch::keep});
