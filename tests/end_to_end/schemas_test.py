@@ -45,6 +45,18 @@ assert complaints(report, broken), "the schema lets a percentage in a string pas
 print("ok: the report follows its schema, and the schema refuses a string where a number belongs")
 
 
+with tempfile.TemporaryDirectory() as folder:
+    with open(os.path.join(folder, "train.py"), "w") as file:
+        file.write('from transformers import AutoModel, Trainer\nmodel = AutoModel.from_pretrained("x", device_map="auto")\n'
+                   "trainer = Trainer(model=model)\ntrainer.train()\n")
+    with open(os.path.join(folder, "x.ipynb"), "w") as file:
+        file.write('{"cells": ["device_map"]}')
+    patches = json.loads(lockstep("fix", "--json", folder))
+assert patches["findings"] and patches["not_measured"], patches
+seen = complaints(report, patches)
+assert not seen, seen
+print("ok: patches follow the report's schema")
+
 
 def diagnosis(situation, *arguments):
     """The report of a generated run; diagnose ends with 1 when it finds something."""

@@ -65,7 +65,10 @@ class Writer {
         continue;
       }
       if (!fix.effect.empty()) labelled("effect", fix.effect);
-      if (!fix.changes.empty()) labelled("changes", fix.changes);
+      // The parts of one patch change the same things: said once.
+      if (!fix.changes.empty() && !(fix.group && fix.group == told_group_ && fix.changes == told_changes_)) labelled("changes", fix.changes);
+      told_group_ = fix.group;
+      told_changes_ = fix.changes;
       if (fix.diff && !fix.group) diff(*fix.diff);
     }
     text_ += first != nullptr && first->group ? "" : "\n";
@@ -98,6 +101,8 @@ class Writer {
   Painter paint_;
   std::size_t width_;
   std::string text_;
+  std::optional<int> told_group_;
+  std::string told_changes_;
 };
 
 }  // namespace
