@@ -79,6 +79,8 @@ bool is_trainer(const Project& project, FileId file, const PythonCall& call) {
 
 // Positions in a call of a model made elsewhere.
 bool loads_a_model(const PythonCall& call) {
+  // SentenceTransformer(name, model_kwargs={"device_map": "auto"})
+  if (call.full_name.starts_with("sentence_transformers.") && is_class_name(call.last_name()) && call.argument("model_kwargs") != nullptr) return true;
   if (call.last_name() != "from_pretrained") return false;
   static constexpr std::array<std::string_view, 8> kOthers = {"Tokenizer", "Processor", "Config.", "FeatureExtractor", "Scheduler", "GenerationConfig", "PeftConfig", "ImageProcessor"};
   return std::none_of(kOthers.begin(), kOthers.end(), [&](std::string_view other) { return call.callee.find(other) != std::string::npos; });
@@ -326,17 +328,26 @@ std::size_t reads_of(const PythonModule& module, std::string_view name) {
   return reads;
 }
 
-// The device_map within a dict that is passed with **, and the dict's name.
+// The device_map within {...} or dict(...).
+Node map_in_dict(const PythonModule& module, Node made) {
+  for (const PythonCall& other : module.calls())
+    if (other.node == made && other.callee == "dict" && other.argument("device_map") != nullptr) return other.argument("device_map")->value;
+  if (made.is("dictionary"))
+    for (const Node& pair : made.children())
+      if (pair.is("pair") && string_value(pair.field("key")) == "device_map") return pair.field("value");
+  return {};
+}
+
+// The device_map within a dict that is passed with ** or as model_kwargs=, and the dict's name where it has one.
 std::pair<Node, std::string> map_in_splat(const PythonModule& module, const PythonCall& call) {
+  if (const PythonArgument* const given = call.argument("model_kwargs"); given != nullptr) {
+    const std::string name = given->value.is("identifier") ? std::string(given->value.text()) : "";
+    return {map_in_dict(module, name.empty() ? given->value : module.only_value_of(name)), name};
+  }
   for (const Node& splat : call.list.children()) {
     if (!splat.is("dictionary_splat") || !splat.child(0).is("identifier")) continue;
     const std::string name(splat.child(0).text());
-    const Node made = module.only_value_of(name);
-    for (const PythonCall& other : module.calls())
-      if (other.node == made && other.callee == "dict" && other.argument("device_map") != nullptr) return {other.argument("device_map")->value, name};
-    if (made.is("dictionary"))
-      for (const Node& pair : made.children())
-        if (pair.is("pair") && string_value(pair.field("key")) == "device_map") return {pair.field("value"), name};
+    if (const Node value = map_in_dict(module, module.only_value_of(name))) return {value, name};
   }
   return {};
 }
@@ -357,10 +368,10 @@ std::optional<SplitMap> split_map(const Project& project, const CallAt& load) {
     if (const Node around = assigned.front()->statement.enclosing("if_statement"); around && speaks_of_ranks(around.field("condition"))) return std::nullopt;
     split.value = assigned.front()->value;
     split.shared = reads_of(module, name) > 1;
-  } else if (argument == nullptr && load.call->has_splat) {
+  } else if (argument == nullptr) {
     const auto [value, name] = map_in_splat(module, *load.call);
     split.value = value;
-    split.shared = value && reads_of(module, name) > 1;
+    split.shared = value && !name.empty() && reads_of(module, name) > 1;
   }
   const auto word = string_value(split.value);
   if (!is_split_word(word)) return std::nullopt;

@@ -123,6 +123,45 @@ TEST(DeviceMap, SaysWhatEachEraOfTransformersDoesWithIt) {
   EXPECT_NE(reason("4.57.0").find("prints a line"), std::string::npos);
 }
 
+// One user's four tries (sentence-transformers#3207), each of which failed in its own way.
+class FourTries : public ::testing::Test {
+ protected:
+  static std::string script(const std::string& kwargs) {
+    return "from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments\nmodel = SentenceTransformer(\"x\"" + kwargs +
+           ")\nargs = SentenceTransformerTrainingArguments(output_dir=\"o\", bf16=True, dataloader_num_workers=2)\ntrainer = SentenceTransformerTrainer(model=model, args=args)\ntrainer.train()\n";
+  }
+  static constexpr const char* kAuto = ", model_kwargs={\"device_map\": \"auto\"}";
+};
+TEST_F(FourTries, TorchrunWithAMapEndsWithAnErrorThatTheMapIsTakenOutFor) {
+  FixProject project;
+  project.file("train.py", script(kAuto)).file("run.sh", "torchrun --nproc_per_node=2 train.py\n").transformers("4.48.0");
+
+  EXPECT_NE(project.plan().findings.front().reason.find("You can't train"), std::string::npos);
+  EXPECT_EQ(project.after("train.py"), script(", model_kwargs={\"device_map\": None}"));
+  EXPECT_EQ(project.after("run.sh"), "torchrun --nproc_per_node=2 train.py\n");
+}
+TEST_F(FourTries, PythonWithAMapTakesTurnsAndBothChange) {
+  FixProject project;
+  project.file("train.py", script(kAuto)).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n");
+
+  EXPECT_EQ(project.after("train.py"), script(", model_kwargs={\"device_map\": None}"));
+  EXPECT_EQ(project.after("run.sh"), "CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc_per_node=2 train.py\n");
+}
+TEST_F(FourTries, PythonWithoutAMapGetsTheLaunchLine) {
+  FixProject project;
+  project.file("train.py", script("")).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n");
+
+  EXPECT_EQ(project.after("train.py"), script(""));
+  EXPECT_NE(project.after("run.sh").find("torchrun"), std::string::npos);
+}
+TEST_F(FourTries, TorchrunWithoutAMapIsRightAndLeftAlone) {
+  FixProject project;
+  project.file("train.py", script("")).file("run.sh", "torchrun --nproc_per_node=2 train.py\n");
+
+  EXPECT_FALSE(project.finds("P101"));
+  EXPECT_FALSE(project.finds("X701"));
+}
+
 struct Untouched {
   const char* why;
   std::string script;
