@@ -26,6 +26,12 @@ bool can_import(const PythonModule& module, std::string_view name, Node at) {
   });
 }
 
+bool is_older(const Project& project, FileId file, std::string_view package, std::string_view least) {
+  const Versions& versions = project.versions_for(file);
+  const auto found = versions.find(package);
+  return found != versions.end() && (found->second.unknown || (found->second.exact && found->second.version < *Version::parse(least)));
+}
+
 std::string launch_group(FileId script) { return fmt::format("one process a GPU for {}", script); }
 
 std::string place_words(const Project& project, const Place& place) {

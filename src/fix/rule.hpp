@@ -92,6 +92,8 @@ std::string place_words(const Project& project, const Place& place);
 // Whether a module's name, imported at the head of the file, means the module at this place: no function or line around takes
 // the name for itself.
 bool can_import(const PythonModule& module, std::string_view name, Node at);
+// Whether a file is pinned to a release of the package before this one, or to one that nobody knows.
+bool is_older(const Project& project, FileId file, std::string_view package, std::string_view least);
 // The edit that makes a module known, unless it is: import os.
 std::vector<Edit> needed_import(const PythonModule& module, std::string_view name);
 

@@ -63,6 +63,11 @@ struct SplitMap {
 std::optional<SplitMap> split_map(const Project& project, const CallAt& load);
 // A map that is neither None, nor by rank, nor a split that split_map finds: who knows where the layers go.
 bool has_unsettled_map(const Project& project, const CallAt& load);
+// Whether a load is given a map at all; None is none.
+inline bool has_map(const CallAt& load) {
+  const PythonArgument* const argument = load.call->argument("device_map");
+  return argument != nullptr && !is_none(argument->value);
+}
 // Whether an expression takes the rank, the world size or the like into account.
 bool speaks_of_ranks(Node expression);
 

@@ -148,7 +148,7 @@ Versions required_versions(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored)) {
     const std::string name = entry.path().filename().string();
     const bool requirements = name.starts_with("requirements") && (name.ends_with(".txt") || name.ends_with(".lock") || name.ends_with(".in"));
-    if (requirements || name == "pyproject.toml" || name == "setup.py" || name == "setup.cfg" || name == "environment.yml" || name == "environment.yaml") files.push_back(entry.path());
+    if (requirements || name == "pyproject.toml" || name == "setup.py" || name == "setup.cfg" || (name.find("env") != std::string::npos && (name.ends_with(".yml") || name.ends_with(".yaml")))) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) { return std::pair(a.filename() != "requirements.txt", a) < std::pair(b.filename() != "requirements.txt", b); });
   for (const fs::path& file : files) add_from_requirements(versions, file);

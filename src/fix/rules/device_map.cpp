@@ -22,6 +22,8 @@
 namespace lockstep {
 namespace {
 
+// "cuda" is cuda:0 on every rank, whatever GPU the model is on.
+constexpr std::array<std::string_view, 4> kBareCuda = {".to(\"cuda\")", ".to('cuda')", ".cuda()", "device=\"cuda\""};
 constexpr std::string_view kOwnGpu = R"({"": int(os.environ.get("LOCAL_RANK", 0))})";
 
 // In the quotes of the word it takes the place of.
@@ -182,9 +184,14 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
   way.changes = batch_words(input, script, processes_to_be(input, script));
   if (script.launches.empty()) way.changes += "; start it with torchrun from now on: plain python would put nn.DataParallel around the model";
   way.files.push_back(std::move(change));
+  const Companion companion = companion_of(input, script);
+  if (companion.change) way.files.push_back(*companion.change);
+  if (!companion.words.empty()) way.changes += "; " + companion.words;
+  const bool inputs_on_first_gpu = keep_map && std::any_of(kBareCuda.begin(), kBareCuda.end(), [&](std::string_view word) { return text.find(word) != std::string::npos; }) &&
+                                   std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "generate"; });
   // Shown only: what would run out of memory (then FSDP is the way, and that is the user's to choose), what other scripts load
   // through the same lines, and what names a GPU elsewhere.
-  const bool decided = needs.fits_80_gb && !code.pinned && can_read_rank && !(split.shared && load.call->argument("device_map") == nullptr) && (flags.empty() || !flag_edits.empty()) &&
+  const bool decided = needs.fits_80_gb && !code.pinned && companion.possible && !inputs_on_first_gpu && can_read_rank && !(split.shared && load.call->argument("device_map") == nullptr) && (flags.empty() || !flag_edits.empty()) &&
                        !is_loaded_elsewhere(input, script, load.file);
   way.safety = decided ? FixSafety::unsafe : FixSafety::manual;
   if (code.pinned) way.description += fmt::format("; {} names one GPU for all ranks, which has to change too", place_words(project, *code.pinned));
@@ -201,6 +208,14 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
     finding.ways.insert(finding.ways.begin() + 1, std::move(start));
   }
   return finding;
+}
+
+// max_memory={0: "7GB"}: the rest may not be used.
+bool is_kept_to_one_gpu(const PythonCall& load) {
+  const PythonArgument* const limits = load.argument("max_memory");
+  if (limits == nullptr || !limits->value.is("dictionary")) return false;
+  const auto pairs = limits->value.children();
+  return std::count_if(pairs.begin(), pairs.end(), [](const Node& pair) { return number_value(pair.field("key")).has_value(); }) == 1;
 }
 
 // One visible GPU cannot take turns.
@@ -296,7 +311,7 @@ void device_map(const RuleInput& input, const ScriptFacts& script, std::vector<C
     bool any = false;
     for (const std::size_t position : code.trained_loads) {
       const CallAt& load = code.loads[position];
-      if (const auto split = split_map(input.project, load)) {
+      if (const auto split = split_map(input.project, load); split && !is_kept_to_one_gpu(*load.call)) {
         findings.push_back(finding_of(input, script, load, *split));
         any = true;
       }

@@ -13,7 +13,7 @@ namespace {
 // Trainer under nn.DataParallel already multiplies the batch by the GPUs; a split model and Accelerate do not.
 bool batch_grows(const Project& project, const TrainingCode& code) {
   return !code.trains_with_trainer || std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) {
-    return code.loads[load].call->argument("device_map") != nullptr || split_map(project, code.loads[load]).has_value();
+    return has_map(code.loads[load]) || split_map(project, code.loads[load]).has_value();
   });
 }
 
@@ -86,6 +86,31 @@ std::optional<Way> same_global_batch(const RuleInput& input, const ScriptFacts& 
   }
   way.description = fmt::format("keep the global batch: neither gradient_accumulation_steps nor per_device_train_batch_size is written as a number that {} divides (X704); choose one that is", *processes);
   return way;
+}
+
+Companion companion_of(const RuleInput& input, const ScriptFacts& script) {
+  const TrainingCode& code = script.code;
+  const std::string& text = input.project.file(code.script).text();
+  const auto calls = [&](std::initializer_list<std::string_view> names) {
+    return std::any_of(code.all.begin(), code.all.end(), [&](const CallAt& item) { return std::find(names.begin(), names.end(), item.call->last_name()) != names.end(); });
+  };
+  const bool adapters = calls({"get_peft_model", "LoraConfig", "prepare_model_for_kbit_training", "get_peft_config"});
+  const bool checkpoints = calls({"prepare_model_for_kbit_training", "gradient_checkpointing_enable"}) || text.find("gradient_checkpointing") != std::string::npos;
+  const bool settled = text.find("use_reentrant") != std::string::npos || text.find("ddp_find_unused_parameters") != std::string::npos;
+  const Versions& versions = input.project.versions_for(code.script);
+  const auto known = versions.find("transformers");
+  const bool newer = known != versions.end() && !known->second.unknown && !(known->second.version < *Version::parse("5.0"));  // not reentrant by default
+  Companion companion;
+  if (!code.trains_with_trainer || !adapters || !checkpoints || settled || newer) return companion;
+  companion.words = "adapters under gradient checkpointing need ddp_find_unused_parameters=False, or DDP ends with \"Expected to mark a variable ready only once\"";
+  companion.possible = false;
+  if (code.arguments.size() != 1) return companion;
+  const ArgumentSet arguments = ArgumentSet::of_call(*code.arguments.front().call);
+  auto edits = arguments.is_open() ? std::vector<Edit>() : arguments.set(input.project.file(code.arguments.front().file).text(), "ddp_find_unused_parameters", "False");
+  if (edits.empty()) return companion;
+  companion.change = Change{code.arguments.front().file, std::move(edits)};
+  companion.possible = true;
+  return companion;
 }
 
 }  // namespace lockstep

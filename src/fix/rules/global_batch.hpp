@@ -21,6 +21,15 @@ std::optional<OwnBranch> own_batch_branch(const Project& project, const ScriptFa
 // What the reader must know of the results: "the global batch becomes 2 times larger ...".
 std::string batch_words(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes);
 
+// What a run of several processes needs beside its launch line. Adapters under reentrant gradient checkpointing: Trainer asks
+// DDP to look for unused parameters in a PeftModel, and DDP then ends with "Expected to mark a variable ready only once".
+struct Companion {
+  std::optional<Change> change;  // ddp_find_unused_parameters=False
+  std::string words;
+  bool possible = true;          // false: needed, and there is no place to write it
+};
+Companion companion_of(const RuleInput& input, const ScriptFacts& script);
+
 // The edits that divide the accumulation (or the batch) by N, where the numbers are written in the code and N is known.
 // A way without edits says why there are none; nothing: there is nothing to say.
 std::optional<Way> same_global_batch(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes);

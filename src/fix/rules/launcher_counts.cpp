@@ -35,6 +35,9 @@ void launcher_counts(const RuleInput& input, FileId file, std::vector<CodeFindin
     const VisibleGpus visible = visible_gpus(input.project, launch);
     if (!visible.count || *visible.count < 1 || *visible.count == *launch.processes || !visible.from.starts_with("CUDA_VISIBLE_DEVICES")) continue;
     const bool more = *launch.processes > *visible.count;
+    // A job that asks SLURM for as many GPUs as it starts processes: then the mask is the mistake.
+    const auto asked = sbatch_value(input.project.file(file).text(), {"--gres", "--gpus", "--gpus-per-node"});
+    const bool job_agrees = asked && asked->ends_with(std::to_string(*launch.processes));
     const auto edit = count_edit(launch, *visible.count);
     if (!edit) continue;
     CodeFinding finding;
@@ -43,8 +46,8 @@ void launcher_counts(const RuleInput& input, FileId file, std::vector<CodeFindin
     finding.reason = fmt::format("{} processes for the {} GPU{} of {}", *launch.processes, *visible.count, *visible.count == 1 ? "" : "s", visible.from);
     finding.where = {{file, launch.line->words[launch.first_word].from, launch.line->words[launch.script_word].to}};
     Way way;
-    way.safety = more ? FixSafety::unsafe : FixSafety::manual;
-    way.description = fmt::format("start {} process{}", *visible.count, *visible.count == 1 ? "" : "es");
+    way.safety = more && !job_agrees ? FixSafety::unsafe : FixSafety::manual;
+    way.description = fmt::format("start {} process{}{}", *visible.count, *visible.count == 1 ? "" : "es", job_agrees ? ", or let all GPUs of the job be visible" : "");
     way.effect = more ? "each rank has a GPU" : "all GPUs that are visible work";
     way.changes = "the global batch goes with the number of processes";
     way.files.push_back({file, {*edit}});

@@ -76,16 +76,6 @@ std::vector<Edit> to_torchrun(const std::string& text, const Launch& launch) {
   return in_order(std::move(edits));
 }
 
-// torchrun came with torch 1.10; TrainingArguments reads LOCAL_RANK since Transformers 4.6.
-bool is_too_old(const Project& project, FileId file) {
-  const Versions& versions = project.versions_for(file);
-  const auto older = [&](const char* package, const char* least) {
-    const auto found = versions.find(package);
-    return found != versions.end() && (found->second.unknown || (found->second.exact && found->second.version < *Version::parse(least)));
-  };
-  return older("torch", "1.10") || older("transformers", "4.6");
-}
-
 // Lets the script's own argument take its default from LOCAL_RANK.
 void teach(const RuleInput& input, const LocalRank& rank, Way& way) {
   const PythonArgument* const fallback = rank.declared->argument("default");
@@ -139,7 +129,8 @@ void legacy_launcher(const RuleInput& input, FileId file, std::vector<CodeFindin
         way.changes = "the script no longer gets --local-rank among its arguments: see that its rank comes from LOCAL_RANK";
       }
     }
-    if (is_too_old(input.project, file)) continue;
+    // torchrun came with torch 1.10; TrainingArguments reads LOCAL_RANK since Transformers 4.6.
+    if (is_older(input.project, file, "torch", "1.10") || is_older(input.project, file, "transformers", "4.6")) continue;
     finding.ways.push_back(std::move(way));
     findings.push_back(std::move(finding));
   }

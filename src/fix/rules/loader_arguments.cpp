@@ -40,6 +40,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
     propose(input, settings,
             {.code = FindingCode::loader_without_workers,
              .severity = prefetches ? Severity::critical : Severity::warning,
+             .safety = is_explained(input, settings, "dataloader_num_workers") ? FixSafety::manual : FixSafety::unsafe,
              .name = "dataloader_num_workers",
              .value = "4",
              .reason = prefetches ? "dataloader_prefetch_factor without workers: TrainingArguments ends with a ValueError"

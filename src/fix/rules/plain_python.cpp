@@ -108,7 +108,7 @@ std::string reason_for(const Project& project, const ScriptFacts& script, const 
   const TrainingCode& code = script.code;
   const std::string lead = fmt::format("plain python starts one process{}, and WORLD_SIZE is not set: ", visible.empty() ? "" : fmt::format(" for the {} GPUs of {}", devices, visible));
   if (code.trains_with_trainer) {
-    const bool split = std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return code.loads[load].call->argument("device_map") != nullptr || split_map(project, code.loads[load]); });
+    const bool split = std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return has_map(code.loads[load]) || split_map(project, code.loads[load]); });
     return lead + (split ? "with a split model the GPUs take turns, and Trainer says nothing" : "where several GPUs are visible Trainer falls back to nn.DataParallel, where GPU 0 gathers for all");
   }
   return lead + (code.trains_with_accelerate ? "Accelerate then trains on one GPU and the others are idle" : "the script's own DDP has no ranks to join");
@@ -138,7 +138,9 @@ bool has_flags(const Project& project, const TrainingCode& code) {
 // The user's own word on the line above: one GPU is meant, or torchrun was tried.
 bool is_told_apart(const SourceFile& file, const Launch& launch) {
   const std::string& text = file.text();
-  if (file.path().stem().string().find("single") != std::string::npos) return true;
+  const std::string stem = file.path().stem().string();
+  for (const char* word : {"single", "smoke", "demo", "debug"})
+    if (stem.find(word) != std::string::npos) return true;
   const std::size_t start = line_start(text, launch.line->from);
   if (start == 0) return false;
   std::string above(trim(std::string_view(text).substr(line_start(text, start - 1), start - line_start(text, start - 1))));
@@ -182,10 +184,14 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
   // Options that stand in a list of their own, after the interpreter's: there is no one stretch to replace.
   if (launch.line->words[launch.script_word - 1].to > launch.line->to) return;
   way.files.push_back({launch.file, launch.line->replace(text, launch.first_word, launch.script_word, launcher_words(launch, processes))});
+  const Companion companion = companion_of(input, script);
+  if (companion.change) way.files.push_back(*companion.change);
+  if (!companion.words.empty()) way.changes += "; " + companion.words;
+  if (!companion.possible) way.safety = FixSafety::manual;
   finding.ways.push_back(way);
   if (auto same = same_global_batch(input, script, visible.count)) {
     const bool possible = same->safety == FixSafety::unsafe && finding.ways.front().safety != FixSafety::manual;
-    if (!same->files.empty()) same->files.push_back(way.files.front());
+    if (!same->files.empty()) same->files.insert(same->files.end(), way.files.begin(), way.files.end());
     if (input.wishes.batch == GlobalBatch::keep && possible) {
       finding.ways = {std::move(*same)};
     } else {
@@ -207,7 +213,8 @@ void plain_python(const RuleInput& input, const ScriptFacts& script, std::vector
   if (!code.trains_with_trainer && !code.trains_with_accelerate && !(joins_by_environment(code) && code.knows_of_ranks())) return;
   // A split model and its launch line change together: either alone ends with an error or with one busy GPU.
   const bool together = has_flags(input.project, code) || std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return split_map(input.project, code.loads[load]).has_value(); });
-  for (const Launch& launch : script.launches) inspect_launch(input, script, launch, together, findings);
+  for (const Launch& launch : script.launches)
+    if (!is_older(input.project, launch.file, "torch", "1.10")) inspect_launch(input, script, launch, together, findings);  // before that there was no torchrun
 }
 
 bool changes_launch_line(const RuleInput& input, const ScriptFacts& script) {

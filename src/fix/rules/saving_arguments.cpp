@@ -21,14 +21,15 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   if (!steps || *steps < 1 || *steps > kTooOften) return;
   if (const auto strategy = arguments.word("save_strategy"); strategy && *strategy != "steps") return;
   if (const auto most = arguments.number("max_steps"); most && *most > 0 && *most <= kShortRun) return;
-  const bool tied = arguments.truth("load_best_model_at_end") == true || arguments.has("metric_for_best_model");
+  const bool length_unknown = arguments.has("max_steps") && !arguments.number("max_steps");  // it may end before the 500th
+  const bool tied = length_unknown || arguments.truth("load_best_model_at_end") == true || arguments.has("metric_for_best_model");
   propose(input, settings,
           {.code = FindingCode::checkpoint_stall,
            .safety = tied ? FixSafety::manual : FixSafety::unsafe,
            .name = "save_steps",
            .value = "500",
            .reason = fmt::format("save_steps={:.0f}: all ranks wait while a checkpoint is written, every {:.0f} steps (save_total_limit does not change that)", *steps, *steps),
-           .description = tied ? "save every 500 steps; load_best_model_at_end needs a multiple of eval_steps" : "save every 500 steps, Trainer's default",
+           .description = length_unknown ? "save less often, as far as max_steps lets you" : tied ? "save every 500 steps; load_best_model_at_end needs a multiple of eval_steps" : "save every 500 steps, Trainer's default",
            .effect = "fewer pauses",
            .changes = "after a crash up to 500 steps are done again"},
           findings);

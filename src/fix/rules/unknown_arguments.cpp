@@ -158,6 +158,12 @@ class Checker {
     // A file of settings may be read by more than TrainingArguments.
     const bool own_code = settings_.arguments.carrier() == Carrier::python;
     way.safety = everywhere && own_code && !(ratio && !setting.number) ? FixSafety::safe : FixSafety::unsafe;
+    // Beside other names of old, an old release is what the user has: then the new name may be unknown there.
+    const auto& all = settings_.arguments.settings();
+    const bool lives_in_the_past = std::any_of(all.begin(), all.end(), [&](const Setting& other) {
+      return other.name != setting.name && history_.knows(other.name) && !history_.has(history_.newest(), other.name);
+    });
+    if (!everywhere && lives_in_the_past) way.safety = FixSafety::manual;
     if (!everywhere) way.changes = fmt::format("needs Transformers {} or newer: older ones do not know {}", from ? from->text() : "?", renamed.new_name);
     else if (!own_code) way.changes = fmt::format("whatever else reads {} from this file", setting.name);
     return way;

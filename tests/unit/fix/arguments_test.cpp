@@ -109,6 +109,12 @@ TEST(Saving, TiedToTheBestModelIsShownOnly) {
 
   EXPECT_EQ(project.safety(FindingCode::checkpoint_stall), FixSafety::manual);
 }
+TEST(Saving, OfARunWhoseLengthIsNotKnownIsShownOnly) {
+  FixProject project;
+  with(project, "save_steps=5,\n    max_steps=steps").transformers("4.57.0");
+
+  EXPECT_EQ(project.safety(FindingCode::checkpoint_stall), FixSafety::manual);
+}
 TEST(Saving, ByEpochIsLeftAlone) { EXPECT_FALSE(finds("S303", "save_steps=10,\n    save_strategy=\"epoch\"")); }
 TEST(Saving, LimitIsAMatterOfDiskAndLeftAlone) { EXPECT_FALSE(finds("S303", "save_total_limit=1")); }
 
@@ -157,6 +163,12 @@ TEST(UnknownArgument, IsUnsafeToRenameWhereTheReleaseIsNotKnown) {
   with(project, "evaluation_strategy=\"steps\"");
 
   EXPECT_EQ(project.safety(FindingCode::unknown_training_argument), FixSafety::unsafe);
+}
+TEST(UnknownArgument, BesideOtherNamesOfOldIsShownOnlyWhereTheReleaseIsNotKnown) {
+  FixProject project;
+  with(project, "evaluation_strategy=\"steps\",\n    overwrite_output_dir=True");
+
+  EXPECT_EQ(project.safety(FindingCode::unknown_training_argument), FixSafety::manual);
 }
 TEST(UnknownArgument, WarmupRatioBecomesAFractionOfStepsFrom5On) {
   EXPECT_NE(after("warmup_ratio=0.1", "5.20.0").find("warmup_steps=0.1"), std::string::npos);
@@ -296,6 +308,13 @@ INSTANTIATE_TEST_SUITE_P(Forms, Requirements,
                          ::testing::Values(Range{"transformers==5.20.0", true}, Range{"transformers>=5.15", true}, Range{"transformers>=4.41,<5", false}, Range{"transformers<5.15,>=4.30", false}, Range{"transformers<=5.14.0", false},
                                            Range{"transformers~=4.45.0", false}, Range{"transformers==4.45.*", false}, Range{"transformers[torch]>=5.15.0", true}, Range{"transformers", false},
                                            Range{"transformers @ git+https://example.org/x@0dcb46e7", false}));
+
+TEST(Requirements, OfACondaEnvironmentCountWhateverItIsCalled) {
+  FixProject project;
+  with(project, "evaluation_strategy=\"no\"").file("my_env.yml", "name: x\ndependencies:\n  - pip:\n      - transformers==4.18.0\n");
+
+  EXPECT_FALSE(project.finds("X702"));
+}
 
 TEST(Requirements, NearestToTheScriptSpeakFirst) {
   FixProject project;

@@ -254,6 +254,27 @@ TEST(DeviceMap, FlagsAloneAreTakenAwayOnlyTogetherWithTheLaunchLine) {
   EXPECT_NE(launched.after("run.sh").find("torchrun"), std::string::npos);
 }
 
+TEST(DeviceMap, OfAdaptersUnderCheckpointingAlsoStopsTheSearchForUnusedParameters) {
+  const std::string lora = "from peft import get_peft_model, prepare_model_for_kbit_training\nmodel = get_peft_model(prepare_model_for_kbit_training(model), c)\n";
+  FixProject project;
+  project.file("train.py", trainer_script("load_in_4bit=True, device_map=\"auto\"", "", lora)).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n").transformers("4.48.0");
+  FixProject newer;
+  newer.file("train.py", trainer_script("load_in_4bit=True, device_map=\"auto\"", "", lora)).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n").transformers("5.10.0");
+
+  EXPECT_NE(project.after("train.py").find("ddp_find_unused_parameters=False"), std::string::npos) << project.after("train.py");
+  EXPECT_NE(project.after("run.sh").find("torchrun"), std::string::npos);
+  EXPECT_EQ(newer.after("train.py").find("ddp_find_unused_parameters"), std::string::npos) << "checkpointing is not reentrant there";
+}
+
+TEST(DeviceMap, ThatMayUseOneGpuOnlyIsLeftAlone) { EXPECT_FALSE(found(trainer_script("device_map=\"auto\", max_memory={0: \"7GB\"}", ""))); }
+
+TEST(DeviceMap, IsShownOnlyWhereInputsGoToTheFirstGpu) {
+  FixProject project;
+  project.file("train.py", trainer_script("load_in_4bit=True, device_map=\"auto\"", "", "print(model.generate(x.to(\"cuda\")))\n"));
+
+  EXPECT_EQ(project.safety(FindingCode::taking_turns), FixSafety::manual);
+}
+
 TEST(DeviceMap, WithRangesForKeysIsShownOnly) {
   FixProject project;
   project.file("train.py", trainer_script("device_map={\"model.layers.0-15\": 0, \"model.layers.16-31\": 1}", ""));

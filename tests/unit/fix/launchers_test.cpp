@@ -151,6 +151,13 @@ TEST(LauncherCounts, MoreProcessesThanGpusBecomeAsMany) {
   EXPECT_EQ(legacy("export CUDA_VISIBLE_DEVICES=0,1\naccelerate launch --num_processes 8 train.py\n", "import os\n"), "export CUDA_VISIBLE_DEVICES=0,1\naccelerate launch --num_processes 2 train.py\n");
 }
 
+TEST(LauncherCounts, OfAJobThatAsksForAsManyGpusAreShownOnly) {
+  FixProject project;
+  project.file("train.py", "import os\n").file("run.sh", "#!/bin/bash\n#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=0\naccelerate launch --num_processes 4 train.py\n");
+
+  EXPECT_EQ(project.safety(FindingCode::more_ranks_than_gpus), FixSafety::manual) << "the mask is the mistake";
+}
+
 TEST(LauncherCounts, FewerProcessesAreShownOnly) {
   FixProject project;
   project.file("train.py", "import os\n").file("run.sh", "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=2 train.py\n");

@@ -209,6 +209,7 @@ INSTANTIATE_TEST_SUITE_P(Scripts, UnsettledMap,
                          ::testing::Values(trainer_script("device_map=args.device_map", ""), trainer_script("device_map=infer_auto_device_map(x)", ""), trainer_script("device_map={\"a\": 0, \"b\": 1}", ""),
                                            trainer_script("device_map=\"auto\" if big else None", ""), trainer_script("", "", "model = dispatch_model(model)\n"), trainer_script("", "", "model.parallelize()\n"),
                                            trainer_script("device_map=where", "").insert(0, "where = \"auto\"\nif qlora:\n    where = {\"\": LOCAL_RANK}\n"),
+                                           trainer_script("**kw", "").insert(0, "kw = {\"device_map\": \"auto\"}\nkw = {\"device_map\": \"auto\", \"x\": 1}\n"),
                                            trainer_script("", "", "teacher = AutoModelForCausalLM.from_pretrained(\"big\", device_map=\"auto\")\n")));
 
 TEST(PlainPython, GivesOtherSplitModelsOfTheScriptTheirGpuToo) {
@@ -217,6 +218,13 @@ TEST(PlainPython, GivesOtherSplitModelsOfTheScriptTheirGpuToo) {
 
   EXPECT_NE(project.after("run.sh").find("torchrun"), std::string::npos);
   EXPECT_EQ(project.after("train.py").find("\"auto\""), std::string::npos) << project.after("train.py");
+}
+
+TEST(PlainPython, OfATorchThatHasNoTorchrunStays) {
+  FixProject project;
+  project.file("train.py", kTrains).file("requirements.txt", "torch==1.8.1\n").file("run.sh", "python train.py\n");
+
+  EXPECT_FALSE(project.finds("X701"));
 }
 
 TEST(PlainPython, AskedToKeepTheBatchDoesNotLetItGrow) {
