@@ -6,6 +6,8 @@
 //
 // Silent for streamed datasets without workers (a worker each reads its own copy of the stream unless it is split), where
 // the settings are passed on from elsewhere, for files of settings that do not name it, and for methods that generate.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "fix/rules/settings_rules.hpp"
@@ -35,6 +37,11 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   // Unset is 0 where Trainer's default counts: in a call that is seen whole, and not where generating takes the time.
   const bool by_default = workers == nullptr && settings.arguments.carrier() == Carrier::python && !generates(settings.owner);
   const bool none = workers != nullptr ? workers->number == 0 : by_default;
+  const double epochs = arguments.number("num_train_epochs").value_or(0);
+  const bool restarts = arguments.truth("dataloader_persistent_workers") == false ? epochs > 1 : !arguments.has("dataloader_persistent_workers") && epochs >= kManyEpochs;
+  const bool persists = restarts && is_taken(input.project, settings.file, "dataloader_persistent_workers");
+  // Workers that are only now asked for should stay, too; and none can stay where there are none.
+  const std::string together = none && persists ? fmt::format("workers of {}:{}", settings.file, arguments.node().from()) : "";
   const bool prefetches = arguments.number("dataloader_prefetch_factor").has_value();
   if (none && (!streams(settings) || prefetches))
     propose(input, settings,
@@ -48,7 +55,8 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
                                           : "dataloader_num_workers is not set and 0 by default: the training process makes each batch itself, and its GPU waits meanwhile",
              .description = "let 4 workers a rank make the batches ahead",
              .effect = "batches are ready when the step is; nothing is gained where the batch is made in less time than a step takes",
-             .changes = "random transforms draw from each worker's own generator; 4 more processes a rank, with their memory"},
+             .changes = "random transforms draw from each worker's own generator; 4 more processes a rank, with their memory",
+             .group = together},
             findings);
   if (arguments.truth("dataloader_pin_memory") == false)
     propose(input, settings,
@@ -61,9 +69,8 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
              .effect = "copies overlap with the work of the GPU",
              .changes = "some host memory is locked; the numbers are the same"},
             findings);
-  const double epochs = arguments.number("num_train_epochs").value_or(0);
-  const bool restarts = arguments.truth("dataloader_persistent_workers") == false ? epochs > 1 : !arguments.has("dataloader_persistent_workers") && epochs >= kManyEpochs;
-  if (workers != nullptr && workers->number.value_or(0) > 0 && restarts && is_taken(input.project, settings.file, "dataloader_persistent_workers"))
+  const bool has_workers = workers != nullptr && workers->number.value_or(0) > 0;
+  if (persists && (has_workers || (none && !streams(settings))))
     propose(input, settings,
             {.code = FindingCode::workers_restarted_each_epoch,
              .severity = Severity::info,
@@ -72,7 +79,8 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
              .reason = "the loader's workers end with each epoch and are started anew",
              .description = "keep the workers from epoch to epoch",
              .effect = "no pause at the start of each epoch",
-             .changes = "the workers keep their memory between epochs; the numbers are the same"},
+             .changes = "the workers keep their memory between epochs; the numbers are the same",
+             .group = together},
             findings);
 }
 

@@ -36,6 +36,7 @@ void propose(const RuleInput& input, const TrainingSettings& settings, SettingFi
   finding.severity = fix.severity;
   finding.reason = std::move(fix.reason);
   finding.where = {place_in(settings, fix.name)};
+  finding.group = std::move(fix.group);
   Way way;
   way.safety = fix.safety;
   way.description = std::move(fix.description);

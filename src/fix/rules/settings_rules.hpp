@@ -23,6 +23,7 @@ struct SettingFix {
   std::string description;
   std::string effect;
   std::string changes;
+  std::string group;  // of findings that are applied together
 };
 void propose(const RuleInput& input, const TrainingSettings& settings, SettingFix fix, std::vector<CodeFinding>& findings);
 

@@ -74,6 +74,13 @@ TEST(Loader, WhoseWorkersEndWithManyEpochsKeepsThem) {
   EXPECT_NE(after("num_train_epochs=50").find("dataloader_persistent_workers=True"), std::string::npos);
   EXPECT_FALSE(finds("D206", "num_train_epochs=3"));
 }
+TEST(Loader, ThatGetsWorkersForManyEpochsKeepsThemInOnePatch) {
+  FixProject project;
+  project.file("train.py", loader(", num_train_epochs=50")).transformers("4.57.0");
+
+  EXPECT_EQ(project.plan().groups.size(), 1U);
+  EXPECT_EQ(project.after("train.py"), loader(", num_train_epochs=50, dataloader_num_workers=4, dataloader_persistent_workers=True"));
+}
 TEST(Loader, KeepsItsWorkersOnlyWhereTheReleaseCan) { EXPECT_FALSE(finds("D206", "num_train_epochs=50", "4.30.0")); }
 
 TEST(FindUnused, ThatIsAskedForIsShownOnlyForItMayBeNeeded) {
