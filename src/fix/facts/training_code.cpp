@@ -236,7 +236,7 @@ void read_call(TrainingCode& code, const Project& project, FileId file, const Py
   if (call.full_name.ends_with("accelerate.Accelerator") || call.full_name == "accelerate.Accelerator") code.accelerators.push_back(here);
   if (last == "DistributedDataParallel" || call.full_name.ends_with(".DistributedDataParallel")) code.wraps.push_back(here);
   if (last == "init_process_group") code.joins.push_back(here);
-  if (last == "backward") code.has_backward = true;
+  if (last == "backward") code.backward_in.insert(file);
   if (last == "HfArgumentParser" || last == "TrlParser") code.parses_arguments = true;
   if (code.starts_itself.empty()) code.starts_itself = self_starting(module, call);
   if (!code.pinned && names_one_gpu(call)) code.pinned = place_of(file, call.node);
@@ -281,8 +281,9 @@ TrainingCode training_code(const Project& project, FileId script) {
     read_environment(code, region.file, module, region);
   }
   code.trains_with_trainer = !code.trainers.empty() && calls_train(code, project);
-  code.trains_with_accelerate = !code.accelerators.empty() && code.has_backward;
-  code.trains_with_ddp = !code.wraps.empty() && !code.joins.empty() && code.has_backward;
+  // prepare() alone is not training: evaluation uses it too. The step stands where the Accelerator is made, or in the script.
+  code.trains_with_accelerate = std::any_of(code.accelerators.begin(), code.accelerators.end(), [&](const CallAt& item) { return code.backward_in.contains(item.file) || code.backward_in.contains(script); });
+  code.trains_with_ddp = !code.wraps.empty() && !code.joins.empty() && !code.backward_in.empty();
 
   // Which of the loaded models ends in a Trainer or in prepare().
   if (code.loads.empty()) return code;

@@ -37,7 +37,7 @@ struct TrainingCode {
   bool trains_with_trainer = false;
   bool trains_with_accelerate = false;
   bool trains_with_ddp = false;
-  bool has_backward = false;
+  std::set<FileId> backward_in;       // files with a backward()
   bool parses_arguments = false;      // HfArgumentParser
   std::string starts_itself;          // "mp.spawn": it makes its own processes; empty: it does not
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES as set in the code

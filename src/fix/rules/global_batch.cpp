@@ -94,15 +94,32 @@ Companion companion_of(const RuleInput& input, const ScriptFacts& script) {
   const auto calls = [&](std::initializer_list<std::string_view> names) {
     return std::any_of(code.all.begin(), code.all.end(), [&](const CallAt& item) { return std::find(names.begin(), names.end(), item.call->last_name()) != names.end(); });
   };
-  const bool adapters = calls({"get_peft_model", "LoraConfig", "prepare_model_for_kbit_training", "get_peft_config"});
-  const bool checkpoints = calls({"prepare_model_for_kbit_training", "gradient_checkpointing_enable"}) || text.find("gradient_checkpointing") != std::string::npos;
+  const bool adapters = calls({"get_peft_model", "LoraConfig", "prepare_model_for_kbit_training", "prepare_model_for_int8_training", "get_peft_config"});
+  const bool checkpoints = calls({"prepare_model_for_kbit_training", "prepare_model_for_int8_training", "gradient_checkpointing_enable"}) || text.find("gradient_checkpointing") != std::string::npos;
   const bool settled = text.find("use_reentrant") != std::string::npos || text.find("ddp_find_unused_parameters") != std::string::npos;
   const Versions& versions = input.project.versions_for(code.script);
   const auto known = versions.find("transformers");
   const bool newer = known != versions.end() && !known->second.unknown && !(known->second.version < *Version::parse("5.0"));  // not reentrant by default
   Companion companion;
+  // What every rank would do for itself.
+  for (const CallAt& item : code.all) {
+    if (item.call->callee == "input") {
+      companion.possible = false;
+      companion.words = fmt::format("every rank would ask its question ({})", place_words(input.project, place_of(item.file, item.call->node)));
+      return companion;
+    }
+    const bool splits = item.call->last_name() == "train_test_split" && item.call->argument("seed") == nullptr && item.call->argument("random_state") == nullptr && item.file == code.script;
+    if (splits && !calls({"set_seed", "seed_everything", "manual_seed"}))
+      companion.words = fmt::format("each rank would draw its own split ({}): give it a seed", place_words(input.project, place_of(item.file, item.call->node)));
+  }
+  if (text.find("wandb.run.name") != std::string::npos || text.find("wandb.run.id") != std::string::npos) {
+    companion.possible = false;
+    companion.words = "each rank would open a W&B run of its own, and the script names folders after it";
+    return companion;
+  }
   if (!code.trains_with_trainer || !adapters || !checkpoints || settled || newer) return companion;
-  companion.words = "adapters under gradient checkpointing need ddp_find_unused_parameters=False, or DDP ends with \"Expected to mark a variable ready only once\"";
+  companion.words += companion.words.empty() ? "" : "; ";
+  companion.words += "adapters under gradient checkpointing need ddp_find_unused_parameters=False, or DDP ends with \"Expected to mark a variable ready only once\"";
   companion.possible = false;
   if (code.arguments.size() != 1) return companion;
   const ArgumentSet arguments = ArgumentSet::of_call(*code.arguments.front().call);

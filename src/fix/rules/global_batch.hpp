@@ -21,7 +21,8 @@ std::optional<OwnBranch> own_batch_branch(const Project& project, const ScriptFa
 // What the reader must know of the results: "the global batch becomes 2 times larger ...".
 std::string batch_words(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes);
 
-// What a run of several processes needs beside its launch line. Adapters under reentrant gradient checkpointing: Trainer asks
+// What a run of several processes needs beside its launch line, and what each of them would do for itself: questions, splits
+// without a seed, folders named after a W&B run. Adapters under reentrant gradient checkpointing: Trainer asks
 // DDP to look for unused parameters in a PeftModel, and DDP then ends with "Expected to mark a variable ready only once".
 struct Companion {
   std::optional<Change> change;  // ddp_find_unused_parameters=False

@@ -7,6 +7,8 @@
 // Silent for short runs. Shown only, where load_best_model_at_end ties saving to evaluation.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fix/rules/settings_rules.hpp"
 
 namespace lockstep {
@@ -23,15 +25,16 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   if (const auto most = arguments.number("max_steps"); most && *most > 0 && *most <= kShortRun) return;
   const bool length_unknown = arguments.has("max_steps") && !arguments.number("max_steps");  // it may end before the 500th
   const bool tied = length_unknown || arguments.truth("load_best_model_at_end") == true || arguments.has("metric_for_best_model");
+  const double rarer = std::max(100.0, 10 * *steps);
   propose(input, settings,
           {.code = FindingCode::checkpoint_stall,
            .safety = tied ? FixSafety::manual : FixSafety::unsafe,
            .name = "save_steps",
-           .value = "500",
+           .value = fmt::format("{:.0f}", rarer),
            .reason = fmt::format("save_steps={:.0f}: all ranks wait while a checkpoint is written, every {:.0f} steps (save_total_limit does not change that)", *steps, *steps),
-           .description = length_unknown ? "save less often, as far as max_steps lets you" : tied ? "save every 500 steps; load_best_model_at_end needs a multiple of eval_steps" : "save every 500 steps, Trainer's default",
+           .description = length_unknown ? "save less often, as far as max_steps lets you" : tied ? fmt::format("save every {:.0f} steps; load_best_model_at_end needs a multiple of eval_steps", rarer) : fmt::format("save every {:.0f} steps (Trainer's default is 500)", rarer),
            .effect = "fewer pauses",
-           .changes = "after a crash up to 500 steps are done again"},
+           .changes = fmt::format("after a crash up to {:.0f} steps are done again", rarer)},
           findings);
 }
 

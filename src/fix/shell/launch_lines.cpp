@@ -63,8 +63,16 @@ class ShellReader {
   }
 
   static bool is_conditional(Node node) {
-    if (node.parent().is("list") && node.parent().child(0) != node) return true;  // after && or ||
+    if (is_after_a_test(node)) return true;
     return node.parent().is("pipeline") || node.enclosing("if_statement") || node.enclosing("case_statement") || is_in_loop(node) || node.enclosing("function_definition");
+  }
+
+  // `[ -z "$X" ] && X=1` and `cmd || X=1` may or may not be; `export A=1 && export B=2 && cmd` is.
+  static bool is_after_a_test(Node node) {
+    Node list;
+    for (Node around = node.parent(); around.is("list"); around = around.parent()) list = around;
+    if (!list) return false;
+    return list.text().find("||") != std::string_view::npos || !list.descendants("test_command").empty() || !list.descendants("negated_command").empty() || list.text().starts_with("test ") || list.text().starts_with("grep ");
   }
 
   void declare(Node node) {

@@ -220,6 +220,24 @@ TEST(PlainPython, GivesOtherSplitModelsOfTheScriptTheirGpuToo) {
   EXPECT_EQ(project.after("train.py").find("\"auto\""), std::string::npos) << project.after("train.py");
 }
 
+TEST(PlainPython, KnowsWhatIsExportedBeforeItInOneChain) {
+  EXPECT_EQ(line_after("export A=1 && export CUDA_VISIBLE_DEVICES=3 && python train.py\n"), "export A=1 && export CUDA_VISIBLE_DEVICES=3 && python train.py\n") << "one GPU is visible";
+  EXPECT_NE(line_after("cd . && export CUDA_VISIBLE_DEVICES=0,1 && python train.py\n").find("--nproc_per_node=2"), std::string::npos);
+}
+
+TEST(PlainPython, IsShownOnlyWhereEveryRankWouldAskOrNameItsOwnFolder) {
+  const std::string line = "CUDA_VISIBLE_DEVICES=0,1 python train.py\n";
+
+  EXPECT_EQ(line_after(line, trainer_script("", "", "name = input()\n")), line);
+  EXPECT_EQ(line_after(line, trainer_script("", "", "out = wandb.run.name\n")), line);
+}
+
+TEST(PlainPython, OfAnEvaluationWithAccelerateStays) {
+  const std::string line = "CUDA_VISIBLE_DEVICES=0,1 python train.py\n";
+
+  EXPECT_EQ(line_after(line, "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model)\nprint(evaluate(model))\n"), line);
+}
+
 TEST(PlainPython, OfATorchThatHasNoTorchrunStays) {
   FixProject project;
   project.file("train.py", kTrains).file("requirements.txt", "torch==1.8.1\n").file("run.sh", "python train.py\n");
