@@ -3,42 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <exception>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <tuple>
 
 #include "base/text.hpp"
+#include "fix/in_parallel.hpp"
 
 namespace lockstep {
 namespace {
 
 constexpr int kErrorIsNear = 5;  // lines: a parser's idea of where a mistake stands is that good
 
-// Work for each number, on as many threads as there are cores. What one of them throws is thrown here.
-void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next = 0;
-  std::mutex failing;
-  std::exception_ptr failure;
-  const auto worker = [&] {
-    try {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
-    } catch (...) {
-      const std::lock_guard lock(failing);
-      if (!failure) failure = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    if (count > 8)
-      for (unsigned i = 1; i < std::min(8U, std::max(1U, std::thread::hardware_concurrency())); ++i) helpers.emplace_back(worker);
-    worker();
-  }
-  if (failure) std::rethrow_exception(failure);
-}
+constexpr std::size_t kWorthThreads = 8;
 
 // Whether a Python file can hold a finding on its own: most files of a tree are passed over by these words alone.
 bool may_train(const SourceFile& file) {
@@ -53,12 +29,12 @@ std::map<FileId, ScriptFacts> scripts_of(const Project& project) {
   for (Launch& launch : all_launches(project))
     if (launch.script && project.file(*launch.script).kind() == FileKind::python) scripts[*launch.script].launches.push_back(std::move(launch));
   std::vector<char> wanted(project.size(), 0);
-  in_parallel(project.size(), [&](std::size_t id) { wanted[id] = project.file(id).asked_for() && may_train(project.file(id)) && looks_like_a_script(project.file(id)) ? 1 : 0; });
+  in_parallel(project.size(), kWorthThreads, [&](std::size_t id) { wanted[id] = project.file(id).asked_for() && may_train(project.file(id)) && looks_like_a_script(project.file(id)) ? 1 : 0; });
   for (FileId id = 0; id < project.size(); ++id)
     if (wanted[id] != 0) scripts[id];
   std::vector<std::pair<const FileId, ScriptFacts>*> rows;
   for (auto& row : scripts) rows.push_back(&row);
-  in_parallel(rows.size(), [&](std::size_t i) { rows[i]->second.code = training_code(project, rows[i]->first); });
+  in_parallel(rows.size(), kWorthThreads, [&](std::size_t i) { rows[i]->second.code = training_code(project, rows[i]->first); });
   return scripts;
 }
 
@@ -75,7 +51,7 @@ std::vector<CodeFinding> findings_in(const RuleInput& input, const std::function
   for (FileId id = 0; id < input.project.size(); ++id)
     if (input.project.file(id).kind() != FileKind::python && input.project.file(id).kind() != FileKind::notebook && wants_file(id)) files.push_back(id);
   std::vector<std::vector<CodeFinding>> parts(scripts.size() + files.size());
-  in_parallel(parts.size(), [&](std::size_t i) {
+  in_parallel(parts.size(), kWorthThreads, [&](std::size_t i) {
     for (const Rule& rule : all_rules()) {
       if (i < scripts.size() && rule.on_script != nullptr) rule.on_script(input, *scripts[i], parts[i]);
       if (i >= scripts.size() && rule.on_file != nullptr) rule.on_file(input, files[i - scripts.size()], parts[i]);
@@ -244,7 +220,6 @@ class Planner {
   }
 
   void group() {
-    std::map<std::string, std::vector<std::size_t>> by_name;
     std::vector<std::vector<std::size_t>> sets;
     std::map<std::string, std::size_t> position;
     for (std::size_t i = 0; i < plan_.findings.size(); ++i) {
@@ -377,7 +352,6 @@ Patched apply_in_memory(const Project& project, const FixPlan& first_plan, const
       }
       for (auto& [file, list] : together) edits[file] = std::move(list);
       ++taken;
-      if (pass == 0) result.groups.push_back(group.number);
     }
     for (const auto& [file, list] : edits) result.texts[file] = edited(current.file(file).text(), list);
     result.applied += taken;

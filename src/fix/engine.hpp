@@ -38,7 +38,6 @@ enum class Apply : std::uint8_t { safe, safe_and_unsafe };
 // The texts after all groups of the wanted safety; groups in each other's way are done one after the other, over a new plan.
 struct Patched {
   std::map<FileId, std::string> texts;
-  std::vector<int> groups;  // of the first plan
   std::size_t applied = 0;
 };
 Patched apply_in_memory(const Project& project, const FixPlan& plan, const Wishes& wishes, const CodeFilter& filter, Apply wanted);

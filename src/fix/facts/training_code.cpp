@@ -233,7 +233,7 @@ void read_call(TrainingCode& code, const Project& project, FileId file, const Py
   if (is_arguments(project, file, call)) code.arguments.push_back(here);
   else if (is_trainer(project, file, call)) code.trainers.push_back(here);
   if (loads_a_model(call)) code.loads.push_back(here);
-  if (call.full_name.ends_with("accelerate.Accelerator") || call.full_name == "accelerate.Accelerator") code.accelerators.push_back(here);
+  if (call.full_name.ends_with("accelerate.Accelerator")) code.accelerators.push_back(here);
   if (last == "DistributedDataParallel" || call.full_name.ends_with(".DistributedDataParallel")) code.wraps.push_back(here);
   if (last == "init_process_group") code.joins.push_back(here);
   if (last == "backward") code.backward_in.insert(file);

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <set>
-#include <thread>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "fix/in_parallel.hpp"
 #include "fix/project/project.hpp"
 
 namespace lockstep {
@@ -19,6 +17,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLargest = 2U << 20U;
 constexpr std::size_t kLongestLine = 100'000;
 constexpr std::size_t kMostNeighbours = 200;
+constexpr std::size_t kWorthThreads = 64;  // files
 
 constexpr std::array<std::string_view, 14> kPassedOver = {"node_modules", "site-packages", "dist-packages", "__pycache__", "wandb", "mlruns", "outputs", "checkpoints",
                                                           "build", "dist", "htmlcov", "lightning_logs", "runs", "logs"};
@@ -133,15 +132,7 @@ class Walk {
     std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) { return a.path != b.path ? a.path < b.path : a.asked_for > b.asked_for; });
     candidates_.erase(std::unique(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) { return a.path == b.path; }), candidates_.end());
     std::vector<Read> read(candidates_.size());
-    std::atomic<std::size_t> next = 0;
-    const auto work = [&] {
-      for (std::size_t i = next++; i < candidates_.size(); i = next++) read[i] = one(candidates_[i]);
-    };
-    std::vector<std::jthread> helpers;
-    if (candidates_.size() > 64)
-      for (unsigned i = 1; i < std::min(8U, std::max(1U, std::thread::hardware_concurrency())); ++i) helpers.emplace_back(work);
-    work();
-    helpers.clear();
+    in_parallel(candidates_.size(), kWorthThreads, [&](std::size_t i) { read[i] = one(candidates_[i]); });
     for (Read& item : read) {
       if (item.file) into_.files.push_back(std::move(item.file));
       else if (!item.refusal.reason.empty()) into_.refusals.push_back(std::move(item.refusal));
@@ -156,9 +147,7 @@ class Walk {
 
   void folder(const fs::path& root) {
     std::error_code failed;
-    std::set<fs::path> hidden;
-    auto options = fs::directory_options::skip_permission_denied;
-    for (auto at = fs::recursive_directory_iterator(root, options, failed); at != fs::recursive_directory_iterator(); at.increment(failed)) {
+    for (auto at = fs::recursive_directory_iterator(root, fs::directory_options::skip_permission_denied, failed); at != fs::recursive_directory_iterator(); at.increment(failed)) {
       if (failed) break;
       const fs::path& path = at->path();
       const std::string name = path.filename().string();

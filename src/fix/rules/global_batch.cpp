@@ -11,11 +11,7 @@ namespace lockstep {
 namespace {
 
 // Trainer under nn.DataParallel already multiplies the batch by the GPUs; a split model and Accelerate do not.
-bool batch_grows(const Project& project, const TrainingCode& code) {
-  return !code.trains_with_trainer || std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) {
-    return has_map(code.loads[load]) || split_map(project, code.loads[load]).has_value();
-  });
-}
+bool batch_grows(const Project& project, const TrainingCode& code) { return !code.trains_with_trainer || trains_a_split_model(project, code); }
 
 // All plain lines of the script see as many GPUs, or it is not known.
 bool counts_agree(const Project& project, const ScriptFacts& script, int processes) {
@@ -25,6 +21,10 @@ bool counts_agree(const Project& project, const ScriptFacts& script, int process
 }
 
 }  // namespace
+
+bool trains_a_split_model(const Project& project, const TrainingCode& code) {
+  return std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return has_map(code.loads[load]) || split_map(project, code.loads[load]).has_value(); });
+}
 
 std::optional<int> processes_to_be(const RuleInput& input, const ScriptFacts& script) {
   for (const Launch& launch : script.launches) {

@@ -8,6 +8,9 @@
 
 namespace lockstep {
 
+// Whether a model that is trained is loaded with a map, of whatever kind.
+bool trains_a_split_model(const Project& project, const TrainingCode& code);
+
 // How many processes the script's plain launch line would become, when that is known.
 std::optional<int> processes_to_be(const RuleInput& input, const ScriptFacts& script);
 

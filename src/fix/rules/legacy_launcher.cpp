@@ -39,31 +39,14 @@ LocalRank local_rank_of(const Project& project, const TrainingCode& code) {
   return rank;
 }
 
-// The launcher's own options, as written, without the one that torchrun has no need of.
-std::vector<std::string> torchrun_words(const Launch& launch) {
-  const auto& words = launch.line->words;
-  const CommandWord& python = words[launch.first_word];
-  std::vector<std::string> fresh;
-  std::size_t i = launch.first_word + 1;
-  while (i < launch.script_word && words[i].value != "torch.distributed.launch") ++i;
-  if (python.raw == "python" || python.raw == "python3") {
-    fresh = {"torchrun"};
-  } else {
-    fresh = {python.raw, "-m", "torch.distributed.run"};
-  }
-  for (++i; i < launch.script_word; ++i)
-    if (words[i].raw != "--use_env" && words[i].raw != "--use-env") fresh.push_back(words[i].raw);
-  return fresh;
-}
-
 // Only the words that change are replaced: a continuation between options stays where it is.
 std::vector<Edit> to_torchrun(const std::string& text, const Launch& launch) {
   const auto& words = launch.line->words;
   std::size_t module = launch.first_word + 1;
   while (module < launch.script_word && words[module].value != "torch.distributed.launch") ++module;
-  Launch head = launch;
-  head.script_word = module + 1;
-  std::vector<Edit> edits = launch.line->replace(text, launch.first_word, module + 1, torchrun_words(head));
+  const std::string& python = words[launch.first_word].raw;
+  const bool bare = python == "python" || python == "python3";
+  std::vector<Edit> edits = launch.line->replace(text, launch.first_word, module + 1, bare ? std::vector<std::string>{"torchrun"} : std::vector<std::string>{python, "-m", "torch.distributed.run"});
   for (std::size_t i = module + 1; i < launch.script_word; ++i)
     if (words[i].raw == "--use_env" || words[i].raw == "--use-env") {
       std::size_t to = words[i].to;

@@ -108,8 +108,7 @@ std::string reason_for(const Project& project, const ScriptFacts& script, const 
   const TrainingCode& code = script.code;
   const std::string lead = fmt::format("plain python starts one process{}, and WORLD_SIZE is not set: ", visible.empty() ? "" : fmt::format(" for the {} GPUs of {}", devices, visible));
   if (code.trains_with_trainer) {
-    const bool split = std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return has_map(code.loads[load]) || split_map(project, code.loads[load]); });
-    return lead + (split ? "with a split model the GPUs take turns, and Trainer says nothing" : "where several GPUs are visible Trainer falls back to nn.DataParallel, where GPU 0 gathers for all");
+    return lead + (trains_a_split_model(project, code) ? "with a split model the GPUs take turns, and Trainer says nothing" : "where several GPUs are visible Trainer falls back to nn.DataParallel, where GPU 0 gathers for all");
   }
   return lead + (code.trains_with_accelerate ? "Accelerate then trains on one GPU and the others are idle" : "the script's own DDP has no ranks to join");
 }
