@@ -1,8 +1,9 @@
-/* What a training process writes for lockstep to read: one file a process, a ring of fixed-size records.
+/* What a training process writes for lockstep to read: one file a writer, a ring of fixed-size records.
  *
- * The file is `wire-<pid>.ring` in $XDG_RUNTIME_DIR/lockstep, else in the 0700 folder lockstep-<uid> of the temporary
- * folder, mapped shared. All numbers are little-endian. Numbers of kinds and spans are never reused; readers skip kinds
- * that they do not know. docs/formats/wire.md has the promises. */
+ * The file is `wire-<pid>.ring` (the host probe's: `host-<pid>.ring`) in the folder that LOCKSTEP_PROBE_FOLDER names, else in
+ * $XDG_RUNTIME_DIR/lockstep, else in the 0700 folder lockstep-<uid> of the temporary folder, mapped shared. All numbers are
+ * little-endian. Numbers of kinds, spans and flags are never reused; readers skip kinds that they do not know.
+ * probes/python/lockstep_probe/wire.py says the same in Python. docs/formats/wire.md has the promises. */
 #ifndef LOCKSTEP_WIRE_H
 #define LOCKSTEP_WIRE_H
 
@@ -17,7 +18,9 @@ extern "C" {
 
 #define LOCKSTEP_WIRE_MAGIC 0x3152574b434f4cULL /* "LOCKWR1" */
 #define LOCKSTEP_WIRE_VERSION 1U
-#define LOCKSTEP_WIRE_SLOTS 1024U /* a power of two; 256 KiB a process, pages that were never used cost nothing */
+#define LOCKSTEP_WIRE_SLOTS 1024U      /* of a writer that marks steps: 256 KiB */
+#define LOCKSTEP_WIRE_PROBE_SLOTS 4096U /* of a probe: 1 MiB holds 0.2 s of the busiest step seen (20,000 spans a second) */
+#define LOCKSTEP_WIRE_MOST_SLOTS 65536U /* a power of two up to here */
 #define LOCKSTEP_WIRE_SPANS 16U   /* room for kinds of time to come */
 
 /* The spans of a step, in the order of a recording's spans_ms. */
@@ -37,7 +40,12 @@ enum lockstep_span {
   LOCKSTEP_SPAN_OTHER = 12
 };
 
-enum lockstep_record_kind { LOCKSTEP_RECORD_STEP = 1 };
+enum lockstep_record_kind {
+  LOCKSTEP_RECORD_STEP = 1,   /* a step whose parts the writer summed up itself: lockstep-train */
+  LOCKSTEP_RECORD_SPAN = 2,   /* one piece of work, with its place in the source; the reader makes steps of them */
+  LOCKSTEP_RECORD_SAMPLE = 3, /* where the training thread was at one moment */
+  LOCKSTEP_RECORD_FACT = 4    /* a setting or a count in words: `name key=value key=value` */
+};
 
 /* One training step of one rank, written at its end. */
 struct lockstep_step {
@@ -49,14 +57,62 @@ struct lockstep_step {
   uint64_t span_ns[LOCKSTEP_WIRE_SPANS];
 };
 
+enum lockstep_span_flag {
+  LOCKSTEP_FLAG_STEP_END = 1,      /* a step ends where this span does */
+  LOCKSTEP_FLAG_NO_TRAINING = 2,   /* a forward pass in evaluation mode or without gradients */
+  LOCKSTEP_FLAG_SYNCS = 4,         /* a pass whose gradients are all-reduced */
+  LOCKSTEP_FLAG_ON_DEVICE = 8,     /* of a tensor that lies on a GPU */
+  LOCKSTEP_FLAG_PAGEABLE = 16,     /* a copy from memory that is not pinned */
+  LOCKSTEP_FLAG_BLOCKING = 32,     /* a copy without non_blocking */
+  LOCKSTEP_FLAG_IN_WORKER = 64,    /* by a worker of a data loader, not by the rank itself */
+  LOCKSTEP_FLAG_OTHER_THREAD = 128,/* beside the training thread: takes none of its time */
+  LOCKSTEP_FLAG_SUMMED = 256,      /* `count` short pieces between begin and end, busy_ns together */
+  LOCKSTEP_FLAG_GPU_IDLE = 512     /* no work of the rank but the GPU's: it had nothing to do meanwhile */
+};
+
+/* Strings end at the first 0 or at the field's end; of a long path the end is kept. */
+struct lockstep_span_record {
+  uint64_t begin_ns; /* CLOCK_MONOTONIC */
+  uint64_t end_ns;
+  uint64_t busy_ns;  /* end - begin, less where SUMMED */
+  uint64_t bytes;    /* copied, written; 0: unknown */
+  uint64_t subject;  /* tells one loader, module or file from another within the process */
+  uint32_t count;
+  uint32_t part;     /* lockstep_span */
+  uint32_t flags;
+  uint32_t line;
+  uint32_t thread;
+  uint32_t reserved;
+  char what[32];     /* "Tensor.item", "print", "DataLoader" */
+  char file[144];
+};
+
+struct lockstep_sample {
+  uint64_t at_ns;
+  uint64_t weight_ns; /* the time since the last look */
+  uint32_t line;
+  uint32_t thread;
+  char stack[72];     /* functions below the training loop, innermost first, with '<' between */
+  char file[144];
+};
+
 struct lockstep_record {
   uint64_t sequence; /* 1 + the record's place in the stream, written last; 0 while the record is being written */
   uint32_t kind;
   uint32_t size;     /* bytes of the payload that mean something */
   union {
     struct lockstep_step step;
+    struct lockstep_span_record span;
+    struct lockstep_sample sample;
+    char fact[240];
     uint8_t bytes[240];
   } payload;
+};
+
+enum lockstep_role {
+  LOCKSTEP_ROLE_RANK = 0,
+  LOCKSTEP_ROLE_WORKER = 1, /* of a data loader; parent_pid is its rank */
+  LOCKSTEP_ROLE_HOST = 2    /* the host probe's ring of a process */
 };
 
 struct lockstep_wire_header {
@@ -69,7 +125,11 @@ struct lockstep_wire_header {
   uint32_t reserved;
   uint64_t started_ns;  /* CLOCK_MONOTONIC when the ring was made */
   uint64_t written;     /* records written since; the writer alone changes it */
-  uint8_t room[208];
+  int32_t rank_plus_1;  /* 0: not known */
+  int32_t world_size;   /* 0: not known */
+  uint32_t role;        /* lockstep_role */
+  int32_t parent_pid;
+  uint8_t room[192];
 };
 
 struct lockstep_wire {
@@ -78,6 +138,8 @@ struct lockstep_wire {
 };
 
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_step) == 160, "the wire's step has a fixed size");
+LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_span_record) == 240, "the wire's span has a fixed size");
+LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_sample) == 240, "the wire's sample has a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_record) == 256, "the wire's records have a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_wire_header) == 256, "the wire's header has a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_wire) == 256 + 256 * LOCKSTEP_WIRE_SLOTS, "the wire has no gaps");

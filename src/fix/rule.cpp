@@ -34,6 +34,15 @@ bool is_older(const Project& project, FileId file, std::string_view package, std
 
 std::string launch_group(FileId script) { return fmt::format("one process a GPU for {}", script); }
 
+bool is_sharded_by_launch(const Project& project, const ScriptFacts& script) {
+  return std::any_of(script.launches.begin(), script.launches.end(), [&](const Launch& launch) {
+    if (launch.launcher == Launcher::deepspeed) return true;
+    if (!launch.config) return false;
+    const std::string& config = project.file(*launch.config).text();
+    return config.find("DEEPSPEED") != std::string::npos || config.find("FSDP") != std::string::npos;
+  });
+}
+
 std::string place_words(const Project& project, const Place& place) {
   const SourceFile& file = project.file(place.file);
   return fmt::format("{}:{}", file.name(), line_number(file.text(), place.from));

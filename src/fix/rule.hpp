@@ -87,6 +87,9 @@ std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways
 bool changes_launch_line(const RuleInput& input, const ScriptFacts& script);
 // The group of everything that makes a script run as one process a GPU.
 std::string launch_group(FileId script);
+// Whether a launch line shards the model: the deepspeed launcher, or an Accelerate file with DeepSpeed or FSDP. DDP is not
+// what wraps it then.
+bool is_sharded_by_launch(const Project& project, const ScriptFacts& script);
 // "train.py:12"
 std::string place_words(const Project& project, const Place& place);
 // Whether a module's name, imported at the head of the file, means the module at this place: no function or line around takes

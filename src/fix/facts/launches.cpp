@@ -175,18 +175,18 @@ std::optional<int> slurm_count(const std::string& text) {
   return total;
 }
 
-// nvidia.com/gpu: 4 in the same container's limits.
+std::string_view unquoted(std::string_view text) { return text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front() ? text.substr(1, text.size() - 2) : text; }
+
+// nvidia.com/gpu: 4 in the same container's limits; some clusters name the model: nvidia.com/a100: 1. A node's labels
+// (nvidia.com/gpu.product: A100) are no numbers.
 std::optional<int> kubernetes_gpus(Node container) {
-  for (const Node& pair : container.descendants("block_mapping_pair"))
-    if (pair.field("key").text().find("nvidia.com/gpu") != std::string_view::npos) {
-      std::string_view text = pair.field("value").text();
-      if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'')) text = text.substr(1, text.size() - 2);
-      return count_of(std::string(text));
-    }
+  for (const Node& pair : container.descendants("block_mapping_pair")) {
+    const std::string_view key = unquoted(pair.field("key").text());
+    if (!key.starts_with("nvidia.com/") && !key.starts_with("amd.com/gpu")) continue;
+    if (const auto count = count_of(std::string(unquoted(pair.field("value").text())))) return count;
+  }
   return std::nullopt;
 }
-
-std::string_view unquoted(std::string_view text) { return text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front() ? text.substr(1, text.size() - 2) : text; }
 
 // CUDA_VISIBLE_DEVICES beside a command in YAML: as a key, as NAME=value in a list, as name and value.
 std::optional<std::string> visible_in_yaml(Node owner) {

@@ -384,12 +384,15 @@ bool has_unsettled_map(const Project& project, const CallAt& load) {
   const PythonModule& module = *project.file(load.file).python();
   const PythonArgument* const argument = load.call->argument("device_map");
   Node value = argument != nullptr ? argument->value : map_in_splat(module, *load.call).first;
-  // kwargs that are made in several places: one with a map is enough to wonder.
+  // kwargs that are made in several places, by a condition or key by key: one word of a map is enough to wonder.
   if (!value)
-    for (const Node& splat : load.call->list.children())
-      if (splat.is("dictionary_splat") && splat.child(0).is("identifier"))
-        for (const PythonAssignment* item : module.assigned(splat.child(0).text()))
-          if (map_in_dict(module, item->value)) return true;
+    for (const Node& splat : load.call->list.children()) {
+      if (!splat.is("dictionary_splat")) continue;
+      if (!splat.child(0).is("identifier")) return splat.text().find("device_map") != std::string_view::npos;
+      const std::string name(splat.child(0).text());
+      for (const PythonAssignment& item : module.assignments())
+        if (item.target.starts_with(name) && item.statement.text().find("device_map") != std::string_view::npos) return true;
+    }
   if (!value || is_none(value) || speaks_of_ranks(value) || split_map(project, load)) return false;
   if (!value.is("identifier")) return true;
   // alpaca-lora's way: a variable that is set again where there are ranks.

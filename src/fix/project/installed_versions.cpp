@@ -41,14 +41,22 @@ void add_from_environment(Versions& versions, const fs::path& environment, const
     }
 }
 
-// Every line of a requirements file, and every quoted requirement of a project's own tables.
+bool is_dockers(const std::string& name) { return name.starts_with("Dockerfile") || name.ends_with(".dockerfile"); }
+
+// Every line of a requirements file, what a Dockerfile installs, and every quoted requirement of a project's own tables.
 void add_from_requirements(Versions& versions, const fs::path& file) {
   const auto text = read_small_file(file);
   if (!text) return;
   const std::string from = file.filename().string();
+  const bool file_is_dockers = is_dockers(from);
   for (std::string_view line : split(*text, '\n')) {
     line = trim(line.substr(0, line.find('#')));
     while (!line.empty() && (line.front() == '"' || line.front() == '\'' || line.front() == '-' || line.front() == ' ')) line.remove_prefix(1);
+    if (file_is_dockers) {  // RUN pip install transformers==4.33.2 datasets
+      for (const std::string_view word : split(line, ' '))
+        if (auto found = requirement(trim(word), from)) versions.emplace(std::move(found->first), std::move(found->second));
+      continue;
+    }
     if (const auto end = line.find_first_of("\"';"); end != std::string_view::npos) line = line.substr(0, end);
     if (auto found = requirement(line, from)) versions.emplace(std::move(found->first), std::move(found->second));
   }
@@ -148,7 +156,7 @@ Versions required_versions(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored)) {
     const std::string name = entry.path().filename().string();
     const bool requirements = name.starts_with("requirements") && (name.ends_with(".txt") || name.ends_with(".lock") || name.ends_with(".in"));
-    if (requirements || name == "pyproject.toml" || name == "setup.py" || name == "setup.cfg" || (name.find("env") != std::string::npos && (name.ends_with(".yml") || name.ends_with(".yaml")))) files.push_back(entry.path());
+    if (requirements || is_dockers(name) || name == "pyproject.toml" || name == "setup.py" || name == "setup.cfg" || (name.find("env") != std::string::npos && (name.ends_with(".yml") || name.ends_with(".yaml")))) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) { return std::pair(a.filename() != "requirements.txt", a) < std::pair(b.filename() != "requirements.txt", b); });
   for (const fs::path& file : files) add_from_requirements(versions, file);

@@ -234,7 +234,8 @@ fs::path root_of(const std::vector<std::string>& paths) {
   return root;
 }
 
-// Each folder's own requirements first, then those of the folders above it, up to the root.
+// Each folder's own requirements first, then those of the folders above it, up to the root, then those that projects keep in
+// a folder of their own.
 void add_requirements(Project::Contents& contents, const Versions& otherwise) {
   std::map<fs::path, Versions> own;
   const auto of = [&](const fs::path& folder) -> const Versions& {
@@ -250,6 +251,10 @@ void add_requirements(Project::Contents& contents, const Versions& otherwise) {
       Versions more = of(above);
       found->second.merge(more);
       if (above == contents.root || !above.has_relative_path()) break;
+    }
+    for (const char* aside : {"requirements", "docker", "env", "envs", "environment", "environments", "conda", ".devcontainer", "build", "deploy"}) {
+      Versions more = of(contents.root / aside);
+      found->second.merge(more);
     }
     Versions last = otherwise;
     found->second.merge(last);

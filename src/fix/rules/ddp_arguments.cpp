@@ -18,7 +18,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   const ArgumentSet& arguments = settings.arguments;
   const bool asked = arguments.truth("ddp_find_unused_parameters") == true;
   const bool by_default = !arguments.has("ddp_find_unused_parameters") && settings.script != nullptr && settings.script->is_launched_distributed() &&
-                          arguments.truth("gradient_checkpointing") != true && !arguments.has("deepspeed") && !arguments.has("fsdp");
+                          arguments.truth("gradient_checkpointing") != true && !arguments.has("deepspeed") && !arguments.has("fsdp") && !is_sharded_by_launch(input.project, *settings.script);
   if (asked || by_default)
     propose(input, settings,
             {.code = FindingCode::find_unused_parameters,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.hpp"
+#include "fix/rules/rank_hazards.hpp"
 #include "fix/settings/argument_set.hpp"
 
 namespace lockstep {
@@ -49,20 +51,50 @@ std::optional<OwnBranch> own_batch_branch(const Project& project, const ScriptFa
   return std::nullopt;
 }
 
+std::string own_branch_fails(const Project& project, const ScriptFacts& script, const Launch& launch, std::optional<int> processes) {
+  // alpaca-lora's way: accumulation = batch_size // micro_batch_size, then // world_size.
+  const auto words = launch.arguments();
+  const PythonModule& module = *project.file(script.code.script).python();
+  const auto number = [&](const std::string& name) -> std::optional<double> {
+    if (const auto given = option_among(words, {"--" + name})) {
+      const auto value = parse_integer(trim(*given));
+      return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
+    }
+    for (const PythonFunction& function : module.functions())
+      for (const char* kind : {"typed_default_parameter", "default_parameter"})
+        for (const Node& parameter : function.node.field("parameters").descendants(kind))
+          if (parameter.field("name").text() == name) return number_value(parameter.field("value"));
+    return std::nullopt;
+  };
+  const auto whole = number("batch_size");
+  const auto micro = number("micro_batch_size");
+  if (!whole || !micro || *micro <= 0) return "";
+  const double accumulation = std::floor(*whole / *micro);
+  const double ranks = processes ? *processes : 2;
+  if (accumulation >= ranks && std::fmod(accumulation, ranks) == 0) return "";
+  return fmt::format("batch_size {:.0f} over micro_batch_size {:.0f} leaves {:.0f} to divide by the ranks: give numbers that they divide", *whole, *micro, accumulation);
+}
+
 std::string batch_words(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes) {
   if (const auto branch = own_batch_branch(input.project, script))
     return fmt::format("the script divides {} by its ranks itself ({}): the global batch stays about what it was; each rank draws its own data order", branch->name, place_words(input.project, branch->place));
   if (script.is_launched_distributed()) return "where the layers lie; the batch and the order of the data are as before";
+  if (shards_by_arguments(script.code)) return "the global batch is per_device_train_batch_size x the processes; each rank draws its own data order";
   if (!batch_grows(input.project, script.code))
     return "the global batch stays what nn.DataParallel made it (per_device_train_batch_size x GPUs); each rank draws its own data order";
   const std::string times = processes ? std::to_string(*processes) : "N";
+  const bool fixed_steps = std::any_of(script.code.arguments.begin(), script.code.arguments.end(), [](const CallAt& item) {
+    const PythonArgument* const steps = item.call->argument("max_steps");
+    return steps != nullptr && number_value(steps->value).value_or(0) > 0;
+  });
+  if (fixed_steps) return fmt::format("the global batch becomes {} times larger{} and max_steps stays: as long a run over {} times the data; divide max_steps to see the same data sooner", times, processes ? "" : " (N GPUs)", times);
   return fmt::format(
       "the global batch becomes {} times larger{}, with {} times fewer steps an epoch: scale the learning rate (linear with warm-up for SGD, by the square root for Adam){}",
       times, processes ? "" : " (N GPUs)", times, input.wishes.batch == GlobalBatch::keep ? "" : ", or keep the batch: --global-batch keep");
 }
 
 std::optional<Way> same_global_batch(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes) {
-  if (!batch_grows(input.project, script.code) || own_batch_branch(input.project, script)) return std::nullopt;
+  if (shards_by_arguments(script.code) || !batch_grows(input.project, script.code) || own_batch_branch(input.project, script)) return std::nullopt;
   Way way;
   way.kind = FixKind::advice;
   way.effect = "all GPUs work at once, with the global batch as it was";
@@ -117,7 +149,8 @@ Companion companion_of(const RuleInput& input, const ScriptFacts& script) {
     companion.words = "each rank would open a W&B run of its own, and the script names folders after it";
     return companion;
   }
-  if (!code.trains_with_trainer || !adapters || !checkpoints || settled || newer) return companion;
+  const bool sharded = shards_by_arguments(code) || is_sharded_by_launch(input.project, script);
+  if (sharded || !code.trains_with_trainer || !adapters || !checkpoints || settled || newer) return companion;
   companion.words += companion.words.empty() ? "" : "; ";
   companion.words += "adapters under gradient checkpointing need ddp_find_unused_parameters=False, or DDP ends with \"Expected to mark a variable ready only once\"";
   companion.possible = false;

@@ -20,6 +20,8 @@ struct OwnBranch {
   Place place;
 };
 std::optional<OwnBranch> own_batch_branch(const Project& project, const ScriptFacts& script);
+// Why that division would leave nothing to accumulate, by the numbers on the line or the script's defaults; empty: it would not.
+std::string own_branch_fails(const Project& project, const ScriptFacts& script, const Launch& launch, std::optional<int> processes);
 
 // What the reader must know of the results: "the global batch becomes 2 times larger ...".
 std::string batch_words(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes);

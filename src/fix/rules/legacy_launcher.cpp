@@ -114,6 +114,7 @@ void legacy_launcher(const RuleInput& input, FileId file, std::vector<CodeFindin
     }
     // torchrun came with torch 1.10; TrainingArguments reads LOCAL_RANK since Transformers 4.6.
     if (is_older(input.project, file, "torch", "1.10") || is_older(input.project, file, "transformers", "4.6")) continue;
+    if (!input.project.versions_for(file).contains("torch")) way.changes += std::string(way.changes.empty() ? "" : "; ") + "torchrun came with PyTorch 1.10";
     finding.ways.push_back(std::move(way));
     findings.push_back(std::move(finding));
   }

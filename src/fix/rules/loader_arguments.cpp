@@ -5,7 +5,8 @@
 // that do not persist are started anew each epoch, seconds a time where datasets are large.
 //
 // Silent for streamed datasets without workers (a worker each reads its own copy of the stream unless it is split), where
-// the settings are passed on from elsewhere, for files of settings that do not name it, and for methods that generate.
+// the settings are passed on from elsewhere, for files of settings that do not name it, for short runs, for methods that
+// generate, and for scripts that are made for Apple's GPUs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,14 +26,26 @@ bool streams(const TrainingSettings& settings) {
   });
 }
 
-// Online methods make their own data: the prompts' loader has next to nothing to do.
-bool generates(const std::string& owner) {
-  return owner.starts_with("GRPO") || owner.starts_with("RLOO") || owner.starts_with("PPO") || owner.starts_with("Online") || owner.starts_with("XPO") || owner.starts_with("Nash");
+// Apple's GPUs have no pinned memory, and macOS starts workers by importing the script again, which ends a script without a
+// main part.
+bool is_for_apple(const RuleInput& input, const TrainingSettings& settings) {
+  if (settings.script == nullptr) return false;
+  const std::string& text = input.project.file(settings.script->code.script).text();
+  return text.find("\"mps\"") != std::string::npos || text.find("'mps'") != std::string::npos || text.find("backends.mps") != std::string::npos || text.find("PYTORCH_MPS") != std::string::npos;
 }
+
+bool has_main_part(const RuleInput& input, const TrainingSettings& settings) {
+  return settings.script == nullptr || input.project.file(settings.script->code.script).text().find("__main__") != std::string::npos;
+}
+
+constexpr double kFewSteps = 200;  // over before workers pay for their start
 
 void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
   const ArgumentSet& arguments = settings.arguments;
   if (arguments.truth("use_cpu") == true || arguments.truth("no_cuda") == true || input.project.file(settings.file).path().filename().string().find("cpu") != std::string::npos) return;
+  if (const auto steps = arguments.number("max_steps"); steps && *steps > 0 && *steps <= kFewSteps) return;
+  const bool for_apple = is_for_apple(input, settings);
+  if (for_apple && !has_main_part(input, settings)) return;
   const Setting* const workers = arguments.find("dataloader_num_workers");
   // Unset is 0 where Trainer's default counts: in a call that is seen whole, and not where generating takes the time.
   const bool by_default = workers == nullptr && settings.arguments.carrier() == Carrier::python && !generates(settings.owner);
@@ -58,7 +71,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
              .changes = "random transforms draw from each worker's own generator; 4 more processes a rank, with their memory",
              .group = together},
             findings);
-  if (arguments.truth("dataloader_pin_memory") == false)
+  if (arguments.truth("dataloader_pin_memory") == false && !for_apple)
     propose(input, settings,
             {.code = FindingCode::pageable_copies,
              .safety = is_explained(input, settings, "dataloader_pin_memory") ? FixSafety::manual : FixSafety::unsafe,

@@ -5,7 +5,10 @@
 // logging_nan_inf_filter (on by default) asks `isnan(loss) or isinf(loss)` in every micro-step, two more waits
 // (trainer.py 5.22.2:1892, 2229).
 //
-// Silent for runs of few steps, where nobody waits, and where logging goes by epochs.
+// Silent for runs of few steps, where nobody waits, where logging goes by epochs, where steps generate text (seconds each),
+// and where axolotl's watchdog counts logged losses. TRL's trainers read their own metrics in each step, whatever the filter.
+#include <algorithm>
+
 #include "fix/rules/settings_rules.hpp"
 
 namespace lockstep {
@@ -13,10 +16,15 @@ namespace {
 
 constexpr double kFewSteps = 200;  // a second of logging in all
 
+bool trains_with_trl(const ScriptFacts& script) {
+  return std::any_of(script.code.trainers.begin(), script.code.trainers.end(), [](const CallAt& trainer) { return trainer.call->full_name.starts_with("trl."); });
+}
+
 void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
   const ArgumentSet& arguments = settings.arguments;
   if (const auto steps = arguments.number("max_steps"); steps && *steps > 0 && *steps <= kFewSteps) return;
   if (const auto strategy = arguments.word("logging_strategy"); strategy && *strategy != "steps") return;
+  if (generates(settings.owner) || arguments.has("loss_watchdog_threshold")) return;
   const bool every_step = arguments.number("logging_steps") == 1;
   const bool acts_on_logs = settings.script != nullptr && input.project.file(settings.script->code.script).text().find("def on_log") != std::string::npos;
   if (every_step)
@@ -25,12 +33,13 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
              .safety = acts_on_logs ? FixSafety::manual : FixSafety::unsafe,  // a callback may count on each of them
              .name = "logging_steps",
              .value = "10",
-             .reason = "logging_steps=1 gathers the loss from all ranks and waits for it in every step",
+             .reason = "logging_steps=1 reads the loss back in every step, from all ranks where there are several, and the host waits for it",
              .description = "log every 10 steps",
              .effect = "one wait in ten steps instead of one a step",
              .changes = "the logged loss is the mean of 10 steps; the training itself is the same"},
             findings);
   const bool filter_asked = arguments.truth("logging_nan_inf_filter") == true;
+  if (settings.script != nullptr && trains_with_trl(*settings.script)) return;
   if (!filter_asked && !(every_step && !arguments.has("logging_nan_inf_filter") && settings.kind != SettingsKind::axolotl && settings.kind != SettingsKind::llama_factory)) return;
   propose(input, settings,
           {.code = FindingCode::host_sync_every_step,

@@ -12,6 +12,7 @@
 #include <array>
 
 #include "base/text.hpp"
+#include "fix/rules/rank_hazards.hpp"
 #include "fix/rules/global_batch.hpp"
 
 namespace lockstep {
@@ -39,8 +40,12 @@ bool one_process_is_meant(const Launch& launch) {
     if (name == "--use_cpu" || name == "--no_cuda" || name == "--cpu" || name == "--to_onnx" || name == "--resume_from_checkpoint") return true;  // a resumed run keeps its shape
     if (std::find(kDoesNotTrain.begin(), kDoesNotTrain.end(), name) != kDoesNotTrain.end()) return true;
     if (name.find("unsloth") != std::string::npos && value != "False" && value != "false") return true;  // one GPU only
-    names_phases = names_phases || name.starts_with("--do_");
-    trains = trains || name == "--do_train";
+    std::string plain = name;
+    std::replace(plain.begin(), plain.end(), '-', '_');
+    if (plain.ends_with("eval_only") || plain.ends_with("evaluate_only") || plain.ends_with("test_only") || plain.ends_with("predict_only")) return true;
+    if (plain.find("checkpoint_dir") != std::string::npos && value.find("checkpoint-") != std::string::npos) return true;
+    names_phases = names_phases || plain.starts_with("__do_");
+    trains = trains || plain == "__do_train";
   }
   return names_phases && !trains;
 }
@@ -106,6 +111,7 @@ std::vector<std::string> launcher_words(const Launch& launch, const std::string&
 
 std::string reason_for(const Project& project, const ScriptFacts& script, const std::string& visible, const std::string& devices) {
   const TrainingCode& code = script.code;
+  if (shards_by_arguments(code)) return "plain python starts one process: DeepSpeed and FSDP shard over the processes that a launcher starts, and there is none";
   const std::string lead = fmt::format("plain python starts one process{}, and WORLD_SIZE is not set: ", visible.empty() ? "" : fmt::format(" for the {} GPUs of {}", devices, visible));
   if (code.trains_with_trainer) {
     return lead + (trains_a_split_model(project, code) ? "with a split model the GPUs take turns, and Trainer says nothing" : "where several GPUs are visible Trainer falls back to nn.DataParallel, where GPU 0 gathers for all");
@@ -113,25 +119,20 @@ std::string reason_for(const Project& project, const ScriptFacts& script, const 
   return lead + (code.trains_with_accelerate ? "Accelerate then trains on one GPU and the others are idle" : "the script's own DDP has no ranks to join");
 }
 
-// What would end a run of several processes with an error, or spread each of them over all GPUs; empty: nothing that is seen.
-std::string obstacle(const RuleInput& input, const ScriptFacts& script) {
-  const TrainingCode& code = script.code;
-  for (std::size_t i = 0; i < code.loads.size(); ++i) {
-    const bool handled = code.trained_loads.contains(i) && (code.trains_with_trainer || code.trains_with_accelerate);
-    const auto split = split_map(input.project, code.loads[i]);
-    const bool beside_handled = split && !split->shared && std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t other) { return code.loads[other].file == code.loads[i].file && split_map(input.project, code.loads[other]); });
-    if (has_unsettled_map(input.project, code.loads[i]) || (split && !handled && !beside_handled))
-      return fmt::format("{} gives its model a device_map that is not by rank", place_words(input.project, place_of(code.loads[i].file, code.loads[i].call->node)));
-  }
-  for (const CallAt& call : code.all)
-    if (const std::string_view name = call.call->last_name(); name == "dispatch_model" || name == "parallelize" || name == "infer_auto_device_map" || name == "DataParallel")
-      return fmt::format("{} spreads the model over the GPUs by {}", place_words(input.project, place_of(call.file, call.call->node)), name);
-  return "";
-}
-
 bool has_flags(const Project& project, const TrainingCode& code) {
   const auto& assignments = project.file(code.script).python()->assignments();
   return std::any_of(assignments.begin(), assignments.end(), [](const PythonAssignment& item) { return item.target.ends_with(".is_parallelizable") || item.target.ends_with(".model_parallel"); });
+}
+
+// Lines of the same folder that choose one GPU by its number: a machine that is shared, where nobody wants them all.
+bool neighbours_take_one_gpu(const Project& project, const Launch& launch) {
+  const auto folder = project.file(launch.file).path().parent_path();
+  for (FileId file = 0; file < project.size(); ++file) {
+    if (file == launch.file || project.file(file).kind() != FileKind::shell || project.file(file).path().parent_path() != folder) continue;
+    for (const Launch& other : launches_in(project, file))
+      if (other.line->visible_devices && *other.line->visible_devices && device_count(**other.line->visible_devices) == 1) return true;
+  }
+  return false;
 }
 
 // The user's own word on the line above: one GPU is meant, or torchrun was tried.
@@ -159,13 +160,15 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
   if (!visible.count && input.wishes.gpus) visible = {input.wishes.gpus, "--gpus"};
   if (visible.count && *visible.count < 2) return;
   if (launch.line->visible_devices && !*launch.line->visible_devices && launch.line->in_function) return;  // run() { CUDA_VISIBLE_DEVICES=$1 ... }
+  if (!visible.count && neighbours_take_one_gpu(project, launch)) return;
   const std::string processes = visible.count ? std::to_string(*visible.count) : "gpu";
 
   CodeFinding finding;
   finding.code = FindingCode::world_size_not_set;
   finding.severity = Severity::critical;
   finding.reason = reason_for(project, script, visible.from, processes);
-  if (const auto branch = own_batch_branch(project, script))
+  const auto branch = own_batch_branch(project, script);
+  if (branch)
     finding.reason += fmt::format("; the script's own branch for several processes then sets {} ({}), so the batch settings of the other branch no longer apply", branch->name, place_words(project, branch->place));
   finding.where = {{launch.file, launch.line->words[launch.first_word].from, launch.line->words[launch.script_word].to}};
   if (script_changes_too) finding.group = launch_group(script.code.script);
@@ -176,7 +179,8 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
   way.changes = batch_words(input, script, visible.count);
   if (launcher_words(launch, processes).front() != "torchrun" && std::any_of(launch.options.begin(), launch.options.end(), [](const std::string& option) { return option != "-u"; }))
     way.changes += "; python's own options reach the launcher, no longer the training";
-  if (const std::string why = obstacle(input, script); !why.empty()) {
+  if (!project.versions_for(launch.file).contains("torch")) way.changes += "; torchrun came with PyTorch 1.10";
+  if (const std::string why = hazard_of_many_ranks(project, script.code); !why.empty()) {
     way.safety = FixSafety::manual;
     way.description += "; first " + why;
   }
@@ -187,6 +191,10 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
   if (companion.change) way.files.push_back(*companion.change);
   if (!companion.words.empty()) way.changes += "; " + companion.words;
   if (!companion.possible) way.safety = FixSafety::manual;
+  if (const std::string why = branch ? own_branch_fails(project, script, launch, visible.count) : ""; !why.empty()) {
+    way.safety = FixSafety::manual;
+    way.description += "; first " + why;
+  }
   finding.ways.push_back(way);
   if (auto same = same_global_batch(input, script, visible.count)) {
     const bool possible = same->safety == FixSafety::unsafe && finding.ways.front().safety != FixSafety::manual;

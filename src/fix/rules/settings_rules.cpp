@@ -56,6 +56,10 @@ void propose(const RuleInput& input, const TrainingSettings& settings, SettingFi
   findings.push_back(std::move(finding));
 }
 
+bool generates(std::string_view owner) {
+  return owner.starts_with("GRPO") || owner.starts_with("RLOO") || owner.starts_with("PPO") || owner.starts_with("Online") || owner.starts_with("XPO") || owner.starts_with("Nash");
+}
+
 bool is_explained(const RuleInput& input, const TrainingSettings& settings, std::string_view name) {
   const Setting* const setting = settings.arguments.find(name);
   if (setting == nullptr) return false;

@@ -34,4 +34,7 @@ bool is_explained(const RuleInput& input, const TrainingSettings& settings, std:
 // Whether the installed Transformers takes the field; true when the version is not known and the newest does.
 bool is_taken(const Project& project, FileId file, std::string_view field);
 
+// Online methods make their own data: each step takes seconds, and the prompts' loader has next to nothing to do.
+bool generates(std::string_view owner);
+
 }  // namespace lockstep

@@ -163,7 +163,9 @@ class Checker {
     const bool lives_in_the_past = std::any_of(all.begin(), all.end(), [&](const Setting& other) {
       return other.name != setting.name && history_.knows(other.name) && !history_.has(history_.newest(), other.name);
     });
-    if (!everywhere && lives_in_the_past) way.safety = FixSafety::manual;
+    // Trainer(tokenizer=...) is gone in Transformers 5: with it in the script, an older release is what the user has.
+    const bool old_trainer = settings_.script != nullptr && std::any_of(settings_.script->code.trainers.begin(), settings_.script->code.trainers.end(), [](const CallAt& trainer) { return trainer.call->argument("tokenizer") != nullptr; });
+    if (!everywhere && (lives_in_the_past || (!certain_ && old_trainer))) way.safety = FixSafety::manual;
     if (!everywhere) way.changes = fmt::format("needs Transformers {} or newer: older ones do not know {}", from ? from->text() : "?", renamed.new_name);
     else if (!own_code) way.changes = fmt::format("whatever else reads {} from this file", setting.name);
     return way;

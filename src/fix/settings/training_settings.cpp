@@ -23,11 +23,22 @@ std::optional<TrainingSettings> recognised(FileId file, ArgumentSet set) {
 
 }  // namespace
 
+namespace {
+// Arguments of a Trainer that has nothing to train on: it only predicts.
+bool only_predict(const ScriptFacts& script, const CallAt& arguments) {
+  return std::any_of(script.code.trainers.begin(), script.code.trainers.end(), [&](const CallAt& trainer) {
+    const PythonArgument* const data = trainer.call->argument("train_dataset");
+    return trainer.file == arguments.file && trainer.call->node.contains(arguments.call->node) && data != nullptr && is_none(data->value);
+  });
+}
+}  // namespace
+
 std::vector<TrainingSettings> settings_of_script(const ScriptFacts& script) {
   std::vector<TrainingSettings> found;
   for (const CallAt& item : script.code.arguments) {
     const std::string& name = item.call->full_name;
     if (item.call->node.enclosing("class_definition").field("name").text().ends_with("Trainer")) continue;  // what a Trainer falls back to
+    if (only_predict(script, item)) continue;
     const bool of_library = name.starts_with("transformers.") || name.starts_with("trl.");
     const bool itself = item.call->last_name() == "TrainingArguments" && name.starts_with("transformers.");
     found.push_back({item.file, itself ? SettingsKind::training_arguments : SettingsKind::subclass, std::string(item.call->last_name()), ArgumentSet::of_call(*item.call), &script, of_library});

@@ -1,0 +1,96 @@
+#include "fix/rules/rank_hazards.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+
+namespace lockstep {
+namespace {
+
+std::set<FileId> files_of(const TrainingCode& code) {
+  std::set<FileId> files = {code.script};
+  for (const CallAt& item : code.all) files.insert(item.file);
+  return files;
+}
+
+std::string spread_model(const Project& project, const TrainingCode& code) {
+  for (std::size_t i = 0; i < code.loads.size(); ++i) {
+    const bool handled = code.trained_loads.contains(i) && (code.trains_with_trainer || code.trains_with_accelerate);
+    const auto split = split_map(project, code.loads[i]);
+    const bool beside_handled = split && !split->shared && std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t other) { return code.loads[other].file == code.loads[i].file && split_map(project, code.loads[other]); });
+    if (has_unsettled_map(project, code.loads[i]) || (split && !handled && !beside_handled))
+      return fmt::format("{} gives its model a device_map that is not by rank", place_words(project, place_of(code.loads[i].file, code.loads[i].call->node)));
+  }
+  for (const CallAt& call : code.all)
+    if (const std::string_view name = call.call->last_name(); name == "dispatch_model" || name == "parallelize" || name == "infer_auto_device_map" || name == "DataParallel")
+      return fmt::format("{} spreads the model over the GPUs by {}", place_words(project, place_of(call.file, call.call->node)), name);
+  return "";
+}
+
+// DDP syncs gradients of passes that go through its own forward: self.model in compute_loss is the bare model.
+std::string bare_model(const Project& project, const TrainingCode& code) {
+  for (const CallAt& item : code.all) {
+    if (item.call->callee != "self.model") continue;
+    const Node function = item.call->node.enclosing("function_definition");
+    if (const std::string_view name = function.field("name").text(); (name == "compute_loss" || name == "training_step") && function.enclosing("class_definition"))
+      return fmt::format("{} calls self.model, the bare model: DDP would never sync its gradients", place_words(project, place_of(item.file, item.call->node)));
+  }
+  return "";
+}
+
+// Metrics that only the main rank has: the others cannot choose the best checkpoint by them (huggingface/transformers 30819).
+std::string metrics_of_one_rank(const Project& project, const TrainingCode& code) {
+  for (const FileId file : files_of(code))
+    for (const PythonFunction& function : project.file(file).python()->functions()) {
+      if (function.name != "evaluate" || !function.node.enclosing("class_definition")) continue;
+      const std::string_view text = function.node.text();
+      if (text.find("should_save") != std::string_view::npos || text.find("process_zero") != std::string_view::npos)
+        return fmt::format("{} makes metrics on the main rank only", place_words(project, place_of(file, function.node.field("name"))));
+    }
+  return "";
+}
+
+// device = "cuda:0" if ... and the like: every rank would put its tensors on one GPU.
+std::string named_gpu(const Project& project, const TrainingCode& code) {
+  for (const FileId file : files_of(code))
+    for (const Node& text : project.file(file).python()->tree().root().descendants("string"))
+      if (const auto value = string_value(text); value && value->starts_with("cuda:") && value->size() > 5 && value->find_first_not_of("0123456789", 5) == std::string::npos)
+        return fmt::format("{} names {} for every rank", place_words(project, place_of(file, text)), *value);
+  return "";
+}
+
+// A file of one name that is written and read back: N ranks would write it at the same moment.
+std::string shared_file(const Project& project, const TrainingCode& code) {
+  for (const CallAt& item : code.all) {
+    if (item.call->callee != "open" || item.file != code.script) continue;
+    const PythonArgument* const path = item.call->positional(0);
+    const PythonArgument* const mode = item.call->positional(1) != nullptr ? item.call->positional(1) : item.call->argument("mode");
+    const auto name = path != nullptr ? string_value(path->value) : std::nullopt;
+    if (!name || mode == nullptr || string_value(mode->value).value_or("").find('w') == std::string::npos) continue;
+    const auto same = [&](const Node& other) { return other != path->value && string_value(other) == name; };
+    const auto strings = project.file(item.file).python()->tree().root().descendants("string");
+    if (std::any_of(strings.begin(), strings.end(), same))
+      return fmt::format("{} writes {} on every rank and reads it back", place_words(project, place_of(item.file, item.call->node)), *name);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string hazard_of_many_ranks(const Project& project, const TrainingCode& code) {
+  for (const auto look : {spread_model, bare_model, metrics_of_one_rank, named_gpu, shared_file})
+    if (std::string words = look(project, code); !words.empty()) return words;
+  return "";
+}
+
+bool shards_by_arguments(const TrainingCode& code) {
+  return std::any_of(code.arguments.begin(), code.arguments.end(), [](const CallAt& item) {
+    const PythonArgument* const deepspeed = item.call->argument("deepspeed");
+    const PythonArgument* const fsdp = item.call->argument("fsdp");
+    return (deepspeed != nullptr && !is_none(deepspeed->value)) || (fsdp != nullptr && !is_none(fsdp->value) && string_value(fsdp->value) != "");
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,147 @@
+// What keeps a script that runs as one process from running as several, and settings that only look costly. Each was seen in
+// public code.
+#include <gtest/gtest.h>
+
+#include "support/fix_project.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::FixProject;
+using testing::trainer_script;
+
+const std::string kLine = "CUDA_VISIBLE_DEVICES=0,1 python train.py\n";
+
+class WouldGoWrongWithManyRanks : public ::testing::TestWithParam<std::string> {};
+TEST_P(WouldGoWrongWithManyRanks, SoTheLaunchLineIsShownAndNotChanged) {
+  FixProject project;
+  project.file("train.py", GetParam()).file("run.sh", kLine);
+
+  EXPECT_EQ(project.after("run.sh"), kLine);
+  EXPECT_TRUE(project.finds("X701 run.sh"));
+  EXPECT_EQ(project.safety(FindingCode::world_size_not_set), FixSafety::manual);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Scripts, WouldGoWrongWithManyRanks,
+    ::testing::Values(
+        trainer_script("**kw", "").insert(0, "kw = {\"device_map\": \"auto\"} if torch.cuda.is_available() else {}\n"),
+        trainer_script("**kw", "").insert(0, "kw = {}\nkw[\"device_map\"] = \"auto\"\n"),
+        trainer_script("", "", "class Own(Trainer):\n    def compute_loss(self, model, inputs):\n        return self.model(**inputs).loss\n"),
+        trainer_script("", "", "class Own(Trainer):\n    def evaluate(self):\n        if self.args.should_save:\n            metrics = self.score()\n"),
+        trainer_script("", "", "device = \"cuda:0\" if torch.cuda.is_available() else \"cpu\"\n"),
+        trainer_script("", "", "json.dump(rows, open(\"cache.json\", \"w\"))\ndata = load_dataset(\"json\", data_files=\"cache.json\")\n")));
+
+class IsNoTroubleForManyRanks : public ::testing::TestWithParam<std::string> {};
+TEST_P(IsNoTroubleForManyRanks, SoTheLaunchLineBecomesTorchrun) {
+  FixProject project;
+  project.file("train.py", GetParam()).file("run.sh", kLine);
+
+  EXPECT_NE(project.after("run.sh").find("torchrun"), std::string::npos) << project.after("run.sh");
+}
+INSTANTIATE_TEST_SUITE_P(Scripts, IsNoTroubleForManyRanks,
+                         ::testing::Values(trainer_script("**kw", "").insert(0, "kw = {\"torch_dtype\": \"auto\"}\n"),
+                                           trainer_script("", "", "class Own(Trainer):\n    def compute_loss(self, model, inputs):\n        return model(**inputs).loss\n"),
+                                           trainer_script("", "", "class Own(Trainer):\n    def score(self):\n        return self.model.config\n"),
+                                           trainer_script("", "", "device = \"cuda\"\n"), trainer_script("", "", "json.dump(rows, open(\"rows.json\", \"w\"))\n")));
+
+TEST(ManyRanks, OfAnAlpacaStyleScriptNeedABatchThatTheyDivide) {
+  const std::string script = "import os\nfrom transformers import AutoModel, Trainer, TrainingArguments\n\ndef train(batch_size: int = 128, micro_batch_size: int = 4):\n    gradient_accumulation_steps = batch_size // micro_batch_size\n"
+                             "    device_map = \"auto\"\n    world_size = int(os.environ.get(\"WORLD_SIZE\", 1))\n    ddp = world_size != 1\n    if ddp:\n        device_map = {\"\": int(os.environ.get(\"LOCAL_RANK\") or 0)}\n"
+                             "        gradient_accumulation_steps = gradient_accumulation_steps // world_size\n    model = AutoModel.from_pretrained(\"m\", device_map=device_map)\n"
+                             "    trainer = Trainer(model=model, args=TrainingArguments(gradient_accumulation_steps=gradient_accumulation_steps))\n    trainer.train()\n\nif __name__ == \"__main__\":\n    train()\n";
+  const auto after = [&](const std::string& line) {
+    FixProject project;
+    project.file("train.py", script).file("run.sh", line);
+    return project.after("run.sh");
+  };
+
+  EXPECT_NE(after("CUDA_VISIBLE_DEVICES=0,1 python train.py\n").find("torchrun"), std::string::npos) << "128 / 4 / 2";
+  const std::string one = "CUDA_VISIBLE_DEVICES=0,1 python train.py --batch_size '8' --micro_batch_size '8'\n";
+  EXPECT_EQ(after(one), one) << "1 // 2 is 0";
+}
+
+TEST(ManyRanks, OfDeepSpeedFallBackToNothing) {
+  FixProject project;
+  project.file("train.py", trainer_script("", "deepspeed=\"ds.json\"")).file("run.sh", kLine);
+
+  const FixPlan plan = project.plan();
+
+  EXPECT_NE(project.after("run.sh").find("torchrun"), std::string::npos);
+  for (const CodeFinding& finding : plan.findings) EXPECT_EQ(finding.reason.find("nn.DataParallel"), std::string::npos) << finding.reason;
+}
+
+TEST(ManyRanks, AreNotWantedWhereTheNeighbouringScriptTakesOneGpuOfASharedMachine) {
+  FixProject project;
+  project.file("train.py", trainer_script("", "")).file("run.sh", "python train.py\n").file("other.sh", "export CUDA_VISIBLE_DEVICES=7\npython test.py\n");
+  FixProject alone;
+  alone.file("train.py", trainer_script("", "")).file("run.sh", "python train.py\n").file("other.sh", "python test.py\n");
+
+  EXPECT_EQ(project.after("run.sh"), "python train.py\n");
+  EXPECT_NE(alone.after("run.sh").find("torchrun"), std::string::npos);
+}
+
+TEST(ManyRanks, AreNotWantedWhereAContainerHasOneGpuUnderAnyName) {
+  const auto after = [](const std::string& limit) {
+    FixProject project;
+    project.file("train.py", trainer_script("", "")).file("pod.yaml", "spec:\n  containers:\n    - command: [\"python\", \"train.py\"]\n      resources:\n        limits:\n          " + limit + "\n");
+    return project.after("pod.yaml").find("torchrun") != std::string::npos;
+  };
+
+  EXPECT_FALSE(after("nvidia.com/a100: \"1\""));
+  EXPECT_TRUE(after("nvidia.com/a100: \"2\""));
+}
+
+TEST(UnknownArguments, KnowTheVersionThatADockerfileInstalls) {
+  const auto after = [](const std::string& name, const std::string& text) {
+    FixProject project;
+    project.file("src/train.py", trainer_script("", "evaluation_strategy=\"steps\"")).file(name, text);
+    return project.after("src/train.py").find("eval_strategy=") != std::string::npos;
+  };
+
+  EXPECT_FALSE(after("docker/requirements.txt", "transformers==4.33.2\n")) << "there the old name is right";
+  EXPECT_FALSE(after("Dockerfile", "FROM x\nRUN pip install torch transformers==4.33.2 datasets\n"));
+  EXPECT_TRUE(after("docker/requirements.txt", "transformers==4.48.0\n"));
+}
+
+TEST(UnknownArguments, BesideATrainerOfOldAreShownOnly) {
+  FixProject project;
+  project.file("train.py", "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(evaluation_strategy=\"epoch\", output_dir=\"o\")\ntrainer = Trainer(model=m, args=args, tokenizer=t)\ntrainer.train()\n");
+
+  EXPECT_EQ(project.safety(FindingCode::unknown_training_argument), FixSafety::manual) << "Transformers 5 knows no tokenizer= either";
+}
+
+TEST(LoggingArguments, OfMethodsThatGenerateAndOfWatchdogsStay) {
+  FixProject generating;
+  generating.file("train.py", "from trl import GRPOConfig, GRPOTrainer\nargs = GRPOConfig(output_dir=\"o\", logging_steps=1)\ntrainer = GRPOTrainer(model=\"m\", args=args)\ntrainer.train()\n");
+  FixProject watched;
+  watched.file("a.yml", "base_model: m\nmicro_batch_size: 1\nlogging_steps: 1\nloss_watchdog_threshold: 5.0\n");
+  FixProject plain;
+  plain.file("a.yml", "base_model: m\nmicro_batch_size: 1\nlogging_steps: 1\n");
+
+  EXPECT_FALSE(generating.finds("S302 train.py"));
+  EXPECT_FALSE(generating.finds("S301 train.py"));
+  EXPECT_FALSE(watched.finds("S302 a.yml"));
+  EXPECT_TRUE(plain.finds("S302 a.yml"));
+}
+
+TEST(LoaderArguments, StayOnAppleGpusInShortRunsAndForPrediction) {
+  FixProject apple;
+  apple.file("train.py", "from transformers import Trainer, TrainingArguments\ndevice = \"mps\" if ok else \"cpu\"\ntrainer = Trainer(model=m, args=TrainingArguments(output_dir=\"o\", dataloader_num_workers=0, dataloader_pin_memory=False))\ntrainer.train()\n");
+  const std::string head = "from transformers import Trainer, TrainingArguments\n";
+  const auto trains = [&](const std::string& more) { return head + "trainer = Trainer(model=m, args=TrainingArguments(output_dir=\"o\"" + more + "), train_dataset=d)\ntrainer.train()\n"; };
+  FixProject brief;
+  brief.file("train.py", trains(", max_steps=60"));
+  FixProject predicting;
+  predicting.file("train.py", trains(", dataloader_num_workers=4") + "tester = Trainer(model=m, args=TrainingArguments(output_dir=\"p\"), train_dataset=None)\ntester.predict(x)\n");
+  FixProject training;
+  training.file("train.py", trains(""));
+
+  EXPECT_FALSE(apple.finds("D202 train.py"));
+  EXPECT_FALSE(apple.finds("D203 train.py"));
+  EXPECT_FALSE(brief.finds("D202 train.py"));
+  EXPECT_FALSE(predicting.finds("D202 train.py"));
+  EXPECT_TRUE(training.finds("D202 train.py"));
+}
+
+}  // namespace
+}  // namespace lockstep
