@@ -51,6 +51,13 @@ bool stands_alone(Launcher launcher, const std::string& option) {
   return in(kTorchrun);
 }
 
+// train.py of "${ROOT}/src/train.py".
+std::string unquoted_tail(std::string word) {
+  std::erase_if(word, [](char letter) { return letter == '"' || letter == '\''; });
+  const auto slash = word.rfind('/');
+  return slash == std::string::npos || word.find('$', slash) != std::string::npos ? std::string() : word.substr(slash + 1);
+}
+
 class LineReader {
  public:
   LineReader(const Project& project, FileId file, const CommandLineInText& line) : project_(project), line_(line) {
@@ -87,6 +94,7 @@ class LineReader {
     std::size_t i = start + 1;
     for (; i < line_.words.size(); ++i) {
       const auto& word = line_.words[i].value;
+      if (!word && unquoted_tail(line_.words[i].raw).ends_with(".py")) break;  // $ROOT/train.py
       if (!word) return std::nullopt;
       if (*word == "-m") {
         if (is(i + 1, "torch.distributed.launch")) return launcher(Launcher::torch_distributed_launch, start, i + 2);
@@ -142,6 +150,8 @@ class LineReader {
     if (const auto& name = line_.words[script].value) {
       if (launch_.is_module) launch_.script = module_script(*name);
       else if (name->ends_with(".py")) launch_.script = project_.script(launch_.file, line_.folder, *name);
+    } else if (const std::string raw = unquoted_tail(line_.words[script].raw); !launch_.is_module && raw.ends_with(".py")) {
+      launch_.script = project_.script(launch_.file, std::nullopt, raw);  // $HOME_OF_PROJECT/train.py: by its name, where only one has it
     }
     for (const char* name : {"--nproc-per-node", "--num-processes", "--num-gpus"})
       if (const auto value = launcher_option(launch_.options, name)) launch_.processes = count_of(value);

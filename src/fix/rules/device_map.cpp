@@ -17,6 +17,7 @@
 #include "base/text.hpp"
 #include "fix/rules/global_batch.hpp"
 #include "fix/rules/model_size.hpp"
+#include "fix/rules/rank_hazards.hpp"
 #include "fix/settings/argument_set.hpp"
 
 namespace lockstep {
@@ -39,11 +40,23 @@ bool is_quantised(const TrainingCode& code, const PythonCall& call) {
   return call.has_splat && std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "BitsAndBytesConfig"; });
 }
 
-// generate() before train() needs the model on a GPU already; hf_device_map is there only with a map.
+// generate() before train() needs the model on a GPU already, and so does model(...) itself; hf_device_map is there only with
+// a map.
 bool is_used_before_training(const Project& project, const TrainingCode& code, FileId file) {
   const std::string& text = project.file(file).text();
   return text.find(".hf_device_map") != std::string::npos || text.find("model.device") != std::string::npos ||
-         std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "generate" || item.call->callee == "pipeline"; });
+         std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) {
+           return item.call->last_name() == "generate" || item.call->callee == "pipeline" || (item.call->callee == "model" && !item.call->node.enclosing("function_definition"));
+         });
+}
+
+// After prepare() the model is DDP's wrapper, which has no save_pretrained: a loop that does not unwrap it would end there.
+bool uses_the_wrapper(const TrainingCode& code) {
+  if (code.trains_with_trainer) return false;
+  const auto calls = [&](std::initializer_list<std::string_view> names) {
+    return std::any_of(code.all.begin(), code.all.end(), [&](const CallAt& item) { return std::find(names.begin(), names.end(), item.call->last_name()) != names.end(); });
+  };
+  return calls({"save_pretrained", "push_to_hub", "generate"}) && !calls({"unwrap_model", "extract_model_from_parallel"});
 }
 
 // Files that import the one with the load and do not train: what they load would end on the CPU.
@@ -66,7 +79,7 @@ bool is_loaded_elsewhere(const RuleInput& input, const ScriptFacts& script, File
 
 std::string era_words(const Versions& versions) {
   const auto found = versions.find("transformers");
-  if (found == versions.end()) return "";
+  if (found == versions.end() || found->second.unknown || !found->second.exact) return "";
   const Version& version = found->second.version;
   const std::string name = fmt::format("Transformers {} ({})", version.text(), found->second.from);
   if (version < *Version::parse("4.50")) return fmt::format("; under torchrun {} ends with \"You can't train a model that has been loaded with `device_map='auto'` in any distributed mode\"", name);
@@ -182,7 +195,7 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
   if (!needs.words.empty()) way.description += fmt::format(" ({})", needs.words);
   way.effect = "all GPUs work at once instead of in turns; published: 1.8-1.9x on 2";
   way.changes = batch_words(input, script, processes_to_be(input, script));
-  if (script.launches.empty()) way.changes += "; start it with torchrun from now on: plain python would put nn.DataParallel around the model";
+  if (!changes_launch_line(input, script) && !script.is_launched_distributed()) way.changes += fmt::format("; start it with torchrun from now on: where several GPUs are visible plain python {}", code.trains_with_trainer && !quantised ? "would put nn.DataParallel around the model" : "would leave the others idle");
   way.files.push_back(std::move(change));
   const Companion companion = companion_of(input, script);
   if (companion.change) way.files.push_back(*companion.change);
@@ -191,7 +204,9 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
                                    std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "generate"; });
   // Shown only: what would run out of memory (then FSDP is the way, and that is the user's to choose), what other scripts load
   // through the same lines, and what names a GPU elsewhere.
-  const bool decided = needs.fits_80_gb && !code.pinned && companion.possible && !inputs_on_first_gpu && can_read_rank && !(split.shared && load.call->argument("device_map") == nullptr) && (flags.empty() || !flag_edits.empty()) &&
+  const std::string hazard = code.trains_with_trainer ? files_that_ranks_share(project, code) : "";
+  if (!hazard.empty()) way.description += "; first " + hazard;
+  const bool decided = needs.fits_80_gb && hazard.empty() && !uses_the_wrapper(code) && !code.pinned && companion.possible && !inputs_on_first_gpu && can_read_rank && !(split.shared && load.call->argument("device_map") == nullptr) && (flags.empty() || !flag_edits.empty()) &&
                        !is_loaded_elsewhere(input, script, load.file);
   way.safety = decided ? FixSafety::unsafe : FixSafety::manual;
   if (code.pinned) way.description += fmt::format("; {} names one GPU for all ranks, which has to change too", place_words(project, *code.pinned));

@@ -64,7 +64,10 @@ void teach(const RuleInput& input, const LocalRank& rank, Way& way) {
   const PythonArgument* const fallback = rank.declared->argument("default");
   const PythonModule& module = *input.project.file(rank.file).python();
   const std::string old_value = fallback == nullptr ? "-1" : std::string(fallback->value.text());
-  Change change{rank.file, ArgumentSet::of_call(*rank.declared).set(input.project.file(rank.file).text(), "default", fmt::format("int(os.environ.get(\"LOCAL_RANK\", {}))", old_value))};
+  // None stays None: scripts ask `local_rank is None` to tell one process from many.
+  const std::string value = fallback != nullptr && is_none(fallback->value) ? R"(int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else None)"
+                                                                           : fmt::format("int(os.environ.get(\"LOCAL_RANK\", {}))", old_value);
+  Change change{rank.file, ArgumentSet::of_call(*rank.declared).set(input.project.file(rank.file).text(), "default", value)};
   // A required argument has no use for a default.
   const bool possible = !change.edits.empty() && rank.declared->argument("required") == nullptr && can_import(module, "os", rank.declared->node);
   way.safety = possible ? FixSafety::unsafe : FixSafety::manual;

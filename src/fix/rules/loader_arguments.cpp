@@ -34,6 +34,14 @@ bool is_for_apple(const RuleInput& input, const TrainingSettings& settings) {
   return text.find("\"mps\"") != std::string::npos || text.find("'mps'") != std::string::npos || text.find("backends.mps") != std::string::npos || text.find("PYTORCH_MPS") != std::string::npos;
 }
 
+// A worker cannot make tensors on the GPU: CUDA does not live through a fork.
+bool makes_cuda_tensors(const TrainingSettings& settings) {
+  return settings.script != nullptr && std::any_of(settings.script->code.all.begin(), settings.script->code.all.end(), [](const CallAt& item) {
+           const std::string_view name = item.call->last_name();
+           return (name == "with_format" || name == "set_format") && item.call->argument("device") != nullptr;
+         });
+}
+
 bool has_main_part(const RuleInput& input, const TrainingSettings& settings) {
   return settings.script == nullptr || input.project.file(settings.script->code.script).text().find("__main__") != std::string::npos;
 }
@@ -45,7 +53,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   if (arguments.truth("use_cpu") == true || arguments.truth("no_cuda") == true || input.project.file(settings.file).path().filename().string().find("cpu") != std::string::npos) return;
   if (const auto steps = arguments.number("max_steps"); steps && *steps > 0 && *steps <= kFewSteps) return;
   const bool for_apple = is_for_apple(input, settings);
-  if (for_apple && !has_main_part(input, settings)) return;
+  if ((for_apple && !has_main_part(input, settings)) || makes_cuda_tensors(settings)) return;
   const Setting* const workers = arguments.find("dataloader_num_workers");
   // Unset is 0 where Trainer's default counts: in a call that is seen whole, and not where generating takes the time.
   const bool by_default = workers == nullptr && settings.arguments.carrier() == Carrier::python && !generates(settings.owner);

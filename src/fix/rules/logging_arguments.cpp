@@ -24,7 +24,8 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   const ArgumentSet& arguments = settings.arguments;
   if (const auto steps = arguments.number("max_steps"); steps && *steps > 0 && *steps <= kFewSteps) return;
   if (const auto strategy = arguments.word("logging_strategy"); strategy && *strategy != "steps") return;
-  if (generates(settings.owner) || arguments.has("loss_watchdog_threshold")) return;
+  if (generates(settings.owner) || arguments.has("loss_watchdog_threshold") || arguments.has("num_generations")) return;
+  const bool of_trl = settings.script != nullptr && trains_with_trl(*settings.script);
   const bool every_step = arguments.number("logging_steps") == 1;
   const bool acts_on_logs = settings.script != nullptr && input.project.file(settings.script->code.script).text().find("def on_log") != std::string::npos;
   if (every_step)
@@ -35,11 +36,11 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
              .value = "10",
              .reason = "logging_steps=1 reads the loss back in every step, from all ranks where there are several, and the host waits for it",
              .description = "log every 10 steps",
-             .effect = "one wait in ten steps instead of one a step",
+             .effect = of_trl ? "less to gather and to write; TRL's trainers still read their own metrics in each step" : "one wait in ten steps instead of one a step",
              .changes = "the logged loss is the mean of 10 steps; the training itself is the same"},
             findings);
   const bool filter_asked = arguments.truth("logging_nan_inf_filter") == true;
-  if (settings.script != nullptr && trains_with_trl(*settings.script)) return;
+  if (of_trl) return;
   if (!filter_asked && !(every_step && !arguments.has("logging_nan_inf_filter") && settings.kind != SettingsKind::axolotl && settings.kind != SettingsKind::llama_factory)) return;
   propose(input, settings,
           {.code = FindingCode::host_sync_every_step,

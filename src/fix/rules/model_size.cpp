@@ -42,7 +42,7 @@ ModelNeeds model_needs(const PythonModule& module, const TrainingCode& code, con
   const auto size = name ? billions_in_name(*name) : std::nullopt;
   if (!size) return needs;
   const bool adapters = calls(code, "get_peft_model") || calls(code, "LoraConfig") || calls(code, "prepare_model_for_kbit_training");
-  const bool four_bit = quantised && load.node.text().find("8bit") == std::string_view::npos;
+  const bool four_bit = quantised && module.tree().source().find("load_in_8bit") == std::string_view::npos;
   const double bytes = !adapters && !quantised ? kFullFineTune : !quantised ? kFrozenHalf : four_bit ? kFrozen4Bit : kFrozen8Bit;
   const double gigabytes = *size * bytes;
   needs.fits_80_gb = gigabytes <= kUsable;

@@ -26,11 +26,22 @@ constexpr std::array<std::string_view, 14> kDoesNotTrain = {"--help", "-h", "--e
 constexpr std::array<std::string_view, 17> kOtherWork = {"generate", "eval", "evaluate", "test", "predict", "infer", "inference", "serve", "export", "convert",
                                                          "prepare", "preprocess", "download", "plot", "merge", "chat", "demo"};
 
-bool one_process_is_meant(const Launch& launch) {
+// `finetune.py split`: a bare word in front names what the script is to do, and few of those train.
+bool asks_for_other_work(const std::string& word) {
+  if (word.empty() || std::any_of(word.begin(), word.end(), [](unsigned char c) { return std::isalpha(c) == 0 && c != '_'; })) return false;
+  for (const char* work : {"train", "fit", "tune", "sft", "dpo", "run", "pretrain", "grpo", "lora", "start"})
+    if (word.find(work) != std::string::npos) return false;
+  return true;
+}
+
+bool one_process_is_meant(const Project& project, const ScriptFacts& script, const Launch& launch) {
   bool names_phases = false;
   bool trains = false;
   const auto words = launch.arguments();
+  const std::string& text = project.file(script.code.script).text();
   if (!words.empty() && std::find(kOtherWork.begin(), kOtherWork.end(), words.front()) != kOtherWork.end()) return true;
+  // Compared in the script, it is a sub-command; else it may be a model's or a dataset's name.
+  if (!words.empty() && asks_for_other_work(words.front()) && (text.find("\"" + words.front() + "\"") != std::string::npos || text.find("'" + words.front() + "'") != std::string::npos)) return true;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const std::string name = word.substr(0, word.find('='));
@@ -47,7 +58,8 @@ bool one_process_is_meant(const Launch& launch) {
     names_phases = names_phases || plain.starts_with("__do_");
     trains = trains || plain == "__do_train";
   }
-  return names_phases && !trains;
+  const bool evaluates_besides = text.find("do_eval") != std::string::npos && text.find("do_train") == std::string::npos;  // its own option
+  return names_phases && !trains && !evaluates_besides;
 }
 
 // Runs side by side: a loop's, or several of one script, each on GPUs of its own, or on all of them at once.
@@ -154,7 +166,7 @@ bool is_told_apart(const SourceFile& file, const Launch& launch) {
 void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Launch& launch, bool script_changes_too, std::vector<CodeFinding>& findings) {
   const Project& project = input.project;
   const std::string& text = project.file(launch.file).text();
-  if (launch.launcher != Launcher::python || one_process_is_meant(launch) || runs_beside_others(script, launch) || is_told_apart(project.file(launch.file), launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
+  if (launch.launcher != Launcher::python || one_process_is_meant(project, script, launch) || runs_beside_others(script, launch) || is_told_apart(project.file(launch.file), launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
   VisibleGpus visible = visible_gpus(project, launch);
   if (script.code.visible_devices && !script.code.pinned) visible = {device_count(*script.code.visible_devices), fmt::format("CUDA_VISIBLE_DEVICES={} in the script", *script.code.visible_devices)};
   if (!visible.count && input.wishes.gpus) visible = {input.wishes.gpus, "--gpus"};

@@ -77,10 +77,26 @@ std::string shared_file(const Project& project, const TrainingCode& code) {
   return "";
 }
 
+// What one rank removes another may be about to read.
+std::string removed_file(const Project& project, const TrainingCode& code) {
+  for (const CallAt& item : code.all) {
+    const std::string& name = item.call->full_name;
+    if (name != "os.remove" && name != "os.unlink" && name != "shutil.rmtree" && name != "os.rmdir" && name != "shutil.move") continue;
+    if (const Node condition = item.call->node.enclosing("if_statement").field("condition"); condition && (speaks_of_ranks(condition) || condition.text().find("process_zero") != std::string_view::npos || condition.text().find("main_process") != std::string_view::npos)) continue;
+    return fmt::format("{} removes files on every rank", place_words(project, place_of(item.file, item.call->node)));
+  }
+  return "";
+}
+
 }  // namespace
 
+std::string files_that_ranks_share(const Project& project, const TrainingCode& code) {
+  const std::string written = shared_file(project, code);
+  return written.empty() ? removed_file(project, code) : written;
+}
+
 std::string hazard_of_many_ranks(const Project& project, const TrainingCode& code) {
-  for (const auto look : {spread_model, bare_model, metrics_of_one_rank, named_gpu, shared_file})
+  for (const auto look : {spread_model, bare_model, metrics_of_one_rank, named_gpu, files_that_ranks_share})
     if (std::string words = look(project, code); !words.empty()) return words;
   return "";
 }

@@ -9,7 +9,7 @@ namespace lockstep {
 
 void for_settings_of(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings, CheckSettings check) {
   if (!script.code.trains_with_trainer) return;
-  for (const TrainingSettings& settings : settings_of_script(script)) check(input, settings, findings);
+  for (const TrainingSettings& settings : settings_of_script(input.project, script)) check(input, settings, findings);
 }
 
 void for_settings_in(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings, CheckSettings check) {
@@ -18,6 +18,7 @@ void for_settings_in(const RuleInput& input, FileId file, std::vector<CodeFindin
   // A file that only looks like arguments may be read by the project's own code, which knows other names.
   const bool read_by_parser = std::any_of(input.scripts.begin(), input.scripts.end(), [](const auto& row) { return row.second.code.parses_arguments; });
   if (settings->kind == SettingsKind::arguments_file && !read_by_parser) return;
+  if (settings->arguments.truth("do_train") == false || settings->arguments.number("do_train") == 0) return;  // it only evaluates
   check(input, *settings, findings);
 }
 
@@ -62,8 +63,23 @@ bool generates(std::string_view owner) {
 
 bool is_explained(const RuleInput& input, const TrainingSettings& settings, std::string_view name) {
   const Setting* const setting = settings.arguments.find(name);
-  if (setting == nullptr) return false;
   const std::string_view text = input.project.file(settings.file).text();
+  if (setting == nullptr) {
+    // Tried and taken away again: # dataloader_num_workers=16,
+    const Node node = settings.arguments.node();
+    const std::string_view call = text.substr(node.from(), node.to() - node.from());
+    for (std::size_t at = call.find(name); at != std::string_view::npos; at = call.find(name, at + 1))
+      if (trim(call.substr(line_start(call, at), at - line_start(call, at))).starts_with("#")) return true;
+    return false;
+  }
+  // A comment on a line of its own right above speaks for the lines below it, up to the next blank one.
+  std::size_t start = line_start(text, setting->whole.from());
+  for (int lines = 0; lines < 3 && start > 0; ++lines) {
+    start = line_start(text, start - 1);
+    const std::string_view line = trim(text.substr(start, line_end(text, start) - start));
+    if (line.empty()) break;
+    if (line.starts_with("#")) return true;
+  }
   return text.substr(setting->whole.to(), line_end(text, setting->whole.to()) - setting->whole.to()).find('#') != std::string_view::npos;
 }
 

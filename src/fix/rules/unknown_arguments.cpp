@@ -234,7 +234,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
 }  // namespace
 
 void unknown_in_script(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
-  for (const TrainingSettings& settings : settings_of_script(script)) check(input, settings, findings);
+  for (const TrainingSettings& settings : settings_of_script(input.project, script)) check(input, settings, findings);
 }
 void unknown_in_file(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings) { for_settings_in(input, file, findings, check); }
 

@@ -31,14 +31,28 @@ bool only_predict(const ScriptFacts& script, const CallAt& arguments) {
     return trainer.file == arguments.file && trainer.call->node.contains(arguments.call->node) && data != nullptr && is_none(data->value);
   });
 }
+// Set again before anyone reads it: args = SFTConfig(...) and, further down, args = GRPOConfig(...).
+bool is_replaced(const Project& project, const ScriptFacts& script, const CallAt& arguments) {
+  const auto& all = project.file(arguments.file).python()->assignments();
+  const auto assigned = [&](const CallAt& item) { return std::find_if(all.begin(), all.end(), [&](const PythonAssignment& each) { return each.value == item.call->node; }); };
+  const auto own = assigned(arguments);
+  if (own == all.end()) return false;
+  return std::any_of(script.code.arguments.begin(), script.code.arguments.end(), [&](const CallAt& other) {
+    if (other.file != arguments.file || other.call == arguments.call || other.call->node.from() < arguments.call->node.from()) return false;
+    const auto later = assigned(other);
+    if (later == all.end() || later->target != own->target || later->function != own->function || later->statement.enclosing("if_statement") != own->statement.enclosing("if_statement")) return false;
+    const std::string_view before = std::string_view(project.file(arguments.file).text()).substr(0, other.call->node.from());
+    return before.substr(own->statement.to()).find("args=" + own->target) == std::string_view::npos;
+  });
+}
 }  // namespace
 
-std::vector<TrainingSettings> settings_of_script(const ScriptFacts& script) {
+std::vector<TrainingSettings> settings_of_script(const Project& project, const ScriptFacts& script) {
   std::vector<TrainingSettings> found;
   for (const CallAt& item : script.code.arguments) {
     const std::string& name = item.call->full_name;
     if (item.call->node.enclosing("class_definition").field("name").text().ends_with("Trainer")) continue;  // what a Trainer falls back to
-    if (only_predict(script, item)) continue;
+    if (only_predict(script, item) || is_replaced(project, script, item)) continue;
     const bool of_library = name.starts_with("transformers.") || name.starts_with("trl.");
     const bool itself = item.call->last_name() == "TrainingArguments" && name.starts_with("transformers.");
     found.push_back({item.file, itself ? SettingsKind::training_arguments : SettingsKind::subclass, std::string(item.call->last_name()), ArgumentSet::of_call(*item.call), &script, of_library});

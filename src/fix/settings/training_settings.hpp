@@ -27,7 +27,7 @@ struct TrainingSettings {
   bool defaults_known = true;           // false: a class of the project may have others
 };
 
-std::vector<TrainingSettings> settings_of_script(const ScriptFacts& script);
+std::vector<TrainingSettings> settings_of_script(const Project& project, const ScriptFacts& script);
 // Nothing for a file that holds something else.
 std::optional<TrainingSettings> settings_of_file(const Project& project, FileId file);
 

@@ -143,5 +143,87 @@ TEST(LoaderArguments, StayOnAppleGpusInShortRunsAndForPrediction) {
   EXPECT_TRUE(training.finds("D202 train.py"));
 }
 
+TEST(ManyRanks, DoNotRemoveFilesThatAnotherIsAboutToRead) {
+  FixProject project;
+  project.file("train.py", trainer_script("device_map=\"auto\"", "", "import os\nos.remove(\"predictions.csv\")\n")).file("run.sh", kLine);
+  FixProject guarded;
+  guarded.file("train.py", trainer_script("device_map=\"auto\"", "", "import os\nif local_rank == 0:\n    os.remove(\"predictions.csv\")\n")).file("run.sh", kLine);
+
+  EXPECT_EQ(project.after("run.sh"), kLine);
+  EXPECT_EQ(project.safety(FindingCode::taking_turns), FixSafety::manual);
+  EXPECT_NE(guarded.after("run.sh").find("torchrun"), std::string::npos);
+}
+
+TEST(ManyRanks, AreNotStartedForASubCommandThatOnlyPreparesData) {
+  const std::string script = trainer_script("", "", "if job == \"split\":\n    split()\n");
+  const auto after = [&](const std::string& line) {
+    FixProject project;
+    project.file("train.py", script).file("run.sh", line);
+    return project.after("run.sh");
+  };
+
+  EXPECT_EQ(after("python train.py split --raw data\n"), "python train.py split --raw data\n");
+  EXPECT_NE(after("python train.py train --raw data\n").find("torchrun"), std::string::npos);
+  EXPECT_NE(after("python train.py bert --raw data\n").find("torchrun"), std::string::npos) << "a model's name";
+}
+
+TEST(ManyRanks, FindTheirScriptBehindAVariable) {
+  FixProject project;
+  project.file("src/train_dpo.py", trainer_script("device_map=\"auto\"", "")).file("job.sbatch", "#!/bin/bash\n#SBATCH --gpus=1\nHERE=${PWD}\npython -u ${HERE}/train_dpo.py\n");
+
+  EXPECT_FALSE(project.finds("P101 src/train_dpo.py")) << "its only line has one GPU";
+}
+
+TEST(LegacyLauncher, LeavesNoneToScriptsThatAskForIt) {
+  FixProject project;
+  project.file("train.py", "import argparse\nimport os\nimport torch\np = argparse.ArgumentParser()\np.add_argument('--local_rank', default=None, type=int)\nargs = p.parse_args()\n").file("run.sh", "python -m torch.distributed.launch --nproc_per_node=2 train.py\n");
+
+  EXPECT_NE(project.after("train.py").find("default=int(os.environ[\"LOCAL_RANK\"]) if \"LOCAL_RANK\" in os.environ else None"), std::string::npos) << project.after("train.py");
+}
+
+TEST(DeviceMap, StaysOnAGpuForAModelThatIsCalledBeforeItTrains) {
+  FixProject project;
+  project.file("train.py", trainer_script("device_map=\"auto\"", "", "out = model(sample)\n"));
+
+  EXPECT_NE(project.after("train.py").find("LOCAL_RANK"), std::string::npos) << project.after("train.py");
+}
+
+TEST(DeviceMap, OfAnAccelerateLoopThatSavesTheWrapperIsShownOnly) {
+  const auto safety = [](const std::string& save) {
+    FixProject project;
+    project.file("train.py", "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\nmodel = AutoModelForCausalLM.from_pretrained(\"m\", device_map=\"auto\")\n"
+                             "model, optimizer = accelerator.prepare(model, optimizer)\nfor batch in loader:\n    accelerator.backward(model(**batch).loss)\n" + save);
+    return project.safety(FindingCode::taking_turns);
+  };
+
+  EXPECT_EQ(safety("model.save_pretrained(\"out\")\n"), FixSafety::manual);
+  EXPECT_EQ(safety("accelerator.unwrap_model(model).save_pretrained(\"out\")\n"), FixSafety::unsafe);
+}
+
+TEST(TrainingSettings, ThatDoNotTrainOrAreReplacedStay) {
+  FixProject evaluates;
+  evaluates.file("eval.yaml", "stage: sft\nfinetuning_type: lora\ndo_train: false\nlogging_steps: 1\noutput_dir: o\n");
+  FixProject trains;
+  trains.file("eval.yaml", "stage: sft\nfinetuning_type: lora\ndo_train: true\nlogging_steps: 1\noutput_dir: o\n");
+  FixProject replaced;
+  replaced.file("train.py", "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir=\"a\")\nargs = TrainingArguments(output_dir=\"b\", dataloader_num_workers=2)\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
+
+  EXPECT_FALSE(evaluates.finds("S302 eval.yaml"));
+  EXPECT_TRUE(trains.finds("S302 eval.yaml"));
+  EXPECT_FALSE(replaced.finds("D202 train.py"));
+}
+
+TEST(LoaderArguments, ThatTheirAuthorTriedOrExplainedAreShownOnly) {
+  const auto safety = [](const std::string& lines) {
+    FixProject project;
+    project.file("train.py", "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(\n    output_dir=\"a\",\n" + lines + ")\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
+    return project.safety(FindingCode::loader_without_workers);
+  };
+
+  EXPECT_EQ(safety("    # dataloader_num_workers=16,\n"), FixSafety::manual);
+  EXPECT_EQ(safety("    # safer under DDP\n    dataloader_num_workers=0,\n"), FixSafety::manual);
+  EXPECT_EQ(safety("    dataloader_num_workers=0,\n"), FixSafety::unsafe);
+}
+
 }  // namespace
 }  // namespace lockstep
