@@ -59,6 +59,10 @@ bool uses_the_wrapper(const TrainingCode& code) {
   return calls({"save_pretrained", "push_to_hub", "generate"}) && !calls({"unwrap_model", "extract_model_from_parallel"});
 }
 
+bool calls_adapters(const TrainingCode& code) {
+  return std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "get_peft_model" || item.call->last_name() == "LoraConfig" || item.call->last_name() == "prepare_model_for_kbit_training"; });
+}
+
 // Files that import the one with the load and do not train: what they load would end on the CPU.
 bool is_loaded_elsewhere(const RuleInput& input, const ScriptFacts& script, FileId file) {
   if (file == script.code.script) return false;
@@ -195,7 +199,7 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
   if (!needs.words.empty()) way.description += fmt::format(" ({})", needs.words);
   way.effect = "all GPUs work at once instead of in turns; published: 1.8-1.9x on 2";
   way.changes = batch_words(input, script, processes_to_be(input, script));
-  if (!changes_launch_line(input, script) && !script.is_launched_distributed()) way.changes += fmt::format("; start it with torchrun from now on: where several GPUs are visible plain python {}", code.trains_with_trainer && !quantised ? "would put nn.DataParallel around the model" : "would leave the others idle");
+  if (!changes_launch_line(input, script) && !script.is_launched_distributed()) way.changes += fmt::format("; start it with torchrun from now on: where several GPUs are visible plain python {}", !code.trains_with_trainer ? "would leave the others idle" : quantised ? "would put nn.DataParallel around the model, which 4-bit ones do not bear" : "would put nn.DataParallel around the model");
   way.files.push_back(std::move(change));
   const Companion companion = companion_of(input, script);
   if (companion.change) way.files.push_back(*companion.change);
@@ -204,7 +208,11 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
                                    std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "generate"; });
   // Shown only: what would run out of memory (then FSDP is the way, and that is the user's to choose), what other scripts load
   // through the same lines, and what names a GPU elsewhere.
-  const std::string hazard = code.trains_with_trainer ? files_that_ranks_share(project, code) : "";
+  const std::string hazard = hazard_beside_the_map(project, code);
+  if (const std::string more = work_of_every_rank(code); !more.empty()) way.changes += "; " + more;
+  // The split may be there because the model does not fit one GPU, and the code does not say how large it is.
+  if (needs.words.empty() && !quantised && !needs.is_named && !calls_adapters(code))
+    way.description += "; this needs a model that fits one GPU whole, about 16 bytes a parameter with Adam: the code does not name it, see FSDP below where it does not fit";
   if (!hazard.empty()) way.description += "; first " + hazard;
   const bool decided = needs.fits_80_gb && hazard.empty() && !uses_the_wrapper(code) && !code.pinned && companion.possible && !inputs_on_first_gpu && can_read_rank && !(split.shared && load.call->argument("device_map") == nullptr) && (flags.empty() || !flag_edits.empty()) &&
                        !is_loaded_elsewhere(input, script, load.file);

@@ -78,7 +78,8 @@ std::string own_branch_fails(const Project& project, const ScriptFacts& script, 
 std::string batch_words(const RuleInput& input, const ScriptFacts& script, std::optional<int> processes) {
   if (const auto branch = own_batch_branch(input.project, script))
     return fmt::format("the script divides {} by its ranks itself ({}): the global batch stays about what it was; each rank draws its own data order", branch->name, place_words(input.project, branch->place));
-  if (script.is_launched_distributed()) return "where the layers lie; the batch and the order of the data are as before";
+  if (script.is_launched_distributed() && trains_a_split_model(input.project, script.code)) return "where the layers lie; the batch and the order of the data are as before";
+  if (script.is_launched_distributed()) return "what the script's other lines, which start several processes, already do: the batch is per_device_train_batch_size x the processes";
   if (shards_by_arguments(script.code)) return "the global batch is per_device_train_batch_size x the processes; each rank draws its own data order";
   if (!batch_grows(input.project, script.code))
     return "the global batch stays what nn.DataParallel made it (per_device_train_batch_size x GPUs); each rank draws its own data order";

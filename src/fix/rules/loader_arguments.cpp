@@ -51,6 +51,9 @@ constexpr double kFewSteps = 200;  // over before workers pay for their start
 void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
   const ArgumentSet& arguments = settings.arguments;
   if (arguments.truth("use_cpu") == true || arguments.truth("no_cuda") == true || input.project.file(settings.file).path().filename().string().find("cpu") != std::string::npos) return;
+  // Prompts are strings: nothing to make and nothing to copy. And a comment that says CPU means it.
+  const std::string_view call = std::string_view(input.project.file(settings.file).text()).substr(arguments.node().from(), arguments.node().to() - arguments.node().from());
+  if (arguments.has("num_generations") || call.find("# CPU") != std::string_view::npos || call.find("on CPU") != std::string_view::npos) return;
   if (const auto steps = arguments.number("max_steps"); steps && *steps > 0 && *steps <= kFewSteps) return;
   const bool for_apple = is_for_apple(input, settings);
   if ((for_apple && !has_main_part(input, settings)) || makes_cuda_tensors(settings)) return;

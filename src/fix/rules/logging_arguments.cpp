@@ -16,8 +16,9 @@ namespace {
 
 constexpr double kFewSteps = 200;  // a second of logging in all
 
-bool trains_with_trl(const ScriptFacts& script) {
-  return std::any_of(script.code.trainers.begin(), script.code.trainers.end(), [](const CallAt& trainer) { return trainer.call->full_name.starts_with("trl."); });
+// Any but Transformers' own: TRL's and the project's may read metrics back in each step.
+bool has_its_own_trainer(const ScriptFacts& script) {
+  return std::any_of(script.code.trainers.begin(), script.code.trainers.end(), [](const CallAt& trainer) { return !trainer.call->full_name.starts_with("transformers."); });
 }
 
 void check(const RuleInput& input, const TrainingSettings& settings, std::vector<CodeFinding>& findings) {
@@ -25,7 +26,7 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
   if (const auto steps = arguments.number("max_steps"); steps && *steps > 0 && *steps <= kFewSteps) return;
   if (const auto strategy = arguments.word("logging_strategy"); strategy && *strategy != "steps") return;
   if (generates(settings.owner) || arguments.has("loss_watchdog_threshold") || arguments.has("num_generations")) return;
-  const bool of_trl = settings.script != nullptr && trains_with_trl(*settings.script);
+  const bool own_trainer = settings.script == nullptr || has_its_own_trainer(*settings.script);
   const bool every_step = arguments.number("logging_steps") == 1;
   const bool acts_on_logs = settings.script != nullptr && input.project.file(settings.script->code.script).text().find("def on_log") != std::string::npos;
   if (every_step)
@@ -36,11 +37,11 @@ void check(const RuleInput& input, const TrainingSettings& settings, std::vector
              .value = "10",
              .reason = "logging_steps=1 reads the loss back in every step, from all ranks where there are several, and the host waits for it",
              .description = "log every 10 steps",
-             .effect = of_trl ? "less to gather and to write; TRL's trainers still read their own metrics in each step" : "one wait in ten steps instead of one a step",
+             .effect = own_trainer ? "less to gather and to write; what else the trainer reads back in each step stays" : "one wait in ten steps instead of one a step",
              .changes = "the logged loss is the mean of 10 steps; the training itself is the same"},
             findings);
   const bool filter_asked = arguments.truth("logging_nan_inf_filter") == true;
-  if (of_trl) return;
+  if (own_trainer && settings.script != nullptr) return;
   if (!filter_asked && !(every_step && !arguments.has("logging_nan_inf_filter") && settings.kind != SettingsKind::axolotl && settings.kind != SettingsKind::llama_factory)) return;
   propose(input, settings,
           {.code = FindingCode::host_sync_every_step,

@@ -39,6 +39,7 @@ ModelNeeds model_needs(const PythonModule& module, const TrainingCode& code, con
   if (first == nullptr) return needs;
   const Node value = first->value.is("identifier") ? module.only_value_of(first->value.text()) : first->value;
   const auto name = string_value(value);
+  needs.is_named = name.has_value();
   const auto size = name ? billions_in_name(*name) : std::nullopt;
   if (!size) return needs;
   const bool adapters = calls(code, "get_peft_model") || calls(code, "LoraConfig") || calls(code, "prepare_model_for_kbit_training");

@@ -8,6 +8,7 @@
 namespace lockstep {
 
 struct ModelNeeds {
+  bool is_named = false;    // the name is written in the code, with or without a size in it
   bool fits_80_gb = true;  // also when nothing is known: most models people train do
   std::string words;       // "7B with LoRA in 4 bit: about 6 GB a GPU before activations"; empty: the name does not tell
 };

@@ -158,7 +158,7 @@ bool is_told_apart(const SourceFile& file, const Launch& launch) {
   std::string above(trim(std::string_view(text).substr(line_start(text, start - 1), start - line_start(text, start - 1))));
   if (!above.starts_with("#")) return false;
   std::transform(above.begin(), above.end(), above.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const char* word : {"torchrun", "ddp", "single gpu", "single-gpu", "one gpu", "1 gpu", "debug", "\xe5\x8d\x95\xe5\x8d\xa1"})  // the last: "single card" in Chinese
+  for (const char* word : {"torchrun", "ddp", "single", "one gpu", "1 gpu", "debug", "\xe5\x8d\x95\xe5\x8d\xa1"})  // the last: "single card" in Chinese
     if (above.find(word) != std::string::npos) return true;
   return false;
 }
@@ -189,6 +189,7 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
   way.description = fmt::format("start one process a GPU with torchrun ({})", visible.count ? visible.from : "as many as there are GPUs");
   way.effect = "all GPUs work at once; published: 1.8-1.9x on 2, 3.5-3.8x on 4";
   way.changes = batch_words(input, script, visible.count);
+  if (const std::string more = work_of_every_rank(script.code); !more.empty()) way.changes += "; " + more;
   if (launcher_words(launch, processes).front() != "torchrun" && std::any_of(launch.options.begin(), launch.options.end(), [](const std::string& option) { return option != "-u"; }))
     way.changes += "; python's own options reach the launcher, no longer the training";
   if (!project.versions_for(launch.file).contains("torch")) way.changes += "; torchrun came with PyTorch 1.10";

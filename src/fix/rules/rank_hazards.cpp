@@ -77,6 +77,51 @@ std::string shared_file(const Project& project, const TrainingCode& code) {
   return "";
 }
 
+// "cuda" is GPU 0 on every rank until something sets the rank's own: N copies of a model on one GPU.
+std::string bare_cuda(const Project& project, const TrainingCode& code) {
+  for (const CallAt& item : code.all) {
+    const std::string_view name = item.call->last_name();
+    const PythonArgument* const first = item.call->positional(0);
+    const bool moves = (name == "cuda" && item.call->arguments.empty() && item.call->callee.find('.') != std::string::npos && !item.call->callee.starts_with("torch.")) ||
+                       (name == "to" && first != nullptr && string_value(first->value) == "cuda");
+    if (moves && !item.call->node.enclosing("class_definition")) return fmt::format("{} moves to \"cuda\", GPU 0 on every rank, before the rank has its own", place_words(project, place_of(item.file, item.call->node)));
+  }
+  return "";
+}
+
+// FSDP and DeepSpeed by a plugin in the code: plain python leaves them asleep, several processes wake them.
+std::string sleeping_plugin(const Project& project, const TrainingCode& code) {
+  for (const CallAt& item : code.all)
+    if (const std::string_view name = item.call->last_name(); name == "FullyShardedDataParallelPlugin" || name == "DeepSpeedPlugin" || name == "MegatronLMPlugin")
+      return fmt::format("{} makes a {} that only several processes switch on", place_words(project, place_of(item.file, item.call->node)), name);
+  return "";
+}
+
+// A streamed dataset is dealt out batch by batch from rank 0 since Accelerate does it, and batches of different lengths end the run.
+std::string streamed_data(const Project& project, const TrainingCode& code) {
+  for (const CallAt& item : code.all) {
+    const PythonArgument* const streaming = item.call->argument("streaming");
+    if ((streaming != nullptr && bool_value(streaming->value) != false) || item.call->last_name() == "to_iterable_dataset")
+      return fmt::format("{} streams its data: see that ranks share it out", place_words(project, place_of(item.file, item.call->node)));
+  }
+  return "";
+}
+
+// A DeepSpeed file with the whole batch in it holds for one number of processes.
+std::string fixed_deepspeed_batch(const Project& project, const TrainingCode& code) {
+  for (const CallAt& item : code.arguments) {
+    const PythonArgument* const config = item.call->argument("deepspeed");
+    const auto name = config != nullptr ? string_value(config->value) : std::nullopt;
+    if (!name) continue;
+    if (const auto file = project.script(item.file, std::nullopt, *name)) {
+      const std::string& text = project.file(*file).text();
+      const auto at = text.find("\"train_batch_size\"");
+      if (at != std::string::npos && text.substr(at, 40).find("auto") == std::string::npos) return fmt::format("{} fixes train_batch_size for one number of processes", *name);
+    }
+  }
+  return "";
+}
+
 // What one rank removes another may be about to read.
 std::string removed_file(const Project& project, const TrainingCode& code) {
   for (const CallAt& item : code.all) {
@@ -88,16 +133,30 @@ std::string removed_file(const Project& project, const TrainingCode& code) {
   return "";
 }
 
-}  // namespace
-
 std::string files_that_ranks_share(const Project& project, const TrainingCode& code) {
   const std::string written = shared_file(project, code);
   return written.empty() ? removed_file(project, code) : written;
 }
 
+}  // namespace
+
 std::string hazard_of_many_ranks(const Project& project, const TrainingCode& code) {
-  for (const auto look : {spread_model, bare_model, metrics_of_one_rank, named_gpu, files_that_ranks_share})
+  for (const auto look : {spread_model, bare_model, metrics_of_one_rank, named_gpu, bare_cuda, sleeping_plugin, streamed_data, fixed_deepspeed_batch, files_that_ranks_share})
     if (std::string words = look(project, code); !words.empty()) return words;
+  return "";
+}
+
+std::string hazard_beside_the_map(const Project& project, const TrainingCode& code) {
+  for (const auto look : {bare_model, metrics_of_one_rank, sleeping_plugin, streamed_data, fixed_deepspeed_batch, files_that_ranks_share})
+    if (std::string words = look(project, code); !words.empty()) return words;
+  return "";
+}
+
+std::string work_of_every_rank(const TrainingCode& code) {
+  for (const char* name : {"push_to_hub", "merge_and_unload", "save_pretrained"})
+    if (std::any_of(code.all.begin(), code.all.end(), [&](const CallAt& item) { return item.call->last_name() == name && !speaks_of_ranks(item.call->node.enclosing("if_statement").field("condition")); }))
+      return fmt::format("{} after the training runs on every rank: let rank 0 do it", name);
+  if (std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->full_name == "wandb.init"; })) return "wandb.init runs on every rank: let rank 0 do it";
   return "";
 }
 

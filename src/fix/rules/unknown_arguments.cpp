@@ -85,7 +85,10 @@ class Checker {
     const Renamed* const renamed = renaming_of(setting.name);
     if (history_.knows(setting.name)) {
       const auto first = history_.first_with(setting.name);
-      if (exact_ && allowed_.front() < *first) return too_new(setting, *first);
+      if (exact_ && allowed_.front() < *first) {
+        if (settings_.kind != SettingsKind::llama_factory) too_new(setting, *first);  // it brings a Transformers of its own
+        return;
+      }
       if (none_has(setting.name)) {
         if (certain_ || is_long_renamed(setting.name)) gone(setting, renamed);
         return;

@@ -28,7 +28,9 @@ namespace {
 bool only_predict(const ScriptFacts& script, const CallAt& arguments) {
   return std::any_of(script.code.trainers.begin(), script.code.trainers.end(), [&](const CallAt& trainer) {
     const PythonArgument* const data = trainer.call->argument("train_dataset");
-    return trainer.file == arguments.file && trainer.call->node.contains(arguments.call->node) && data != nullptr && is_none(data->value);
+    const PythonArgument* const evaluated = trainer.call->argument("eval_dataset");
+    const bool no_data = (data != nullptr && is_none(data->value)) || (data == nullptr && evaluated != nullptr);
+    return trainer.file == arguments.file && trainer.call->node.contains(arguments.call->node) && no_data;
   });
 }
 // Set again before anyone reads it: args = SFTConfig(...) and, further down, args = GRPOConfig(...).

@@ -29,6 +29,8 @@ INSTANTIATE_TEST_SUITE_P(
         trainer_script("", "", "class Own(Trainer):\n    def compute_loss(self, model, inputs):\n        return self.model(**inputs).loss\n"),
         trainer_script("", "", "class Own(Trainer):\n    def evaluate(self):\n        if self.args.should_save:\n            metrics = self.score()\n"),
         trainer_script("", "", "device = \"cuda:0\" if torch.cuda.is_available() else \"cpu\"\n"),
+        trainer_script("", "", "model.to(\"cuda\")\n"), trainer_script("", "", "plugin = FullyShardedDataParallelPlugin()\n"),
+        trainer_script("", "", "data = load_dataset(\"c4\", streaming=True)\n"),
         trainer_script("", "", "json.dump(rows, open(\"cache.json\", \"w\"))\ndata = load_dataset(\"json\", data_files=\"cache.json\")\n")));
 
 class IsNoTroubleForManyRanks : public ::testing::TestWithParam<std::string> {};
@@ -223,6 +225,27 @@ TEST(LoaderArguments, ThatTheirAuthorTriedOrExplainedAreShownOnly) {
   EXPECT_EQ(safety("    # dataloader_num_workers=16,\n"), FixSafety::manual);
   EXPECT_EQ(safety("    # safer under DDP\n    dataloader_num_workers=0,\n"), FixSafety::manual);
   EXPECT_EQ(safety("    dataloader_num_workers=0,\n"), FixSafety::unsafe);
+}
+
+TEST(ManyRanks, DoNotFitADeepSpeedFileThatFixesTheWholeBatch) {
+  const auto after = [](const std::string& batch) {
+    FixProject project;
+    project.file("train.py", trainer_script("", "deepspeed=\"ds.json\"")).file("ds.json", "{\"train_batch_size\": " + batch + ", \"zero_optimization\": {\"stage\": 2}}\n").file("run.sh", kLine);
+    return project.after("run.sh");
+  };
+
+  EXPECT_EQ(after("32"), kLine);
+  EXPECT_NE(after("\"auto\"").find("torchrun"), std::string::npos);
+}
+
+TEST(ManyRanks, AreToldWhatEachOfThemWouldDoAgain) {
+  FixProject project;
+  project.file("train.py", trainer_script("", "") + "model.push_to_hub(\"me/model\")\n").file("run.sh", kLine);
+
+  const FixPlan plan = project.plan();
+
+  ASSERT_FALSE(plan.findings.empty());
+  EXPECT_NE(plan.findings.front().ways.front().changes.find("push_to_hub"), std::string::npos) << plan.findings.front().ways.front().changes;
 }
 
 }  // namespace
