@@ -17,24 +17,17 @@ StepMarks::StepMarks(int rank, Wire wire) {
   ::unlink(file_->path().c_str());  // of a process that had our number before
   const int file = ::open(file_->path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return;
-  if (::posix_fallocate(file, 0, sizeof(lockstep_wire)) == 0) {  // not sparse: a full disk would end us at the first write
-    void* const mapped = ::mmap(nullptr, sizeof(lockstep_wire), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (mapped != MAP_FAILED) wire_ = static_cast<lockstep_wire*>(mapped);
+  const std::uint64_t bytes = lockstep_wire_bytes(LOCKSTEP_WIRE_SLOTS);
+  if (::posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0) {  // not sparse: a full disk would end us at the first write
+    void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (mapped != MAP_FAILED) wire_ = static_cast<lockstep_wire_header*>(mapped);
   }
   ::close(file);
-  if (wire_ == nullptr) return;
-  lockstep_wire_header& header = wire_->header;
-  header.version = LOCKSTEP_WIRE_VERSION;
-  header.header_bytes = sizeof(lockstep_wire_header);
-  header.record_bytes = sizeof(lockstep_record);
-  header.slots = LOCKSTEP_WIRE_SLOTS;
-  header.pid = ::getpid();
-  header.started_ns = static_cast<std::uint64_t>(monotonic_now().count());
-  __atomic_store_n(&header.magic, LOCKSTEP_WIRE_MAGIC, __ATOMIC_RELEASE);  // last: readers look for it
+  if (wire_ != nullptr) lockstep_ring_open(wire_, LOCKSTEP_WIRE_SLOTS, ::getpid(), static_cast<std::uint64_t>(monotonic_now().count()));
 }
 
 StepMarks::~StepMarks() {
-  if (wire_ != nullptr) ::munmap(wire_, sizeof(lockstep_wire));
+  if (wire_ != nullptr) ::munmap(wire_, lockstep_wire_bytes(LOCKSTEP_WIRE_SLOTS));
 }
 
 void StepMarks::begin(std::int64_t index) {

@@ -38,7 +38,7 @@ class StepMarks {
 
  private:
   std::optional<RuntimeFile> file_;
-  lockstep_wire* wire_ = nullptr;  // mapped; nullptr where the file could not be made: nobody is told
+  lockstep_wire_header* wire_ = nullptr;  // mapped; nullptr where the file could not be made: nobody is told
   lockstep_step step_{};
   std::chrono::nanoseconds began_{};
   std::array<std::chrono::nanoseconds, LOCKSTEP_WIRE_SPANS> spans_{};

@@ -192,6 +192,7 @@ struct Finding {
   std::vector<int> pids;
   std::vector<int> ranks;
   std::vector<SourceLine> where;
+  int rung = 0;        // of the evidence ladder: 0 from outside, 1 by probes in the processes, 2 by the GPU's own records
   std::string reason;  // of a finding in code: why the lines hold the GPUs back
   std::vector<Evidence> evidence;
   std::vector<Fix> fixes;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,17 +45,90 @@ struct ProcessSample {
 };
 
 // The parts of a training step. All but collective_hidden sum to the step's duration.
+enum class StepPart : std::uint8_t {
+  data_wait, copy, forward, backward, collective_exposed, collective_hidden, optimizer, sync, logging, checkpoint, evaluation, gc, other
+};
 inline constexpr std::array<std::string_view, 13> kStepSpanNames = {
     "data_wait", "copy", "forward", "backward",   "collective_exposed", "collective_hidden", "optimizer",
     "sync",      "logging", "checkpoint", "evaluation", "gc",           "other"};
+constexpr std::size_t index_of(StepPart part) { return static_cast<std::size_t>(part); }
+
+// A line of the user's code, and what it does there: "Tensor.item", "print", "DataLoader".
+struct CodePlace {
+  std::string file;
+  int line = 0;
+  std::string what;
+  int loop_line = 0;  // of the training loop in the same file, where the line lies in a function below it
+
+  auto operator<=>(const CodePlace&) const = default;
+};
+
+// One piece of work within a step, as a probe saw it.
+struct StepPiece {
+  StepPart part = StepPart::other;
+  std::shared_ptr<const CodePlace> place;  // never null; its file may be empty
+  double from_ms = 0;                      // since the step began
+  double length_ms = 0;
+  double own_ms = 0;                       // without the pieces within it
+  double hidden_ms = 0;                    // of own_ms: while the GPU still had work
+  std::int64_t count = 1;                  // more than one: short calls, summed up
+  std::uint64_t bytes = 0;
+  std::uint64_t subject = 0;               // tells one loader, module or file from another
+  bool on_device = false;                  // of a tensor on a GPU
+  bool pageable = false;                   // a copy from memory that is not pinned
+  bool blocking = false;                   // a copy without non_blocking
+};
+
+// What a call into the C library did meanwhile: `place` holds the call and the file that it wrote or read.
+struct HostCall {
+  StepPart part = StepPart::other;
+  std::shared_ptr<const CodePlace> place;
+  double length_ms = 0;
+};
+
+// A stretch that no piece covers, between two that do.
+struct StepRest {
+  double from_ms = 0;
+  double length_ms = 0;
+  std::shared_ptr<const CodePlace> after;   // the piece before it; null: the step's begin
+  std::shared_ptr<const CodePlace> before;  // the piece behind it; null: the step's end
+  std::vector<HostCall> calls;
+};
+
+// Where the training thread was at one moment: `what` holds the functions below the training loop, innermost first.
+struct StackLook {
+  double at_ms = 0;  // since the step began
+  double weight_ms = 0;
+  std::shared_ptr<const CodePlace> place;
+};
+
+struct StepDetail {
+  std::vector<StepPiece> pieces;  // by begin
+  std::vector<StepRest> rests;
+  std::vector<StackLook> looks;
+};
 
 struct StepMark {
   int rank = 0;
   std::int64_t index = 0;
   double duration_ms = 0;
   std::array<std::optional<double>, kStepSpanNames.size()> spans_ms;
+  std::optional<int> passes;         // backward passes in it: more than one is accumulation
+  std::optional<int> synced_passes;  // of those, with gradients all-reduced
+  std::optional<double> gpu_idle_ms; // before its first pass, while the GPU had nothing to do
+  std::shared_ptr<const StepDetail> detail;  // null: not from a probe, or read from a recording
 
   bool operator==(const StepMark&) const = default;
+};
+
+// A setting or a count that a probe read in the training process: "loader" with workers=0, pin=1.
+struct ProbeFact {
+  int pid = 0;
+  int rank = 0;
+  std::string name;
+  std::map<std::string, std::string> values;
+
+  bool operator==(const ProbeFact&) const = default;
 };
 
 struct Event {
@@ -70,7 +144,7 @@ using ProcessTick = std::vector<ProcessSample>;
 
 struct Record {
   double t_ms = 0;  // since the start of the recording
-  std::variant<GpuTick, ProcessTick, StepMark, Event> content;
+  std::variant<GpuTick, ProcessTick, StepMark, Event, ProbeFact> content;
 
   bool operator==(const Record&) const = default;
 };

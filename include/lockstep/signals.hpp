@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -113,6 +114,25 @@ struct HostSignals {
   int looks = 0;
 };
 
+// What one line of the user's code takes of the steps' time.
+struct PlaceSignals {
+  StepPart part = StepPart::other;
+  CodePlace place;
+  std::vector<int> ranks;      // that spend at least a tenth of what the most spending does
+  double share = 0;            // of the whole time, mean of all ranks
+  double most_share = 0;       // of the rank that spends most there
+  double hidden_share = 0;     // of the whole time, while the GPU had work all the same
+  double step_p50_ms = 0;      // of the steps that have it
+  double step_max_ms = 0;
+  double present = 0;          // share of steps that have it
+  double calls_a_step = 0;     // mean over all steps
+  double bytes_a_step = 0;
+  bool on_device = false;
+  bool pageable = false;
+  bool blocking = false;
+  std::vector<std::uint64_t> subjects;  // the files that are written, the loaders that are waited for: a few
+};
+
 // One rank's steps, as probes or the trainer marked them.
 struct RankSteps {
   int rank = 0;
@@ -120,6 +140,7 @@ struct RankSteps {
   double duration_ms = 0;                                   // median
   std::array<double, kStepSpanNames.size()> share{};        // of the rank's whole time
   std::array<double, kStepSpanNames.size()> usual_share{};  // median of the part over median of the step: rare ones do not count
+  double last_to_arrive = 0;                                // share of steps in which it waited least for the others
 };
 
 struct StepSignals {
@@ -136,6 +157,57 @@ struct StepSignals {
   int ranks_that_save = 0;
   double exposed_on_all = 0;                // share of time that even the last rank to arrive spends in collectives
   double last_step_ms = 0;                  // when the newest step ended
+  // What probes add.
+  double wall_ms = 0;                       // of all steps that count, mean of the ranks
+  std::optional<double> hidden_data_wait;   // share of time: waited for data while the GPU had work
+  std::optional<double> gpu_idle_share;     // between steps, the GPU had nothing to do
+  double passes_a_step = 0;                 // backward passes; 0: not known
+  double synced_passes_a_step = 0;
+  std::vector<PlaceSignals> places;         // costliest first
+  std::optional<StepMark> median_step;
+  std::optional<StepMark> worst_step;
+};
+
+// A data loader as its process set it up; of several passes the newest.
+struct LoaderSetting {
+  std::uint64_t id = 0;
+  int rank = 0;
+  int passes = 0;               // begun over it
+  int workers = 0;
+  std::optional<int> prefetch;
+  std::optional<int> batch;
+  std::optional<int> shards;    // ranks that its sampler divides the data among
+  bool pinned = false;
+  bool persistent = false;
+  bool shuffles = false;
+  bool streams = false;         // no __getitem__: sharded by its own code, if at all
+  int same_epochs = 0;          // passes whose sampler had the epoch of the pass before
+  std::string sampler;
+};
+
+// How the training is set up, as probes read it in its processes.
+struct ProbeSettings {
+  std::vector<LoaderSetting> loaders;
+  std::map<std::uint64_t, double> batch_ms_of_worker;  // by loader: what one worker takes for one batch
+  int world_size = 1;
+  std::optional<std::string> backend;
+  std::optional<bool> finds_unused;
+  double unused_bytes = 0;
+  std::optional<double> collective_ms;   // of a backward pass, by DDP's own clock
+  std::optional<double> overlapped_ms;
+  std::optional<double> bucket_bytes;
+  std::optional<double> gradient_bytes;
+  std::string optimizer;
+  bool optimizer_fused = false;
+  bool optimizer_can_fuse = false;
+  bool on_gpu = false;
+  double parameter_tensors = 0;
+  std::optional<double> memory_reserved_bytes;
+  std::optional<double> memory_peak_bytes;
+  std::optional<double> memory_total_bytes;
+  double allocation_retries = 0;         // in the time watched
+  double device_allocations_a_s = 0;     // cudaMalloc calls once training runs
+  std::map<int, std::string> seeds;      // torch's, by rank
 };
 
 enum class JobOrigin : std::uint8_t {
@@ -143,6 +215,7 @@ enum class JobOrigin : std::uint8_t {
   partial,    // some of its processes are known, other GPUs joined by likeness
   likeness,   // no process is known: the GPUs behave alike
   foreign,    // a GPU in use by processes that are not listed
+  steps,      // no GPU is known: its ranks told their steps
 };
 
 struct JobSignals {
@@ -177,6 +250,7 @@ struct JobSignals {
   double longest_hollow_until_ms = 0;
   HostSignals host;
   std::optional<StepSignals> steps;
+  std::optional<ProbeSettings> settings;
   std::optional<double> copy_while_idle;  // correlation of PCIe bytes to the GPUs with their work: -1 = copies wait
 };
 

@@ -15,7 +15,7 @@
 namespace lockstep {
 
 enum class SourceKind : std::uint8_t {
-  nvml, virtual_gpus, recording, trace, nvidia_smi, csv, gpustat, wandb, prometheus, log, code
+  nvml, virtual_gpus, recording, trace, nvidia_smi, csv, gpustat, wandb, prometheus, log, code, probe
 };
 
 // A signal that this source does not give, and why. Shown in every report.

@@ -62,6 +62,11 @@ struct EventAt {
   Event event;
 };
 
+struct FactAt {
+  double t_ms = 0;
+  ProbeFact fact;
+};
+
 // No tick arrived in here although ticks were due.
 struct Gap {
   double from_ms = 0;
@@ -78,6 +83,7 @@ struct Timeline {
   std::vector<ProcessList> process_lists;
   std::vector<StepAt> steps;
   std::vector<EventAt> events;
+  std::vector<FactAt> facts;
   std::vector<Gap> gaps;
   std::vector<NotMeasured> not_measured;
   std::size_t impossible_values = 0;  // such as 400 % busy: left out

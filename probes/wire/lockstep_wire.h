@@ -82,7 +82,7 @@ struct lockstep_span_record {
   uint32_t flags;
   uint32_t line;
   uint32_t thread;
-  uint32_t reserved;
+  uint32_t loop_line; /* of the training loop, where `line` lies in a function below it; 0: it does not, or in another file */
   char what[32];     /* "Tensor.item", "print", "DataLoader" */
   char file[144];
 };
@@ -91,7 +91,7 @@ struct lockstep_sample {
   uint64_t at_ns;
   uint64_t weight_ns; /* the time since the last look */
   uint32_t line;
-  uint32_t thread;
+  uint32_t loop_line;
   char stack[72];     /* functions below the training loop, innermost first, with '<' between */
   char file[144];
 };
@@ -115,6 +115,10 @@ enum lockstep_role {
   LOCKSTEP_ROLE_HOST = 2    /* the host probe's ring of a process */
 };
 
+enum lockstep_wire_flag {
+  LOCKSTEP_WIRE_UNORDERED = 1 /* the writer has no store barriers (Python): take a record at the look after the one that counted it */
+};
+
 struct lockstep_wire_header {
   uint64_t magic;
   uint32_t version;
@@ -122,7 +126,7 @@ struct lockstep_wire_header {
   uint32_t record_bytes;
   uint32_t slots;
   int32_t pid;
-  uint32_t reserved;
+  uint32_t flags;       /* lockstep_wire_flag */
   uint64_t started_ns;  /* CLOCK_MONOTONIC when the ring was made */
   uint64_t written;     /* records written since; the writer alone changes it */
   int32_t rank_plus_1;  /* 0: not known */
@@ -132,17 +136,14 @@ struct lockstep_wire_header {
   uint8_t room[192];
 };
 
-struct lockstep_wire {
-  struct lockstep_wire_header header;
-  struct lockstep_record records[LOCKSTEP_WIRE_SLOTS];
-};
-
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_step) == 160, "the wire's step has a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_span_record) == 240, "the wire's span has a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_sample) == 240, "the wire's sample has a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_record) == 256, "the wire's records have a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_wire_header) == 256, "the wire's header has a fixed size");
-LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_wire) == 256 + 256 * LOCKSTEP_WIRE_SLOTS, "the wire has no gaps");
+
+/* The header, then the records. */
+static inline uint64_t lockstep_wire_bytes(uint32_t slots) { return sizeof(struct lockstep_wire_header) + (uint64_t)slots * sizeof(struct lockstep_record); }
 
 #ifdef __cplusplus
 }

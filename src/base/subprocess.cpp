@@ -22,11 +22,12 @@ void pause_briefly() {
 }
 
 // In the child between fork and exec: only async-signal-safe calls.
-[[noreturn]] void become(char* const* arguments, ChildOutput output, int file, int report_to) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, ChildOutput output, int file, int report_to) {
   if (output == ChildOutput::to_stderr) ::dup2(STDERR_FILENO, STDOUT_FILENO);
   if (output == ChildOutput::to_file) ::dup2(file, STDOUT_FILENO);
   ::signal(SIGPIPE, SIG_DFL);
-  ::execvp(arguments[0], arguments);
+  if (environment != nullptr) ::execvpe(arguments[0], arguments, environment);
+  else ::execvp(arguments[0], arguments);
   const int problem = errno;
   [[maybe_unused]] const ssize_t written = ::write(report_to, &problem, sizeof problem);
   ::_exit(127);
@@ -34,12 +35,16 @@ void pause_briefly() {
 
 }  // namespace
 
-Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, ChildOutput output, int file) {
+Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, ChildOutput output, int file, const std::optional<std::vector<std::string>>& environment) {
   if (command.empty()) return usage_error("no command after --", "write the command after it: -- python train.py");
 
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  std::vector<char*> entries;
+  if (environment)
+    for (const std::string& entry : *environment) entries.push_back(const_cast<char*>(entry.c_str()));
+  entries.push_back(nullptr);
 
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0)
@@ -50,7 +55,7 @@ Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, Ch
     ::close(report[1]);
     return Error{fmt::format("cannot start a process: {}", std::strerror(errno)), "check ulimit -u"};
   }
-  if (child == 0) become(arguments.data(), output, file, report[1]);
+  if (child == 0) become(arguments.data(), environment ? entries.data() : nullptr, output, file, report[1]);
 
   ::close(report[1]);
   int problem = 0;

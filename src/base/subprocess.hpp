@@ -25,8 +25,9 @@ struct ChildEnd {
 
 class Subprocess {
  public:
-  // `file`: for ChildOutput::to_file; it stays the caller's.
-  static Result<Subprocess> start(const std::vector<std::string>& command, ChildOutput output, int file = -1);
+  // `file`: for ChildOutput::to_file; it stays the caller's. `environment`: NAME=value entries instead of our own.
+  static Result<Subprocess> start(const std::vector<std::string>& command, ChildOutput output, int file = -1,
+                                  const std::optional<std::vector<std::string>>& environment = std::nullopt);
   Subprocess(Subprocess&& other) noexcept;
   Subprocess& operator=(Subprocess&&) = delete;
   ~Subprocess();  // ends a child that still runs: SIGTERM, two seconds, SIGKILL

@@ -30,10 +30,10 @@ std::string in_words(const ChildEnd& end) {
                              : fmt::format("ended with code {}", end.exit_code);
 }
 
-Result<ChildCommand> ChildCommand::start(const SharedOptions& options) {
+Result<ChildCommand> ChildCommand::start(const SharedOptions& options, const std::optional<std::vector<std::string>>& environment) {
   ChildCommand child;
   if (options.command.empty()) return child;
-  auto process = Subprocess::start(options.command, options.output.empty() || options.output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched);
+  auto process = Subprocess::start(options.command, options.output.empty() || options.output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched, -1, environment);
   if (!process) return std::move(process).error();
   child.command_ = redact_command(options.command);
   child.process_.emplace(std::move(*process));

@@ -20,7 +20,7 @@ class ChildCommand {
   };
 
   // Nothing is started where there is no command.
-  static Result<ChildCommand> start(const SharedOptions& options);
+  static Result<ChildCommand> start(const SharedOptions& options, const std::optional<std::vector<std::string>>& environment = std::nullopt);
 
   bool started() const { return process_.has_value(); }
   bool running() { return process_ && !process_->poll(); }

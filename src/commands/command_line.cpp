@@ -58,6 +58,11 @@ constexpr std::array kCommands = {
                "evidence, cost and fix. Live it stops as soon as it is sure, after --duration at the latest. Ends with 1 "
                "when there are findings. A command after -- is started, watched once its GPUs work, and left running.",
                Takes::options_and_command, configure_diagnose},
+    CommandRow{"profile", "say where each training step's time goes, by part and by line",
+               "Runs a command (python, torchrun, lockstep launch, accelerate) with probes that its environment switches on, in all ranks, and prints "
+               "the parts of a step, the lines of your code that they come from, and the findings with their fixes. No code is changed. With --steps or "
+               "--duration the measuring ends early and the command goes on. --probe none leaves the job untouched.",
+               Takes::options_and_command, configure_profile},
     CommandRow{"doctor", "say what can be measured here, and what to do about each no",
                "Checks the driver, each signal and its cost, what may be read of processes, and the virtual GPUs. "
                "Ends with 1 when an answer is no.",

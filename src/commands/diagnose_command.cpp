@@ -15,13 +15,10 @@
 #include "commands/finding_codes.hpp"
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
+#include "commands/renderer_for.hpp"
 #include "commands/running_code.hpp"
 #include "commands/watch.hpp"
 #include "detectors/diagnosis.hpp"
-#include "render/html/html_renderer.hpp"
-#include "render/json/json_renderer.hpp"
-#include "render/markdown/markdown_renderer.hpp"
-#include "render/text/diagnosis_text.hpp"
 #include "report/comparison.hpp"
 #include "signals/derive_signals.hpp"
 
@@ -69,13 +66,6 @@ Result<Filter> checked_filter(const DiagnoseOptions& typed) {
   filter.only = std::move(*only);
   filter.ignore = std::move(*ignore);
   return filter;
-}
-
-std::unique_ptr<Renderer> renderer_for(const SharedOptions& options) {
-  if (options.format == Format::json) return std::make_unique<JsonRenderer>();
-  if (options.format == Format::markdown) return std::make_unique<MarkdownRenderer>();
-  if (options.format == Format::html) return std::make_unique<HtmlRenderer>();
-  return std::make_unique<DiagnosisText>(options.colors, options.output.empty() ? terminal_width() : std::nullopt);
 }
 
 // What a run is compared with: another file, or a time.

@@ -27,6 +27,11 @@ Status keep_only(const std::set<int>& family, const ObservationOptions& options,
       for (const ProcessOnGpu& use : process.gpus) (family.contains(process.pid) ? held : of_others).insert(use.index);
     std::erase_if(list.processes, [&](const ProcessSample& process) { return !family.contains(process.pid); });
   }
+  if (held.empty() && options.without_gpus) {
+    timeline.gpus.clear();
+    timeline.events.clear();
+    return Done{};
+  }
   if (held.empty())
     return Error{fmt::format("process {} and its children hold no GPU", *options.pid), "see which do: lockstep monitor --once"};
   std::erase_if(timeline.gpus, [&](const GpuTrack& gpu) {
@@ -76,7 +81,7 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
       for (const ProcessSample& process : *processes)
         if (is_or_descends_from(process, *options.pid, source)) family.insert(process.pid);
     builder.add(record);
-    if (!options.enough || !any_gpu) return Done{};
+    if (!options.enough || !(any_gpu || options.without_gpus)) return Done{};
     if (!reviewed_ms) reviewed_ms = record.t_ms;
     // A review costs with the length of the run: as that grows they come less often, so that all of them cost no more
     // than a few times the last.
@@ -93,7 +98,7 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
     return Error{fmt::format("the driver has not answered '{}' for {}", watched->silence->call,
                              format_duration(watched->silence->since)),
                  "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"};
-  if (!any_gpu && source.kind() != SourceKind::log)
+  if (!any_gpu && source.kind() != SourceKind::log && !options.without_gpus)
     return Error{fmt::format("{} holds no reading of any GPU", printable(source.detail())),
                  "record longer: lockstep record -o FILE --duration 10s"};
   if (is_live(source)) builder.advance_to(to_ms(unix_now() - std::chrono::nanoseconds(source.machine().started_unix_ns)));

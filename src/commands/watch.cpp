@@ -30,7 +30,7 @@ Status drain(Source& source, const std::function<Status(const Record&)>& take) {
 }  // namespace
 
 bool is_live(const Source& source) {
-  return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus;
+  return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus || source.kind() == SourceKind::probe;
 }
 
 Result<WatchResult> watch(Source& source, const WatchOptions& options,

@@ -42,6 +42,15 @@ constexpr std::array kDetectors = {
     Detector{FindingCode::harmful_environment, find_harmful_environment},
     Detector{FindingCode::cpu_oversubscribed, find_cpu_oversubscribed},
     Detector{FindingCode::ranks_missing, find_ranks_missing},
+    Detector{FindingCode::unsharded_data, find_unsharded_data},
+    Detector{FindingCode::set_epoch_missing, find_set_epoch_missing},
+    Detector{FindingCode::workers_restarted_each_epoch, find_workers_restarted_each_epoch},
+    Detector{FindingCode::find_unused_parameters, find_find_unused_parameters},
+    Detector{FindingCode::accumulation_too_high, find_accumulation_too_high},
+    Detector{FindingCode::unfused_optimizer, find_unfused_optimizer},
+    Detector{FindingCode::allocator_thrash, find_allocator_thrash},
+    Detector{FindingCode::same_seed_every_rank, find_same_seed_every_rank},
+    Detector{FindingCode::unreduced_metric, find_unreduced_metric},
 };
 
 consteval bool each_code_once() {

@@ -51,6 +51,15 @@ std::vector<Finding> find_every_rank_saves(const Seen& seen);
 std::vector<Finding> find_harmful_environment(const Seen& seen);
 std::vector<Finding> find_cpu_oversubscribed(const Seen& seen);
 std::vector<Finding> find_ranks_missing(const Seen& seen);
+std::vector<Finding> find_unsharded_data(const Seen& seen);
+std::vector<Finding> find_set_epoch_missing(const Seen& seen);
+std::vector<Finding> find_workers_restarted_each_epoch(const Seen& seen);
+std::vector<Finding> find_find_unused_parameters(const Seen& seen);
+std::vector<Finding> find_accumulation_too_high(const Seen& seen);
+std::vector<Finding> find_unfused_optimizer(const Seen& seen);
+std::vector<Finding> find_allocator_thrash(const Seen& seen);
+std::vector<Finding> find_same_seed_every_rank(const Seen& seen);
+std::vector<Finding> find_unreduced_metric(const Seen& seen);
 std::vector<Finding> find_logged_messages(const Seen& seen);  // any code: in no row of the table
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ std::vector<Finding> find_checkpoint_stall(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;
+    if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     auto finding = job.steps && job.steps->count >= 5 ? by_step_share({FindingCode::checkpoint_stall, "checkpoint", 0.02}, job)
                                                       : from_outside(job, seen.signals);
     if (finding) findings.push_back(std::move(*finding));

@@ -40,7 +40,7 @@ std::vector<Finding> find_evaluation_stall(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;
+    if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     if (job.steps && job.steps->count >= 5) {
       // Evaluation by all ranks is work, not a stall: only time that some ranks have and others do not counts.
       const std::size_t part = step_part("evaluation");
@@ -49,7 +49,10 @@ std::vector<Finding> find_evaluation_stall(const Seen& seen) {
       double most = 0;
       for (const RankSteps& rank : job.steps->ranks) most = std::max(most, rank.share[part]);
       if (most < 0.02) continue;
-      findings.push_back(about_job(FindingCode::evaluation_stall, job, Severity::warning, 0.9, most, {{"evaluation_share", most, 0.02, "fraction"}}));
+      Finding finding = about_job(FindingCode::evaluation_stall, job, Severity::warning, 0.9, most, {{"evaluation_share", most, 0.02, "fraction"}});
+      finding.rung = 1;
+      if (is_probed(job)) name_places(finding, job, main_places(job, StepPart::evaluation));
+      findings.push_back(std::move(finding));
       continue;
     }
     if (auto finding = from_outside(job, seen.signals)) findings.push_back(std::move(*finding));

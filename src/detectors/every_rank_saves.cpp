@@ -5,7 +5,7 @@
 // Confused with: sharded checkpoints (FSDP, DeepSpeed), in which each rank writes its own part: so it needs ranks that
 // hold the same memory, and it is no more than likely.
 #include "detectors/all_detectors.hpp"
-#include "detectors/finding_tools.hpp"
+#include "detectors/probe_tools.hpp"
 
 namespace lockstep {
 
@@ -19,6 +19,18 @@ std::vector<Finding> find_every_rank_saves(const Seen& seen) {
     const bool same_weights = !job.memory_balance || *job.memory_balance > 0.9;
     const double share = job.steps->share[step_part("checkpoint")];
     const double ranks = static_cast<double>(job.steps->ranks.size());
+    if (is_probed(job)) {
+      // The same file, by its path: no shards.
+      for (const PlaceSignals* const place : main_places(job, StepPart::checkpoint)) {
+        if (place->ranks.size() < job.steps->ranks.size() || place->subjects.empty() || place->subjects.size() > 1) continue;
+        Finding finding = about_job(FindingCode::every_rank_saves, job, Severity::warning, 0.95, share * (1 - 1 / ranks), {{"ranks_that_save_one_file", ranks, 1.0, "ranks"}, {"checkpoint_share", share, std::nullopt, "fraction"}});
+        finding.is_fault = true;
+        name_places(finding, job, {place});
+        findings.push_back(std::move(finding));
+        break;
+      }
+      continue;
+    }
     findings.push_back(about_job(FindingCode::every_rank_saves, job, Severity::warning, sharded || !same_weights ? 0.3 : 0.6, share * (1 - 1 / ranks),
                                  {{"ranks_that_save", ranks, 1.0, "ranks"}, {"checkpoint_share", share, std::nullopt, "fraction"}}));
   }

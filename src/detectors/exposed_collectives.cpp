@@ -4,7 +4,7 @@
 // marks measure it. From outside it is a suspicion, for small kernels and a small batch give low power too.
 // Confused with: straggler-rank (one rank does not spin), launch-bound, batch-too-small.
 #include "detectors/all_detectors.hpp"
-#include "detectors/finding_tools.hpp"
+#include "detectors/probe_tools.hpp"
 
 namespace lockstep {
 namespace {
@@ -23,11 +23,16 @@ std::vector<Finding> find_exposed_collectives(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (pattern_of(seen, i) != Pattern::in_step || job.gpus.size() < 2 || !trains(job)) continue;
+    if (pattern_of(seen, i) != Pattern::in_step || (job.gpus.size() < 2 && job.origin != JobOrigin::steps) || !trains(job)) continue;
     if (const auto share = least(job)) {
-      if (*share >= kShareAtLeast)
-        findings.push_back(about_job(FindingCode::exposed_collectives, job, *share > 0.3 ? Severity::critical : Severity::warning, 0.85, *share,
-                                     {{"exposed_share_of_every_rank", *share, kShareAtLeast, "fraction"}}));
+      if (*share < kShareAtLeast) continue;
+      // Gloo on the CPU adds up on the cores that compute: nothing there is to be hidden.
+      if (job.settings && !job.settings->on_gpu && job.origin == JobOrigin::steps) continue;
+      Finding finding = about_job(FindingCode::exposed_collectives, job, *share > 0.3 ? Severity::critical : Severity::warning, 0.85, *share,
+                                  {{"exposed_share_of_every_rank", *share, kShareAtLeast, "fraction"}});
+      finding.rung = 1;
+      if (is_probed(job)) name_places(finding, job, main_places(job, StepPart::collective_exposed));
+      findings.push_back(std::move(finding));
       continue;
     }
     if (job.one_process_on_all || is_coarse(seen.signals)) continue;

@@ -38,6 +38,9 @@ inline Pattern pattern_of(const Seen& seen, std::size_t job) { return seen.verdi
 // Ranks that do the same work: the patterns in which waiting for each other, for data or for the host is a loss.
 inline bool in_step_or_alone(Pattern pattern) { return pattern == Pattern::in_step || pattern == Pattern::single_gpu; }
 
+// Whether waiting within the steps can be judged: the ranks do the same work, as the GPUs show or the steps themselves.
+inline bool steps_can_be_judged(const Seen& seen, std::size_t job) { return in_step_or_alone(pattern_of(seen, job)) || seen.signals.jobs[job].origin == JobOrigin::steps; }
+
 // Readings so far apart that stretches of a second cannot be seen.
 inline bool is_coarse(const Signals& signals) { return signals.tick_ms > 2500; }
 

@@ -8,13 +8,48 @@
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
+namespace {
+
+// A probe knows each call. On a GPU the wait itself is no loss, for the GPU works meanwhile: what is lost is the time it then
+// has nothing to do. On the CPU a value is there at once: shown, for on a GPU it would cost.
+std::optional<Finding> from_probes(const JobSignals& job) {
+  constexpr double kInEveryStep = 0.9;
+  std::vector<const PlaceSignals*> places;
+  for (const PlaceSignals& place : job.steps->places)
+    if (place.part == StepPart::sync && place.present >= kInEveryStep && !place.place.file.empty()) places.push_back(&place);
+  if (places.empty()) return std::nullopt;
+  const bool on_gpu = std::any_of(places.begin(), places.end(), [](const PlaceSignals* place) { return place->on_device; });
+  double waits = 0;
+  double calls = 0;
+  for (const PlaceSignals* const place : places) {
+    waits += place->share;
+    calls += place->calls_a_step;
+  }
+  double lost = waits;
+  if (on_gpu && job.steps->gpu_idle_share) {
+    double explained = exposed_data_wait(job);
+    for (const StepPart part : {StepPart::logging, StepPart::checkpoint, StepPart::evaluation, StepPart::gc}) explained += job.steps->share[index_of(part)];
+    lost = std::max(0.0, *job.steps->gpu_idle_share - explained);
+  }
+  Finding finding = about_job(FindingCode::host_sync_every_step, job, Severity::warning, on_gpu ? 0.85 : 0.5, lost,
+                              {{"sync_calls_a_step", calls, 1.0, "calls"}, {"sync_share", waits, std::nullopt, "fraction"}});
+  if (job.steps->gpu_idle_share) finding.evidence.push_back({"gpu_idle_between_steps", *job.steps->gpu_idle_share, std::nullopt, "fraction"});
+  name_places(finding, job, places);
+  return finding;
+}
+
+}  // namespace
 
 std::vector<Finding> find_host_sync_every_step(const Seen& seen) {
   constexpr double kIdleAtLeast = 0.05;
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;
+    if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
+    if (is_probed(job)) {
+      if (auto finding = from_probes(job)) findings.push_back(std::move(*finding));
+      continue;
+    }
     if (job.steps && job.steps->count >= 5) {
       if (auto finding = by_step_share({FindingCode::host_sync_every_step, "sync", 0.05, 0.9}, job)) findings.push_back(std::move(*finding));
       continue;

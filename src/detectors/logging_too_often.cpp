@@ -20,7 +20,7 @@ std::vector<Finding> find_logging_too_often(const Seen& seen) {
       findings.push_back(about_job(FindingCode::logging_too_often, seen.signals.jobs.front(), Severity::info, 0.4, 0.03, {{"logging_steps=1", 1, std::nullopt, "set"}}));
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;
+    if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     if (job.steps && job.steps->count >= 5) {
       if (auto finding = by_step_share({FindingCode::logging_too_often, "logging", 0.03}, job)) findings.push_back(std::move(*finding));
       continue;

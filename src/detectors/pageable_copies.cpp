@@ -6,9 +6,34 @@
 // GPU reads busy).
 // Blind: PCIe counters are read once a second at most outside `diagnose`; steps much shorter than that show no relation.
 #include "detectors/all_detectors.hpp"
-#include "detectors/finding_tools.hpp"
+#include "detectors/probe_tools.hpp"
 
 namespace lockstep {
+namespace {
+
+// A probe knows whether the memory was pinned: then the copies are as good as they get.
+std::optional<Finding> from_steps(const JobSignals& job, double at_least) {
+  const double share = share_of_slowest(job, StepPart::copy);
+  if (share < at_least) return std::nullopt;
+  std::vector<const PlaceSignals*> places;
+  if (is_probed(job)) {
+    for (const PlaceSignals* const place : main_places(job, StepPart::copy))
+      if (place->pageable || place->blocking) places.push_back(place);
+    if (places.empty()) return std::nullopt;
+  }
+  double hidden = 0;
+  for (const PlaceSignals* const place : places) hidden += place->hidden_share;
+  Finding finding = about_job(FindingCode::pageable_copies, job, Severity::warning, places.empty() ? 0.7 : 0.9, std::max(0.0, share - hidden), {{"copy_share", share, at_least, "fraction"}});
+  finding.rung = 1;
+  if (!places.empty()) {
+    finding.evidence.push_back({places.front()->pageable ? "from_pageable_memory" : "without_non_blocking", 1, std::nullopt, "yes"});
+    finding.evidence.push_back({"copied_a_step", places.front()->bytes_a_step, std::nullopt, "bytes"});
+    name_places(finding, job, places);
+  }
+  return finding;
+}
+
+}  // namespace
 
 std::vector<Finding> find_pageable_copies(const Seen& seen) {
   constexpr double kOpposedBelow = -0.5;
@@ -17,11 +42,9 @@ std::vector<Finding> find_pageable_copies(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job)) continue;
+    if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     if (job.steps && job.steps->count >= 5) {
-      const double share = job.steps->share[step_part("copy")];
-      if (share >= kIdleAtLeast)
-        findings.push_back(about_job(FindingCode::pageable_copies, job, Severity::warning, 0.7, share, {{"copy_share", share, kIdleAtLeast, "fraction"}}));
+      if (auto finding = from_steps(job, kIdleAtLeast)) findings.push_back(std::move(*finding));
       continue;
     }
     if (!job.copy_while_idle || *job.copy_while_idle > kOpposedBelow || job.idle_together < kIdleAtLeast) continue;

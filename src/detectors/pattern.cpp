@@ -310,6 +310,17 @@ JobVerdict single(const JobSignals& job, double confidence) {
   return make(Pattern::single_gpu, confidence, sentence + ".", std::move(evidence));
 }
 
+// No GPU is seen: the steps themselves tell whether ranks work together.
+JobVerdict judge_steps(const JobSignals& job) {
+  const std::size_t ranks = job.steps ? job.steps->ranks.size() : 0;
+  if (ranks < 2) return make(Pattern::unclear, 0.5, "One process takes steps; no GPU that it works on was seen.", {});
+  std::int64_t fewest = job.steps->count;
+  for (const RankSteps& rank : job.steps->ranks) fewest = std::min(fewest, rank.count);
+  const bool abreast = fewest + 2 >= job.steps->count;
+  if (!abreast || job.steps->synced_passes_a_step <= 0) return make(Pattern::unclear, 0.5, std::to_string(ranks) + " processes take steps, and nothing shows that they average gradients; no GPU was seen.", {});
+  return make(Pattern::in_step, 0.9, std::to_string(ranks) + " ranks step together and average their gradients, by their own steps; no GPU was seen.", {});
+}
+
 bool busy_is_known(const JobSignals& job) {
   return std::any_of(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.busy.has_value(); });
 }
@@ -333,6 +344,7 @@ std::string gpu_names(const std::vector<int>& gpus) {
 }
 
 JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
+  if (job.origin == JobOrigin::steps) return judge_steps(job);
   constexpr std::size_t kFewestTicks = 4;
   if (signals.ticks < kFewestTicks)
     return unclear(job, "one snapshot shows no pattern: take more readings (lockstep diagnose, or nvidia-smi with -l 1).", {});

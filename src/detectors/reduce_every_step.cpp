@@ -5,9 +5,29 @@
 // is late. Only step marks show it.
 // Confused with: host-sync-every-step (equal on all ranks).
 #include "detectors/all_detectors.hpp"
-#include "detectors/finding_tools.hpp"
+#include "detectors/probe_tools.hpp"
 
 namespace lockstep {
+namespace {
+
+// A probe sees the calls themselves; DDP's own gradients do not come that way.
+std::optional<Finding> from_probes(const JobSignals& job) {
+  constexpr double kInEveryStep = 0.9;
+  std::vector<const PlaceSignals*> places;
+  double share = 0;
+  for (const PlaceSignals& place : job.steps->places) {
+    if (place.part != StepPart::collective_exposed || place.place.what == "gradient all-reduce" || place.present < kInEveryStep) continue;
+    places.push_back(&place);
+    share += place.share;
+  }
+  if (places.empty()) return std::nullopt;
+  Finding finding = about_job(FindingCode::reduce_every_step, job, Severity::warning, 0.9, share,
+                              {{"collective_calls_share", share, std::nullopt, "fraction"}, {"calls_a_step", places.front()->calls_a_step, 1.0, "calls"}});
+  name_places(finding, job, places);
+  return finding;
+}
+
+}  // namespace
 
 std::vector<Finding> find_reduce_every_step(const Seen& seen) {
   constexpr double kShareAtLeast = 0.03;
@@ -15,6 +35,10 @@ std::vector<Finding> find_reduce_every_step(const Seen& seen) {
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
     if (!job.steps || job.steps->count < 5 || job.steps->ranks.size() < 2) continue;
+    if (is_probed(job)) {
+      if (auto finding = from_probes(job)) findings.push_back(std::move(*finding));
+      continue;
+    }
     const std::size_t sync = step_part("sync");
     double least = 1;
     double most = 0;

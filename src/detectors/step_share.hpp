@@ -1,7 +1,7 @@
 // Findings that a part of the step's time shows by its share, where the recording has step marks.
 #pragma once
 
-#include "detectors/finding_tools.hpp"
+#include "detectors/probe_tools.hpp"
 
 namespace lockstep {
 
@@ -16,13 +16,17 @@ struct ShareRule {
 inline std::optional<Finding> by_step_share(const ShareRule& rule, const JobSignals& job) {
   if (!job.steps || job.steps->count < 5) return std::nullopt;
   const std::size_t part = step_part(rule.part);
-  const double share = job.steps->share[part];
+  // Where one rank spends it the others wait for that rank.
+  const double share = share_of_slowest(job, static_cast<StepPart>(part));
   if (share < rule.at_least || job.steps->present[part] < rule.present_at_least || job.steps->present[part] > rule.present_at_most)
     return std::nullopt;
-  return about_job(rule.code, job, share > 0.3 ? Severity::critical : Severity::warning, 0.9, share,
+  Finding finding = about_job(rule.code, job, share > 0.3 ? Severity::critical : Severity::warning, 0.9, share,
                    {{std::string(rule.part) + "_share", share, rule.at_least, "fraction"},
                     {std::string(rule.part) + "_p50_ms", job.steps->p50_ms[part], std::nullopt, "ms"},
                     {std::string(rule.part) + "_in_steps", job.steps->present[part], rule.present_at_least, "fraction"}});
+  finding.rung = 1;
+  if (is_probed(job)) name_places(finding, job, main_places(job, static_cast<StepPart>(part)));
+  return finding;
 }
 
 }  // namespace lockstep

@@ -235,6 +235,9 @@ StepMark step_mark(ondemand::object fields) {
     if (key == "rank") step.rank = as_int(value).value_or(0);
     if (key == "index") step.index = as_integer(value).value_or(0);
     if (key == "duration_ms") step.duration_ms = as_number(value).value_or(0);
+    if (key == "passes") step.passes = as_int(value);
+    if (key == "synced_passes") step.synced_passes = as_int(value);
+    if (key == "gpu_idle_ms") step.gpu_idle_ms = as_number(value);
     if (key != "spans_ms") continue;
     for (auto span : value.get_object()) {
       const std::string_view name = span.unescaped_key();
@@ -244,6 +247,24 @@ StepMark step_mark(ondemand::object fields) {
     }
   }
   return step;
+}
+
+ProbeFact probe_fact(ondemand::object fields) {
+  ProbeFact fact;
+  for (auto field : fields) {
+    const std::string_view key = field.unescaped_key();
+    Value value = field.value();
+    if (key == "pid") fact.pid = as_int(value).value_or(0);
+    if (key == "rank") fact.rank = as_int(value).value_or(0);
+    if (key == "name") fact.name = as_text(value).value_or("");
+    if (key != "values") continue;
+    for (auto entry : value.get_object()) {
+      const std::string name(std::string_view(entry.unescaped_key()));
+      Value word = entry.value();
+      if (const auto text = as_text(word)) fact.values.emplace(name, *text);
+    }
+  }
+  return fact;
 }
 
 Event event(ondemand::object fields) {
@@ -387,6 +408,7 @@ ParsedLine RecordParser::parse_record(std::string_view line) {
       else if (key == "gpus") record = Record{0, gpu_tick(value)};
       else if (key == "processes") record = Record{0, process_tick(value)};
       else if (key == "step") record = Record{0, step_mark(value.get_object())};
+      else if (key == "fact") record = Record{0, probe_fact(value.get_object())};
       else if (key == "event") record = Record{0, event(value.get_object())};
     }
     if (!at_end(*document) || !t_ms) return {std::nullopt, kDamaged};

@@ -142,7 +142,11 @@ Json step_json(const StepMark& step) {
   Json spans = Json::object();
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
     if (step.spans_ms[i]) spans[std::string(kStepSpanNames[i])] = plain(*step.spans_ms[i]);
-  return {{"rank", step.rank}, {"index", step.index}, {"duration_ms", plain(step.duration_ms)}, {"spans_ms", spans}};
+  Json json = {{"rank", step.rank}, {"index", step.index}, {"duration_ms", plain(step.duration_ms)}, {"spans_ms", spans}};
+  if (step.passes) json["passes"] = *step.passes;
+  if (step.synced_passes) json["synced_passes"] = *step.synced_passes;
+  if (step.gpu_idle_ms) json["gpu_idle_ms"] = plain(*step.gpu_idle_ms);
+  return json;
 }
 
 }  // namespace
@@ -184,6 +188,8 @@ std::string record_line(const Record& record, const WriterOptions& options) {
     json["processes"] = list;
   } else if (const auto* step = std::get_if<StepMark>(&record.content)) {
     json["step"] = step_json(*step);
+  } else if (const auto* fact = std::get_if<ProbeFact>(&record.content)) {
+    json["fact"] = {{"pid", fact->pid}, {"rank", fact->rank}, {"name", fact->name}, {"values", fact->values}};
   } else {
     const Event& event = std::get<Event>(record.content);
     json["event"] = {{"kind", event.kind}, {"gpu", or_null(event.gpu)}, {"detail", event.detail}};

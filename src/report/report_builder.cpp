@@ -99,6 +99,16 @@ std::optional<FindingCode> effect_of(const Finding& finding, const std::vector<F
     case FindingCode::sync_every_micro_step:
     case FindingCode::slow_link: return first_of({FindingCode::exposed_collectives});
     case FindingCode::reduce_every_step: return first_of({FindingCode::host_sync_every_step});
+    case FindingCode::workers_restarted_each_epoch: return first_of({FindingCode::input_starved});
+    case FindingCode::logging_too_often:
+    case FindingCode::checkpoint_stall:
+    case FindingCode::evaluation_stall:
+    case FindingCode::stopped_by_collector:
+    case FindingCode::input_starved: {
+      // One rank's own delay is what the others wait for.
+      const auto late = std::find_if(all.begin(), all.end(), [&](const Finding& other) { return other.code == FindingCode::straggler_rank && other.ranks == finding.ranks && finding.ranks.size() == 1; });
+      return late == all.end() ? std::nullopt : std::optional(FindingCode::straggler_rank);
+    }
     default: return std::nullopt;
   }
 }
@@ -108,7 +118,7 @@ std::optional<Throughput> throughput_of(const Diagnosis& diagnosis, const Signal
     return std::nullopt;
   const JobSignals& job = signals.jobs[diagnosis.first_job];
   const auto touches_job = [&](const Finding& finding) {
-    if (finding.code == FindingCode::idle_gpus) return true;
+    if (finding.code == FindingCode::idle_gpus || job.origin == JobOrigin::steps) return true;
     return std::any_of(finding.gpus.begin(), finding.gpus.end(),
                        [&](int gpu) { return std::find(job.gpus.begin(), job.gpus.end(), gpu) != job.gpus.end(); });
   };

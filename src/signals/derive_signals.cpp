@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "signals/activity.hpp"
 #include "signals/gpu_signals.hpp"
 #include "signals/host_load.hpp"
 #include "signals/job_groups.hpp"
 #include "signals/lanes.hpp"
+#include "signals/probe_settings.hpp"
 #include "signals/statistics.hpp"
 #include "signals/step_times.hpp"
 #include "signals/turns.hpp"
@@ -248,9 +250,29 @@ void join_turns(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   if (to_and_fro || as_one) jobs = {std::move(all)};
 }
 
+// Ranks that tell their steps, with no GPU that anyone sees them on: a job all the same.
+JobSignals job_of_steps(const Timeline& timeline) {
+  JobSignals job;
+  job.origin = JobOrigin::steps;
+  job.active = true;
+  job.from_ms = timeline.steps.front().t_ms;
+  job.to_ms = timeline.steps.back().t_ms;
+  std::set<int> ranks;
+  std::set<int> pids;
+  for (const StepAt& entry : timeline.steps) ranks.insert(entry.step.rank);
+  for (const FactAt& entry : timeline.facts) pids.insert(entry.fact.pid);
+  job.ranks.assign(ranks.begin(), ranks.end());
+  job.pids.assign(pids.begin(), pids.end());
+  job.world_size = static_cast<int>(ranks.size());
+  return job;
+}
+
 // Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only or largest one.
 void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
-  if (timeline.steps.empty() || jobs.empty()) return;
+  if (timeline.steps.empty()) return;
+  const bool told_by_probe = timeline.steps.front().step.detail != nullptr;
+  if (jobs.empty() && told_by_probe) jobs.push_back(job_of_steps(timeline));
+  if (jobs.empty()) return;
   JobSignals* owner = &jobs.front();
   for (JobSignals& job : jobs) {
     const bool has_rank = std::find(job.ranks.begin(), job.ranks.end(), timeline.steps.front().step.rank) != job.ranks.end();
@@ -258,6 +280,7 @@ void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
     if ((has_rank && !owner_has) || (has_rank == owner_has && job.gpus.size() > owner->gpus.size())) owner = &job;
   }
   owner->steps = step_signals(timeline.steps);
+  owner->settings = probe_settings(timeline.facts);
 }
 
 }  // namespace

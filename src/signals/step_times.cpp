@@ -4,6 +4,7 @@
 #include <map>
 
 #include "signals/statistics.hpp"
+#include "signals/step_places.hpp"
 
 namespace lockstep {
 namespace {
@@ -22,11 +23,67 @@ constexpr std::size_t kCheckpoint = part("checkpoint");
 
 double span(const StepMark& step, std::size_t which) { return std::max(0.0, step.spans_ms[which].value_or(0)); }
 
+// The first steps under a probe are those in which it finds its way, and torch its kernels.
+constexpr std::int64_t kWarmUpSteps = 2;
+constexpr std::size_t kEnoughSteps = 12;
+
+std::vector<StepAt> without_warm_up(const std::vector<StepAt>& steps) {
+  std::map<int, std::size_t> counts;
+  for (const StepAt& entry : steps) ++counts[entry.step.rank];
+  std::vector<StepAt> kept;
+  for (const StepAt& entry : steps)
+    if (!entry.step.detail || entry.step.index > kWarmUpSteps || counts[entry.step.rank] < kEnoughSteps) kept.push_back(entry);
+  return kept;
+}
+
+void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals) {
+  std::vector<const StepMark*> detailed;
+  std::map<int, double> wall_ms;
+  double idle_ms = 0;
+  double idle_of_ms = 0;
+  double hidden_wait_ms = 0;
+  double passes = 0;
+  double synced = 0;
+  double counted = 0;
+  for (const StepAt& entry : steps) {
+    wall_ms[entry.step.rank] += entry.step.duration_ms;
+    if (entry.step.passes) {
+      passes += *entry.step.passes;
+      synced += entry.step.synced_passes.value_or(0);
+      counted += 1;
+    }
+    if (entry.step.gpu_idle_ms) {
+      idle_ms += *entry.step.gpu_idle_ms;
+      idle_of_ms += entry.step.duration_ms;
+      if (entry.step.detail)
+        for (const StepPiece& piece : entry.step.detail->pieces)
+          if (piece.part == StepPart::data_wait) hidden_wait_ms += piece.hidden_ms;
+    }
+    if (entry.step.detail) detailed.push_back(&entry.step);
+  }
+  for (const auto& [rank, wall] : wall_ms) signals.wall_ms += wall / static_cast<double>(wall_ms.size());
+  if (counted > 0) {
+    signals.passes_a_step = passes / counted;
+    signals.synced_passes_a_step = synced / counted;
+  }
+  if (idle_of_ms > 0) {
+    signals.gpu_idle_share = idle_ms / idle_of_ms;
+    signals.hidden_data_wait = hidden_wait_ms / idle_of_ms;
+  }
+  if (detailed.empty()) return;
+  signals.places = places_of(detailed);
+  std::sort(detailed.begin(), detailed.end(), [](const StepMark* a, const StepMark* b) { return a->duration_ms < b->duration_ms; });
+  signals.median_step = *detailed[detailed.size() / 2];
+  signals.worst_step = *detailed.back();
+}
+
 }  // namespace
 
-std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps) {
+std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps) {
+  const std::vector<StepAt> steps = without_warm_up(all_steps);
   std::map<int, std::vector<const StepMark*>> of_rank;
   std::map<std::int64_t, std::pair<double, double>> least_exposed;  // of each step: the least of any rank, and its length
+  std::map<std::int64_t, int> last;                                 // of each step: the rank that has it
   StepSignals signals;
   std::vector<double> durations;
   std::array<std::vector<double>, kParts> spans;
@@ -38,6 +95,7 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps) {
     of_rank[step.rank].push_back(&step);
     const double exposed = span(step, kCollectiveExposed);
     const auto [least, is_first] = least_exposed.try_emplace(step.index, exposed, step.duration_ms);
+    if (is_first || exposed < least->second.first) last[step.index] = step.rank;
     if (!is_first) least->second = {std::min(least->second.first, exposed), std::max(least->second.second, step.duration_ms)};
     durations.push_back(step.duration_ms);
     signals.last_step_ms = std::max(signals.last_step_ms, entry.t_ms);
@@ -86,10 +144,13 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps) {
     entry.duration_ms = *median_of(lengths);
     for (std::size_t i = 0; i < kParts; ++i) entry.usual_share[i] = entry.duration_ms > 0 ? *median_of(parts[i]) / entry.duration_ms : 0;
     signals.count = std::max(signals.count, entry.count);
+    const auto times_last = std::count_if(own.begin(), own.end(), [&, rank = rank](const StepMark* step) { return last[step->index] == rank; });
+    entry.last_to_arrive = static_cast<double>(times_last) / static_cast<double>(own.size());
     if (entry.share[kCheckpoint] > 0) ++signals.ranks_that_save;
     for (std::size_t i = 0; i < kParts; ++i) signals.share[i] += entry.share[i] / static_cast<double>(of_rank.size());
     signals.ranks.push_back(entry);
   }
+  add_what_probes_saw(steps, signals);
   return signals;
 }
 

@@ -9,14 +9,14 @@
 namespace lockstep {
 namespace {
 
-// A ring is found with the process that writes it, up to a second after its first step: what is older than this is left.
-constexpr double kLateAtMostMs = 200;
+// A ring may hold steps from before the watch began.
+constexpr double kOldestMs = -200;
 
 }  // namespace
 
 LiveSource::LiveSource(std::unique_ptr<Poller> poller, std::unique_ptr<ProcessDescriber> describer, SourceKind kind,
                        std::string detail)
-    : poller_(std::move(poller)), describer_(std::move(describer)), wire_(runtime_folder()), kind_(kind), detail_(std::move(detail)) {}
+    : poller_(std::move(poller)), describer_(std::move(describer)), probes_(runtime_folder()), kind_(kind), detail_(std::move(detail)) {}
 
 Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
   if (ready_.empty()) {
@@ -24,16 +24,16 @@ Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
     if (auto* record = std::get_if<Record>(&next)) {
       if (auto* processes = std::get_if<ProcessTick>(&record->content)) {
         describer_->describe(*processes, record->t_ms);
-        take_steps(record->t_ms);  // of processes that are about to be forgotten too
+        take_probes(record->t_ms);  // of processes that are about to be forgotten too
         std::vector<int> pids;
         for (const ProcessSample& process : *processes) pids.push_back(process.pid);
-        wire_.follow(pids);
+        probes_.follow(pids);
       }
-      take_steps(record->t_ms);
+      take_probes(record->t_ms);
       newest_ms_ = std::max(newest_ms_, record->t_ms);
       ready_.push_back(std::move(*record));
     } else {
-      if (std::holds_alternative<EndOfInput>(next)) take_steps(std::numeric_limits<double>::infinity());
+      if (std::holds_alternative<EndOfInput>(next)) take_probes(std::numeric_limits<double>::infinity());
       if (ready_.empty()) return next;
     }
   }
@@ -43,12 +43,14 @@ Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
 }
 
 // Steps that ended by then go before the reading of that moment; later ones wait for the next.
-void LiveSource::take_steps(double until_ms) {
-  if (!wire_.any()) return;
+void LiveSource::take_probes(double until_ms) {
+  if (!probes_.any()) return;
   const double offset_ms = to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
-  for (WireStep& step : wire_.read()) {
-    const double t_ms = static_cast<double>(step.end_ns) / 1e6 + offset_ms;
-    if (t_ms >= newest_ms_ - kLateAtMostMs) early_.push_back({t_ms, std::move(step.step)});
+  for (ProbeRecord& record : probes_.read()) {
+    const double t_ms = static_cast<double>(record.end_ns) / 1e6 + offset_ms;
+    if (t_ms < kOldestMs) continue;
+    if (auto* step = std::get_if<StepMark>(&record.content)) early_.push_back({t_ms, std::move(*step)});
+    else early_.push_back({t_ms, std::get<ProbeFact>(std::move(record.content))});
   }
   while (!early_.empty() && early_.front().t_ms <= until_ms) {
     ready_.push_back(std::move(early_.front()));
@@ -59,7 +61,7 @@ void LiveSource::take_steps(double until_ms) {
 std::vector<NotMeasured> LiveSource::not_measured() const {
   std::vector<NotMeasured> list = poller_->not_measured();
   for (NotMeasured& entry : describer_->not_measured()) list.push_back(std::move(entry));
-  if (wire_.dropped() > 0) list.push_back({"steps", std::to_string(wire_.dropped()) + " step marks were overwritten before they were read"});
+  if (probes_.dropped() > 0) list.push_back({"steps", std::to_string(probes_.dropped()) + " step marks were overwritten before they were read"});
   return list;
 }
 

@@ -8,7 +8,7 @@
 
 #include "lockstep/source.hpp"
 #include "sources/nvml/poller.hpp"
-#include "sources/probe/wire_reader.hpp"
+#include "sources/probe/probe_reader.hpp"
 
 namespace lockstep {
 
@@ -38,13 +38,13 @@ class LiveSource : public Source {
   SamplingCost sampling_cost() const { return poller_->cost(); }
 
  private:
-  void take_steps(double until_ms);
+  void take_probes(double until_ms);
 
   std::unique_ptr<Poller> poller_;
   std::unique_ptr<ProcessDescriber> describer_;
-  WireReader wire_;
+  ProbeReader probes_;
   std::deque<Record> ready_;   // in the order of their times
-  std::deque<Record> early_;   // steps that ended after the newest reading
+  std::deque<Record> early_;   // steps and facts that came after the newest reading
   double newest_ms_ = 0;
   SourceKind kind_;
   std::string detail_;

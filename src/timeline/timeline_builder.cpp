@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/redact.hpp"
+#include "timeline/rest_names.hpp"
 
 namespace lockstep {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 // A tick this many usual spacings late is a gap: jitter is 5 %, a loaded machine delays by one or two.
 constexpr double kGapSpacings = 4;
 constexpr std::size_t kSpacingsKept = 32;
+constexpr double kStepsLateAtMostMs = 600'000;
+constexpr std::size_t kMostFacts = 4096;
 constexpr double kLongestRunMs = 1e12;  // 31 years
 constexpr double kLateAtMostMs = 250;   // between the threads and processes that write one recording
 // A value this many of its own spacings old, and at least so many milliseconds, is stale.
@@ -75,11 +78,14 @@ GpuTrack& TimelineBuilder::track(int index) {
   return timeline_.gpus.back();
 }
 
-// Steps and processes of several writers may come a little late.
+// Processes of several writers may come a little late.
 bool TimelineBuilder::accepts(double t_ms) const { return std::abs(t_ms) < kLongestRunMs && !(any_ && t_ms < newest_ms_ - kLateAtMostMs); }
 
 void TimelineBuilder::add(const Record& record) {
-  if (!accepts(record.t_ms)) {
+  // Steps wait for what the GPU says of them: long ones come many seconds late.
+  const bool of_probe = std::holds_alternative<StepMark>(record.content) || std::holds_alternative<ProbeFact>(record.content);
+  const bool in_time = of_probe && any_ && record.t_ms > newest_ms_ - kStepsLateAtMostMs && std::abs(record.t_ms) < kLongestRunMs;
+  if (!in_time && !accepts(record.t_ms)) {
     ++timeline_.backward_records;
     return;
   }
@@ -94,6 +100,7 @@ void TimelineBuilder::add(const Record& record) {
       if (process.command) process.command = redact_command(std::move(*process.command));
   }
   else if (const auto* step = std::get_if<StepMark>(&record.content)) timeline_.steps.push_back({record.t_ms, *step});
+  else if (const auto* fact = std::get_if<ProbeFact>(&record.content)) timeline_.facts.push_back({record.t_ms, *fact});
   else timeline_.events.push_back({record.t_ms, std::get<Event>(record.content)});
 }
 
@@ -107,6 +114,8 @@ void TimelineBuilder::forget_before(double t_ms) {
   }
   const auto drop = [t_ms](auto& entries) { std::erase_if(entries, [t_ms](const auto& entry) { return entry.t_ms < t_ms; }); };
   drop(timeline_.steps);
+  // Settings are told at a loader's passes, counts every second: those of the last passes and minutes are enough.
+  if (timeline_.facts.size() > kMostFacts) timeline_.facts.erase(timeline_.facts.begin(), timeline_.facts.end() - static_cast<std::ptrdiff_t>(kMostFacts / 2));
   auto& lists = timeline_.process_lists;  // the newest is kept in any case: who ran then runs still, as far as is known
   const auto kept = std::find_if(lists.begin(), lists.end(), [t_ms](const ProcessList& list) { return list.t_ms >= t_ms; });
   if (kept != lists.begin()) lists.erase(lists.begin(), kept == lists.end() ? std::prev(kept) : kept);
@@ -184,6 +193,7 @@ void TimelineBuilder::add_sample(const GpuSample& sample, double t_ms) {
 
 Timeline TimelineBuilder::build() const {
   Timeline result = timeline_;
+  name_rests(result.steps);
   for (GpuTrack& gpu : result.gpus) {
     const auto settle = [&](const char* name, const auto& series, auto& latest) {
       const auto asked = asked_.find({gpu.info.index, name});

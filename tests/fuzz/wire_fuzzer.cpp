@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "probes/wire/lockstep_wire.h"
-#include "sources/probe/wire_reader.hpp"
+#include "sources/probe/probe_reader.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::filesystem::path folder = [] {
@@ -29,10 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     out.write(reinterpret_cast<const char*>(&header), sizeof header);
     out.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   }
-  std::filesystem::resize_file(file, sizeof(lockstep_wire));
-  lockstep::WireReader reader(folder);
+  std::filesystem::resize_file(file, lockstep_wire_bytes(LOCKSTEP_WIRE_SLOTS));
+  lockstep::ProbeReader reader(folder);
   reader.follow({1});
-  for (const auto& step : reader.read())
-    if (!(step.step.duration_ms > 0) || step.step.rank < 0) std::abort();
+  for (const auto& record : reader.read_to_the_end())
+    if (const auto* const step = std::get_if<lockstep::StepMark>(&record.content); step != nullptr && (!(step->duration_ms > 0) || step->rank < 0)) std::abort();
   return 0;
 }

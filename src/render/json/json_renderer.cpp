@@ -41,6 +41,7 @@ const char* name_of(SourceKind kind) {
     case SourceKind::prometheus: return "prometheus";
     case SourceKind::log: return "log";
     case SourceKind::code: return "code";
+    case SourceKind::probe: return "probe";
   }
   return "unknown";
 }
@@ -114,6 +115,7 @@ Json finding_json(const Finding& finding) {
           {"evidence", evidence},
           {"fixes", fixes}};
   if (!finding.reason.empty()) json["reason"] = finding.reason;
+  json["rung"] = finding.rung;
   return json;
 }
 
@@ -172,6 +174,18 @@ Json list_json(const List& list, Convert convert) {
   return json;
 }
 
+// The lines that a part's time goes to.
+Json where_json(const StepSignals& steps, StepPart part) {
+  constexpr double kWorthALine = 0.001;
+  Json list = Json::array();
+  for (const PlaceSignals& place : steps.places)
+    if (place.part == part && !place.place.file.empty() && (place.share >= kWorthALine || place.present > 0.9))
+      list.push_back({{"file", place.place.file}, {"line", place.place.line}, {"what", place.place.what}, {"share", number(place.share)}, {"hidden_share", number(place.hidden_share)},
+                      {"step_p50_ms", number(place.step_p50_ms)}, {"step_max_ms", number(place.step_max_ms)}, {"present", number(place.present)}, {"calls_a_step", number(place.calls_a_step)},
+                      {"bytes_a_step", number(place.bytes_a_step)}, {"ranks", place.ranks}});
+  return list;
+}
+
 Json steps_json(const StepSignals& steps) {
   Json parts = Json::array();
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
@@ -180,13 +194,20 @@ Json steps_json(const StepSignals& steps) {
                      {"p95_ms", number(steps.p95_ms[i])},
                      {"max_ms", number(steps.max_ms[i])},
                      {"share", number(steps.share[i])},
-                     {"where", Json::array()}});
+                     {"where", where_json(steps, static_cast<StepPart>(i))}});
   const auto rank_json = [](const RankSteps& rank) {
     Json shares = Json::object();
     for (std::size_t i = 0; i < kStepSpanNames.size(); ++i) shares[std::string(kStepSpanNames[i])] = number(rank.share[i]);
     return Json{{"rank", rank.rank}, {"count", rank.count}, {"duration_p50_ms", number(rank.duration_ms)}, {"shares", shares}};
   };
-  return {{"count", steps.count}, {"duration_p50_ms", number(steps.duration_p50_ms)}, {"parts", parts}, {"ranks", list_json(steps.ranks, rank_json)}};
+  Json json = {{"count", steps.count}, {"duration_p50_ms", number(steps.duration_p50_ms)}, {"parts", parts}, {"ranks", list_json(steps.ranks, rank_json)}};
+  if (steps.places.empty()) return json;
+  json["wall_ms"] = number(steps.wall_ms);
+  json["gpu_idle_share"] = number(steps.gpu_idle_share);
+  json["hidden_data_wait_share"] = number(steps.hidden_data_wait);
+  json["passes_a_step"] = number(steps.passes_a_step);
+  json["synced_passes_a_step"] = number(steps.synced_passes_a_step);
+  return json;
 }
 
 Json comparison_json(const Comparison& comparison) {

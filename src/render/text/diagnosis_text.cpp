@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "render/text/paint.hpp"
+#include "render/text/steps_text.hpp"
 #include "render/text/table.hpp"
 #include "render/words/words.hpp"
 
@@ -84,16 +85,6 @@ std::string comparison_text(const Comparison& comparison, const Painter& paint) 
   return text + "\n";
 }
 
-std::string steps_text(const StepSignals& steps) {
-  std::vector<std::pair<double, std::size_t>> parts;
-  for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
-    if (steps.share[i] >= 0.005) parts.emplace_back(steps.share[i], i);
-  std::sort(parts.rbegin(), parts.rend());
-  std::vector<std::string> words;
-  for (const auto& [share, part] : parts) words.push_back(fmt::format("{} {:.0f} %", kStepSpanNames[part], share * 100));
-  return fmt::format("steps: {} of {:.1f} ms (median): {}\n\n", steps.count, steps.duration_p50_ms, join(words, ", "));
-}
-
 }  // namespace
 
 std::string DiagnosisText::render(const Report& report) const {
@@ -108,7 +99,8 @@ std::string DiagnosisText::render(const Report& report) const {
   }
   if (!report.verdict && report.command && report.command->exit_code)
     text += fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n", *report.command->exit_code);
-  if (report.source_kind == SourceKind::log) text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
+  if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps)) text += paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s))) + "\n\n";
+  else if (report.source_kind == SourceKind::log) text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
   else
     text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), virtual_gpus ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
                                   printable(report.source_detail), seconds(report.duration_s))) + "\n\n";
@@ -121,7 +113,7 @@ std::string DiagnosisText::render(const Report& report) const {
   if (report.comparison) text += comparison_text(*report.comparison, paint);
   if (report.throughput && !report.findings.empty())
     text += fmt::format("throughput now: {:.0f} % of what these GPUs could do\n\n", report.throughput->now * 100);
-  if (report.steps) text += steps_text(*report.steps);
+  if (report.steps) text += steps_text(*report.steps, width, paint);
   for (std::size_t i = 0; i < report.findings.size(); ++i) text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
   if (report.findings.empty()) {
     const bool in_step = report.verdict && report.verdict->pattern == Pattern::in_step;

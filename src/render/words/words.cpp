@@ -100,4 +100,47 @@ std::string command_words(const std::vector<std::string>& command) {
   return join(words, " ");
 }
 
+std::string part_words(std::size_t part) {
+  std::string words(kStepSpanNames[part]);
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+std::string milliseconds_words(double milliseconds) {
+  if (milliseconds >= 10'000) return fmt::format("{:.1f} s", milliseconds / 1e3);
+  return fmt::format("{:.{}f} ms", milliseconds, milliseconds >= 100 ? 0 : milliseconds >= 10 ? 1 : 2);
+}
+
+std::string short_place(const std::string& file, int line, std::size_t columns) {
+  const std::string place = file + ":" + std::to_string(line);
+  if (place.size() <= columns) return place;
+  auto slash = place.find('/', place.size() - columns + 2);
+  if (slash == std::string::npos) slash = place.rfind('/');
+  return slash == std::string::npos ? place : "\u2026" + place.substr(slash);
+}
+
+std::string what_words(const PlaceSignals& place) {
+  const std::string& what = place.place.what;
+  if (what.empty()) return "the line itself";
+  const auto functions = split(what, '<');
+  return std::string(functions.front());
+}
+
+std::string how_often_words(const PlaceSignals& place) {
+  std::string words;
+  if (place.present > 0.95) words = fmt::format("{} in every step", milliseconds_words(place.step_p50_ms));
+  else if (place.present > 0.4) words = fmt::format("{} in {:.0f} % of steps", milliseconds_words(place.step_p50_ms), place.present * 100);
+  else words = fmt::format("{} in every {:.0f}th step", milliseconds_words(place.step_p50_ms), 1 / std::max(place.present, 1e-9));
+  const double calls = place.calls_a_step / std::max(place.present, 1e-9);
+  if (calls > 1.5) words += fmt::format(", {:.0f} calls", calls);
+  if (place.hidden_share > 0.5 * place.share) words += ", hidden behind the GPU";
+  return words;
+}
+
+std::string join_numbers(const std::vector<int>& numbers) {
+  std::vector<std::string> words;
+  for (const int number : numbers) words.push_back(std::to_string(number));
+  return join(words, ", ");
+}
+
 }  // namespace lockstep

@@ -32,4 +32,17 @@ std::string evidence_words(const Evidence& evidence);
 // As typed in a shell, with nothing in it that a terminal would act on.
 std::string command_words(const std::vector<std::string>& command);
 
+// "data wait" of data_wait.
+std::string part_words(std::size_t part);
+// "0.43 ms", "12.3 s".
+std::string milliseconds_words(double milliseconds);
+// A path's end that fits: "…/probes/train.py:98".
+std::string short_place(const std::string& file, int line, std::size_t columns);
+// "Tensor.item"; of a place that was only looked at, the functions: "log_metrics".
+std::string what_words(const PlaceSignals& place);
+// "3.1 ms in every step", "30 ms in every 20th step, 4 calls".
+std::string how_often_words(const PlaceSignals& place);
+// "0, 2".
+std::string join_numbers(const std::vector<int>& numbers);
+
 }  // namespace lockstep

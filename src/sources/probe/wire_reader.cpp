@@ -5,19 +5,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
-#include <string>
+#include <array>
+#include <set>
 
-#include "probes/wire/lockstep_wire.h"
+#include "base/text.hpp"
 
 namespace lockstep {
 namespace {
 
-static_assert(kStepSpanNames.size() <= LOCKSTEP_WIRE_SPANS);
-static_assert(kStepSpanNames[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN] == "collective_hidden" && kStepSpanNames[LOCKSTEP_SPAN_OTHER] == "other",
-              "the wire's spans are a recording's, in the same order");
+constexpr std::array<std::string_view, 2> kPrefixes = {"wire-", "host-"};
+constexpr std::string_view kEnding = ".ring";
 
-constexpr std::uint64_t kLongestStepNs = 86'400ULL * 1'000'000'000ULL;  // a day: more is damage
+// A writer that many threads share claims a place before it fills it; one that was ended in between never fills it.
+constexpr int kLooksAtMost = 3;
 
 template <class T>
 bool read_at(int file, std::uint64_t offset, T* into, std::size_t count) {
@@ -26,95 +26,106 @@ bool read_at(int file, std::uint64_t offset, T* into, std::size_t count) {
 }
 
 bool is_known(const lockstep_wire_header& header) {
+  const bool power_of_two = header.slots > 0 && (header.slots & (header.slots - 1)) == 0;
   return header.magic == LOCKSTEP_WIRE_MAGIC && header.version == LOCKSTEP_WIRE_VERSION && header.header_bytes == sizeof(lockstep_wire_header) &&
-         header.record_bytes == sizeof(lockstep_record) && header.slots == LOCKSTEP_WIRE_SLOTS;
+         header.record_bytes == sizeof(lockstep_record) && power_of_two && header.slots <= LOCKSTEP_WIRE_MOST_SLOTS;
 }
 
-// The step of a record; false when the numbers make none.
-bool step_of(const lockstep_record& record, WireStep& out) {
-  if (record.size < sizeof(lockstep_step)) return false;
-  const lockstep_step& step = record.payload.step;
-  if (step.duration_ns == 0 || step.duration_ns > kLongestStepNs || step.rank < 0) return false;
-  out.end_ns = step.end_ns;
-  out.step.rank = step.rank;
-  out.step.index = step.index;
-  out.step.duration_ms = static_cast<double>(step.duration_ns) / 1e6;
-  for (std::size_t span = 0; span < kStepSpanNames.size(); ++span) {
-    if ((step.spans_known >> span & 1U) == 0) continue;
-    if (step.span_ns[span] > kLongestStepNs) return false;
-    out.step.spans_ms[span] = static_cast<double>(step.span_ns[span]) / 1e6;
-  }
-  return true;
+WireOwner owner_of(const lockstep_wire_header& header) {
+  WireOwner owner;
+  owner.pid = header.pid;
+  owner.parent_pid = header.parent_pid;
+  if (header.rank_plus_1 > 0) owner.rank = header.rank_plus_1 - 1;
+  if (header.world_size > 0) owner.world_size = header.world_size;
+  if (header.role <= LOCKSTEP_ROLE_HOST) owner.role = static_cast<lockstep_role>(header.role);
+  return owner;
 }
 
 }  // namespace
 
 WireReader::~WireReader() {
-  for (auto& [pid, ring] : rings_) ::close(ring.file);
+  for (auto& [name, ring] : rings_) ::close(ring.file);
 }
 
 void WireReader::follow(const std::vector<int>& pids) {
   std::erase_if(rings_, [&](auto& entry) {
-    if (std::find(pids.begin(), pids.end(), entry.first) != pids.end()) return false;
+    if (std::find(pids.begin(), pids.end(), entry.second.owner.pid) != pids.end()) return false;
     ::close(entry.second.file);
     return true;
   });
-  for (const int pid : pids) open_ring(pid);
+  for (const int pid : pids)
+    for (const std::string_view prefix : kPrefixes) open_ring(std::string(prefix) + std::to_string(pid) + std::string(kEnding), pid);
 }
 
-void WireReader::open_ring(int pid) {
-  const std::string path = (folder_ / ("wire-" + std::to_string(pid) + ".ring")).string();
+void WireReader::follow_all() {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(kEnding)) continue;
+    for (const std::string_view prefix : kPrefixes)
+      if (name.starts_with(prefix))
+        if (const auto pid = parse_integer(std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - kEnding.size())); pid && *pid > 0 && *pid < 0x7FFFFFFF)
+          open_ring(name, static_cast<int>(*pid));
+  }
+}
+
+void WireReader::open_ring(const std::string& name, int pid) {
+  const std::string path = (folder_ / name).string();
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return;
   struct stat facts {};
   lockstep_wire_header header{};
-  const bool good = ::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && static_cast<std::uint64_t>(facts.st_size) >= sizeof(lockstep_wire) &&
-                    read_at(file, 0, &header, 1) && is_known(header) && header.pid == pid;
-  const auto known = rings_.find(pid);
+  const bool good = ::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && read_at(file, 0, &header, 1) && is_known(header) && header.pid == pid &&
+                    static_cast<std::uint64_t>(facts.st_size) >= lockstep_wire_bytes(header.slots);
+  const auto known = rings_.find(name);
   if (!good || (known != rings_.end() && known->second.inode == facts.st_ino)) {
     ::close(file);
     return;
   }
   if (known != rings_.end()) ::close(known->second.file);  // the pid was given to another process
   // The oldest slot is the one that the writer may be about to use.
-  const std::uint64_t oldest = header.written >= LOCKSTEP_WIRE_SLOTS ? header.written - LOCKSTEP_WIRE_SLOTS + 1 : 0;
-  rings_[pid] = {file, facts.st_ino, oldest};
+  const std::uint64_t oldest = header.written >= header.slots ? header.written - header.slots + 1 : 0;
+  rings_[name] = {file, facts.st_ino, header.slots, oldest, oldest, 0, owner_of(header)};
 }
 
-std::vector<WireStep> WireReader::read() {
-  std::vector<WireStep> steps;
-  for (auto& [pid, ring] : rings_) read_ring(ring, steps);
-  std::stable_sort(steps.begin(), steps.end(), [](const WireStep& a, const WireStep& b) { return a.end_ns < b.end_ns; });
-  return steps;
+void WireReader::read(const Take& take) {
+  for (auto& [name, ring] : rings_) read_ring(ring, take);
 }
 
-void WireReader::read_ring(Ring& ring, std::vector<WireStep>& steps) {
+void WireReader::read_ring(Ring& ring, const Take& take) {
   lockstep_wire_header header{};
-  if (!read_at(ring.file, 0, &header, 1) || !is_known(header) || header.written <= ring.next) return;
-  const std::uint64_t until = header.written;
-  if (until - ring.next > LOCKSTEP_WIRE_SLOTS) {
-    dropped_ += until - LOCKSTEP_WIRE_SLOTS - ring.next;
-    ring.next = until - LOCKSTEP_WIRE_SLOTS;
+  if (!read_at(ring.file, 0, &header, 1) || !is_known(header) || header.slots != ring.slots) return;
+  ring.owner = owner_of(header);
+  const std::uint64_t counted = std::exchange(ring.counted, header.written);
+  const std::uint64_t until = (header.flags & LOCKSTEP_WIRE_UNORDERED) != 0 ? std::min(counted, header.written) : header.written;
+  if (until <= ring.next) return;
+  if (header.written - ring.next > ring.slots) {
+    const std::uint64_t first_left = std::min(header.written - ring.slots, until);
+    dropped_ += first_left - ring.next;
+    ring.next = first_left;
   }
   const std::uint64_t first = ring.next;
   std::vector<lockstep_record> records(until - first);
   for (std::uint64_t place = first; place < until;) {  // twice where the ring's end lies between
-    const std::uint64_t slot = place % LOCKSTEP_WIRE_SLOTS;
-    const std::uint64_t count = std::min(until - place, LOCKSTEP_WIRE_SLOTS - slot);
+    const std::uint64_t slot = place % ring.slots;
+    const std::uint64_t count = std::min(until - place, ring.slots - slot);
     if (!read_at(ring.file, sizeof(lockstep_wire_header) + slot * sizeof(lockstep_record), &records[place - first], count)) return;
     place += count;
   }
-  ring.next = until;
   // What the writer came round to meanwhile may be half old, half new.
   if (!read_at(ring.file, 0, &header, 1)) return;
   for (std::uint64_t place = first; place < until; ++place) {
     const lockstep_record& record = records[place - first];
-    WireStep step;
-    const bool whole = header.written < place + LOCKSTEP_WIRE_SLOTS && record.sequence == place + 1;
-    if (whole && record.kind != LOCKSTEP_RECORD_STEP) continue;  // of a newer writer
-    if (whole && step_of(record, step)) steps.push_back(std::move(step));
+    const bool overtaken = header.written >= place + ring.slots;
+    if (!overtaken && record.sequence <= place && ring.owner.role == LOCKSTEP_ROLE_HOST && ++ring.waits < kLooksAtMost) {
+      ring.next = place;  // claimed and not filled yet: at the next look
+      return;
+    }
+    ring.waits = 0;
+    if (!overtaken && record.sequence == place + 1) take(ring.owner, record);
     else ++dropped_;
   }
+  ring.next = until;
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Reads the step marks that training processes write (probes/wire): one ring a process.
+// Reads the rings that training processes write (probes/wire): records as they are, with who wrote them.
 //
 // Rings are read, never mapped: a file that shrinks under a mapping would end the reader. One thread.
 #pragma once
@@ -7,17 +7,23 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "lockstep/record.hpp"
+#include "probes/wire/lockstep_wire.h"
 
 namespace lockstep {
 
-// A step and when it ended by CLOCK_MONOTONIC.
-struct WireStep {
-  std::uint64_t end_ns = 0;
-  StepMark step;
+// The process that a ring belongs to, by its header.
+struct WireOwner {
+  int pid = 0;
+  int parent_pid = 0;
+  std::optional<int> rank;
+  std::optional<int> world_size;
+  lockstep_role role = LOCKSTEP_ROLE_RANK;
 };
 
 class WireReader {
@@ -29,8 +35,12 @@ class WireReader {
 
   // Reads these processes' rings, each from its oldest record on, where there is one; forgets those of others.
   void follow(const std::vector<int>& pids);
-  // What was written since the last call, by time.
-  std::vector<WireStep> read();
+  // Reads every ring of the folder, and keeps those whose files are gone.
+  void follow_all();
+
+  // Hands over what was written since the last call, ring by ring, in the order of writing.
+  using Take = std::function<void(const WireOwner& owner, const lockstep_record& record)>;
+  void read(const Take& take);
 
   bool any() const { return !rings_.empty(); }
   std::uint64_t dropped() const { return dropped_; }  // overwritten before they were read, or damaged
@@ -39,13 +49,17 @@ class WireReader {
   struct Ring {
     int file = -1;
     ino_t inode = 0;
-    std::uint64_t next = 0;  // the record to read next
+    std::uint32_t slots = 0;
+    std::uint64_t next = 0;     // the record to read next
+    std::uint64_t counted = 0;  // what the last look counted
+    int waits = 0;              // looks in which a counted record was not there yet
+    WireOwner owner;
   };
-  void open_ring(int pid);
-  void read_ring(Ring& ring, std::vector<WireStep>& steps);
+  void open_ring(const std::string& name, int pid);
+  void read_ring(Ring& ring, const Take& take);
 
   const std::filesystem::path folder_;
-  std::map<int, Ring> rings_;  // by pid
+  std::map<std::string, Ring> rings_;  // by file name
   std::uint64_t dropped_ = 0;
 };
 

@@ -89,9 +89,13 @@ TEST(StragglerRank, WaitsLeastByStepMarks) {
   Signals signals = with_steps(healthy_ranks(4));
   give_part(*signals.jobs.front().steps, "collective_exposed", 0.3);
   give_part_to_rank(*signals.jobs.front().steps, 1, "collective_exposed", 0.02);
+  signals.jobs.front().steps->ranks[1].last_to_arrive = 0.95;
+  Signals by_turns = signals;
+  by_turns.jobs.front().steps->ranks[1].last_to_arrive = 0.3;
 
   const auto findings = found_by(find_straggler_rank, signals);
 
+  EXPECT_THAT(found_by(find_straggler_rank, by_turns), IsEmpty()) << "the lateness goes from rank to rank";
   ASSERT_TRUE(is_one(findings, FindingCode::straggler_rank, 0.25, 0.3));
   EXPECT_THAT(findings.front().ranks, ElementsAre(1));
   EXPECT_THAT(findings.front().gpus, ElementsAre(1));
@@ -112,6 +116,7 @@ TEST(StragglerRank, IsNamedJustOverTheLine) {
   Signals marked = with_steps(healthy_ranks(4));
   give_part(*marked.jobs.front().steps, "collective_exposed", 0.12);
   give_part_to_rank(*marked.jobs.front().steps, 2, "collective_exposed", 0.02);
+  marked.jobs.front().steps->ranks[2].last_to_arrive = 0.9;
   Signals under = marked;
   give_part_to_rank(*under.jobs.front().steps, 2, "collective_exposed", 0.06);
 

@@ -1,15 +1,12 @@
-#include "sources/probe/wire_reader.hpp"
+#include "sources/probe/probe_reader.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstring>
 #include <memory>
+#include <utility>
+#include <vector>
 
-#include "probes/wire/ring.h"
+#include "support/ring_writer.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep {
@@ -17,91 +14,64 @@ namespace {
 
 constexpr int kPid = 4242;
 
-// A process that writes its steps, as the trainer does.
-class Writer {
- public:
-  explicit Writer(const std::filesystem::path& folder, int pid = kPid) {
-    const std::string path = (folder / ("wire-" + std::to_string(pid) + ".ring")).string();
-    const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
-    EXPECT_EQ(::ftruncate(file, sizeof(lockstep_wire)), 0);
-    wire_ = static_cast<lockstep_wire*>(::mmap(nullptr, sizeof(lockstep_wire), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
-    ::close(file);
-    wire_->header = {};
-    wire_->header.magic = LOCKSTEP_WIRE_MAGIC;
-    wire_->header.version = LOCKSTEP_WIRE_VERSION;
-    wire_->header.header_bytes = sizeof(lockstep_wire_header);
-    wire_->header.record_bytes = sizeof(lockstep_record);
-    wire_->header.slots = LOCKSTEP_WIRE_SLOTS;
-    wire_->header.pid = pid;
-  }
-  ~Writer() { ::munmap(wire_, sizeof(lockstep_wire)); }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
+using testing::RingWriter;
 
-  void step(std::int64_t index, int rank = 0) {
-    lockstep_step step{};
-    step.index = index;
-    step.rank = rank;
-    step.end_ns = static_cast<std::uint64_t>(1'000'000 * (index + 1));
-    step.duration_ns = 80'000'000;
-    step.spans_known = 1U << LOCKSTEP_SPAN_FORWARD | 1U << LOCKSTEP_SPAN_OPTIMIZER;
-    step.span_ns[LOCKSTEP_SPAN_FORWARD] = 30'000'000;
-    lockstep_ring_write(wire_, LOCKSTEP_RECORD_STEP, &step, sizeof step);
-  }
-  lockstep_wire& wire() { return *wire_; }
-
- private:
-  lockstep_wire* wire_;
-};
+// The steps of what a reader has now.
+std::vector<std::pair<std::uint64_t, StepMark>> steps_of(ProbeReader& reader) {
+  std::vector<std::pair<std::uint64_t, StepMark>> steps;
+  for (ProbeRecord& record : reader.read())
+    if (auto* const step = std::get_if<StepMark>(&record.content)) steps.emplace_back(record.end_ns, std::move(*step));
+  return steps;
+}
 
 TEST(WireReader, ReadsWhatWasWrittenSinceTheLastTime) {
   const testing::TemporaryFolder folder;
-  Writer writer(folder.path());
-  WireReader reader(folder.path());
+  RingWriter writer(folder.path(), kPid);
+  ProbeReader reader(folder.path());
   writer.step(0);
   reader.follow({kPid});
 
-  const auto first = reader.read();
+  const auto first = steps_of(reader);
   writer.step(1);
-  const auto second = reader.read();
+  const auto second = steps_of(reader);
 
   ASSERT_EQ(first.size(), 1U);
-  EXPECT_DOUBLE_EQ(first[0].step.duration_ms, 80);
-  EXPECT_EQ(first[0].step.spans_ms[LOCKSTEP_SPAN_FORWARD], 30.0);
-  EXPECT_EQ(first[0].step.spans_ms[LOCKSTEP_SPAN_OPTIMIZER], 0.0) << "measured, and nothing";
-  EXPECT_EQ(first[0].step.spans_ms[LOCKSTEP_SPAN_COPY], std::nullopt) << "not measured";
+  EXPECT_DOUBLE_EQ(first[0].second.duration_ms, 80);
+  EXPECT_EQ(first[0].second.spans_ms[LOCKSTEP_SPAN_FORWARD], 30.0);
+  EXPECT_EQ(first[0].second.spans_ms[LOCKSTEP_SPAN_OPTIMIZER], 0.0) << "measured, and nothing";
+  EXPECT_EQ(first[0].second.spans_ms[LOCKSTEP_SPAN_COPY], std::nullopt) << "not measured";
   ASSERT_EQ(second.size(), 1U);
-  EXPECT_EQ(second[0].step.index, 1);
-  EXPECT_TRUE(reader.read().empty());
+  EXPECT_EQ(second[0].second.index, 1);
+  EXPECT_TRUE(steps_of(reader).empty());
 }
 
 TEST(WireReader, CountsWhatWasOverwrittenBeforeItWasRead) {
   const testing::TemporaryFolder folder;
-  Writer writer(folder.path());
-  WireReader reader(folder.path());
+  RingWriter writer(folder.path(), kPid);
+  ProbeReader reader(folder.path());
   reader.follow({kPid});
   const int written = LOCKSTEP_WIRE_SLOTS * 2 + 100;
   for (int i = 0; i < written; ++i) writer.step(i);
 
-  const auto steps = reader.read();
+  const auto steps = steps_of(reader);
 
   // The oldest slot may be the one that the writer is about to use.
   ASSERT_EQ(steps.size(), LOCKSTEP_WIRE_SLOTS - 1U);
-  EXPECT_EQ(steps.back().step.index, written - 1);
+  EXPECT_EQ(steps.back().second.index, written - 1);
   EXPECT_EQ(reader.dropped() + steps.size(), static_cast<std::uint64_t>(written));
 }
 
 TEST(WireReader, ReadsAcrossTheRingsEnd) {
   const testing::TemporaryFolder folder;
-  Writer writer(folder.path());
-  WireReader reader(folder.path());
+  RingWriter writer(folder.path(), kPid);
+  ProbeReader reader(folder.path());
   reader.follow({kPid});
   std::int64_t index = 0;
   std::size_t seen = 0;
 
   for (int round = 0; round < 30; ++round) {
     for (int i = 0; i < 100; ++i) writer.step(index++);
-    seen += reader.read().size();
+    seen += steps_of(reader).size();
   }
 
   EXPECT_EQ(seen, 3000U);
@@ -110,31 +80,31 @@ TEST(WireReader, ReadsAcrossTheRingsEnd) {
 
 TEST(WireReader, PutsTheStepsOfSeveralRanksInOrder) {
   const testing::TemporaryFolder folder;
-  Writer one(folder.path(), 1);
-  Writer two(folder.path(), 2);
-  WireReader reader(folder.path());
+  RingWriter one(folder.path(), 1);
+  RingWriter two(folder.path(), 2);
+  ProbeReader reader(folder.path());
   reader.follow({1, 2});
   for (int i = 0; i < 3; ++i) {
     two.step(i, 1);
     one.step(i, 0);
   }
 
-  const auto steps = reader.read();
+  const auto steps = steps_of(reader);
 
   ASSERT_EQ(steps.size(), 6U);
-  for (std::size_t i = 1; i < steps.size(); ++i) EXPECT_LE(steps[i - 1].end_ns, steps[i].end_ns);
+  for (std::size_t i = 1; i < steps.size(); ++i) EXPECT_LE(steps[i - 1].first, steps[i].first);
 }
 
 TEST(WireReader, SkipsKindsItDoesNotKnow) {
   const testing::TemporaryFolder folder;
-  Writer writer(folder.path());
-  WireReader reader(folder.path());
+  RingWriter writer(folder.path(), kPid);
+  ProbeReader reader(folder.path());
   reader.follow({kPid});
   const char newer[16] = {};
-  lockstep_ring_write(&writer.wire(), 99, newer, sizeof newer);
+  lockstep_ring_write(&writer.header(), 99, newer, sizeof newer);
   writer.step(5);
 
-  const auto steps = reader.read();
+  const auto steps = steps_of(reader);
 
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(reader.dropped(), 0U);
@@ -143,22 +113,22 @@ TEST(WireReader, SkipsKindsItDoesNotKnow) {
 TEST(WireReader, LeavesFilesThatAreNoRing) {
   const testing::TemporaryFolder folder;
   folder.write("wire-1.ring", "short");
-  folder.write("wire-2.ring", std::string(sizeof(lockstep_wire), 'x'));
-  { Writer other_version(folder.path(), 3); other_version.wire().header.version = 9; }
-  { Writer other_pid(folder.path(), 4); other_pid.wire().header.pid = 5; }
+  folder.write("wire-2.ring", std::string(lockstep_wire_bytes(LOCKSTEP_WIRE_SLOTS), 'x'));
+  { RingWriter other_version(folder.path(), 3); other_version.header().version = 9; }
+  { RingWriter other_pid(folder.path(), 4); other_pid.header().pid = 5; }
   std::filesystem::create_directory(folder / "wire-6.ring");
-  WireReader reader(folder.path());
+  ProbeReader reader(folder.path());
 
   reader.follow({1, 2, 3, 4, 5, 6, 7});
 
   EXPECT_FALSE(reader.any());
-  EXPECT_TRUE(reader.read().empty());
+  EXPECT_TRUE(steps_of(reader).empty());
 }
 
 TEST(WireReader, ForgetsProcessesThatAreGone) {
   const testing::TemporaryFolder folder;
-  Writer writer(folder.path());
-  WireReader reader(folder.path());
+  RingWriter writer(folder.path(), kPid);
+  ProbeReader reader(folder.path());
   reader.follow({kPid});
 
   reader.follow({});
@@ -168,14 +138,116 @@ TEST(WireReader, ForgetsProcessesThatAreGone) {
 
 TEST(WireReader, SurvivesAFileThatShrinks) {
   const testing::TemporaryFolder folder;
-  auto writer = std::make_unique<Writer>(folder.path());
-  WireReader reader(folder.path());
+  auto writer = std::make_unique<RingWriter>(folder.path(), kPid);
+  ProbeReader reader(folder.path());
   reader.follow({kPid});
   writer->step(0);
   writer.reset();
   std::filesystem::resize_file(folder / "wire-4242.ring", 300);
 
-  EXPECT_TRUE(reader.read().empty());
+  EXPECT_TRUE(steps_of(reader).empty());
+}
+
+TEST(WireReader, WaitsALookForAWriterWithoutBarriers) {
+  const testing::TemporaryFolder folder;
+  RingWriter writer(folder.path(), kPid);
+  writer.header().flags = LOCKSTEP_WIRE_UNORDERED;
+  ProbeReader reader(folder.path());
+  reader.follow({kPid});
+  writer.step(0);
+
+  const auto first = steps_of(reader);
+  const auto second = steps_of(reader);
+
+  EXPECT_TRUE(first.empty()) << "counted now, taken at the next look";
+  EXPECT_EQ(second.size(), 1U);
+}
+
+TEST(WireReader, WaitsForARecordThatAThreadHasClaimedAndNotFilled) {
+  const testing::TemporaryFolder folder;
+  RingWriter writer(folder.path(), kPid, 1024, "host-");
+  writer.header().role = LOCKSTEP_ROLE_HOST;
+  ProbeReader reader(folder.path());
+  reader.follow({kPid});
+  lockstep_step step{};
+  step.duration_ns = 1;
+  lockstep_ring_write_shared(&writer.header(), LOCKSTEP_RECORD_STEP, &step, sizeof step);
+  writer.header().written += 1;  // claimed
+  lockstep_ring_write_shared(&writer.header(), LOCKSTEP_RECORD_STEP, &step, sizeof step);
+
+  const auto before = steps_of(reader).size();
+  lockstep_ring_fill(lockstep_ring_slot(&writer.header(), 1), 1, LOCKSTEP_RECORD_STEP, &step, sizeof step);
+  const auto after = steps_of(reader).size();
+
+  EXPECT_EQ(before, 1U);
+  EXPECT_EQ(after, 2U);
+  EXPECT_EQ(reader.dropped(), 0U);
+}
+
+TEST(WireReader, GivesUpOnARecordThatIsNeverFilled) {
+  const testing::TemporaryFolder folder;
+  RingWriter writer(folder.path(), kPid, 1024, "host-");
+  writer.header().role = LOCKSTEP_ROLE_HOST;
+  ProbeReader reader(folder.path());
+  reader.follow({kPid});
+  lockstep_step step{};
+  step.duration_ns = 1;
+  writer.header().written += 1;  // by a thread that was ended
+  lockstep_ring_write_shared(&writer.header(), LOCKSTEP_RECORD_STEP, &step, sizeof step);
+
+  std::size_t seen = 0;
+  for (int look = 0; look < 5; ++look) seen += steps_of(reader).size();
+
+  EXPECT_EQ(seen, 1U);
+  EXPECT_EQ(reader.dropped(), 1U);
+}
+
+TEST(ProbeReader, MakesStepsOfSpansAndFactsOfWords) {
+  const testing::TemporaryFolder folder;
+  RingWriter writer(folder.path(), kPid, LOCKSTEP_WIRE_PROBE_SLOTS);
+  writer.header().rank_plus_1 = 4;
+  writer.header().world_size = 8;
+  ProbeReader reader(folder.path());
+  reader.follow_all();
+  writer.fact("loader id=7 workers=2 pin=1 cut");
+  writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 0, 10, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
+  writer.span(testing::span_at(LOCKSTEP_SPAN_FORWARD, 20, 60, "forward", 6));
+  writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 90, 110, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
+
+  const auto records = reader.read_to_the_end();
+
+  ASSERT_EQ(records.size(), 2U);
+  const auto* const step = std::get_if<StepMark>(&records[0].content) != nullptr ? std::get_if<StepMark>(&records[0].content) : std::get_if<StepMark>(&records[1].content);
+  const auto* const fact = std::get_if<ProbeFact>(&records[0].content) != nullptr ? std::get_if<ProbeFact>(&records[0].content) : std::get_if<ProbeFact>(&records[1].content);
+  ASSERT_NE(step, nullptr);
+  EXPECT_EQ(step->rank, 3);
+  EXPECT_DOUBLE_EQ(step->duration_ms, 0.1);
+  ASSERT_NE(fact, nullptr);
+  EXPECT_EQ(fact->name, "loader");
+  EXPECT_EQ(fact->values.at("workers"), "2");
+  EXPECT_EQ(fact->values.at("world_size"), "8");
+  EXPECT_FALSE(fact->values.contains("cut"));
+}
+
+TEST(ProbeReader, SumsUpWhatAWorkerFetchesForItsRank) {
+  const testing::TemporaryFolder folder;
+  RingWriter rank(folder.path(), 10, LOCKSTEP_WIRE_PROBE_SLOTS);
+  rank.header().rank_plus_1 = 2;
+  rank.fact("seed torch=1");
+  RingWriter worker(folder.path(), 11, LOCKSTEP_WIRE_PROBE_SLOTS);
+  worker.header().role = LOCKSTEP_ROLE_WORKER;
+  worker.header().parent_pid = 10;
+  for (int i = 0; i < 3; ++i) worker.span(testing::span_at(LOCKSTEP_SPAN_DATA_WAIT, 0, 2000, "fetch a batch", 0, LOCKSTEP_FLAG_IN_WORKER));
+  ProbeReader reader(folder.path());
+  reader.follow_all();
+
+  const auto records = reader.read();
+
+  const auto fetched = std::find_if(records.begin(), records.end(), [](const ProbeRecord& record) { return std::holds_alternative<ProbeFact>(record.content) && std::get<ProbeFact>(record.content).name == "fetched"; });
+  ASSERT_NE(fetched, records.end());
+  EXPECT_EQ(std::get<ProbeFact>(fetched->content).values.at("batches"), "3");
+  EXPECT_EQ(std::get<ProbeFact>(fetched->content).values.at("total_ms"), "6.000000");
+  EXPECT_EQ(std::get<ProbeFact>(fetched->content).rank, 1);
 }
 
 }  // namespace

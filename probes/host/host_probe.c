@@ -1,0 +1,315 @@
+/* Loaded before the C library's users (LD_PRELOAD): how long the main thread of a training process spends in calls that write,
+ * read and wait.
+ *
+ * Only calls of the main thread that take 50 microseconds or more are written; all others cost two reads of the clock. Nothing
+ * is written by a process that has not loaded torch, so shells and launchers are left alone. No allocation and no lock after
+ * the start; the ring is made at the first record. What fails leaves the call as it was. LOCKSTEP_PROBE_DEBUG=1 says why. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "probes/wire/ring.h"
+
+#define SHORTEST_NS 50000U      /* shorter calls are the price of doing anything */
+#define CHECKPOINT_BYTES 1000000U /* one write of this size is no line of a log */
+#define LOOK_FOR_TORCH_NS 200000000U
+#define SLOTS 1024U
+
+static struct lockstep_wire_header* ring;
+static int failed;
+static int has_torch;
+static uint64_t looked_for_torch_ns;
+static pid_t own_pid;
+static __thread int inside;
+static __thread signed char on_main; /* 0: not asked yet, 1: yes, -1: no */
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+static int is_main_thread(void) {
+  if (on_main == 0) on_main = (pid_t)syscall(SYS_gettid) == getpid() ? 1 : -1;
+  return on_main > 0;
+}
+
+static void give_up(const char* why) {
+  failed = 1;
+  const char* const debug = getenv("LOCKSTEP_PROBE_DEBUG");
+  if (debug == NULL || *debug == '\0') return;
+  char text[200];
+  const int length = snprintf(text, sizeof text, "lockstep: the host probe stops: %s (%s)\n", why, strerror(errno));
+  if (length > 0) (void)syscall(SYS_write, STDERR_FILENO, text, (size_t)length);
+}
+
+static int names_torch(struct dl_phdr_info* info, size_t size, void* found) {
+  (void)size;
+  if (info->dlpi_name != NULL && strstr(info->dlpi_name, "libc10") != NULL) *(int*)found = 1;
+  return *(int*)found;
+}
+
+static int torch_is_loaded(uint64_t now) {
+  if (has_torch) return 1;
+  if (now - looked_for_torch_ns < LOOK_FOR_TORCH_NS) return 0;
+  looked_for_torch_ns = now;
+  dl_iterate_phdr(names_torch, &has_torch);
+  return has_torch;
+}
+
+static int32_t number_of(const char* name) {
+  const char* const text = getenv(name);
+  if (text == NULL || *text == '\0') return -1;
+  return (int32_t)strtol(text, NULL, 10);
+}
+
+/* Where rings lie; 0 where that is not known or not ours. */
+static int ring_path(char* path, size_t size) {
+  const char* const named = getenv("LOCKSTEP_PROBE_FOLDER");
+  const char* const runtime = getenv("XDG_RUNTIME_DIR");
+  char folder[400];
+  if (named != NULL && *named != '\0') {
+    snprintf(folder, sizeof folder, "%s", named);
+  } else if (runtime != NULL && *runtime != '\0') {
+    snprintf(folder, sizeof folder, "%s/lockstep", runtime);
+    mkdir(folder, 0700);
+  } else {
+    const char* const temporary = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/lockstep-%u", temporary != NULL && *temporary != '\0' ? temporary : "/tmp", (unsigned)getuid());
+    mkdir(folder, 0700);
+  }
+  struct stat facts;
+  if (lstat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode) || facts.st_uid != getuid() || (facts.st_mode & 0022) != 0) return 0;
+  return snprintf(path, size, "%s/host-%d.ring", folder, (int)getpid()) < (int)size;
+}
+
+static void open_ring(void) {
+  char path[512];
+  if (!ring_path(path, sizeof path)) {
+    give_up("its folder is missing or belongs to somebody else");
+    return;
+  }
+  unlink(path); /* of a process that had our number before */
+  const int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) {
+    give_up("no file");
+    return;
+  }
+  const uint64_t bytes = lockstep_wire_bytes(SLOTS);
+  void* mapped = MAP_FAILED;
+  if (posix_fallocate(file, 0, (off_t)bytes) == 0) mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  syscall(SYS_close, file);
+  if (mapped == MAP_FAILED) {
+    unlink(path);
+    give_up("no room");
+    return;
+  }
+  struct lockstep_wire_header* const made = mapped;
+  made->role = LOCKSTEP_ROLE_HOST;
+  made->rank_plus_1 = number_of("RANK") + 1;
+  made->world_size = number_of("WORLD_SIZE") > 0 ? number_of("WORLD_SIZE") : 0;
+  made->parent_pid = (int32_t)getppid();
+  lockstep_ring_open(made, SLOTS, (int32_t)getpid(), now_ns());
+  ring = made;
+}
+
+/* The parent's ring is the parent's; its other threads are gone. */
+static void after_fork(void) {
+  ring = NULL;
+  on_main = 0;
+  own_pid = getpid();
+}
+
+static int ends_with(const char* text, const char* ending) {
+  const size_t length = strlen(text);
+  const size_t wanted = strlen(ending);
+  return length >= wanted && strcmp(text + length - wanted, ending) == 0;
+}
+
+static int is_checkpoint(const char* path) {
+  static const char* const endings[] = {".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".distcp", ".pkl"};
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; ++i)
+    if (ends_with(path, endings[i])) return 1;
+  return 0;
+}
+
+enum call_kind { CALL_WRITES, CALL_READS, CALL_SENDS, CALL_WAITS };
+
+static uint32_t part_of(enum call_kind kind, const char* path, uint64_t bytes) {
+  const int is_file = path[0] == '/';
+  switch (kind) {
+    case CALL_WRITES:
+      if (is_file && (is_checkpoint(path) || bytes >= CHECKPOINT_BYTES)) return LOCKSTEP_SPAN_CHECKPOINT;
+      return LOCKSTEP_SPAN_LOGGING;
+    case CALL_READS: return is_file && strncmp(path, "/dev/", 5) != 0 ? LOCKSTEP_SPAN_DATA_WAIT : LOCKSTEP_SPAN_OTHER;
+    case CALL_SENDS:
+    case CALL_WAITS: return LOCKSTEP_SPAN_OTHER;
+  }
+  return LOCKSTEP_SPAN_OTHER;
+}
+
+/* After a call that began at `begin`. `file`: its descriptor, or -1; `path`: where it is known. Keeps errno. */
+static void told(const char* what, enum call_kind kind, uint64_t begin, int file, const char* path, uint64_t bytes) {
+  const uint64_t end = now_ns();
+  if (end - begin < SHORTEST_NS || failed || !torch_is_loaded(end)) return;
+  const int error = errno;
+  inside = 1;
+  if (ring == NULL) open_ring();
+  if (ring != NULL) {
+    struct lockstep_span_record span;
+    memset(&span, 0, sizeof span);
+    char link[48];
+    char target[sizeof span.file];
+    target[0] = '\0';
+    if (path != NULL) {
+      snprintf(target, sizeof target, "%s", path);
+    } else if (file >= 0) {
+      snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+      const ssize_t length = readlink(link, target, sizeof target - 1);
+      target[length > 0 ? length : 0] = '\0';
+    }
+    span.begin_ns = begin;
+    span.end_ns = end;
+    span.busy_ns = end - begin;
+    span.bytes = bytes;
+    span.count = 1;
+    span.part = part_of(kind, target, bytes);
+    span.thread = (uint32_t)getpid();
+    snprintf(span.what, sizeof span.what, "%s", what);
+    memcpy(span.file, target, sizeof target);
+    lockstep_ring_write_shared(ring, LOCKSTEP_RECORD_SPAN, &span, (uint32_t)sizeof span);
+  }
+  inside = 0;
+  errno = error;
+}
+
+/* The C library's own. Condition variables changed long ago: the old ones must not be found. */
+static void* real(const char* name) {
+  static const char* const versions[] = {"GLIBC_2.3.2", "GLIBC_2.17", "GLIBC_2.34"};
+  if (strncmp(name, "pthread_cond", 12) == 0)
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; ++i) {
+      void* const found = dlvsym(RTLD_NEXT, name, versions[i]);
+      if (found != NULL) return found;
+    }
+  return dlsym(RTLD_NEXT, name);
+}
+
+/* A call that is not watched goes straight through. */
+#define WATCHED() (!inside && !failed && is_main_thread())
+
+#define DEFINE_CALL(result, name, kind, file, bytes, parameters, arguments) \
+  result name parameters {                                                  \
+    REAL_OF(result, name, parameters);                                      \
+    if (!WATCHED()) return real_##name arguments;                           \
+    const uint64_t begin = now_ns();                                        \
+    const result value = real_##name arguments;                             \
+    told(#name, kind, begin, file, NULL, bytes);                            \
+    return value;                                                           \
+  }
+#define REAL_OF(result, name, parameters)    \
+  static result (*real_##name) parameters;   \
+  if (real_##name == NULL) *(void**)&real_##name = real(#name)
+
+DEFINE_CALL(ssize_t, write, CALL_WRITES, file, count, (int file, const void* data, size_t count), (file, data, count))
+DEFINE_CALL(ssize_t, pwrite, CALL_WRITES, file, count, (int file, const void* data, size_t count, off_t offset), (file, data, count, offset))
+DEFINE_CALL(ssize_t, pwrite64, CALL_WRITES, file, count, (int file, const void* data, size_t count, off64_t offset), (file, data, count, offset))
+DEFINE_CALL(ssize_t, writev, CALL_WRITES, file, (uint64_t)(value > 0 ? value : 0), (int file, const struct iovec* vectors, int count), (file, vectors, count))
+DEFINE_CALL(int, fsync, CALL_WRITES, file, 0, (int file), (file))
+DEFINE_CALL(int, fdatasync, CALL_WRITES, file, 0, (int file), (file))
+DEFINE_CALL(ssize_t, read, CALL_READS, file, (uint64_t)(value > 0 ? value : 0), (int file, void* data, size_t count), (file, data, count))
+DEFINE_CALL(ssize_t, pread, CALL_READS, file, (uint64_t)(value > 0 ? value : 0), (int file, void* data, size_t count, off_t offset), (file, data, count, offset))
+DEFINE_CALL(ssize_t, pread64, CALL_READS, file, (uint64_t)(value > 0 ? value : 0), (int file, void* data, size_t count, off64_t offset), (file, data, count, offset))
+DEFINE_CALL(ssize_t, send, CALL_SENDS, file, count, (int file, const void* data, size_t count, int flags), (file, data, count, flags))
+DEFINE_CALL(ssize_t, sendto, CALL_SENDS, file, count, (int file, const void* data, size_t count, int flags, const struct sockaddr* to, socklen_t size), (file, data, count, flags, to, size))
+DEFINE_CALL(ssize_t, sendmsg, CALL_SENDS, file, (uint64_t)(value > 0 ? value : 0), (int file, const struct msghdr* message, int flags), (file, message, flags))
+DEFINE_CALL(int, poll, CALL_WAITS, -1, 0, (struct pollfd* files, nfds_t count, int timeout), (files, count, timeout))
+DEFINE_CALL(int, epoll_wait, CALL_WAITS, -1, 0, (int file, struct epoll_event* events, int most, int timeout), (file, events, most, timeout))
+DEFINE_CALL(int, pthread_cond_wait, CALL_WAITS, -1, 0, (pthread_cond_t* condition, pthread_mutex_t* mutex), (condition, mutex))
+DEFINE_CALL(int, pthread_cond_timedwait, CALL_WAITS, -1, 0, (pthread_cond_t* condition, pthread_mutex_t* mutex, const struct timespec* until), (condition, mutex, until))
+DEFINE_CALL(int, pthread_cond_clockwait, CALL_WAITS, -1, 0, (pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until), (condition, mutex, clock, until))
+DEFINE_CALL(int, sem_wait, CALL_WAITS, -1, 0, (sem_t* semaphore), (semaphore))
+DEFINE_CALL(int, sem_timedwait, CALL_WAITS, -1, 0, (sem_t* semaphore, const struct timespec* until), (semaphore, until))
+DEFINE_CALL(int, sem_clockwait, CALL_WAITS, -1, 0, (sem_t* semaphore, clockid_t clock, const struct timespec* until), (semaphore, clock, until))
+/* stdio's inner writes pass no symbol: its own calls are watched. */
+DEFINE_CALL(size_t, fwrite, CALL_WRITES, stream != NULL ? fileno(stream) : -1, size * count, (const void* data, size_t size, size_t count, FILE* stream), (data, size, count, stream))
+DEFINE_CALL(int, fflush, CALL_WRITES, stream != NULL ? fileno(stream) : -1, 0, (FILE* stream), (stream))
+
+int fclose(FILE* stream) {
+  REAL_OF(int, fclose, (FILE*));
+  if (!WATCHED()) return real_fclose(stream);
+  const uint64_t begin = now_ns();
+  const int value = real_fclose(stream);
+  told("fclose", CALL_WRITES, begin, -1, NULL, 0); /* its descriptor is gone */
+  return value;
+}
+
+/* The mode is there only where a file may be made. */
+#define MODE_OF(flags)                                        \
+  unsigned mode = 0;                                          \
+  if (((flags) & O_CREAT) != 0 || ((flags) & O_TMPFILE) == O_TMPFILE) { \
+    va_list rest;                                             \
+    va_start(rest, flags);                                    \
+    mode = va_arg(rest, unsigned);                            \
+    va_end(rest);                                             \
+  }
+
+#define DEFINE_OPEN(name)                                    \
+  int name(const char* path, int flags, ...) {               \
+    REAL_OF(int, name, (const char*, int, ...));             \
+    MODE_OF(flags)                                           \
+    if (!WATCHED()) return real_##name(path, flags, mode);   \
+    const uint64_t begin = now_ns();                         \
+    const int value = real_##name(path, flags, mode);        \
+    told(#name, (flags & O_ACCMODE) == O_RDONLY ? CALL_READS : CALL_WRITES, begin, -1, path, 0); \
+    return value;                                            \
+  }
+DEFINE_OPEN(open)
+DEFINE_OPEN(open64)
+
+#define DEFINE_OPENAT(name)                                        \
+  int name(int folder, const char* path, int flags, ...) {         \
+    REAL_OF(int, name, (int, const char*, int, ...));              \
+    MODE_OF(flags)                                                 \
+    if (!WATCHED()) return real_##name(folder, path, flags, mode); \
+    const uint64_t begin = now_ns();                               \
+    const int value = real_##name(folder, path, flags, mode);      \
+    told(#name, (flags & O_ACCMODE) == O_RDONLY ? CALL_READS : CALL_WRITES, begin, -1, path, 0); \
+    return value;                                                  \
+  }
+DEFINE_OPENAT(openat)
+DEFINE_OPENAT(openat64)
+
+__attribute__((constructor)) static void start(void) {
+  own_pid = getpid();
+  const char* const wanted = getenv("LOCKSTEP_PROBE");
+  if (wanted == NULL || strstr(wanted, "host") == NULL) {
+    failed = 1; /* loaded, and not asked for */
+    return;
+  }
+  pthread_atfork(NULL, NULL, after_fork);
+}
+
+/* Of a folder that is nobody's in particular; one that was named is its owner's to clean. */
+__attribute__((destructor)) static void end(void) {
+  const char* const named = getenv("LOCKSTEP_PROBE_FOLDER");
+  char path[512];
+  if (ring == NULL || own_pid != getpid() || (named != NULL && *named != '\0') || !ring_path(path, sizeof path)) return;
+  unlink(path);
+}

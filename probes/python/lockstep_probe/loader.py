@@ -1,0 +1,111 @@
+"""Data loaders: how long the rank waits for each batch, how long a worker takes for one, and how the loader is set up."""
+
+import sys
+import weakref
+
+from . import patches, recorder, wire
+
+_WAIT = b"DataLoader"
+_START = b"DataLoader workers start"
+_FETCH = b"fetch a batch"
+
+_iterator_class = None
+_passes = weakref.WeakKeyDictionary()  # loader -> passes begun so far
+
+
+def hook(module):
+    """module: torch.utils.data.dataloader."""
+    global _iterator_class
+    _iterator_class = module._BaseDataLoaderIter
+    patches.replace(module._BaseDataLoaderIter, "__next__", _wait)
+    patches.replace(module.DataLoader, "__iter__", _begin_pass)
+
+
+def hook_fetch(module):
+    """module: torch.utils.data._utils.fetch. Runs in the workers, or in the rank where there are none."""
+    for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+        patches.replace(getattr(module, name), "fetch", _fetch)
+
+
+def hook_worker(module):
+    """module: torch.utils.data._utils.worker."""
+
+    def make(original):
+        def worker_loop(*args, **kwargs):
+            recorder.become_worker()
+            return original(*args, **kwargs)
+
+        return worker_loop
+
+    patches.replace(module, "_worker_loop", make)
+
+
+def _wait(original):
+    span, now, frame, on_training_thread = recorder.span, recorder.now, sys._getframe, recorder.on_training_thread
+
+    def __next__(self):
+        if not on_training_thread():
+            return original(self)
+        begin = now()
+        batch = original(self)
+        # Never summed up, however short: the reader pairs waits with passes by their times.
+        span(wire.DATA_WAIT, _WAIT, begin, now(), frame(1), 0, 0, id(self._dataset) & 0xFFFFFFFF)
+        return batch
+
+    return __next__
+
+
+def _begin_pass(original):
+    def __iter__(self):
+        begin = recorder.now()
+        iterator = original(self)
+        end = recorder.now()
+        try:
+            _describe(self)
+            if self.num_workers > 0 and end - begin > recorder.SHORT_NS:
+                recorder.span(wire.DATA_WAIT, _START, begin, end, sys._getframe(1), 0, 0, id(self.dataset) & 0xFFFFFFFF)
+        except Exception as error:
+            recorder.give_up(error, "a data loader")
+        return iterator
+
+    return __iter__
+
+
+def _describe(loader):
+    """How the loader is set up, at the begin of each pass over it."""
+    passes = _passes[loader] = _passes.get(loader, 0) + 1
+    sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    inner = sampler
+    while getattr(inner, "sampler", None) is not None or getattr(inner, "batch_sampler", None) is not None:
+        inner = getattr(inner, "sampler", None) or inner.batch_sampler
+    kinds = f"{type(sampler).__name__}/{type(inner).__name__}"
+    sharded = getattr(inner, "num_replicas", None) or getattr(sampler, "num_processes", None) or getattr(inner, "num_processes", None)
+    iterable = type(loader.dataset).__name__ if not hasattr(loader.dataset, "__getitem__") else None
+    try:
+        length = len(loader)
+    except TypeError:
+        length = None
+    recorder.fact("loader", id=id(loader.dataset) & 0xFFFFFFFF, passes=passes, workers=loader.num_workers, pin=int(bool(loader.pin_memory)),
+                  persistent=int(bool(loader.persistent_workers)), prefetch=loader.prefetch_factor, batch=loader.batch_size,
+                  batches=length, drop_last=int(bool(loader.drop_last)), shards=sharded, epoch=getattr(inner, "epoch", None),
+                  shuffle=_shuffles(inner), iterable=iterable, sampler=kinds[:60])
+
+
+def _shuffles(sampler):
+    shuffle = getattr(sampler, "shuffle", None)
+    if shuffle is None:
+        return int(type(sampler).__name__ == "RandomSampler")
+    return int(bool(shuffle))
+
+
+def _fetch(original):
+    span, now, frame = recorder.span, recorder.now, sys._getframe
+
+    def fetch(self, possibly_batched_index):
+        begin = now()
+        batch = original(self, possibly_batched_index)
+        if recorder._role == wire.ROLE_WORKER:
+            span(wire.DATA_WAIT, _FETCH, begin, now(), frame(1), wire.IN_WORKER, 0, id(self.dataset) & 0xFFFFFFFF)
+        return batch
+
+    return fetch

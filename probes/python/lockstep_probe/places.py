@@ -1,0 +1,99 @@
+"""Which line of the user's code a call comes from.
+
+Frames of the standard library, of torch and of the probe are never the place; those of other installed packages only where
+no frame of the user's own is on the stack.
+"""
+
+import os
+import sysconfig
+
+_OWN = os.path.dirname(os.path.abspath(__file__))
+_STDLIB = tuple(os.path.join(path, "") for path in {sysconfig.get_paths()["stdlib"], os.path.dirname(os.__file__)})
+_FILE_BYTES = 144
+_USER, _INSTALLED, _NEVER = 0, 1, 2
+
+_kinds = {}
+_files = {}
+
+
+def _kind_of(name):
+    if name.startswith("<"):
+        return _USER if name in ("<string>", "<stdin>") else _NEVER
+    if name.startswith(_OWN):
+        return _NEVER
+    if "/site-packages/" in name or "/dist-packages/" in name:
+        return _NEVER if "-packages/torch/" in name else _INSTALLED
+    if name.startswith(_STDLIB):
+        return _NEVER
+    return _USER
+
+
+def is_users(name):
+    kind = _kinds.get(name)
+    if kind is None:
+        kind = _kinds[name] = _kind_of(name)
+    return kind == _USER
+
+
+def is_torchs_own(name):
+    """Of torch, the standard library or the probe: nobody's line to change."""
+    kind = _kinds.get(name)
+    if kind is None:
+        kind = _kinds[name] = _kind_of(name)
+    return kind == _NEVER
+
+
+def users_frame(frame):
+    """The innermost frame of the user's code, else of an installed package, else None."""
+    kinds = _kinds
+    second_best = None
+    while frame is not None:
+        name = frame.f_code.co_filename
+        kind = kinds.get(name)
+        if kind is None:
+            kind = kinds[name] = _kind_of(name)
+        if kind == _USER:
+            return frame
+        if kind == _INSTALLED and second_best is None:
+            second_best = frame
+        frame = frame.f_back
+    return second_best
+
+
+_loop_code = None
+
+
+def set_loop(frame):
+    """The function in which steps end is the training loop."""
+    global _loop_code
+    loop = users_frame(frame)
+    _loop_code = loop.f_code if loop is not None else None
+
+
+def loop_code():
+    return _loop_code
+
+
+def loop_line(frame):
+    """The line of the training loop from which this frame was reached; 0: it is the loop's own, or there is none."""
+    code = frame.f_code
+    if code is _loop_code or _loop_code is None:
+        return 0
+    name = code.co_filename
+    frame = frame.f_back
+    while frame is not None:
+        if frame.f_code is _loop_code:
+            return frame.f_lineno if _loop_code.co_filename == name else 0
+        frame = frame.f_back
+    return 0
+
+
+def file_field(name):
+    """A file's absolute path as the wire holds it: the end of a long one."""
+    field = _files.get(name)
+    if field is None:
+        path = name if name.startswith("<") else os.path.abspath(name)
+        raw = os.fsencode(path)
+        field = _files[name] = raw[-_FILE_BYTES:]
+    return field
+

@@ -1,0 +1,83 @@
+"""Looks at the training thread a hundred times a second: what no hook knows still has a line in the source."""
+
+import os
+import sys
+import threading
+import time
+
+from . import device, places, recorder
+
+_PERIOD_S = 0.01
+_MEMORY_EVERY_S = 1.0
+_MOST_FUNCTIONS = 4
+_thread = None
+
+
+def start():
+    global _thread
+    if _thread is None and os.environ.get("LOCKSTEP_PROBE_SAMPLES") != "0":
+        _thread = threading.Thread(target=_run, name="lockstep-probe", daemon=True)
+        _thread.start()
+
+
+def finish():
+    """Before the interpreter goes: a thread that wakes up in the middle of that can take the program down."""
+    recorder.stop()
+    if _thread is not None:
+        _thread.join(1.0)
+
+
+def after_fork():
+    global _thread
+    _thread = None  # threads do not survive a fork
+
+
+def _run():
+    from . import stop
+
+    stop_file = os.path.join(os.environ.get("LOCKSTEP_PROBE_FOLDER", ""), "stop")
+    last = recorder.now()
+    looked_ns = last
+    while recorder.active():
+        time.sleep(_PERIOD_S)
+        now = recorder.now()
+        try:
+            _look(now, now - last)
+            if now - looked_ns > _MEMORY_EVERY_S * 1e9:
+                looked_ns = now
+                device.memory_fact()
+                if os.path.isabs(stop_file) and os.path.exists(stop_file):
+                    stop()
+        except Exception as error:
+            recorder.give_up(error, "sampling")
+        last = now
+
+
+def _look(now, since):
+    frame = sys._current_frames().get(recorder.training_thread())
+    place = places.users_frame(frame)
+    if place is None:
+        return
+    functions = []
+    loop = places.loop_code()
+    innermost = frame.f_code
+    if innermost is not place.f_code:
+        functions.append(f"{_package(innermost.co_filename)}:{innermost.co_name}")
+    below = place
+    while below is not None and below.f_code is not loop and len(functions) < _MOST_FUNCTIONS:
+        if places.is_users(below.f_code.co_filename):
+            functions.append(below.f_code.co_name)
+        below = below.f_back
+    if below is None:
+        functions = []  # outside the loop: its own functions say nothing of a step
+    recorder.sample(now, since, place.f_lineno, places.loop_line(place), "<".join(functions).encode("ascii", "replace")[:72], place.f_code.co_filename)
+
+
+def _package(name):
+    """`wandb` of .../site-packages/wandb/sdk/run.py, `logging` of .../lib/python3.11/logging/__init__.py."""
+    parts = name.split("/")
+    for marker in ("site-packages", "dist-packages"):
+        if marker in parts[:-1]:
+            return parts[parts.index(marker) + 1].removesuffix(".py")
+    folder = parts[-2] if len(parts) > 1 else ""
+    return parts[-1].removesuffix(".py") if folder.startswith("python") else folder

@@ -1,0 +1,47 @@
+#include "commands/probe_session.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+
+namespace lockstep {
+
+Result<ProbeSession> ProbeSession::start(const ProbeChoice& probes) {
+  ProbeSession session;
+  if (!probes.any()) return session;
+  const std::filesystem::path parent = runtime_folder();
+  ::mkdir(parent.c_str(), 0700);
+  std::string path = (parent / "profile-XXXXXX").string();
+  if (::mkdtemp(path.data()) == nullptr)  // 0700
+    return Error{fmt::format("cannot make a folder in {}: {}", printable(parent.string()), std::strerror(errno)), "name one that is yours: XDG_RUNTIME_DIR=/tmp/mine, or run with --probe none"};
+  session.folder_ = path;
+  auto variables = with_probes(own_variables(), probes, session.folder_);
+  if (!variables) return std::move(variables).error();
+  session.environment_ = as_entries(*variables);
+  return session;
+}
+
+ProbeSession::ProbeSession(ProbeSession&& other) noexcept
+    : folder_(std::exchange(other.folder_, {})), environment_(std::exchange(other.environment_, std::nullopt)) {}
+
+ProbeSession::~ProbeSession() {
+  if (folder_.empty()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void ProbeSession::stop_measuring() const {
+  if (folder_.empty()) return;
+  const int file = ::open((folder_ / "stop").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  if (file >= 0) ::close(file);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/interrupt.hpp"
+#include "base/text.hpp"
+#include "commands/child_command.hpp"
+#include "commands/command_line.hpp"
+#include "commands/judgement.hpp"
+#include "commands/observation.hpp"
+#include "commands/probe_session.hpp"
+#include "commands/renderer_for.hpp"
+#include "commands/running_code.hpp"
+#include "render/json/trace_writer.hpp"
+#include "sources/probe/probe_source.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct ProfileOptions {
+  std::string probe = "auto";
+  std::string steps;
+  std::string trace;
+};
+
+std::int64_t steps_of(const Timeline& timeline) {
+  std::int64_t most = 0;
+  for (const StepAt& entry : timeline.steps) most = std::max(most, entry.step.index);
+  return most;
+}
+
+// GPUs where there are any; why not, where there are none.
+std::unique_ptr<Source> gpus_for(const SharedOptions& options, std::optional<NotMeasured>& missing) {
+  SourceOptions source_options = options.source_options();
+  source_options.process_period = 1s;
+  source_options.attention = Attention::close;
+  auto source = open_source(options.input, source_options);
+  if (source) return std::move(*source);
+  missing = NotMeasured{"gpu", source.error().what};
+  return nullptr;
+}
+
+class Progress {
+ public:
+  explicit Progress(const SharedOptions& options) : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void tell(std::int64_t steps) const {
+    if (!shown_ || steps == 0) return;
+    fmt::print(stderr, "\r\x1b[Kprofiling: {} steps", steps);
+    std::fflush(stderr);
+  }
+
+ private:
+  bool shown_;
+};
+
+void say_what_was_not_heard(const ProbeSource& source, const ProbeChoice& probes, const Timeline& timeline, Report& report) {
+  if (!probes.any()) {
+    report.not_measured.push_back({"steps", "no probe was switched on (--probe none)"});
+    return;
+  }
+  if (probes.python && !source.heard(LOCKSTEP_ROLE_RANK))
+    report.not_measured.push_back({"python", "no Python process with torch answered: none ran, or it was started with -S, -I or -E, which hide PYTHONPATH"});
+  else if (timeline.steps.empty())
+    report.not_measured.push_back({"steps", "torch was loaded, and fewer than two optimizer steps were seen"});
+}
+
+Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
+  auto options = check(raw, Formats::all);
+  if (!options) return std::move(options).error();
+  if (options->command.empty()) return usage_error("no command to profile", "write it after --: lockstep profile -- torchrun --nproc_per_node=2 train.py");
+  auto probes = parse_probes(typed.probe);
+  if (!probes) return std::move(probes).error();
+  std::optional<std::int64_t> most_steps;
+  if (!typed.steps.empty()) {
+    most_steps = parse_integer(typed.steps);
+    if (!most_steps || *most_steps < 1) return usage_error(fmt::format("--steps {} is no number of steps", printable(typed.steps)), "give one: --steps 50");
+  }
+
+  watch_for_interrupts();
+  auto session = ProbeSession::start(*probes);
+  if (!session) return std::move(session).error();
+  std::optional<NotMeasured> no_gpu;
+  ProbeSource source(session->folder(), gpus_for(*options, no_gpu));
+  auto child = ChildCommand::start(*options, session->environment());
+  if (!child) return std::move(child).error();
+
+  ObservationOptions how;
+  how.pid = child->pid();
+  how.without_gpus = true;
+  how.keep_free_gpus = true;
+  how.stop = [&child] { return child->ended(); };
+  const Progress progress(*options);
+  how.enough = [&](const Timeline& so_far) {
+    progress.tell(steps_of(so_far));
+    if (so_far.steps.empty()) return false;
+    if (most_steps && steps_of(so_far) >= *most_steps) return true;
+    return options->duration && so_far.to_ms - so_far.steps.front().t_ms > to_ms(*options->duration);
+  };
+  auto timeline = observe(source, how);
+  session->stop_measuring();
+  if (!timeline) {
+    child->finish(ChildCommand::AtEnd::wait);
+    return std::move(timeline).error();
+  }
+
+  const Judged run = judge(*timeline);
+  Report report = report_of(*timeline, run);
+  if (report.gpus.empty()) report.verdict = report.steps && report.steps->ranks.size() > 1 ? report.verdict : std::nullopt;
+  if (no_gpu) report.not_measured.push_back(*no_gpu);
+  say_what_was_not_heard(source, *probes, *timeline, report);
+  add_code_of_processes(report, options->command);
+  shorten_paths(report, std::filesystem::current_path());
+  report.command = child->report();
+  if (!typed.trace.empty())
+    if (Status written = write_trace(typed.trace, *timeline); !written) {
+      child->finish(ChildCommand::AtEnd::wait);
+      return std::move(written).error();
+    }
+  if (Status put = put_result(*options, renderer_for(*options)->render(report)); !put) {
+    child->finish(ChildCommand::AtEnd::wait);
+    return std::move(put).error();
+  }
+  std::fflush(stdout);
+  if (child->running() && !options->quiet) fmt::print(stderr, "lockstep: measured; the command goes on, waiting for its end\n");
+  const int child_code = child->finish(ChildCommand::AtEnd::wait);
+  if (interrupted_by() != 0) return exit_code::kInterrupted;
+  if (child_code != 0) return exit_code::kCommandFailed;
+  if (timeline->steps.empty() && report.gpus.empty())
+    return Error{"no training step was seen", probes->any() ? "see `not measured` above; a step ends with torch.optim's step()" : "switch the probes on: leave --probe none out"};
+  return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
+}
+
+}  // namespace
+
+Run configure_profile(CLI::App& app, RawOptions& raw) {
+  auto typed = std::make_shared<ProfileOptions>();
+  add_input_options(app, raw);
+  app.add_option("--steps", typed->steps, "measure so many steps, then leave the command alone")->type_name("N");
+  app.add_option("--probe", typed->probe, "auto, none, or of host and python those that you want")->type_name("PROBES");
+  app.add_option("--trace", typed->trace, "also write the steps as a trace for chrome://tracing or Perfetto")->type_name("FILE");
+  add_output_options(app, raw);
+  add_common_options(app, raw);
+  return [typed, &raw] { return run_profile(raw, *typed); };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+// The renderer that the user asked for, and the paths as the user knows them: what diagnose and profile have in common.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "commands/shared_options.hpp"
+#include "lockstep/report.hpp"
+
+namespace lockstep {
+
+std::unique_ptr<Renderer> renderer_for(const SharedOptions& options);
+
+// Files below a folder are named from there: train.py, not /home/me/train.py.
+void shorten_paths(Report& report, const std::filesystem::path& folder);
+
+}  // namespace lockstep

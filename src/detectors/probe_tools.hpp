@@ -1,0 +1,66 @@
+// What detectors ask of the steps that probes saw: which lines, on which ranks, how much.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+// Enough steps, with the lines that they come from.
+inline bool is_probed(const JobSignals& job) { return job.steps && job.steps->count >= 5 && !job.steps->places.empty(); }
+
+// What even the fastest waits for: where one rank spends the time the others wait for it.
+inline double share_of_slowest(const JobSignals& job, StepPart part) {
+  double most = 0;
+  for (const RankSteps& rank : job.steps->ranks) most = std::max(most, rank.share[index_of(part)]);
+  return most;
+}
+
+// The places of a part, costliest first, that make up the most of it.
+inline std::vector<const PlaceSignals*> main_places(const JobSignals& job, StepPart part) {
+  constexpr double kPartOfTheCostliest = 0.2;
+  std::vector<const PlaceSignals*> places;
+  for (const PlaceSignals& place : job.steps->places)
+    if (place.part == part && !place.place.file.empty() && (places.empty() || place.most_share >= kPartOfTheCostliest * places.front()->most_share)) places.push_back(&place);
+  return places;
+}
+
+// The line itself, and the line of the training loop that leads there.
+inline void name_line(Finding& finding, const CodePlace& place) {
+  const auto add = [&](int line) {
+    const bool known = std::any_of(finding.where.begin(), finding.where.end(), [&](const SourceLine& other) { return other.file == place.file && other.line == line; });
+    if (line > 0 && !known) finding.where.push_back({place.file, line});
+  };
+  add(place.line);
+  add(place.loop_line);
+}
+
+// Where and on which ranks, for a finding that probes made.
+inline void name_places(Finding& finding, const JobSignals& job, const std::vector<const PlaceSignals*>& places) {
+  constexpr std::size_t kMostLines = 4;
+  finding.rung = 1;
+  for (const PlaceSignals* const place : places)
+    if (finding.where.size() < kMostLines) name_line(finding, place->place);
+  if (!places.empty() && places.front()->ranks.size() < job.steps->ranks.size()) finding.ranks = places.front()->ranks;
+}
+
+// The loader that the training loop waits for: the one behind the costliest wait, on its rank.
+inline const LoaderSetting* training_loader(const JobSignals& job) {
+  if (!job.settings) return nullptr;
+  for (const PlaceSignals& place : job.steps->places) {
+    if (place.part != StepPart::data_wait) continue;
+    for (const LoaderSetting& loader : job.settings->loaders)
+      if (std::find(place.subjects.begin(), place.subjects.end(), loader.id) != place.subjects.end()) return &loader;
+  }
+  return nullptr;
+}
+
+// Of the waiting for data, what hides behind the GPU's work costs nothing.
+inline double exposed_data_wait(const JobSignals& job) {
+  return std::max(0.0, share_of_slowest(job, StepPart::data_wait) - job.steps->hidden_data_wait.value_or(0));
+}
+
+}  // namespace lockstep

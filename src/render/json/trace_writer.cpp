@@ -1,0 +1,49 @@
+#include "render/json/trace_writer.hpp"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/file.hpp"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kStepsRow = 1;
+constexpr int kPiecesRow = 2;
+
+Json named(const char* what, int rank, int row, const std::string& name) { return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", row}, {"args", {{"name", name}}}}; }
+
+Json span(const std::string& name, std::string_view category, int rank, int row, double from_ms, double length_ms) {
+  return {{"name", name}, {"cat", category}, {"ph", "X"}, {"pid", rank}, {"tid", row}, {"ts", from_ms * 1e3}, {"dur", length_ms * 1e3}};
+}
+
+}  // namespace
+
+std::string trace_json(const Timeline& timeline) {
+  Json events = Json::array();
+  std::set<int> ranks;
+  for (const StepAt& entry : timeline.steps) {
+    const StepMark& step = entry.step;
+    if (ranks.insert(step.rank).second) {
+      events.push_back(named("process_name", step.rank, 0, "rank " + std::to_string(step.rank)));
+      events.push_back(named("thread_name", step.rank, kStepsRow, "steps"));
+      events.push_back(named("thread_name", step.rank, kPiecesRow, "training thread"));
+    }
+    const double begin_ms = entry.t_ms - step.duration_ms;
+    events.push_back(span("step " + std::to_string(step.index), "step", step.rank, kStepsRow, begin_ms, step.duration_ms));
+    if (!step.detail) continue;
+    for (const StepPiece& piece : step.detail->pieces) {
+      const std::string_view part = kStepSpanNames[index_of(piece.part)];
+      Json event = span(piece.place->what.empty() ? std::string(part) : piece.place->what, part, step.rank, kPiecesRow, begin_ms + piece.from_ms, piece.length_ms);
+      if (!piece.place->file.empty()) event["args"] = {{"part", part}, {"where", piece.place->file + ":" + std::to_string(piece.place->line)}, {"calls", piece.count}, {"own_ms", piece.own_ms}};
+      events.push_back(std::move(event));
+    }
+  }
+  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status write_trace(const std::string& path, const Timeline& timeline) { return write_file_atomically(path, trace_json(timeline)); }
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// Where each step's time goes, as tables: by part, by line of code, by rank.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "lockstep/report.hpp"
+#include "render/text/paint.hpp"
+
+namespace lockstep {
+
+std::string steps_text(const StepSignals& steps, std::size_t width, const Painter& paint);
+
+}  // namespace lockstep

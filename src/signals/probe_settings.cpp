@@ -1,0 +1,127 @@
+#include "signals/probe_settings.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+// Warm-up allocates; only what comes later tells of a steady state.
+constexpr double kWarmUpMs = 5'000;
+
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return problem == std::errc() && end == text.data() + text.size() && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+class Values {
+ public:
+  explicit Values(const ProbeFact& fact) : fact_(fact) {}
+
+  std::optional<double> number(const char* name) const {
+    const auto found = fact_.values.find(name);
+    return found == fact_.values.end() ? std::nullopt : parse_number(found->second);
+  }
+  std::optional<int> integer(const char* name) const {
+    const auto value = number(name);
+    return value && *value > -2e9 && *value < 2e9 ? std::optional(static_cast<int>(*value)) : std::nullopt;
+  }
+  bool yes(const char* name) const { return number(name).value_or(0) > 0; }
+  std::string word(const char* name) const {
+    const auto found = fact_.values.find(name);
+    return found == fact_.values.end() ? std::string() : found->second;
+  }
+
+ private:
+  const ProbeFact& fact_;
+};
+
+void take_loader(ProbeSettings& settings, const ProbeFact& fact, std::map<std::pair<int, std::uint64_t>, std::string>& epochs) {
+  const Values values(fact);
+  const auto id = static_cast<std::uint64_t>(values.number("id").value_or(0));
+  auto found = std::find_if(settings.loaders.begin(), settings.loaders.end(), [&](const LoaderSetting& loader) { return loader.id == id && loader.rank == fact.rank; });
+  if (found == settings.loaders.end()) {
+    settings.loaders.push_back({.id = id, .rank = fact.rank});
+    found = std::prev(settings.loaders.end());
+  }
+  LoaderSetting& loader = *found;
+  loader.passes = std::max(loader.passes, values.integer("passes").value_or(1));
+  loader.workers = values.integer("workers").value_or(0);
+  loader.prefetch = values.integer("prefetch");
+  loader.batch = values.integer("batch");
+  loader.shards = values.integer("shards");
+  loader.pinned = values.yes("pin");
+  loader.persistent = values.yes("persistent");
+  loader.shuffles = values.yes("shuffle");
+  loader.streams = !values.word("iterable").empty();
+  loader.sampler = values.word("sampler");
+  const std::string epoch = values.word("epoch");
+  const auto [last, is_first] = epochs.try_emplace({fact.rank, id}, epoch);
+  if (!is_first && !epoch.empty() && last->second == epoch) ++loader.same_epochs;
+  last->second = epoch;
+}
+
+}  // namespace
+
+std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
+  if (facts.empty()) return std::nullopt;
+  ProbeSettings settings;
+  std::map<std::pair<int, std::uint64_t>, std::string> epochs;
+  std::map<std::uint64_t, std::pair<double, double>> fetched;  // batches, milliseconds
+  struct Counters {
+    double t_ms = 0;
+    double retries = 0;
+    double allocations = 0;
+  };
+  std::map<int, Counters> first;
+  for (const FactAt& entry : facts) {
+    const ProbeFact& fact = entry.fact;
+    const Values values(fact);
+    settings.world_size = std::max(settings.world_size, values.integer("world_size").value_or(1));
+    if (fact.name == "loader") {
+      take_loader(settings, fact, epochs);
+    } else if (fact.name == "fetched") {
+      auto& [batches, total] = fetched[static_cast<std::uint64_t>(values.number("id").value_or(0))];
+      batches += values.number("batches").value_or(0);
+      total += values.number("total_ms").value_or(0);
+    } else if (fact.name == "ddp") {
+      settings.backend = values.word("backend");
+      settings.finds_unused = values.yes("find_unused");
+      settings.unused_bytes = std::max(settings.unused_bytes, values.number("unused_bytes").value_or(0));
+      settings.bucket_bytes = values.number("bucket");
+      settings.gradient_bytes = values.number("bytes");
+      if (const auto time = values.number("comm_ns"); time && *time > 0) settings.collective_ms = *time / 1e6;
+      if (const auto time = values.number("overlap_ns")) settings.overlapped_ms = *time / 1e6;
+    } else if (fact.name == "optimizer") {
+      settings.optimizer = values.word("kind");
+      settings.optimizer_fused = values.yes("fused");
+      settings.optimizer_can_fuse = values.yes("can_fuse");
+      settings.on_gpu = values.word("device") == "cuda";
+      settings.parameter_tensors = values.number("tensors").value_or(0);
+    } else if (fact.name == "seed") {
+      settings.seeds[fact.rank] = values.word("torch");
+    } else if (fact.name == "memory") {
+      settings.memory_reserved_bytes = values.number("reserved");
+      settings.memory_peak_bytes = std::max(settings.memory_peak_bytes.value_or(0), values.number("peak").value_or(0));
+      settings.memory_total_bytes = values.number("total");
+      const Counters now{entry.t_ms, values.number("retries").value_or(0), values.number("device_allocs").value_or(0)};
+      const auto [begin, is_first] = first.try_emplace(fact.rank, now);
+      if (entry.t_ms - begin->second.t_ms < kWarmUpMs && !is_first) {
+        begin->second.allocations = now.allocations;
+        continue;
+      }
+      settings.allocation_retries = std::max(settings.allocation_retries, now.retries - begin->second.retries);
+      const double watched_s = (entry.t_ms - begin->second.t_ms - kWarmUpMs) / 1e3;
+      if (watched_s > 1) settings.device_allocations_a_s = std::max(0.0, now.allocations - begin->second.allocations) / watched_s;
+    }
+  }
+  for (const auto& [loader, sums] : fetched)
+    if (sums.first > 0) settings.batch_ms_of_worker[loader] = sums.second / sums.first;
+  return settings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+#include "sources/probe/probe_reader.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+static_assert(kStepSpanNames.size() <= LOCKSTEP_WIRE_SPANS);
+static_assert(kStepSpanNames[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN] == "collective_hidden" && kStepSpanNames[LOCKSTEP_SPAN_OTHER] == "other",
+              "the wire's spans are a recording's, in the same order");
+
+constexpr std::uint64_t kLongestStepNs = 86'400ULL * 1'000'000'000ULL;  // a day: more is damage
+
+// The step of a record; nothing when the numbers make none.
+std::optional<StepMark> step_of(const lockstep_step& step) {
+  if (step.duration_ns == 0 || step.duration_ns > kLongestStepNs || step.rank < 0) return std::nullopt;
+  StepMark mark;
+  mark.rank = step.rank;
+  mark.index = step.index;
+  mark.duration_ms = static_cast<double>(step.duration_ns) / 1e6;
+  for (std::size_t span = 0; span < kStepSpanNames.size(); ++span) {
+    if ((step.spans_known >> span & 1U) == 0) continue;
+    if (step.span_ns[span] > kLongestStepNs) return std::nullopt;
+    mark.spans_ms[span] = static_cast<double>(step.span_ns[span]) / 1e6;
+  }
+  return mark;
+}
+
+// `name key=value key=value`
+std::optional<ProbeFact> fact_of(const lockstep_record& record) {
+  const std::string text(record.payload.fact, ::strnlen(record.payload.fact, sizeof record.payload.fact));
+  ProbeFact fact;
+  for (const std::string_view word : split(text, ' ')) {
+    if (fact.name.empty()) {
+      fact.name = word;
+      continue;
+    }
+    const auto equals = word.find('=');
+    if (equals == std::string_view::npos || equals == 0) continue;  // the last word may be cut
+    fact.values.emplace(std::string(word.substr(0, equals)), std::string(word.substr(equals + 1)));
+  }
+  if (fact.name.empty()) return std::nullopt;
+  return fact;
+}
+
+}  // namespace
+
+void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, std::vector<ProbeRecord>& records) {
+  heard_[owner.role] = true;
+  const auto now_ns = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  if (record.kind == LOCKSTEP_RECORD_STEP) {
+    const auto mark = record.size >= sizeof(lockstep_step) ? step_of(record.payload.step) : std::nullopt;
+    if (mark) records.push_back({record.payload.step.end_ns, *mark});
+    else ++damaged_;
+    return;
+  }
+  if (owner.role == LOCKSTEP_ROLE_WORKER) {
+    if (record.kind != LOCKSTEP_RECORD_SPAN || record.size < sizeof(lockstep_span_record)) return;
+    const lockstep_span_record& span = record.payload.span;
+    if (span.end_ns < span.begin_ns || span.end_ns - span.begin_ns > kLongestStepNs) return;
+    Fetches& fetches = fetches_[owner.parent_pid];
+    const double length = static_cast<double>(span.end_ns - span.begin_ns) / 1e6;
+    fetches.count += 1;
+    fetches.total_ms += length;
+    fetches.longest_ms = std::max(fetches.longest_ms, length);
+    fetches.newest_ns = span.end_ns;
+    fetches.loader = span.subject;
+    return;
+  }
+  Process& process = processes_[owner.pid];
+  if (owner.rank) process.rank = *owner.rank;
+  if (record.kind == LOCKSTEP_RECORD_SPAN && record.size >= sizeof(lockstep_span_record)) {
+    if (owner.role == LOCKSTEP_ROLE_HOST) process.accountant.add_host(record.payload.span);
+    else process.accountant.add(record.payload.span);
+  } else if (record.kind == LOCKSTEP_RECORD_SAMPLE && record.size >= sizeof(lockstep_sample)) {
+    process.accountant.add(record.payload.sample);
+  } else if (record.kind == LOCKSTEP_RECORD_FACT) {
+    if (auto fact = fact_of(record)) {
+      fact->pid = owner.pid;
+      fact->rank = process.rank;
+      if (owner.world_size) fact->values.emplace("world_size", std::to_string(*owner.world_size));
+      records.push_back({now_ns, std::move(*fact)});
+    }
+  }
+}
+
+std::vector<ProbeRecord> ProbeReader::read(StepAccountant::Until until) {
+  std::vector<ProbeRecord> records;
+  fetches_.clear();
+  wire_.read([&](const WireOwner& owner, const lockstep_record& record) { take(owner, record, records); });
+  for (auto& [pid, process] : processes_)
+    for (StepAccountant::Step& step : process.accountant.take(until)) {
+      step.mark.rank = process.rank;
+      records.push_back({step.end_ns, std::move(step.mark)});
+    }
+  for (const auto& [pid, fetches] : fetches_) {
+    const auto rank = processes_.find(pid);
+    ProbeFact fact{pid, rank == processes_.end() ? 0 : rank->second.rank, "fetched", {}};
+    fact.values = {{"batches", std::to_string(fetches.count)}, {"total_ms", std::to_string(fetches.total_ms)}, {"longest_ms", std::to_string(fetches.longest_ms)}, {"id", std::to_string(fetches.loader)}};
+    records.push_back({fetches.newest_ns, std::move(fact)});
+  }
+  std::stable_sort(records.begin(), records.end(), [](const ProbeRecord& a, const ProbeRecord& b) { return a.end_ns < b.end_ns; });
+  return records;
+}
+
+std::vector<ProbeRecord> ProbeReader::read_to_the_end() {
+  std::vector<ProbeRecord> records = read(StepAccountant::Until::settled);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // stores of a writer without barriers are long visible then
+  for (ProbeRecord& record : read(StepAccountant::Until::end)) records.push_back(std::move(record));
+  std::stable_sort(records.begin(), records.end(), [](const ProbeRecord& a, const ProbeRecord& b) { return a.end_ns < b.end_ns; });
+  return records;
+}
+
+}  // namespace lockstep

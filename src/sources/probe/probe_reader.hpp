@@ -1,0 +1,62 @@
+// What training processes tell while they run: their steps, with where the time went, and facts about how they are set up.
+//
+// Processes that mark their steps themselves (lockstep-train) and those with a probe look the same from here on. One thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <variant>
+#include <vector>
+
+#include "lockstep/record.hpp"
+#include "sources/probe/step_accountant.hpp"
+#include "sources/probe/wire_reader.hpp"
+
+namespace lockstep {
+
+struct ProbeRecord {
+  std::uint64_t end_ns = 0;  // CLOCK_MONOTONIC
+  std::variant<StepMark, ProbeFact> content;
+};
+
+class ProbeReader {
+ public:
+  explicit ProbeReader(std::filesystem::path folder) : wire_(std::move(folder)) {}
+
+  void follow(const std::vector<int>& pids) { wire_.follow(pids); }
+  void follow_all() { wire_.follow_all(); }
+
+  // What came since the last call, by time.
+  std::vector<ProbeRecord> read() { return read(StepAccountant::Until::settled); }
+  // The same, and what was kept back because more might come.
+  std::vector<ProbeRecord> read_to_the_end();
+
+  bool any() const { return wire_.any(); }
+  std::uint64_t dropped() const { return wire_.dropped() + damaged_; }
+  // Whether a process of this role wrote anything.
+  bool heard(lockstep_role role) const { return heard_[role]; }
+
+ private:
+  std::vector<ProbeRecord> read(StepAccountant::Until until);
+  void take(const WireOwner& owner, const lockstep_record& record, std::vector<ProbeRecord>& records);
+
+  WireReader wire_;
+  struct Process {
+    int rank = 0;
+    StepAccountant accountant;
+  };
+  std::map<int, Process> processes_;  // ranks, by pid
+  struct Fetches {
+    std::int64_t count = 0;
+    double total_ms = 0;
+    double longest_ms = 0;
+    std::uint64_t newest_ns = 0;
+    std::uint64_t loader = 0;
+  };
+  std::map<int, Fetches> fetches_;  // of loader workers, by their rank's pid
+  bool heard_[3] = {};
+  std::uint64_t damaged_ = 0;
+};
+
+}  // namespace lockstep

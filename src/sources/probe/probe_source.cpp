@@ -1,0 +1,59 @@
+#include "sources/probe/probe_source.hpp"
+
+#include <thread>
+#include <utility>
+
+#include "base/clock.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A ring of 4096 holds 0.2 s of 20,000 spans a second; a look costs two small reads a process.
+constexpr auto kReadEvery = 50ms;
+
+}  // namespace
+
+ProbeSource::ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus) : probes_(std::move(folder)), gpus_(std::move(gpus)) {
+  machine_.started_unix_ns = unix_now().count();
+  machine_.process_coverage = ProcessCoverage::none;
+}
+
+void ProbeSource::take(Reading reading) {
+  last_read_ = monotonic_now();
+  probes_.follow_all();
+  const double offset_ms = to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
+  for (ProbeRecord& record : reading == Reading::now ? probes_.read() : probes_.read_to_the_end()) {
+    const double t_ms = static_cast<double>(record.end_ns) / 1e6 + offset_ms;
+    if (auto* step = std::get_if<StepMark>(&record.content)) ready_.push_back({t_ms, std::move(*step)});
+    else ready_.push_back({t_ms, std::get<ProbeFact>(std::move(record.content))});
+  }
+}
+
+Result<NextRecord> ProbeSource::next(std::chrono::milliseconds wait) {
+  if (monotonic_now() - last_read_ >= kReadEvery && !finished_) take(Reading::now);
+  if (!ready_.empty()) {
+    Record record = std::move(ready_.front());
+    ready_.pop_front();
+    return NextRecord(std::move(record));
+  }
+  if (gpus_) return gpus_->next(std::min<std::chrono::milliseconds>(wait, kReadEvery));
+  if (finished_) return NextRecord(EndOfInput{});
+  std::this_thread::sleep_for(std::min<std::chrono::milliseconds>(wait, kReadEvery));
+  return NextRecord(NothingYet{});
+}
+
+void ProbeSource::finish() {
+  take(Reading::to_the_end);
+  finished_ = true;
+  if (gpus_) gpus_->finish();
+}
+
+std::vector<NotMeasured> ProbeSource::not_measured() const {
+  std::vector<NotMeasured> list = gpus_ ? gpus_->not_measured() : std::vector<NotMeasured>();
+  if (probes_.dropped() > 0) list.push_back({"steps", std::to_string(probes_.dropped()) + " records of probes were overwritten before they were read"});
+  return list;
+}
+
+}  // namespace lockstep

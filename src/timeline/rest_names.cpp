@@ -1,0 +1,163 @@
+#include "timeline/rest_names.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+struct Words {
+  StepPart part;
+  std::array<std::string_view, 16> words;
+};
+// Whole words of a function's name: `log_metrics` and `logMetrics` log, a `catalog` does not.
+constexpr std::array kFunctionWords = {
+    Words{StepPart::checkpoint, {"save", "saves", "checkpoint", "checkpoints", "ckpt", "snapshot"}},
+    Words{StepPart::evaluation, {"eval", "evaluate", "evaluation", "validate", "validation", "valid", "val"}},
+    Words{StepPart::logging, {"log", "logs", "logger", "logging", "report", "print", "metric", "metrics", "progress", "summary", "wandb", "tensorboard", "mlflow"}},
+    Words{StepPart::data_wait, {"dataset", "loader", "dataloader", "fetch", "collate", "transform", "transforms", "tokenize", "augment", "getitem", "preprocess", "prefetch", "decode"}},
+    Words{StepPart::optimizer, {"clip", "optimizer", "optim", "scheduler", "lr", "ema"}},
+};
+constexpr std::array kPackages = {
+    Words{StepPart::logging, {"logging", "wandb", "tensorboard", "tensorboardX", "tqdm", "mlflow", "comet_ml", "neptune", "rich", "csv", "aim", "clearml"}},
+    Words{StepPart::data_wait, {"PIL", "torchvision", "datasets", "albumentations", "cv2", "tokenizers", "webdataset", "torchaudio", "librosa"}},
+    Words{StepPart::checkpoint, {"safetensors", "pickle"}},
+};
+
+template <class Table>
+std::optional<StepPart> part_of(const Table& table, std::string_view word) {
+  for (const Words& row : table)
+    if (std::find(row.words.begin(), row.words.end(), word) != row.words.end() && !word.empty()) return row.part;
+  return std::nullopt;
+}
+
+// log_metrics, logMetrics: log, metrics.
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char letter : name) {
+    const bool upper = std::isupper(static_cast<unsigned char>(letter)) != 0;
+    if ((letter == '_' || upper) && !words.back().empty()) words.emplace_back();
+    if (letter != '_') words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  return words;
+}
+
+std::optional<StepPart> part_of_function(std::string_view function) {
+  for (const std::string& word : words_of(function))
+    if (const auto part = part_of(kFunctionWords, word)) return part;
+  return std::nullopt;
+}
+
+// What torch computes outside the hooked passes: a loss, a teacher.
+StepPart part_of_torch(std::string_view function) {
+  if (function == "step") return StepPart::optimizer;
+  if (function == "grad" || function.find("backward") != std::string_view::npos) return StepPart::backward;
+  return part_of_function(function).value_or(StepPart::forward);
+}
+
+// The same stretch of every step: between these two pieces.
+struct Site {
+  int rank;
+  const CodePlace* after;
+  const CodePlace* before;
+  auto operator<=>(const Site&) const = default;
+};
+struct Seen {
+  double whole_ms = 0;
+  std::map<std::pair<StepPart, std::shared_ptr<const CodePlace>>, double> calls_ms;  // into the C library
+  double looks = 0;
+  std::map<std::shared_ptr<const CodePlace>, double> places;
+};
+
+constexpr double kShortestMs = 0.02;  // below, a stretch is the cost of the hooks themselves
+constexpr double kFewestShare = 0.02;
+
+// What the C library did for most of the stretch, where the functions do not say: writing a log has a name of its own.
+std::optional<StepPart> part_of_calls(const Seen& seen) {
+  constexpr double kMost = 0.5;
+  std::map<StepPart, double> by_part;
+  for (const auto& [call, length] : seen.calls_ms) by_part[call.first] += length;
+  for (const auto& [part, length] : by_part)
+    if (part != StepPart::other && length > kMost * seen.whole_ms) return part;
+  return std::nullopt;
+}
+
+Site site_of(const StepMark& step, const StepRest& rest) { return {step.rank, rest.after.get(), rest.before.get()}; }
+
+void name_rests_of(StepMark& step, const std::map<Site, Seen>& sites) {
+  auto detail = std::make_shared<StepDetail>(*step.detail);
+  for (const StepRest& rest : detail->rests) {
+    const auto found = sites.find(site_of(step, rest));
+    if (rest.length_ms < kShortestMs || found == sites.end() || found->second.looks == 0) continue;
+    const auto by_calls = part_of_calls(found->second);
+    double from = rest.from_ms;
+    for (const auto& [place, looks] : found->second.places) {
+      const double share = looks / found->second.looks;
+      if (share < kFewestShare) continue;
+      StepPiece piece;
+      piece.part = part_of_functions(place->what);
+      if (piece.part == StepPart::other) piece.part = by_calls.value_or(StepPart::other);
+      piece.place = place;
+      piece.from_ms = from;
+      piece.length_ms = piece.own_ms = share * rest.length_ms;
+      from += piece.length_ms;
+      auto& other = step.spans_ms[index_of(StepPart::other)];
+      const double moved = std::min(piece.own_ms, other.value_or(0));
+      other = other.value_or(0) - moved;
+      auto& part = step.spans_ms[index_of(piece.part)];
+      part = part.value_or(0) + moved;
+      detail->pieces.push_back(std::move(piece));
+    }
+  }
+  detail->looks.clear();
+  detail->rests.clear();
+  step.detail = std::move(detail);
+}
+
+}  // namespace
+
+StepPart part_of_functions(std::string_view stack) {
+  if (stack.empty()) return StepPart::other;
+  std::optional<StepPart> by_torch;
+  for (const std::string_view entry : split(stack, '<')) {
+    const auto colon = entry.find(':');
+    const std::string_view function = colon == std::string_view::npos ? entry : entry.substr(colon + 1);
+    const std::string_view package = colon == std::string_view::npos ? std::string_view() : entry.substr(0, colon);
+    if (package == "torch") {
+      by_torch = part_of_torch(function);
+      continue;  // a user's `evaluate` below which torch computes says more
+    }
+    if (const auto part = part_of(kPackages, package)) return *part;
+    if (const auto part = part_of_function(function)) return *part;
+  }
+  return by_torch.value_or(StepPart::other);
+}
+
+void name_rests(std::vector<StepAt>& steps) {
+  std::map<Site, Seen> sites;
+  for (const StepAt& entry : steps) {
+    if (!entry.step.detail) continue;
+    for (const StepRest& rest : entry.step.detail->rests) {
+      Seen& seen = sites[site_of(entry.step, rest)];
+      seen.whole_ms += rest.length_ms;
+      for (const HostCall& call : rest.calls) seen.calls_ms[{call.part, call.place}] += call.length_ms;
+    }
+    for (const StackLook& look : entry.step.detail->looks)
+      for (const StepRest& rest : entry.step.detail->rests)
+        if (look.at_ms >= rest.from_ms && look.at_ms < rest.from_ms + rest.length_ms) {
+          Seen& seen = sites[site_of(entry.step, rest)];
+          seen.looks += 1;
+          seen.places[look.place] += 1;
+        }
+  }
+  for (StepAt& entry : steps)
+    if (entry.step.detail && !entry.step.detail->rests.empty()) name_rests_of(entry.step, sites);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+#include "timeline/rest_names.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace lockstep {
+namespace {
+
+std::shared_ptr<const CodePlace> place(int line, const char* stack) { return std::make_shared<const CodePlace>(CodePlace{"train.py", line, stack, 0}); }
+
+// Steps of 10 ms with 4 ms that nothing explains; a look into every third.
+std::vector<StepAt> steps_with(const std::shared_ptr<const CodePlace>& looked_at, std::vector<HostCall> calls = {}) {
+  static const auto print = place(14, "print");
+  std::vector<StepAt> steps;
+  for (int i = 0; i < 30; ++i) {
+    auto detail = std::make_shared<StepDetail>();
+    detail->rests.push_back({6, 4, print, nullptr, calls});
+    if (i % 3 == 0) detail->looks.push_back({8, 10, looked_at});
+    StepMark step;
+    step.index = i;
+    step.duration_ms = 10;
+    step.spans_ms[index_of(StepPart::forward)] = 6;
+    step.spans_ms[index_of(StepPart::other)] = 4;
+    step.detail = std::move(detail);
+    steps.push_back({10.0 * i, std::move(step)});
+  }
+  return steps;
+}
+
+TEST(RestNames, GiveEveryStepsStretchWhatTheLooksIntoSomeSay) {
+  auto steps = steps_with(place(20, "wandb:log<report"));
+
+  name_rests(steps);
+
+  for (const StepAt& entry : steps) {
+    EXPECT_NEAR(*entry.step.spans_ms[index_of(StepPart::logging)], 4, 1e-9);
+    EXPECT_NEAR(*entry.step.spans_ms[index_of(StepPart::other)], 0, 1e-9);
+    ASSERT_EQ(entry.step.detail->pieces.size(), 1U);
+    EXPECT_EQ(entry.step.detail->pieces[0].place->line, 20);
+  }
+}
+
+TEST(RestNames, KeepAnUnknownLineInOtherAndNameIt) {
+  auto steps = steps_with(place(31, ""));
+
+  name_rests(steps);
+
+  EXPECT_NEAR(*steps[5].step.spans_ms[index_of(StepPart::other)], 4, 1e-9);
+  EXPECT_EQ(steps[5].step.detail->pieces.at(0).place->line, 31);
+}
+
+TEST(RestNames, AreTakenFromTheCLibraryWhereFunctionsDoNotTell) {
+  auto steps = steps_with(place(31, "helper"), {{StepPart::checkpoint, place(0, "fsync"), 3}});
+
+  name_rests(steps);
+
+  EXPECT_NEAR(*steps[5].step.spans_ms[index_of(StepPart::checkpoint)], 4, 1e-9);
+}
+
+TEST(RestNames, AreTheSameWhenAskedTwice) {
+  auto steps = steps_with(place(20, "wandb:log"));
+
+  name_rests(steps);
+  name_rests(steps);
+
+  EXPECT_NEAR(*steps[3].step.spans_ms[index_of(StepPart::logging)], 4, 1e-9);
+}
+
+TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
+  EXPECT_EQ(part_of_functions("log_metrics"), StepPart::logging);
+  EXPECT_EQ(part_of_functions("logMetrics"), StepPart::logging);
+  EXPECT_EQ(part_of_functions("catalog"), StepPart::other);
+  EXPECT_EQ(part_of_functions("write<save_best<after_step"), StepPart::checkpoint);
+  EXPECT_EQ(part_of_functions("torch:cross_entropy"), StepPart::forward);
+  EXPECT_EQ(part_of_functions("torch:clip_grad_norm_"), StepPart::optimizer);
+  EXPECT_EQ(part_of_functions("torch:linear<evaluate"), StepPart::evaluation) << "what a user's function is for says more";
+  EXPECT_EQ(part_of_functions("PIL:resize<__getitem__"), StepPart::data_wait);
+  EXPECT_EQ(part_of_functions(""), StepPart::other);
+}
+
+}  // namespace
+}  // namespace lockstep
