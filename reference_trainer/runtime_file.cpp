@@ -60,10 +60,12 @@ bool is_ours(const std::filesystem::path& folder) {
 
 }  // namespace
 
-RuntimeFile::RuntimeFile(const std::string& name, const std::string& ending) {
-  const std::filesystem::path folder = runtime_folder();
-  ::mkdir(folder.parent_path().c_str(), 0700);
-  ::mkdir(folder.c_str(), 0700);
+RuntimeFile::RuntimeFile(const std::string& name, const std::string& ending, const std::filesystem::path& other_folder) {
+  const std::filesystem::path folder = other_folder.empty() ? runtime_folder() : other_folder;
+  if (other_folder.empty()) {
+    ::mkdir(folder.parent_path().c_str(), 0700);
+    ::mkdir(folder.c_str(), 0700);
+  }
   if (!is_ours(folder)) return;  // nobody is told; training goes on
   static std::once_flag once;
   std::call_once(once, [&] {

@@ -10,7 +10,8 @@ namespace lockstep {
 class RuntimeFile {
  public:
   // runtime_folder()/<name>-<pid><ending>. Makes the folder, not the file. The path is empty where the folder is not ours.
-  RuntimeFile(const std::string& name, const std::string& ending);
+  // Another folder is one that somebody made for us, and is theirs to look after.
+  RuntimeFile(const std::string& name, const std::string& ending, const std::filesystem::path& other_folder = {});
   ~RuntimeFile();
   RuntimeFile(const RuntimeFile&) = delete;
   RuntimeFile& operator=(const RuntimeFile&) = delete;

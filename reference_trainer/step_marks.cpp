@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "probes/wire/ring.h"
@@ -13,7 +14,8 @@ namespace lockstep {
 StepMarks::StepMarks(int rank, Wire wire) {
   step_.rank = rank;
   if (wire == Wire::none) return;
-  file_.emplace("wire", ".ring");
+  const char* const folder = std::getenv("LOCKSTEP_PROBE_FOLDER");  // of lockstep profile
+  file_.emplace("wire", ".ring", folder != nullptr ? folder : "");
   ::unlink(file_->path().c_str());  // of a process that had our number before
   const int file = ::open(file_->path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return;

@@ -124,8 +124,8 @@ struct PlaceSignals {
   double hidden_share = 0;     // of the whole time, while the GPU had work all the same
   double step_p50_ms = 0;      // of the steps that have it
   double step_max_ms = 0;
-  double present = 0;          // share of steps that have it
-  double calls_a_step = 0;     // mean over all steps
+  double present = 0;          // share of the steps of those ranks that have it
+  double calls_a_step = 0;     // mean over all steps of those ranks
   double bytes_a_step = 0;
   bool on_device = false;
   bool pageable = false;

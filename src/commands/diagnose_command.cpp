@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <utility>
@@ -15,12 +16,14 @@
 #include "commands/finding_codes.hpp"
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
+#include "commands/probe_session.hpp"
 #include "commands/renderer_for.hpp"
 #include "commands/running_code.hpp"
 #include "commands/watch.hpp"
 #include "detectors/diagnosis.hpp"
 #include "report/comparison.hpp"
 #include "signals/derive_signals.hpp"
+#include "sources/probe/probe_source.hpp"
 
 namespace lockstep {
 namespace {
@@ -38,6 +41,7 @@ struct DiagnoseOptions {
   std::vector<std::string> ignore;
   std::string against;
   std::string baseline;
+  std::string probe = "auto";
   bool until_sure = false;
   bool stop_after = false;
 };
@@ -192,11 +196,17 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   const bool of_this_machine = pids_are_of_this_machine(**source);
   if (!options->command.empty() && !live)
     return usage_error("a command after -- needs live GPUs, not a file", "leave the input out, or use virtual:2");
+  auto probes = parse_probes(typed.probe);
+  if (!probes) return std::move(probes).error();
+  if (options->command.empty() || !of_this_machine) *probes = {false, false};
+  auto session = ProbeSession::start(*probes);
+  if (!session) return std::move(session).error();
   if (typed.stop_after && options->command.empty())
     return usage_error("--stop-after without a command", "give one: lockstep diagnose --stop-after -- python train.py");
   if (reference->alone && (live || options->duration || typed.until_sure) && options->command.empty())
     return usage_error("--baseline needs a whole run, and this looks at a part of one", "record the run: lockstep record -o run.jsonl -- CMD, then diagnose run.jsonl");
-  auto child = ChildCommand::start(*options);
+  if (!options->command.empty() && of_this_machine) *source = std::make_unique<ProbeSource>(session->folder(), std::move(*source));
+  auto child = ChildCommand::start(*options, session->environment());
   if (!child) return std::move(child).error();
 
   auto timeline = [&] {
@@ -215,6 +225,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   if (const auto note = (*source)->repair_note(); note && !options->quiet) fmt::print(stderr, "lockstep: {}\n", *note);
   if (const auto cost = (*source)->cost(); cost && !options->quiet)
     fmt::print(stderr, "lockstep: watched closely: {:.1f} % of the time in the driver\n", *cost * 100);
+  session->stop_measuring();
   source->reset();  // no more driver calls while the command goes on
 
   if (reference->alone && child->running()) {
@@ -223,6 +234,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   }
   Report report = compared_report_of(*timeline, *reference);
   if (live && of_this_machine) add_code_of_processes(report, options->command);
+  shorten_paths(report, std::filesystem::current_path());
   leave_out_unwanted(*filter, report);
   if ((reference->run || reference->alone) && !report.comparison && !options->quiet)
     fmt::print(stderr, "lockstep: nothing to compare: one of the runs has no job that works\n");
@@ -252,6 +264,7 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   app.add_option("--ignore", typed->ignore, "leave these findings out")->allow_extra_args(false)->type_name("CODES");
   app.add_option("--against", typed->against, "another run's file: prints speedup, efficiency and what is missing")->type_name("INPUT");
   app.add_option("--baseline", typed->baseline, "time of the same work on one GPU: 18m")->type_name("DURATION");
+  app.add_option("--probe", typed->probe, "probes for the command after --: auto, none, or of host and python those that you want")->type_name("PROBES");
   app.add_flag("--until-sure", typed->until_sure, "read a recording as if live: stop as soon as the verdict is sure");
   app.add_flag("--stop-after", typed->stop_after, "end the command after -- once the verdict is there");
   add_output_options(app, raw);

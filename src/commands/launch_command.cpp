@@ -14,6 +14,7 @@
 #include "launch/launch_arguments.hpp"
 #include "launch/launcher.hpp"
 #include "launch/machine_facts.hpp"
+#include "launch/probe_environment.hpp"
 
 namespace lockstep {
 namespace {
@@ -65,6 +66,18 @@ Status take_all_advice(LaunchSettings& settings) {
   return Done{};
 }
 
+// Rings go to the runtime folder, where monitor and diagnose look.
+Status switch_probes_on(LaunchSettings& settings) {
+  if (settings.probes.empty()) return Done{};
+  auto choice = parse_probes(settings.probes);
+  if (!choice) return std::move(choice).error();
+  auto variables = with_probes(own_variables(), *choice, {});
+  if (!variables) return std::move(variables).error();
+  for (const char* name : {"PYTHONPATH", "LD_PRELOAD", "LOCKSTEP_PROBE"})
+    if (const auto found = variables->find(name); found != variables->end()) settings.set_variables[name] = found->second;
+  return Done{};
+}
+
 }  // namespace
 
 // The words are read by torchrun's rules, not by CLI11's: the options here are for help, completions and the man page.
@@ -82,6 +95,7 @@ Run configure_launch(CLI::App& app, RawOptions& raw) {
     });
     if (!settings) return std::move(settings).error();
     if (Status advised = take_all_advice(*settings); !advised) return std::move(advised).error();
+    if (Status probed = switch_probes_on(*settings); !probed) return std::move(probed).error();
     const Beside beside = beside_the_ranks(settings->watch, settings->quiet || !settings->checks);
     return run_launch(std::move(*settings), beside);
   };

@@ -230,6 +230,7 @@ const LaunchFlag kFlags[] = {
     {"--pass-local-rank", "", "", "add --local-rank=N for scripts of torch.distributed.launch", false, set_switch<&LaunchSettings::pass_local_rank>},
     {"--watch", "", "", "say beside the job what its GPUs do, and print the report at its end", false, set_switch<&LaunchSettings::watch>},
     {"--nccl-debug", "", "", "NCCL's INFO log to one file a rank, and its essence at the end", false, set_switch<&LaunchSettings::nccl_debug>},
+    {"--probe", "", "PROBES", "switch probes on in the ranks (auto, or of host and python those that you want): lockstep monitor then shows their steps", false, set_text<&LaunchSettings::probes>},
     {"--recommended", "", "", "add the settings that lockstep would choose, and say why", false, set_switch<&LaunchSettings::recommended>},
     {"--from", "", "REPORT", "add the settings that a report of lockstep diagnose --json asks for", false, set_text<&LaunchSettings::from_report>},
     {"--no-checks", "", "", "start without looking at GPUs, ports and memory first", false,

@@ -96,6 +96,7 @@ struct LaunchSettings {
   bool watch = false;
   bool nccl_debug = false;
   bool recommended = false;
+  std::string probes;              // auto, or names; empty: none
   std::string from_report;         // a file
   std::map<std::string, std::string> set_variables;  // advised, for the ranks
   std::set<std::string> unset_variables;

@@ -25,7 +25,7 @@ void put_first(Variables& variables, const char* name, const std::string& value)
 
 Result<ProbeChoice> parse_probes(const std::string& text) {
   if (text.empty() || text == "auto") return ProbeChoice{};
-  ProbeChoice probes{false, false};
+  ProbeChoice probes{false, false, true};
   if (text == "none") return probes;
   for (const std::string_view name : split(text, ',')) {
     if (name == "python") probes.python = true;
@@ -41,15 +41,17 @@ Result<Variables> with_probes(Variables around, const ProbeChoice& probes, const
   std::string names;
   if (probes.python) {
     const fs::path path = library_folder() / "python";
-    if (!fs::exists(path / "sitecustomize.py", ignored)) return not_installed(path);
-    put_first(around, "PYTHONPATH", path.string());
-    names = "python";
+    const bool there = fs::exists(path / "sitecustomize.py", ignored);
+    if (!there && probes.by_name) return not_installed(path);
+    if (there) put_first(around, "PYTHONPATH", path.string());
+    if (there) names = "python";
   }
   if (probes.host) {
     const fs::path path = library_folder() / "liblockstep_host_probe.so";
-    if (!fs::exists(path, ignored)) return not_installed(path);
-    put_first(around, "LD_PRELOAD", path.string());
-    names += names.empty() ? "host" : ",host";
+    const bool there = fs::exists(path, ignored);
+    if (!there && probes.by_name) return not_installed(path);
+    if (there) put_first(around, "LD_PRELOAD", path.string());
+    if (there) names += names.empty() ? "host" : ",host";
   }
   around["LOCKSTEP_PROBE"] = names;
   if (!folder.empty()) around["LOCKSTEP_PROBE_FOLDER"] = folder.string();

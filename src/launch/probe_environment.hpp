@@ -13,6 +13,7 @@ namespace lockstep {
 struct ProbeChoice {
   bool python = true;
   bool host = true;
+  bool by_name = false;  // asked for by name: one that is not installed is an error, else it is left out
 
   bool any() const { return python || host; }
 };
@@ -21,7 +22,7 @@ struct ProbeChoice {
 Result<ProbeChoice> parse_probes(const std::string& text);
 
 // Adds to what is set already: the user's PYTHONPATH and LD_PRELOAD stay behind ours. An empty folder: rings go to the runtime
-// folder, where `lockstep monitor` looks. A probe that is not installed beside this program is an error.
+// folder, where `lockstep monitor` looks. 
 Result<Variables> with_probes(Variables around, const ProbeChoice& probes, const std::filesystem::path& folder);
 
 }  // namespace lockstep

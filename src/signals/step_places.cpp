@@ -25,9 +25,11 @@ struct Sum {
 std::vector<PlaceSignals> places_of(const std::vector<const StepMark*>& steps) {
   std::map<std::pair<StepPart, CodePlace>, Sum> sums;
   std::map<int, double> whole_ms;
+  std::map<int, double> steps_of;
   double whole = 0;
   for (const StepMark* const step : steps) {
     whole_ms[step->rank] += step->duration_ms;
+    steps_of[step->rank] += 1;
     whole += step->duration_ms;
     std::map<Sum*, double> of_step;
     for (const StepPiece& piece : step->detail->pieces) {
@@ -46,7 +48,6 @@ std::vector<PlaceSignals> places_of(const std::vector<const StepMark*>& steps) {
     for (const auto& [sum, own] : of_step) sum->step_ms.push_back(own);
   }
   std::vector<PlaceSignals> places;
-  const auto count = static_cast<double>(steps.size());
   for (auto& [key, sum] : sums) {
     PlaceSignals place = std::move(sum.signals);
     place.part = key.first;
@@ -59,10 +60,13 @@ std::vector<PlaceSignals> places_of(const std::vector<const StepMark*>& steps) {
     place.most_share = most;
     for (const auto& [rank, own] : sum.own_ms)
       if (own / whole_ms[rank] >= 0.1 * most) place.ranks.push_back(rank);
+    double count = 0;  // steps of the ranks that have it
+    for (const int rank : place.ranks) count += steps_of[rank];
+    count = std::max(count, 1.0);
     place.hidden_share = sum.hidden_ms / whole;
     place.step_p50_ms = median_of(sum.step_ms).value_or(0);
     place.step_max_ms = quantile(sum.step_ms, 1).value_or(0);
-    place.present = static_cast<double>(sum.step_ms.size()) / count;
+    place.present = std::min(1.0, static_cast<double>(sum.step_ms.size()) / count);
     place.calls_a_step = sum.calls / count;
     place.bytes_a_step = sum.bytes / count;
     places.push_back(std::move(place));

@@ -35,6 +35,13 @@ def is_users(name):
     return kind == _USER
 
 
+def is_installed(name):
+    kind = _kinds.get(name)
+    if kind is None:
+        kind = _kinds[name] = _kind_of(name)
+    return kind == _INSTALLED
+
+
 def is_torchs_own(name):
     """Of torch, the standard library or the probe: nobody's line to change."""
     kind = _kinds.get(name)

@@ -1,6 +1,7 @@
 """Looks at the training thread a hundred times a second: what no hook knows still has a line in the source."""
 
 import os
+import re
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from . import device, places, recorder
 _PERIOD_S = 0.01
 _MEMORY_EVERY_S = 1.0
 _MOST_FUNCTIONS = 4
+_TELLING = re.compile("save|checkpoint|log|eval|valid|fetch|collate|tokeniz|transform|clip|report")
 _thread = None
 
 
@@ -63,6 +65,7 @@ def _look(now, since):
     innermost = frame.f_code
     if innermost is not place.f_code:
         functions.append(f"{_package(innermost.co_filename)}:{innermost.co_name}")
+        functions.extend(_telling_functions(frame.f_back, place))
     below = place
     while below is not None and below.f_code is not loop and len(functions) < _MOST_FUNCTIONS:
         if places.is_users(below.f_code.co_filename):
@@ -71,6 +74,17 @@ def _look(now, since):
     if below is None:
         functions = []  # outside the loop: its own functions say nothing of a step
     recorder.sample(now, since, place.f_lineno, places.loop_line(place), "<".join(functions).encode("ascii", "replace")[:72], place.f_code.co_filename)
+
+
+def _telling_functions(frame, place):
+    """Of a library's functions between the innermost and the user's, those whose names say what they are for."""
+    found = []
+    while frame is not None and frame is not place and len(found) < 2:
+        name = frame.f_code.co_name
+        if _TELLING.search(name) and places.is_installed(frame.f_code.co_filename):
+            found.append(f"{_package(frame.f_code.co_filename)}:{name}")
+        frame = frame.f_back
+    return found
 
 
 def _package(name):

@@ -61,6 +61,24 @@ std::string finding_text(const Finding& finding, bool suspected) {
   return text;
 }
 
+std::string steps_text(const StepSignals& steps) {
+  constexpr std::size_t kMostPlaces = 20;
+  std::string text = fmt::format("## Steps\n\n{} of {} (median){}.\n\n| part | median | 95 % | longest | share |\n|---|---|---|---|---|\n", steps.count, milliseconds_words(steps.duration_p50_ms),
+                                 steps.ranks.size() > 1 ? fmt::format(" on each of {} ranks", steps.ranks.size()) : "");
+  for (std::size_t part = 0; part < kStepSpanNames.size(); ++part)
+    if (steps.share[part] >= 0.0005 || steps.max_ms[part] >= 0.05)
+      text += fmt::format("| {} | {} | {} | {} | {:.1f} % |\n", part_words(part), milliseconds_words(steps.p50_ms[part]), milliseconds_words(steps.p95_ms[part]), milliseconds_words(steps.max_ms[part]), steps.share[part] * 100);
+  text += "\n";
+  if (steps.places.empty()) return text;
+  text += "| share | part | what | where | how often |\n|---|---|---|---|---|\n";
+  std::size_t lines = 0;
+  for (const PlaceSignals& place : steps.places) {
+    if (place.share < 0.005 || place.place.file.empty() || lines++ == kMostPlaces) continue;
+    text += fmt::format("| {:.1f} % | {} | {} | {} | {} |\n", place.share * 100, part_words(index_of(place.part)), escaped(what_words(place)), escaped(fmt::format("{}:{}", place.place.file, place.place.line)), escaped(how_often_words(place)));
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string MarkdownRenderer::render(const Report& report) const {
@@ -82,6 +100,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
     text += fenced(lanes, "") + fmt::format("\n{}, from {:.1f} s, {:.2f} s a column\n\n", picture.made_of, picture.from_s,
                                             picture.column_s * static_cast<double>(kPictureColumns) / static_cast<double>(kLaneColumns));
   }
+  if (report.steps) text += steps_text(*report.steps);
   text += report.findings.empty() ? "## No findings\n\n" : "## Findings\n\n";
   if (report.findings_left_out > 0) text += fmt::format("{} not asked for and left out.\n\n", report.findings_left_out);
   for (const Finding& finding : report.findings) text += finding_text(finding, false);

@@ -97,7 +97,7 @@ std::string DiagnosisText::render(const Report& report) const {
     text += wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence), report.verdict->confidence * 100), 0, width);
     if (const auto end = text.find(':'); colors_ == Colors::on) text = paint.bold(text.substr(0, end)) + text.substr(end);
   }
-  if (!report.verdict && report.command && report.command->exit_code)
+  if (!report.verdict && !report.steps && report.command && report.command->exit_code)
     text += fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n", *report.command->exit_code);
   if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps)) text += paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s))) + "\n\n";
   else if (report.source_kind == SourceKind::log) text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
@@ -112,7 +112,7 @@ std::string DiagnosisText::render(const Report& report) const {
   if (report.jobs.size() > 1) text += "\n";
   if (report.comparison) text += comparison_text(*report.comparison, paint);
   if (report.throughput && !report.findings.empty())
-    text += fmt::format("throughput now: {:.0f} % of what these GPUs could do\n\n", report.throughput->now * 100);
+    text += fmt::format("throughput now: {:.0f} % of what {} could do\n\n", report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
   if (report.steps) text += steps_text(*report.steps, width, paint);
   for (std::size_t i = 0; i < report.findings.size(); ++i) text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
   if (report.findings.empty()) {

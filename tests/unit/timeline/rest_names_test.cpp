@@ -74,6 +74,7 @@ TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
   EXPECT_EQ(part_of_functions("write<save_best<after_step"), StepPart::checkpoint);
   EXPECT_EQ(part_of_functions("torch:cross_entropy"), StepPart::forward);
   EXPECT_EQ(part_of_functions("torch:clip_grad_norm_"), StepPart::optimizer);
+  EXPECT_EQ(part_of_functions("re:_compile<transformers:_save_checkpoint<transformers:_maybe_log_save_evaluate"), StepPart::checkpoint);
   EXPECT_EQ(part_of_functions("torch:linear<evaluate"), StepPart::evaluation) << "what a user's function is for says more";
   EXPECT_EQ(part_of_functions("PIL:resize<__getitem__"), StepPart::data_wait);
   EXPECT_EQ(part_of_functions(""), StepPart::other);
