@@ -23,16 +23,22 @@ constexpr std::size_t kCheckpoint = part("checkpoint");
 
 double span(const StepMark& step, std::size_t which) { return std::max(0.0, step.spans_ms[which].value_or(0)); }
 
-// The first steps under a probe are those in which it finds its way, and torch its kernels.
-constexpr std::int64_t kWarmUpSteps = 2;
-constexpr std::size_t kEnoughSteps = 12;
+// The first steps under a probe are those in which it finds its way, torch its kernels and the allocators their blocks (seen
+// on an H200: loaders that pin their batches took 20 ms for each of the first 35, and 0.4 ms from then on).
+constexpr double kWarmUpShare = 0.2;
+constexpr std::int64_t kWarmUpAtLeast = 2;
+constexpr std::int64_t kWarmUpAtMost = 100;
+constexpr std::int64_t kEnoughSteps = 12;
 
 std::vector<StepAt> without_warm_up(const std::vector<StepAt>& steps) {
-  std::map<int, std::size_t> counts;
+  std::map<int, std::int64_t> counts;
   for (const StepAt& entry : steps) ++counts[entry.step.rank];
+  const auto warm_up = [&](int rank) {
+    return counts[rank] < kEnoughSteps ? 0 : std::clamp(static_cast<std::int64_t>(kWarmUpShare * static_cast<double>(counts[rank])), kWarmUpAtLeast, kWarmUpAtMost);
+  };
   std::vector<StepAt> kept;
   for (const StepAt& entry : steps)
-    if (!entry.step.detail || entry.step.index > kWarmUpSteps || counts[entry.step.rank] < kEnoughSteps) kept.push_back(entry);
+    if (!entry.step.detail || entry.step.index > warm_up(entry.step.rank)) kept.push_back(entry);
   return kept;
 }
 

@@ -393,6 +393,11 @@ bool has_unsettled_map(const Project& project, const CallAt& load) {
       for (const PythonAssignment& item : module.assignments())
         if (item.target.starts_with(name) && item.statement.text().find("device_map") != std::string_view::npos) return true;
     }
+  // {"": LOCAL_RANK} if quantised else "auto": one of the two is no map by rank.
+  if (value && value.is("conditional_expression")) {
+    const auto words = value.descendants("string");
+    if (std::any_of(words.begin(), words.end(), [](const Node& word) { return is_split_word(string_value(word)); })) return true;
+  }
   if (!value || is_none(value) || speaks_of_ranks(value) || split_map(project, load)) return false;
   if (!value.is("identifier")) return true;
   // alpaca-lora's way: a variable that is set again where there are ranks.

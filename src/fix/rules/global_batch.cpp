@@ -129,7 +129,11 @@ Companion companion_of(const RuleInput& input, const ScriptFacts& script) {
   };
   const bool adapters = calls({"get_peft_model", "LoraConfig", "prepare_model_for_kbit_training", "prepare_model_for_int8_training", "get_peft_config"});
   const bool checkpoints = calls({"prepare_model_for_kbit_training", "prepare_model_for_int8_training", "gradient_checkpointing_enable"}) || text.find("gradient_checkpointing") != std::string::npos;
-  const bool settled = text.find("use_reentrant") != std::string::npos || text.find("ddp_find_unused_parameters") != std::string::npos;
+  // prepare_model_for_kbit_training switches checkpointing on again, reentrant, unless it is told otherwise itself.
+  const bool told = std::none_of(code.all.begin(), code.all.end(), [](const CallAt& item) {
+    return item.call->last_name() == "prepare_model_for_kbit_training" && item.call->argument("gradient_checkpointing_kwargs") == nullptr && item.call->argument("use_gradient_checkpointing") == nullptr;
+  });
+  const bool settled = (told && text.find("use_reentrant") != std::string::npos) || text.find("ddp_find_unused_parameters") != std::string::npos;
   const Versions& versions = input.project.versions_for(code.script);
   const auto known = versions.find("transformers");
   const bool newer = known != versions.end() && !known->second.unknown && !(known->second.version < *Version::parse("5.0"));  // not reentrant by default

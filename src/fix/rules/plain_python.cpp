@@ -126,7 +126,8 @@ std::string reason_for(const Project& project, const ScriptFacts& script, const 
   if (shards_by_arguments(code)) return "plain python starts one process: DeepSpeed and FSDP shard over the processes that a launcher starts, and there is none";
   const std::string lead = fmt::format("plain python starts one process{}, and WORLD_SIZE is not set: ", visible.empty() ? "" : fmt::format(" for the {} GPUs of {}", devices, visible));
   if (code.trains_with_trainer) {
-    return lead + (trains_a_split_model(project, code) ? "with a split model the GPUs take turns, and Trainer says nothing" : "where several GPUs are visible Trainer falls back to nn.DataParallel, where GPU 0 gathers for all");
+    const bool split = std::any_of(code.trained_loads.begin(), code.trained_loads.end(), [&](std::size_t load) { return split_map(project, code.loads[load]).has_value(); });
+    return lead + (split ? "with a split model the GPUs take turns, and Trainer says nothing" : "where several GPUs are visible Trainer falls back to nn.DataParallel, where GPU 0 gathers for all");
   }
   return lead + (code.trains_with_accelerate ? "Accelerate then trains on one GPU and the others are idle" : "the script's own DDP has no ranks to join");
 }
@@ -145,6 +146,19 @@ bool neighbours_take_one_gpu(const Project& project, const Launch& launch) {
       if (other.line->visible_devices && *other.line->visible_devices && device_count(**other.line->visible_devices) == 1) return true;
   }
   return false;
+}
+
+// NUM_DEVICES=1 and the like: what the script computes from it holds for one GPU. And what stands behind a bare `exit`.
+bool is_for_one_or_dead(const std::string& text, const Launch& launch) {
+  static constexpr std::array<std::string_view, 9> kCounts = {"NUM_DEVICES", "num_devices", "NGPU", "ngpu", "NUM_GPUS", "num_gpus", "N_GPU", "n_gpu", "NGPUS"};
+  bool dead = false;
+  for (std::size_t start = 0; start < launch.line->from && start < text.size(); start = line_end(text, start)) {
+    const std::string_view line = trim(std::string_view(text).substr(start, line_end(text, start) - start));
+    for (const std::string_view name : kCounts)
+      if (line == std::string(name) + "=1" || line == "export " + std::string(name) + "=1") return true;
+    if (text[start] != ' ' && text[start] != '\t' && (line == "exit" || line == "exit 0")) dead = true;
+  }
+  return dead;
 }
 
 // The user's own word on the line above: one GPU is meant, or torchrun was tried.
@@ -166,7 +180,7 @@ bool is_told_apart(const SourceFile& file, const Launch& launch) {
 void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Launch& launch, bool script_changes_too, std::vector<CodeFinding>& findings) {
   const Project& project = input.project;
   const std::string& text = project.file(launch.file).text();
-  if (launch.launcher != Launcher::python || one_process_is_meant(project, script, launch) || runs_beside_others(script, launch) || is_told_apart(project.file(launch.file), launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
+  if (launch.launcher != Launcher::python || one_process_is_meant(project, script, launch) || runs_beside_others(script, launch) || is_told_apart(project.file(launch.file), launch) || is_for_one_or_dead(text, launch) || slurm_has_its_own_way(text, launch) || platform_has_its_own_way(project, launch)) return;
   VisibleGpus visible = visible_gpus(project, launch);
   if (script.code.visible_devices && !script.code.pinned) visible = {device_count(*script.code.visible_devices), fmt::format("CUDA_VISIBLE_DEVICES={} in the script", *script.code.visible_devices)};
   if (!visible.count && input.wishes.gpus) visible = {input.wishes.gpus, "--gpus"};

@@ -12,7 +12,7 @@ constexpr std::size_t kMostSpansOfAStep = 20'000;
 constexpr double kHalfNanosecondMs = 5e-7;  // pieces that touch do not lie within each other
 constexpr std::size_t kMostLooks = 100'000;
 constexpr std::size_t kMostPlaces = 20'000;
-constexpr std::size_t kStepsUntilGpuTold = 6;  // events are read two or three steps after they were put into the queue
+constexpr std::size_t kStepsUntilGpuTold = 10;  // one step in four is asked, and the answer is read when the next is
 
 double ms(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 

@@ -29,6 +29,7 @@ INSTANTIATE_TEST_SUITE_P(
         trainer_script("", "", "class Own(Trainer):\n    def compute_loss(self, model, inputs):\n        return self.model(**inputs).loss\n"),
         trainer_script("", "", "class Own(Trainer):\n    def evaluate(self):\n        if self.args.should_save:\n            metrics = self.score()\n"),
         trainer_script("", "", "device = \"cuda:0\" if torch.cuda.is_available() else \"cpu\"\n"),
+        trainer_script("device_map={\"\": local_rank} if quantised else \"auto\"", ""),
         trainer_script("", "", "model.to(\"cuda\")\n"), trainer_script("", "", "plugin = FullyShardedDataParallelPlugin()\n"),
         trainer_script("", "", "data = load_dataset(\"c4\", streaming=True)\n"),
         trainer_script("", "", "json.dump(rows, open(\"cache.json\", \"w\"))\ndata = load_dataset(\"json\", data_files=\"cache.json\")\n")));
@@ -246,6 +247,19 @@ TEST(ManyRanks, AreToldWhatEachOfThemWouldDoAgain) {
 
   ASSERT_FALSE(plan.findings.empty());
   EXPECT_NE(plan.findings.front().ways.front().changes.find("push_to_hub"), std::string::npos) << plan.findings.front().ways.front().changes;
+}
+
+TEST(ManyRanks, AreNotStartedByLinesForOneGpuOrBehindAnExit) {
+  const auto after = [](const std::string& line) {
+    FixProject project;
+    project.file("train.py", trainer_script("", "")).file("run.sh", line);
+    return project.after("run.sh").find("torchrun") != std::string::npos;
+  };
+
+  EXPECT_FALSE(after("NUM_DEVICES=1\nACCUMULATION=$((128/(4*NUM_DEVICES)))\npython train.py\n"));
+  EXPECT_FALSE(after("echo done\nexit\npython train.py\n"));
+  EXPECT_TRUE(after("NUM_DEVICES=4\npython train.py\n"));
+  EXPECT_TRUE(after("if [ -z \"$DATA\" ]; then\n  exit\nfi\npython train.py\n"));
 }
 
 }  // namespace

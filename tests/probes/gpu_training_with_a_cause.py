@@ -1,0 +1,67 @@
+"""Trains on one GPU with one cause of lost time put in on purpose. usage: gpu_training_with_a_cause.py CAUSE [--steps N]
+
+causes: nothing, hidden_wait (the loader is slow, and the GPU has enough queued), exposed_wait (the same, with a read of the loss in
+each step, so that the GPU runs dry), item, pageable, logging, unfused
+"""
+
+import argparse
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+WIDTH = 4096
+
+
+class Samples(Dataset):
+    def __init__(self, pause, rows):
+        self.pause, self.rows = pause, rows
+
+    def __len__(self):
+        return 1_000_000
+
+    def __getitem__(self, index):
+        if self.pause:
+            time.sleep(self.pause)
+        return torch.full((self.rows, WIDTH), 0.01)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cause")
+    parser.add_argument("--steps", type=int, default=200)
+    options = parser.parse_args()
+    cause = options.cause
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    device = torch.device("cuda")
+    layers = [layer for _ in range(12) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())]
+    model = torch.nn.Sequential(*layers).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=cause != "unfused")
+    pause = 0.004 if cause in ("hidden_wait", "exposed_wait") else 0
+    loader = DataLoader(Samples(pause, 2048 if cause == "pageable" else 64), batch_size=1, num_workers=0, pin_memory=cause != "pageable")
+    step = 0
+    for batch in loader:  # CAUSE: wait
+        batch = batch[0].to(device, non_blocking=cause != "pageable")  # CAUSE: copy
+        if batch.shape[0] < 2048:
+            batch = batch.repeat(2048 // batch.shape[0], 1)
+        loss = model(batch).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        if cause in ("item", "exposed_wait"):
+            value = loss.item()  # CAUSE: item
+        if cause == "logging":
+            print("step", step, "loss", loss.item())  # CAUSE: logging
+            time.sleep(0.003)
+        if step == 100:
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+        if step >= options.steps:
+            break
+    torch.cuda.synchronize()
+    print(f"{(time.perf_counter() - began) / (step - 100) * 1e3:.3f} ms a step")
+
+
+main()
