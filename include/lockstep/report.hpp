@@ -95,6 +95,19 @@ struct CommandReport {
   bool stopped_by_lockstep = false;
 };
 
+// What `profile --dataloader` answers: is the loader what is slow, and what would hide it?
+struct LoaderAnswer {
+  LoaderTrial alone;
+  std::vector<LoaderTrial> trials;
+  std::optional<BatchTransfer> transfer;
+  double step_alone_ms = 0;            // the step without waiting for data and copies
+  bool loading_is_slow = false;        // slower than the step
+  std::optional<int> enough_workers;   // that would hide it; nothing: none that was tried or can be told
+  bool tried = false;                  // `enough_workers` was measured, not computed
+  std::string sentence;
+  std::vector<std::string> warnings;
+};
+
 struct Report {
   SourceKind source_kind = SourceKind::nvml;
   std::string source_detail;
@@ -112,6 +125,7 @@ struct Report {
   std::vector<LanePicture> pictures;
   std::vector<CheckItem> checklist;
   std::optional<StepSignals> steps;
+  std::optional<LoaderAnswer> loader;
   std::optional<Comparison> comparison;
   std::optional<CommandReport> command;
 };

@@ -185,6 +185,22 @@ struct LoaderSetting {
   std::string sampler;
 };
 
+// The training loader by itself.
+struct LoaderTrial {
+  int workers = 0;
+  int batches = 0;
+  std::optional<int> batch_size;
+  double first_ms = 0;   // until the first batch: the workers' start
+  double batch_ms = 0;   // mean of the others
+};
+
+// One batch's way to the GPU. Times: nothing without a GPU.
+struct BatchTransfer {
+  double bytes = 0;
+  std::optional<double> pageable_ms;
+  std::optional<double> pinned_ms;
+};
+
 // How the training is set up, as probes read it in its processes.
 struct ProbeSettings {
   std::vector<LoaderSetting> loaders;
@@ -208,6 +224,10 @@ struct ProbeSettings {
   double allocation_retries = 0;         // in the time watched
   double device_allocations_a_s = 0;     // cudaMalloc calls once training runs
   std::map<int, std::string> seeds;      // torch's, by rank
+  std::optional<LoaderTrial> loader_alone;   // with its own settings, nothing else running
+  std::vector<LoaderTrial> loader_trials;    // with other numbers of workers
+  std::optional<BatchTransfer> transfer;
+  std::string loader_trial_failed;           // why; empty: it was not asked for, or went well
 };
 
 enum class JobOrigin : std::uint8_t {

@@ -23,10 +23,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::int64_t kStepsOfLoaderTrial = 100;  // enough for the step's own time
+
 struct ProfileOptions {
   std::string probe = "auto";
   std::string steps;
   std::string trace;
+  std::string batches;
+  bool dataloader = false;
+  bool tune = false;
 };
 
 std::int64_t steps_of(const Timeline& timeline) {
@@ -75,6 +80,17 @@ void say_what_was_not_heard(const ProbeSource& source, const ProbeChoice& probes
     report.not_measured.push_back({"steps", "torch was loaded, and fewer than two optimizer steps were seen"});
 }
 
+// batches=100,tune=1 for the probe; empty: not asked for.
+Result<std::string> loader_trial_words(const ProfileOptions& typed) {
+  if (!typed.dataloader) {
+    if (typed.tune || !typed.batches.empty()) return usage_error("--tune and --batches belong to --dataloader", "add it: lockstep profile --dataloader --tune -- python train.py");
+    return std::string();
+  }
+  const auto batches = typed.batches.empty() ? std::optional<std::int64_t>(100) : parse_integer(typed.batches);
+  if (!batches || *batches < 2 || *batches > 1'000'000) return usage_error(fmt::format("--batches {} is no number of batches", printable(typed.batches)), "give one of 2 or more: --batches 100");
+  return fmt::format("batches={},tune={}", *batches, typed.tune ? 1 : 0);
+}
+
 Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   auto options = check(raw, Formats::all);
   if (!options) return std::move(options).error();
@@ -87,7 +103,13 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
     if (!most_steps || *most_steps < 1) return usage_error(fmt::format("--steps {} is no number of steps", printable(typed.steps)), "give one: --steps 50");
   }
 
+  auto loader_words = loader_trial_words(typed);
+  if (!loader_words) return std::move(loader_words).error();
+  if (!loader_words->empty() && !probes->python) return usage_error("--dataloader needs the Python probe", "leave --probe out, or name it: --probe python");
+  if (!loader_words->empty() && !most_steps) most_steps = kStepsOfLoaderTrial;
+
   watch_for_interrupts();
+  if (!loader_words->empty()) ::setenv("LOCKSTEP_PROBE_LOADER", loader_words->c_str(), 1);
   auto session = ProbeSession::start(*probes);
   if (!session) return std::move(session).error();
   std::optional<NotMeasured> no_gpu;
@@ -148,6 +170,9 @@ Run configure_profile(CLI::App& app, RawOptions& raw) {
   add_input_options(app, raw);
   app.add_option("--steps", typed->steps, "measure so many steps, then leave the command alone")->type_name("N");
   app.add_option("--probe", typed->probe, "auto, none, or of host and python those that you want")->type_name("PROBES");
+  app.add_flag("--dataloader", typed->dataloader, "also time the training loader alone, and say whether it is what is slow");
+  app.add_flag("--tune", typed->tune, "with --dataloader: try numbers of workers on your own dataset");
+  app.add_option("--batches", typed->batches, "with --dataloader: so many batches (100)")->type_name("N");
   app.add_option("--trace", typed->trace, "also write the steps as a trace for chrome://tracing or Perfetto")->type_name("FILE");
   add_output_options(app, raw);
   add_common_options(app, raw);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "report/lane_pictures.hpp"
+#include "report/loader_answer.hpp"
 
 namespace lockstep {
 namespace {
@@ -179,7 +180,11 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   if (any_job && signals.jobs[diagnosis.first_job].gpus.size() > 1)
     report.checklist = checklist_of(signals.jobs[diagnosis.first_job], diagnosis.verdicts[diagnosis.first_job].verdict);
   for (const JobSignals& job : signals.jobs)
-    if (job.steps) report.steps = job.steps;
+    if (job.steps) {
+      report.steps = job.steps;
+      report.loader = loader_answer(job);
+      if (job.settings && !job.settings->loader_trial_failed.empty()) report.not_measured.push_back({"dataloader", job.settings->loader_trial_failed});
+    }
   if (timeline.source_kind != SourceKind::log) add_absent(timeline, report.not_measured);
   return report;
 }

@@ -65,6 +65,13 @@ void take_loader(ProbeSettings& settings, const ProbeFact& fact, std::map<std::p
   last->second = epoch;
 }
 
+// Ranks try at the same time: the slowest of a number of workers is what the job would get.
+void take_trial(std::vector<LoaderTrial>& trials, const LoaderTrial& trial) {
+  const auto same = std::find_if(trials.begin(), trials.end(), [&](const LoaderTrial& other) { return other.workers == trial.workers; });
+  if (same == trials.end()) trials.push_back(trial);
+  else if (trial.batch_ms > same->batch_ms) *same = trial;
+}
+
 }  // namespace
 
 std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
@@ -102,6 +109,14 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
       settings.optimizer_can_fuse = values.yes("can_fuse");
       settings.on_gpu = values.word("device") == "cuda";
       settings.parameter_tensors = values.number("tensors").value_or(0);
+    } else if (fact.name == "loader_alone" || fact.name == "loader_trial") {
+      const LoaderTrial trial{values.integer("workers").value_or(0), values.integer("batches").value_or(0), values.integer("batch"), values.number("first_ms").value_or(0), values.number("batch_ms").value_or(0)};
+      if (fact.name == "loader_alone" && (!settings.loader_alone || trial.batch_ms > settings.loader_alone->batch_ms)) settings.loader_alone = trial;  // of the slowest rank
+      if (fact.name == "loader_trial") take_trial(settings.loader_trials, trial);
+    } else if (fact.name == "loader_transfer") {
+      settings.transfer = BatchTransfer{values.number("bytes").value_or(0), values.number("pageable_ms"), values.number("pinned_ms")};
+    } else if (fact.name == "loader_failed") {
+      settings.loader_trial_failed = values.word("why");
     } else if (fact.name == "seed") {
       settings.seeds[fact.rank] = values.word("torch");
     } else if (fact.name == "memory") {

@@ -3,13 +3,14 @@
 import sys
 import weakref
 
-from . import patches, recorder, wire
+from . import loader_trial, patches, recorder, training, wire
 
 _WAIT = b"DataLoader"
 _START = b"DataLoader workers start"
 _FETCH = b"fetch a batch"
 
 _iterator_class = None
+_loader_of = weakref.WeakKeyDictionary()  # iterator -> loader
 _passes = weakref.WeakKeyDictionary()  # loader -> passes begun so far
 
 
@@ -44,8 +45,10 @@ def _wait(original):
     span, now, frame, on_training_thread = recorder.span, recorder.now, sys._getframe, recorder.on_training_thread
 
     def __next__(self):
-        if not on_training_thread():
+        if not on_training_thread() or loader_trial.running:
             return original(self)
+        if loader_trial.wanted() and training.steps() > 0 and (loader := _loader_of.get(self)) is not None:
+            loader_trial.run(loader)
         begin = now()
         batch = original(self)
         # Never summed up, however short: the reader pairs waits with passes by their times.
@@ -60,7 +63,10 @@ def _begin_pass(original):
         begin = recorder.now()
         iterator = original(self)
         end = recorder.now()
+        if loader_trial.running:
+            return iterator
         try:
+            _loader_of[iterator] = self
             _describe(self)
             if self.num_workers > 0 and end - begin > recorder.SHORT_NS:
                 recorder.span(wire.DATA_WAIT, _START, begin, end, sys._getframe(1), 0, 0, id(self.dataset) & 0xFFFFFFFF)

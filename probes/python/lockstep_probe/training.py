@@ -26,6 +26,10 @@ _forwards_since = 0
 _rescans = 0
 
 
+def steps():
+    return _steps
+
+
 def hook_autograd(module):
     """module: torch.autograd. Tensor.backward calls it too."""
 

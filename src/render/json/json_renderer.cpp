@@ -210,6 +210,16 @@ Json steps_json(const StepSignals& steps) {
   return json;
 }
 
+Json loader_json(const LoaderAnswer& answer) {
+  const auto trial_json = [](const LoaderTrial& trial) {
+    return Json{{"workers", trial.workers}, {"batches", trial.batches}, {"first_ms", number(trial.first_ms)}, {"batch_ms", number(trial.batch_ms)}};
+  };
+  Json json = {{"alone", trial_json(answer.alone)}, {"trials", list_json(answer.trials, trial_json)}, {"step_alone_ms", number(answer.step_alone_ms)}, {"loading_is_slow", answer.loading_is_slow},
+               {"enough_workers", or_null(answer.enough_workers)}, {"tried", answer.tried}, {"sentence", answer.sentence}, {"warnings", answer.warnings}};
+  if (answer.transfer) json["transfer"] = {{"bytes", number(answer.transfer->bytes)}, {"pageable_ms", number(answer.transfer->pageable_ms)}, {"pinned_ms", number(answer.transfer->pinned_ms)}};
+  return json;
+}
+
 Json comparison_json(const Comparison& comparison) {
   return {{"against", comparison.against},
           {"speedup", number(comparison.speedup)},
@@ -245,6 +255,7 @@ Json report_json(const Report& report) {
     json["checklist"] = list_json(report.checklist, [](const CheckItem& item) { return Json{{"question", item.question}, {"measured", item.measured}, {"yes", item.yes}}; });
   if (report.findings_left_out > 0) json["findings_left_out"] = report.findings_left_out;
   if (report.steps) json["steps"] = steps_json(*report.steps);
+  if (report.loader) json["dataloader"] = loader_json(*report.loader);
   if (report.command)
     json["command"] = {{"command", report.command->command},
                        {"exit_code", or_null(report.command->exit_code)},

@@ -101,6 +101,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
                                             picture.column_s * static_cast<double>(kPictureColumns) / static_cast<double>(kLaneColumns));
   }
   if (report.steps) text += steps_text(*report.steps);
+  if (report.loader) text += "## Data loader\n\n" + escaped(report.loader->sentence) + "\n\n";
   text += report.findings.empty() ? "## No findings\n\n" : "## Findings\n\n";
   if (report.findings_left_out > 0) text += fmt::format("{} not asked for and left out.\n\n", report.findings_left_out);
   for (const Finding& finding : report.findings) text += finding_text(finding, false);

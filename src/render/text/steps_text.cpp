@@ -97,4 +97,25 @@ std::string steps_text(const StepSignals& steps, std::size_t width, const Painte
   return text;
 }
 
+std::string loader_text(const LoaderAnswer& answer, std::size_t width, const Painter& paint) {
+  std::string text = paint.bold(fmt::format("data loader: {} batches{}", answer.alone.batches, answer.alone.batch_size ? fmt::format(" of {}", *answer.alone.batch_size) : "")) + "\n\n";
+  Table table({{"", Align::left}, {"a batch", Align::right}, {"the first", Align::right}, {"batches/s", Align::right}});
+  const auto add = [&](const std::string& name, const LoaderTrial& trial) {
+    table.add({name, milliseconds_words(trial.batch_ms), milliseconds_words(trial.first_ms), trial.batch_ms > 0 ? fmt::format("{:.0f}", 1e3 / trial.batch_ms) : "-"});
+  };
+  add(fmt::format("as it is, {} worker{}", answer.alone.workers, answer.alone.workers == 1 ? "" : "s"), answer.alone);
+  for (const LoaderTrial& trial : answer.trials) add(fmt::format("{} worker{}", trial.workers, trial.workers == 1 ? "" : "s"), trial);
+  table.add({"step alone", milliseconds_words(answer.step_alone_ms), "", answer.step_alone_ms > 0 ? fmt::format("{:.0f}", 1e3 / answer.step_alone_ms) : "-"});
+  text += table.text(width) + "\n";
+  if (answer.transfer) {
+    text += fmt::format("a batch is {}", format_bytes(answer.transfer->bytes));
+    if (answer.transfer->pageable_ms && answer.transfer->pinned_ms)
+      text += fmt::format(": to the GPU in {} from ordinary memory, {} from pinned", milliseconds_words(*answer.transfer->pageable_ms), milliseconds_words(*answer.transfer->pinned_ms));
+    text += "\n";
+  }
+  text += answer.sentence + "\n";
+  for (const std::string& warning : answer.warnings) text += paint.bold("note") + ": " + warning + "\n";
+  return text + "\n";
+}
+
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 namespace lockstep {
 
+std::string loader_text(const LoaderAnswer& answer, std::size_t width, const Painter& paint);
 std::string steps_text(const StepSignals& steps, std::size_t width, const Painter& paint);
 
 }  // namespace lockstep
