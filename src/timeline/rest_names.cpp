@@ -56,7 +56,7 @@ std::optional<StepPart> part_of_function(std::string_view function) {
 
 // What torch computes outside the hooked passes: a loss, a teacher.
 StepPart part_of_torch(std::string_view function) {
-  if (function == "step" || function.find("norm_") != std::string_view::npos || function.ends_with("total_norm") || function.find("grads_with_norm") != std::string_view::npos) return StepPart::optimizer;
+  if (function == "step" || function == "zero_grad" || function.find("norm_") != std::string_view::npos || function.ends_with("total_norm") || function.find("grads_with_norm") != std::string_view::npos) return StepPart::optimizer;
   if (function == "grad" || function.find("backward") != std::string_view::npos) return StepPart::backward;
   return part_of_function(function).value_or(StepPart::forward);
 }

@@ -18,7 +18,7 @@ def _collected(phase, info):
         return
     end = recorder.now()
     if end - _began >= recorder.SHORT_NS:
-        recorder.span(wire.GC, _WHAT[min(info.get("generation", 0), 2)], _began, end, sys._getframe(1))
+        recorder.span(wire.GC, _WHAT[min(info.get("generation", 0), 2)], _began, end, sys._getframe().f_back)
 
 
 def hook():

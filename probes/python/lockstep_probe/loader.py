@@ -51,7 +51,6 @@ def _wait(original):
             loader_trial.run(loader)
         begin = now()
         batch = original(self)
-        # Never summed up, however short: the reader pairs waits with passes by their times.
         span(wire.DATA_WAIT, _WAIT, begin, now(), frame(1), 0, 0, id(self._dataset) & 0xFFFFFFFF)
         return batch
 
@@ -110,8 +109,9 @@ def _fetch(original):
     def fetch(self, possibly_batched_index):
         begin = now()
         batch = original(self, possibly_batched_index)
-        if recorder._role == wire.ROLE_WORKER:
+        if recorder.is_worker():
             span(wire.DATA_WAIT, _FETCH, begin, now(), frame(1), wire.IN_WORKER, 0, id(self.dataset) & 0xFFFFFFFF)
+            recorder.write_queued()
         return batch
 
     return fetch

@@ -1,4 +1,5 @@
-"""Looks at the training thread a hundred times a second: what no hook knows still has a line in the source."""
+"""A thread beside the training: writes what hooks have queued, and looks at the training thread a hundred times a second, for what
+no hook knows still has a line in the source."""
 
 import os
 import re
@@ -17,7 +18,7 @@ _thread = None
 
 def start():
     global _thread
-    if _thread is None and os.environ.get("LOCKSTEP_PROBE_SAMPLES") != "0":
+    if _thread is None:
         _thread = threading.Thread(target=_run, name="lockstep-probe", daemon=True)
         _thread.start()
 
@@ -27,6 +28,8 @@ def finish():
     recorder.stop()
     if _thread is not None:
         _thread.join(1.0)
+    if not recorder.is_worker():
+        _write_the_rest()
 
 
 def after_fork():
@@ -40,11 +43,15 @@ def _run():
     stop_file = os.path.join(os.environ.get("LOCKSTEP_PROBE_FOLDER", ""), "stop")
     last = recorder.now()
     looked_ns = last
+    samples = os.environ.get("LOCKSTEP_PROBE_SAMPLES") != "0"
     while recorder.active():
         time.sleep(_PERIOD_S)
         now = recorder.now()
         try:
-            _look(now, now - last)
+            if samples:
+                _look(now, now - last)
+            while not recorder.write_queued(recorder._AT_ONCE):
+                time.sleep(0)
             if now - looked_ns > _MEMORY_EVERY_S * 1e9:
                 looked_ns = now
                 device.memory_fact()
@@ -53,6 +60,14 @@ def _run():
         except Exception as error:
             recorder.give_up(error, "sampling")
         last = now
+    _write_the_rest()
+
+
+def _write_the_rest():
+    try:
+        recorder.write_queued()
+    except Exception as error:
+        recorder.give_up(error, "writing")
 
 
 def _look(now, since):
@@ -73,7 +88,7 @@ def _look(now, since):
         below = below.f_back
     if below is None:
         functions = []  # outside the loop: its own functions say nothing of a step
-    recorder.sample(now, since, place.f_lineno, places.loop_line(place), "<".join(functions).encode("ascii", "replace")[:72], place.f_code.co_filename)
+    recorder.write_sample(now, since, place.f_lineno, places.loop_line(place), "<".join(functions).encode("ascii", "replace")[:72], place.f_code.co_filename)
 
 
 def _telling_functions(frame, place):
@@ -92,6 +107,6 @@ def _package(name):
     parts = name.split("/")
     for marker in ("site-packages", "dist-packages"):
         if marker in parts[:-1]:
-            return parts[parts.index(marker) + 1].removesuffix(".py")
+            return parts[parts.index(marker) + 1].split(".")[0]
     folder = parts[-2] if len(parts) > 1 else ""
-    return parts[-1].removesuffix(".py") if folder.startswith("python") else folder
+    return parts[-1].split(".")[0] if folder.startswith("python") else folder

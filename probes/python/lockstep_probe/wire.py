@@ -4,7 +4,6 @@ A record is one `pack_into`, which holds the interpreter's lock: records of seve
 barriers, so a reader may see the count before the content; it takes a record only at the look after the one that counted it.
 """
 
-import ctypes
 import itertools
 import mmap
 import os
@@ -106,10 +105,3 @@ class Ring:
 
         return write_span, write_sample, write_fact
 
-
-def thread_number():
-    """The kernel's number of this thread, as the host probe knows it."""
-    try:
-        return ctypes.CDLL(None).gettid()
-    except (OSError, AttributeError):
-        return 0

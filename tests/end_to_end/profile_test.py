@@ -1,0 +1,197 @@
+"""Real torch, real DDP over Gloo, one cause of lost time put in on purpose: the profile names it, its rank, its line and its share."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BINARY = os.environ["LOCKSTEP_BINARY"]
+TORCH = os.path.join(os.environ["LOCKSTEP_TORCH"], "bin")
+PYTHON = os.path.join(TORCH, "python")
+SCRIPT = os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "training_with_a_cause.py")
+
+if not os.path.exists(PYTHON):
+    print(f"skipped: no torch in {TORCH}; scripts/setup --tests makes it")
+    sys.exit(77)
+
+LINES = {}
+with open(SCRIPT, encoding="utf-8") as source:
+    for number, text in enumerate(source, 1):
+        if mark := re.search(r"# CAUSE: (\w+)", text):
+            LINES[mark.group(1)] = number
+
+
+class Profiled:
+    """A run of the script under `lockstep profile --json`, with what it measured itself."""
+
+    def __init__(self, folder, cause, *flags, steps=150):
+        truth = os.path.join(folder, f"{cause}.json")
+        environment = dict(os.environ, PATH=TORCH + ":" + os.environ["PATH"], OMP_NUM_THREADS="1")
+        self.run = subprocess.run([BINARY, "profile", "--json", *flags, "--", "torchrun", "--standalone", "--nproc_per_node=2", SCRIPT, cause, "--steps", str(steps), "--truth", truth],
+                                  env=environment, cwd=folder, capture_output=True, text=True, timeout=200)
+        if self.run.returncode not in (0, 1):
+            raise AssertionError(f"exit {self.run.returncode}\n{self.run.stderr[-3000:]}")
+        self.report = json.loads(self.run.stdout)
+        with open(truth, encoding="utf-8") as file:
+            self.shares = [rank["seconds"] / rank["wall"] for rank in json.load(file)["ranks"]]
+
+    def finding(self, code):
+        return next((finding for finding in self.report["findings"] if finding["code"] == code), None)
+
+    def lines(self, code):
+        return [place["line"] for place in self.finding(code)["where"]]
+
+    def part(self, name):
+        return next(part for part in self.report["steps"]["parts"] if part["name"] == name)
+
+
+class ProfileOfACause(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_with(self, cause, *flags, steps=150):
+        return Profiled(self.folder.name, cause, *flags, steps=steps)
+
+    def assert_share(self, measured, true):
+        self.assertAlmostEqual(measured, true, delta=0.15 * true + 0.01)
+
+    def test_a_healthy_run_is_silent_and_its_parts_make_up_the_whole_time(self):
+        run = self.run_with("nothing")
+        self.assertEqual(run.run.returncode, 0, run.report["findings"])
+        self.assertEqual(run.report["findings"], [])
+        whole = sum(part["share"] for part in run.report["steps"]["parts"] if part["name"] != "collective_hidden")
+        self.assertAlmostEqual(whole, 1, delta=0.002)
+        self.assertEqual(len(run.report["steps"]["ranks"]), 2)
+
+    def test_logging_in_each_step_is_named_with_its_line_and_share(self):
+        run = self.run_with("log_inside")
+        self.assertIn(LINES["log_inside"], run.lines("S302"))
+        self.assert_share(run.finding("S302")["lost_throughput"], max(run.shares))
+
+    def test_a_log_of_ones_own_is_named_though_no_hook_knows_it(self):
+        run = self.run_with("log_outside")
+        self.assertIn(LINES["log_outside"], run.lines("S302"))
+        self.assert_share(run.finding("S302")["lost_throughput"], max(run.shares))
+
+    def test_checkpoints_of_one_rank_are_its_own(self):
+        run = self.run_with("checkpoint")
+        self.assertEqual(run.finding("S303")["ranks"], [0])
+        self.assertIn(LINES["checkpoint"], run.lines("S303"))
+        self.assertGreater(run.finding("S303")["lost_throughput"], 0.5 * run.shares[0])
+
+    def test_a_rank_that_is_late_before_its_pass_or_within_it_is_named(self):
+        for cause in ("slow_rank_before", "slow_rank_between"):
+            with self.subTest(cause=cause):
+                run = self.run_with(cause, steps=80)
+                self.assertEqual(run.finding("C401")["ranks"], [1])
+                self.assertIn(LINES[cause], run.lines("C401"))
+                self.assert_share(run.finding("C401")["lost_throughput"], run.shares[1])
+
+    def test_gradients_synced_in_each_pass_are_told_from_no_sync(self):
+        self.assertIsNotNone(self.run_with("no_sync_missing", steps=60).finding("C403"))
+        self.assertIsNone(self.run_with("no_sync_used", steps=60).finding("C403"))
+
+    def test_the_collector_is_named(self):
+        run = self.run_with("gc")
+        self.assert_share(run.finding("S306")["lost_throughput"], max(run.shares))
+
+    def test_a_slow_dataset_is_named_where_it_is_waited_for(self):
+        run = self.run_with("slow_dataset")
+        self.assertIn(LINES["slow_dataset"], run.lines("D201"))
+
+    def test_a_value_read_in_each_step_is_shown_though_it_costs_nothing_on_the_cpu(self):
+        run = self.run_with("item")
+        suspicion = next(finding for finding in run.report["suspicions"] if finding["code"] == "S301")
+        self.assertEqual([place["line"] for place in suspicion["where"]], [LINES["item"]])
+
+    def test_measuring_ends_after_the_steps_asked_for_and_the_command_goes_on(self):
+        run = self.run_with("nothing", "--steps", "40", "--trace", os.path.join(self.folder.name, "trace.json"), steps=400)
+        self.assertLess(run.report["steps"]["count"], 300)
+        self.assertIn("the command goes on", run.run.stderr)
+        with open(os.path.join(self.folder.name, "trace.json"), encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        self.assertEqual({event["pid"] for event in events}, {0, 1})
+
+
+class ProbeInAProcess(unittest.TestCase):
+    """Promises to the program that is probed."""
+
+    def profile(self, *words, environment=None, code=None):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (code or {}).items():
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            return subprocess.run([BINARY, "profile", *words], cwd=folder, env=dict(os.environ, **(environment or {})), capture_output=True, text=True, timeout=100)
+
+    def test_without_torch_it_is_silent(self):
+        run = self.profile("--", PYTHON, "-c", "print('hello')")
+        self.assertEqual(run.returncode, 3)
+        self.assertIn("no Python process with torch answered", run.stdout)
+
+    def test_none_leaves_the_environment_alone(self):
+        code = {"show.py": "import os\nprint([n for n in os.environ if 'LOCKSTEP_PROBE' in n], os.environ.get('LD_PRELOAD'))\n"}
+        run = self.profile("--probe", "none", "--", PYTHON, "show.py", code=code)
+        self.assertIn("[] None", run.stderr)
+
+    def test_the_users_own_sitecustomize_still_runs(self):
+        code = {"sitecustomize.py": "print('mine')\n", "a.py": "print('program')\n"}
+        run = self.profile("--", PYTHON, "a.py", code=code, environment={"PYTHONPATH": "."})
+        self.assertIn("mine", run.stderr)
+        self.assertIn("program", run.stderr)
+
+    def test_a_model_is_saved_whole_and_values_and_prints_are_as_ever(self):
+        code = {"a.py": "import torch, copy\nm = torch.nn.Linear(4, 4)\no = torch.optim.SGD(m.parameters(), 0.1)\n"
+                        "def main():\n    for i in range(30):\n        loss = m(torch.ones(2, 4)).sum()\n        loss.backward()\n        o.step()\n        o.zero_grad()\n"
+                        "    torch.save(m, 'whole.pt')\n    copy.deepcopy(m)\n    torch.load('whole.pt', weights_only=False)\n    print('value', bool(torch.tensor(True)), torch.tensor([1.5]).item(), torch.tensor([1, 2]).tolist())\nmain()\n"}
+        run = self.profile("--", PYTHON, "a.py", code=code)
+        self.assertIn("value True 1.5 [1, 2]", run.stderr)
+        self.assertNotIn("Traceback", run.stderr)
+
+    def test_a_folder_that_is_gone_is_said_once_and_the_program_runs(self):
+        code = {"a.py": "import torch\nm = torch.nn.Linear(4, 4)\no = torch.optim.SGD(m.parameters(), 0.1)\nfor i in range(30):\n    m(torch.ones(2, 4)).sum().backward()\n    o.step()\nprint('done')\n"}
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "a.py"), "w", encoding="utf-8") as file:
+                file.write(code["a.py"])
+            probe = os.path.join(os.path.dirname(os.path.dirname(BINARY)), "lib", "lockstep", "python")
+            run = subprocess.run([PYTHON, "a.py"], cwd=folder, capture_output=True, text=True, timeout=100,
+                                 env=dict(os.environ, PYTHONPATH=probe, LOCKSTEP_PROBE="python", LOCKSTEP_PROBE_FOLDER=os.path.join(folder, "missing")))
+        self.assertIn("done", run.stdout)
+        self.assertEqual(run.stderr.count("lockstep: the Python probe stops"), 1, run.stderr)
+        self.assertEqual(run.returncode, 0)
+
+    def test_trainer_is_profiled_unmodified(self):
+        code = {"a.py": "import torch\nfrom transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments\n\n\nclass Rows(torch.utils.data.Dataset):\n    def __len__(self):\n        return 1000\n\n"
+                        "    def __getitem__(self, i):\n        x = torch.full((32,), i % 50)\n        return {'input_ids': x, 'labels': x}\n\n\n"
+                        "m = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=64, vocab_size=100))\n"
+                        "a = TrainingArguments(output_dir='o', max_steps=40, per_device_train_batch_size=4, logging_steps=1, save_strategy='no', report_to=[], use_cpu=True)\n"
+                        "Trainer(model=m, args=a, train_dataset=Rows()).train()\n"}
+        run = self.profile("--json", "--", PYTHON, "a.py", code=code)
+        steps = json.loads(run.stdout)["steps"]
+        shares = {part["name"]: part["share"] for part in steps["parts"]}
+        self.assertGreater(steps["count"], 20)
+        self.assertGreater(shares["forward"], 0.1)
+        self.assertGreater(shares["backward"], 0.1)
+        self.assertGreater(shares["logging"], 0)
+
+    def test_the_loader_alone_is_told_from_the_step(self):
+        code = {"a.py": "import time, torch\nfrom torch.utils.data import DataLoader, Dataset\n\n\nclass Slow(Dataset):\n    def __len__(self):\n        return 10000\n\n    def __getitem__(self, i):\n        time.sleep(0.002)\n        return torch.randn(64)\n\n\n"
+                        "m = torch.nn.Linear(64, 64)\no = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n    for n, x in enumerate(DataLoader(Slow(), batch_size=4, num_workers=1)):\n"
+                        "        m(x).sum().backward()\n        o.step()\n        o.zero_grad()\n        time.sleep(0.004)\n        if n == 120:\n            break\n\n\nmain()\n"}
+        run = self.profile("--json", "--dataloader", "--tune", "--", PYTHON, "a.py", code=code)
+        answer = json.loads(run.stdout)["dataloader"]
+        self.assertTrue(answer["loading_is_slow"], answer)
+        self.assertGreater(answer["alone"]["batch_ms"], 7)
+        self.assertTrue(answer["tried"])
+        self.assertIn(answer["enough_workers"], (2, 4))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
