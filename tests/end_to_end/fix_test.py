@@ -152,7 +152,10 @@ class Fix(unittest.TestCase):
         self.assertEqual(line, "torchrun --standalone --nproc_per_node=2 train.py out")
 
         path = f"{TORCH}/bin:{os.environ['PATH']}"
-        trained = run(["bash", "run.sh"], cwd=self.tree, env={**self.environment, "PATH": path, "OMP_NUM_THREADS": "1"})
+        for _ in range(2):  # a rank of torch 2.11 over Gloo now and then aborts at its very end, without any of us in it
+            trained = run(["bash", "run.sh"], cwd=self.tree, env={**self.environment, "PATH": path, "OMP_NUM_THREADS": "1"})
+            if trained.returncode == 0 or "exitcode: -6" not in trained.stderr:
+                break
         self.assertEqual(trained.returncode, 0, trained.stderr[-2000:])
         self.assertEqual(trained.stdout.count("trained with 2 ranks"), 2, trained.stdout)
 
