@@ -1,0 +1,253 @@
+// Findings that only probes can make: each with a positive, a near miss and a healthy run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "detectors/all_detectors.hpp"
+#include "detectors/pattern.hpp"
+
+namespace lockstep {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Two ranks in step, by their own steps: nothing is wrong.
+JobSignals healthy() {
+  JobSignals job;
+  job.origin = JobOrigin::steps;
+  job.active = true;
+  job.ranks = {0, 1};
+  StepSignals steps;
+  steps.count = 100;
+  steps.duration_p50_ms = 20;
+  steps.passes_a_step = 1;
+  steps.synced_passes_a_step = 1;
+  for (const int rank : {0, 1}) {
+    RankSteps entry;
+    entry.rank = rank;
+    entry.count = 100;
+    entry.duration_ms = 20;
+    steps.ranks.push_back(entry);
+  }
+  PlaceSignals wait;
+  wait.part = StepPart::data_wait;
+  wait.place = {"train.py", 10, "DataLoader", 0};
+  wait.ranks = {0, 1};
+  wait.present = 1;
+  wait.subjects = {7};
+  steps.places.push_back(wait);
+  job.steps = steps;
+  ProbeSettings settings;
+  settings.world_size = 2;
+  for (const int rank : {0, 1}) settings.loaders.push_back({.id = 7, .rank = rank, .passes = 1, .workers = 2, .prefetch = 2, .batch = 8, .shards = 2, .pinned = true, .persistent = true, .shuffles = true});
+  settings.seeds = {{0, "1"}, {1, "2"}};
+  job.settings = settings;
+  return job;
+}
+
+std::vector<Finding> found(std::vector<Finding> (*look)(const Seen&), const JobSignals& job) {
+  Signals signals;
+  signals.jobs = {job};
+  const auto verdicts = judge_patterns(signals);
+  return look({signals, verdicts});
+}
+
+PlaceSignals place(StepPart part, const char* what, int line, double share, double present = 1, std::vector<int> ranks = {0, 1}) {
+  PlaceSignals signals;
+  signals.part = part;
+  signals.place = {"train.py", line, what, 0};
+  signals.share = signals.most_share = share;
+  signals.present = present;
+  signals.ranks = std::move(ranks);
+  signals.calls_a_step = 1;
+  return signals;
+}
+
+void give(JobSignals& job, StepPart part, double share) {
+  job.steps->share[index_of(part)] = share;
+  job.steps->p50_ms[index_of(part)] = share * job.steps->duration_p50_ms;
+  for (RankSteps& rank : job.steps->ranks) rank.share[index_of(part)] = rank.usual_share[index_of(part)] = share;
+}
+
+TEST(HealthyProbedRun, HasNoFinding) {
+  for (const auto look : {find_unsharded_data, find_set_epoch_missing, find_workers_restarted_each_epoch, find_find_unused_parameters, find_accumulation_too_high, find_unfused_optimizer, find_allocator_thrash,
+                          find_same_seed_every_rank, find_unreduced_metric, find_input_starved, find_loader_without_workers, find_host_sync_every_step, find_reduce_every_step, find_sync_every_micro_step})
+    EXPECT_THAT(found(look, healthy()), IsEmpty());
+}
+
+TEST(UnshardedData, IsALoaderThatKnowsOfNoRanks) {
+  JobSignals job = healthy();
+  for (LoaderSetting& loader : job.settings->loaders) loader.shards.reset();
+  JobSignals streams = job;
+  for (LoaderSetting& loader : streams.settings->loaders) loader.streams = true;
+  JobSignals alone = job;
+  alone.settings->world_size = 1;
+
+  ASSERT_THAT(found(find_unsharded_data, job), SizeIs(1));
+  EXPECT_TRUE(found(find_unsharded_data, job).front().is_fault);
+  EXPECT_EQ(found(find_unsharded_data, job).front().where.front().line, 10);
+  EXPECT_THAT(found(find_unsharded_data, streams), IsEmpty()) << "its own code may split it";
+  EXPECT_THAT(found(find_unsharded_data, alone), IsEmpty());
+}
+
+TEST(SetEpochMissing, IsAPassWithTheEpochOfThePassBefore) {
+  JobSignals job = healthy();
+  job.settings->loaders.front().same_epochs = 1;
+  JobSignals in_order = job;
+  in_order.settings->loaders.front().shuffles = false;
+
+  EXPECT_THAT(found(find_set_epoch_missing, job), SizeIs(1));
+  EXPECT_THAT(found(find_set_epoch_missing, in_order), IsEmpty());
+}
+
+TEST(WorkersRestarted, CostFromTheSecondPassOn) {
+  JobSignals job = healthy();
+  job.settings->loaders.front().persistent = false;
+  job.settings->loaders.front().passes = 3;
+  job.steps->places.push_back(place(StepPart::data_wait, "DataLoader workers start", 10, 0.06, 0.02));
+  JobSignals first = job;
+  first.settings->loaders.front().passes = 1;
+
+  ASSERT_THAT(found(find_workers_restarted_each_epoch, job), SizeIs(1));
+  EXPECT_NEAR(found(find_workers_restarted_each_epoch, job).front().lost_throughput, 0.06, 1e-9);
+  EXPECT_THAT(found(find_workers_restarted_each_epoch, first), IsEmpty()) << "nobody can save the first start";
+}
+
+TEST(FindUnused, IsForNothingWhereNothingIsUnused) {
+  JobSignals job = healthy();
+  job.settings->finds_unused = true;
+  JobSignals needed = job;
+  needed.settings->unused_bytes = 4096;
+
+  EXPECT_THAT(found(find_find_unused_parameters, job), SizeIs(1));
+  EXPECT_THAT(found(find_find_unused_parameters, needed), IsEmpty());
+}
+
+TEST(AccumulationTooHigh, NeedsRoomInTheMemory) {
+  JobSignals job = healthy();
+  job.steps->passes_a_step = 8;
+  job.settings->memory_peak_bytes = 20e9;
+  job.settings->memory_total_bytes = 80e9;
+  JobSignals full = job;
+  full.settings->memory_peak_bytes = 70e9;
+
+  EXPECT_THAT(found(find_accumulation_too_high, job), SizeIs(1));
+  EXPECT_THAT(found(find_accumulation_too_high, full), IsEmpty());
+}
+
+TEST(UnfusedOptimizer, MattersOnAGpuWhereTheUpdateShows) {
+  JobSignals job = healthy();
+  job.settings->on_gpu = true;
+  job.settings->optimizer_can_fuse = true;
+  give(job, StepPart::optimizer, 0.2);
+  JobSignals small = job;
+  give(small, StepPart::optimizer, 0.03);
+  JobSignals fused = job;
+  fused.settings->optimizer_fused = true;
+
+  EXPECT_THAT(found(find_unfused_optimizer, job), SizeIs(1));
+  EXPECT_THAT(found(find_unfused_optimizer, small), IsEmpty());
+  EXPECT_THAT(found(find_unfused_optimizer, fused), IsEmpty());
+}
+
+TEST(AllocatorThrash, IsARetryOrAllocationsInTheSteadyState) {
+  JobSignals job = healthy();
+  job.settings->allocation_retries = 2;
+  JobSignals few = healthy();
+  few.settings->device_allocations_a_s = 0.2;
+
+  EXPECT_THAT(found(find_allocator_thrash, job), SizeIs(1));
+  EXPECT_THAT(found(find_allocator_thrash, few), IsEmpty());
+}
+
+TEST(SameSeed, IsNoMoreThanASuspicion) {
+  JobSignals job = healthy();
+  job.settings->seeds = {{0, "42"}, {1, "42"}};
+
+  ASSERT_THAT(found(find_same_seed_every_rank, job), SizeIs(1));
+  EXPECT_FALSE(is_stood_behind(found(find_same_seed_every_rank, job).front()));
+}
+
+TEST(UnreducedMetric, IsEvaluationOnAllRanksWithoutAReduce) {
+  JobSignals job = healthy();
+  job.steps->places.push_back(place(StepPart::evaluation, "forward", 40, 0.1, 0.02));
+  JobSignals reduced = job;
+  reduced.steps->places.push_back(place(StepPart::collective_exposed, "all_reduce", 44, 0.001, 0.02));
+  JobSignals on_one = healthy();
+  on_one.steps->places.push_back(place(StepPart::evaluation, "forward", 40, 0.1, 0.02, {0}));
+
+  EXPECT_THAT(found(find_unreduced_metric, job), SizeIs(1));
+  EXPECT_THAT(found(find_unreduced_metric, reduced), IsEmpty());
+  EXPECT_THAT(found(find_unreduced_metric, on_one), IsEmpty());
+}
+
+TEST(InputStarved, ByProbesNeedsWorkersThatDoNotKeepUp) {
+  JobSignals job = healthy();
+  give(job, StepPart::data_wait, 0.4);
+  job.settings->batch_ms_of_worker[7] = 40;  // over 2 workers, as long as the step
+  JobSignals keeps_up = healthy();
+  give(keeps_up, StepPart::data_wait, 0.15);
+  keeps_up.settings->batch_ms_of_worker[7] = 4;
+  JobSignals hidden = job;
+  hidden.steps->hidden_data_wait = 0.38;
+
+  ASSERT_THAT(found(find_input_starved, job), SizeIs(1));
+  EXPECT_EQ(found(find_input_starved, job).front().rung, 1);
+  EXPECT_EQ(found(find_input_starved, job).front().where.front().line, 10);
+  EXPECT_THAT(found(find_input_starved, keeps_up), IsEmpty()) << "3 ms a batch is the queue";
+  EXPECT_THAT(found(find_input_starved, hidden), IsEmpty()) << "behind the GPU it costs nothing";
+}
+
+TEST(LoaderWithoutWorkers, ByProbesIsWorthItAboveTheQueue) {
+  JobSignals job = healthy();
+  for (LoaderSetting& loader : job.settings->loaders) loader.workers = 0;
+  give(job, StepPart::data_wait, 0.3);
+  JobSignals cheap = job;
+  give(cheap, StepPart::data_wait, 0.06);  // 1.2 ms of 20
+
+  EXPECT_THAT(found(find_loader_without_workers, job), SizeIs(1));
+  EXPECT_THAT(found(find_loader_without_workers, cheap), IsEmpty());
+}
+
+TEST(HostSync, OnAGpuCostsWhatTheGpuIsIdle) {
+  JobSignals job = healthy();
+  PlaceSignals item = place(StepPart::sync, "Tensor.item", 30, 0.4);
+  item.on_device = true;
+  job.steps->places.push_back(item);
+  job.steps->gpu_idle_share = 0.15;
+  JobSignals now_and_then = healthy();
+  now_and_then.steps->places.push_back(place(StepPart::sync, "Tensor.item", 30, 0.04, 0.1));
+
+  ASSERT_THAT(found(find_host_sync_every_step, job), SizeIs(1));
+  EXPECT_NEAR(found(find_host_sync_every_step, job).front().lost_throughput, 0.15, 1e-9) << "the wait itself is the GPU's work";
+  EXPECT_THAT(found(find_host_sync_every_step, now_and_then), IsEmpty());
+}
+
+TEST(ReduceEveryStep, ByProbesIsACallOfTheProgramsOwn) {
+  JobSignals job = healthy();
+  job.steps->places.push_back(place(StepPart::collective_exposed, "all_reduce", 50, 0.1));
+  JobSignals gradients = healthy();
+  gradients.steps->places.push_back(place(StepPart::collective_exposed, "gradient all-reduce", 20, 0.3));
+  JobSignals rare = healthy();
+  rare.steps->places.push_back(place(StepPart::collective_exposed, "all_reduce", 50, 0.01, 0.05));
+
+  EXPECT_THAT(found(find_reduce_every_step, job), SizeIs(1));
+  EXPECT_THAT(found(find_reduce_every_step, gradients), IsEmpty());
+  EXPECT_THAT(found(find_reduce_every_step, rare), IsEmpty());
+}
+
+TEST(SyncEveryMicroStep, ByProbesCountsThePassesThatSync) {
+  JobSignals job = healthy();
+  job.steps->passes_a_step = 4;
+  job.steps->synced_passes_a_step = 4;
+  give(job, StepPart::collective_exposed, 0.2);
+  JobSignals once = job;
+  once.steps->synced_passes_a_step = 1;
+
+  ASSERT_THAT(found(find_sync_every_micro_step, job), SizeIs(1));
+  EXPECT_NEAR(found(find_sync_every_micro_step, job).front().lost_throughput, 0.15, 1e-9);
+  EXPECT_THAT(found(find_sync_every_micro_step, once), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep
