@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
 #include "commands/probe_session.hpp"
+#include "commands/progress_line.hpp"
 #include "commands/renderer_for.hpp"
 #include "commands/running_code.hpp"
 #include "commands/watch.hpp"
@@ -128,28 +128,13 @@ Report report_of_command_alone(const Source& source, ChildCommand& child) {
   return report;
 }
 
-class Progress {
- public:
-  explicit Progress(const SharedOptions& options) : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
-  ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void tell(const Timeline& so_far, const Diagnosis& diagnosis) const {
-    if (!shown_) return;
-    fmt::print(stderr, "\r\x1b[Kwatching {:.1f} s: {} ({:.0f} %)", (so_far.to_ms - so_far.from_ms) / 1e3,
-               kPatternNames[static_cast<std::size_t>(diagnosis.verdict.pattern)], diagnosis.verdict.confidence * 100);
-    std::fflush(stderr);
-  }
-
- private:
-  bool shown_;
-};
+std::string progress_words(const Timeline& so_far, const Diagnosis& diagnosis) {
+  return fmt::format("watching {:.1f} s: {} ({:.0f} %)", (so_far.to_ms - so_far.from_ms) / 1e3, kPatternNames[static_cast<std::size_t>(diagnosis.verdict.pattern)], diagnosis.verdict.confidence * 100);
+}
 
 // How long a live watch goes on, and when it has seen enough.
 ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOptions& typed, bool live, ChildCommand& child,
-                                const Progress& progress) {
+                                const ProgressLine& progress) {
   ObservationOptions how;
   how.review_every = kReviewEvery;
   how.pid = child.started() ? std::optional(child.pid()) : options.pid;
@@ -167,7 +152,7 @@ ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOpti
   how.enough = [&progress, longest_ms, of_command](const Timeline& so_far) {
     const Signals signals = derive_signals(so_far);
     const Diagnosis diagnosis = diagnose(signals);
-    progress.tell(so_far, diagnosis);
+    progress.tell(progress_words(so_far, diagnosis));
     const bool worked_long = of_command && diagnosis.first_job < signals.jobs.size() && signals.jobs[diagnosis.first_job].active &&
                              so_far.to_ms - signals.jobs[diagnosis.first_job].from_ms > longest_ms;
     return worked_long || is_sure(diagnosis, signals);
@@ -210,7 +195,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   if (!child) return std::move(child).error();
 
   auto timeline = [&] {
-    const Progress progress(*options);
+    const ProgressLine progress(*options);
     return observe(**source, how_to_watch(*options, typed, live, *child, progress));
   }();
   if (!timeline) {

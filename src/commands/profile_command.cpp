@@ -1,6 +1,6 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -13,6 +13,7 @@
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
 #include "commands/probe_session.hpp"
+#include "commands/progress_line.hpp"
 #include "commands/renderer_for.hpp"
 #include "commands/running_code.hpp"
 #include "render/json/trace_writer.hpp"
@@ -50,24 +51,6 @@ std::unique_ptr<Source> gpus_for(const SharedOptions& options, std::optional<Not
   missing = NotMeasured{"gpu", source.error().what};
   return nullptr;
 }
-
-class Progress {
- public:
-  explicit Progress(const SharedOptions& options) : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
-  ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void tell(std::int64_t steps) const {
-    if (!shown_ || steps == 0) return;
-    fmt::print(stderr, "\r\x1b[Kprofiling: {} steps", steps);
-    std::fflush(stderr);
-  }
-
- private:
-  bool shown_;
-};
 
 void say_what_was_not_heard(const ProbeSource& source, const ProbeChoice& probes, const Timeline& timeline, Report& report) {
   if (!probes.any()) {
@@ -122,9 +105,9 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   how.without_gpus = true;
   how.keep_free_gpus = true;
   how.stop = [&child] { return child->ended(); };
-  const Progress progress(*options);
+  const ProgressLine progress(*options);
   how.enough = [&](const Timeline& so_far) {
-    progress.tell(steps_of(so_far));
+    if (const auto steps = steps_of(so_far); steps > 0) progress.tell(fmt::format("profiling: {} steps", steps));
     if (so_far.steps.empty()) return false;
     if (most_steps && steps_of(so_far) >= *most_steps) return true;
     return options->duration && so_far.to_ms - so_far.steps.front().t_ms > to_ms(*options->duration);
