@@ -130,11 +130,10 @@ static void open_ring(void) {
   ring = made;
 }
 
-/* The parent's ring is the parent's; its other threads are gone. */
+/* The parent's ring is the parent's. A child that does not run another program serves it (a loader's worker): not watched. */
 static void after_fork(void) {
   ring = NULL;
-  on_main = 0;
-  own_pid = getpid();
+  failed = 1;
 }
 
 static int ends_with(const char* text, const char* ending) {

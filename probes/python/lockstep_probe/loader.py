@@ -34,7 +34,10 @@ def hook_worker(module):
     def make(original):
         def worker_loop(*args, **kwargs):
             recorder.become_worker()
-            return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                recorder.remove_at_exit()  # workers end by os._exit
 
         return worker_loop
 
