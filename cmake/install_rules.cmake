@@ -1,4 +1,4 @@
-# Installation keeps the build folder's shape: bin/lockstep, lib/lockstep/virtual, and a man page.
+# Installation keeps the build folder's shape: bin/lockstep, lib/lockstep with the virtual driver and the probes, and a man page.
 include(GNUInstallDirs)
 install(TARGETS lockstep RUNTIME DESTINATION bin)
 install(TARGETS lockstep_virtual_nvml LIBRARY DESTINATION lib/lockstep/virtual NAMELINK_SKIP)
@@ -7,6 +7,10 @@ if(TARGET lockstep-train)
 endif()
 if(TARGET lockstep_train_cuda)
   install(TARGETS lockstep_train_cuda LIBRARY DESTINATION lib/lockstep)
+endif()
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/probes/python/ DESTINATION lib/lockstep/python FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+if(TARGET lockstep_host_probe)
+  install(TARGETS lockstep_host_probe LIBRARY DESTINATION lib/lockstep)
 endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/NOTICE ${CMAKE_SOURCE_DIR}/README.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -8,7 +8,9 @@ target_compile_options(lockstep_warnings INTERFACE
   # Options are written as designated initialisers; what they leave out has its default.
   -Wno-missing-field-initializers
   # g++ 12 reports members of std::optional and std::variant that are never read (GCC bug 105562 and kin).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+  # clang reports what libstdc++'s own std::stable_sort calls.
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
 if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_warnings INTERFACE -Werror)
 endif()
@@ -16,4 +18,7 @@ endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+if(LOCKSTEP_FUZZ)  # the readers themselves tell the fuzzer which of their paths an input took
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

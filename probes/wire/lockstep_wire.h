@@ -143,7 +143,7 @@ LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_record) == 256, "the wire's records 
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_wire_header) == 256, "the wire's header has a fixed size");
 
 /* The header, then the records. */
-static inline uint64_t lockstep_wire_bytes(uint32_t slots) { return sizeof(struct lockstep_wire_header) + (uint64_t)slots * sizeof(struct lockstep_record); }
+static inline uint64_t lockstep_wire_bytes(uint32_t slots) { return sizeof(struct lockstep_wire_header) + slots * sizeof(struct lockstep_record); }
 
 #ifdef __cplusplus
 }
