@@ -1,6 +1,8 @@
-"""What the Python probe's hooks cost on a step of about 6 ms: within one process, on and off by turns, which no two processes can tell.
+"""What the Python probe's hooks cost on a step of about 6 ms: within one process, on and off by turns, which no two processes can
+tell. Each stretch with the probe is compared with those before and after it, for the machine's speed drifts.
 
-usage: cost_of_hooks.py PROBE_FOLDER [BLOCKS]; prints JSON: the median step without and with, in ms
+usage: cost_of_hooks.py PROBE_FOLDER [BLOCKS]; prints JSON: the median step without the probe in ms, and what the probe adds to a
+step in ms (medians) in its first seconds, when it looks often, and from then on
 """
 
 import json
@@ -35,7 +37,7 @@ def switch_on():
     training.hook_optimizer(sys.modules["torch.optim.optimizer"])
     loader.hook(dataloader)
     loader.hook_fetch(fetch)
-    training._steps, training._boundary, training._rescans, sampler._thread = 0, None, 0, None
+    training._steps, training._boundary, training._boundary_id, training._next_chore, training._rescans, sampler._thread = 0, None, None, 0, 0, None
 
 
 def switch_off():
@@ -50,11 +52,11 @@ def main():
     model = torch.nn.Sequential(*layers, torch.nn.Linear(384, 10))
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     batches = DataLoader(TensorDataset(torch.randn(64 * 64, 384), torch.zeros(64 * 64, dtype=torch.long)), batch_size=64)
-    times = {True: [], False: []}
-    for block in range(int(sys.argv[2]) if len(sys.argv) > 2 else 41):
+    blocks = []  # (the probe is on, it looks often, the median step)
+    for block in range(int(sys.argv[2]) if len(sys.argv) > 2 else 101):
         on = block % 2 == 1
         switch_on() if on else switch_off()
-        last = None
+        last, times = None, []
         for step, (features, labels) in enumerate(batches):
             loss = torch.nn.functional.cross_entropy(model(features), labels)
             loss.backward()
@@ -62,10 +64,16 @@ def main():
             optimizer.zero_grad()
             now = time.perf_counter()
             if step > 8:
-                times[on].append(now - last)
+                times.append(now - last)
             last = now
+        blocks.append((on, sampler._looks < sampler._LOOKS_AT_FIRST, statistics.median(times) * 1e3))
     switch_off()
-    print(json.dumps({"without_ms": statistics.median(times[False]) * 1e3, "with_ms": statistics.median(times[True]) * 1e3}))
+    added = {True: [], False: []}
+    for before, (on, often, took), after in zip(blocks, blocks[1:], blocks[2:]):
+        if on:
+            added[often].append(took - (before[2] + after[2]) / 2)
+    print(json.dumps({"without_ms": statistics.median(took for on, _, took in blocks if not on), "adds_at_first_ms": statistics.median(added[True]),
+                      "adds_later_ms": statistics.median(added[False])}))
 
 
 main()

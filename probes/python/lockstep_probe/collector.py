@@ -6,6 +6,7 @@ import sys
 from . import recorder, wire
 
 _began = 0
+_SHORT_NS = 200_000  # the youngest generation's look takes less, every other step: writing each down costs more than it takes
 _WHAT = (b"gc generation 0", b"gc generation 1", b"gc generation 2")
 
 
@@ -17,7 +18,7 @@ def _collected(phase, info):
     if not _began or not recorder.active():
         return
     end = recorder.now()
-    if end - _began >= recorder.SHORT_NS:
+    if end - _began >= _SHORT_NS:
         recorder.span(wire.GC, _WHAT[min(info.get("generation", 0), 2)], _began, end, sys._getframe().f_back)
 
 

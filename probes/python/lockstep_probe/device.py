@@ -40,10 +40,6 @@ def end_of_step(step):
     _open.record()
 
 
-def pause_is_open():
-    return _open is not None
-
-
 def work_begins():
     """A forward pass: the first after the end of a step ends the pause."""
     global _open

@@ -45,16 +45,21 @@ def hook_worker(module):
 
 
 def _wait(original):
-    span, now, frame, on_training_thread = recorder.span, recorder.now, sys._getframe, recorder.on_training_thread
+    span, now, frame, in_loop, part, what = recorder.span, recorder.now, sys._getframe, recorder.in_loop, wire.DATA_WAIT, _WAIT
 
     def __next__(self):
-        if not on_training_thread() or loader_trial.running:
+        if loader_trial.running:
             return original(self)
-        if loader_trial.wanted() and training.steps() > 0 and (loader := _loader_of.get(self)) is not None:
+        if loader_trial.wanted and recorder.on_training_thread() and training.steps() > 0 and (loader := _loader_of.get(self)) is not None:
             loader_trial.run(loader)
         begin = now()
         batch = original(self)
-        span(wire.DATA_WAIT, _WAIT, begin, now(), frame(1), 0, 0, id(self._dataset) & 0xFFFFFFFF)
+        end = now()
+        caller = frame(1)
+        if caller.f_code is recorder.short_way:
+            in_loop(((part, what, 0, id(self._dataset) & 0xFFFFFFFF), begin, end, caller.f_lasti))
+        else:
+            span(part, what, begin, end, caller, 0, 0, id(self._dataset) & 0xFFFFFFFF)
         return batch
 
     return __next__

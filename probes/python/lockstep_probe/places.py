@@ -67,30 +67,16 @@ def users_frame(frame):
     return second_best
 
 
-_loop_code = None
-
-
-def set_loop(frame):
-    """The function in which steps end is the training loop."""
-    global _loop_code
-    loop = users_frame(frame)
-    _loop_code = loop.f_code if loop is not None else None
-
-
-def loop_code():
-    return _loop_code
-
-
-def loop_line(frame):
+def loop_line(frame, loop_code):
     """The line of the training loop from which this frame was reached; 0: it is the loop's own, or there is none."""
     code = frame.f_code
-    if code is _loop_code or _loop_code is None:
+    if code is loop_code or loop_code is None:
         return 0
     name = code.co_filename
     frame = frame.f_back
     while frame is not None:
-        if frame.f_code is _loop_code:
-            return frame.f_lineno if _loop_code.co_filename == name else 0
+        if frame.f_code is loop_code:
+            return frame.f_lineno if loop_code.co_filename == name else 0
         frame = frame.f_back
     return 0
 

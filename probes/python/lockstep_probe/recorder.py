@@ -32,6 +32,8 @@ _failed = False
 _stopped = False
 _role = wire.ROLE_RANK
 _short = {}
+_loop_code = None  # of the function in which steps end: the training loop
+short_way = None   # the same while hooks may use `in_loop`
 _training_thread = get_ident()
 _rank = None
 _world_size = None
@@ -47,10 +49,10 @@ def _integer(name):
 
 def give_up(error, doing):
     """Says once why nothing more is written. The program goes on."""
-    global _failed
+    global _failed, short_way
     if _failed:
         return
-    _failed = True
+    _failed, short_way = True, None
     _queue.clear()
     try:
         print(f"lockstep: the Python probe stops ({doing}): {type(error).__name__}: {error}", file=sys.stderr)
@@ -80,8 +82,8 @@ def active():
 
 def stop():
     """No more records; what was written stays for its reader."""
-    global _stopped
-    _stopped = True
+    global _stopped, short_way
+    _stopped, short_way = True, None
 
 
 def set_rank(rank, world_size):
@@ -134,7 +136,23 @@ def training_thread():
     return _training_thread
 
 
+def set_loop(frame):
+    """The function in which steps end is the training loop."""
+    global _loop_code, short_way
+    loop = places.users_frame(frame)
+    _loop_code = loop.f_code if loop is not None else None
+    short_way = _loop_code if active() else None
+
+
+def loop_code():
+    return _loop_code
+
+
 # --- what hooks call --------------------------------------------------------------------------------------------------
+
+# The hooks that run every step have a shorter way for calls from the loop itself: `in_loop((site, begin, end, frame.f_lasti))`
+# where `frame.f_code is recorder.short_way`. A site is (part, what, flags, subject). It saves 3 microseconds a call.
+in_loop = _queue.append
 
 
 def span(part, what, begin, end, frame, flags=0, size=0, subject=0):
@@ -142,15 +160,15 @@ def span(part, what, begin, end, frame, flags=0, size=0, subject=0):
     global _lost
     if _failed or _stopped:
         return
-    frame = places.users_frame(frame)
-    if frame is None:
-        code = lasti = None
-        loop = 0
-    else:
-        code, lasti = frame.f_code, frame.f_lasti
-        loop = 0 if code is places._loop_code else places.loop_line(frame)
+    code = frame.f_code if frame is not None else None  # the collector may run where no Python function does
+    loop = 0
+    if code is not _loop_code:
+        frame = places.users_frame(frame)
+        code = frame.f_code if frame is not None else None
+        if code is not _loop_code and code is not None:
+            loop = places.loop_line(frame, _loop_code)
     if len(_queue) < _MOST_QUEUED:
-        _queue.append((part, what, begin, end, code, lasti, loop, flags, size, subject, get_ident()))
+        _queue.append((part, what, begin, end, code, frame.f_lasti if code is not None else None, loop, flags, size, subject, get_ident()))
     else:
         _lost += 1
 
@@ -186,7 +204,11 @@ def _write(entry):
     if type(entry) is bytes:
         _ring.write_fact(entry)
         return
-    part, what, begin, end, code, lasti, loop, flags, size, subject, thread = entry
+    if len(entry) == 4:
+        (part, what, flags, subject), begin, end, lasti = entry
+        code, loop, size, thread = _loop_code, 0, 0, _training_thread
+    else:
+        part, what, begin, end, code, lasti, loop, flags, size, subject, thread = entry
     name = code.co_filename if code is not None else ""
     line = _line(code, lasti) if code is not None else 0
     if thread != _training_thread:

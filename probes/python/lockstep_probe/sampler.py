@@ -1,5 +1,5 @@
-"""A thread beside the training: writes what hooks have queued, and looks at the training thread a hundred times a second, for what
-no hook knows still has a line in the source."""
+"""A thread beside the training: writes what hooks have queued, and looks at the training thread now and then (a hundred times a
+second at first), for what no hook knows still has a line in the source."""
 
 import os
 import re
@@ -10,10 +10,14 @@ import time
 from . import device, places, recorder
 
 _PERIOD_S = 0.01
+_LATER_PERIOD_S = 0.1       # a look takes the interpreter from the program for some 0.2 ms
+_LOOKS_AT_FIRST = 500
+_WRITE_EVERY_S = 0.1        # many at a time: the first record of a batch costs ten times what the next ones do
 _MEMORY_EVERY_S = 1.0
 _MOST_FUNCTIONS = 4
 _TELLING = re.compile("save|checkpoint|log|eval|valid|fetch|collate|tokeniz|transform|clip|report")
 _thread = None
+_looks = 0
 
 
 def start():
@@ -43,15 +47,18 @@ def _run():
     stop_file = os.path.join(os.environ.get("LOCKSTEP_PROBE_FOLDER", ""), "stop")
     last = recorder.now()
     looked_ns = last
+    wrote_ns = last
     samples = os.environ.get("LOCKSTEP_PROBE_SAMPLES") != "0"
     while recorder.active():
-        time.sleep(_PERIOD_S)
+        time.sleep(_PERIOD_S if _looks < _LOOKS_AT_FIRST else _LATER_PERIOD_S)
         now = recorder.now()
         try:
             if samples:
                 _look(now, now - last)
-            while not recorder.write_queued(recorder._AT_ONCE):
-                time.sleep(0)
+            if now - wrote_ns > _WRITE_EVERY_S * 1e9:
+                wrote_ns = now
+                while not recorder.write_queued(recorder._AT_ONCE):
+                    time.sleep(0)
             if now - looked_ns > _MEMORY_EVERY_S * 1e9:
                 looked_ns = now
                 device.memory_fact()
@@ -71,12 +78,14 @@ def _write_the_rest():
 
 
 def _look(now, since):
+    global _looks
+    _looks += 1
     frame = sys._current_frames().get(recorder.training_thread())
     place = places.users_frame(frame)
     if place is None:
         return
     functions = []
-    loop = places.loop_code()
+    loop = recorder.loop_code()
     innermost = frame.f_code
     if innermost is not place.f_code:
         functions.append(f"{_package(innermost.co_filename)}:{innermost.co_name}")
@@ -88,7 +97,7 @@ def _look(now, since):
         below = below.f_back
     if below is None:
         functions = []  # outside the loop: its own functions say nothing of a step
-    recorder.write_sample(now, since, place.f_lineno, places.loop_line(place), "<".join(functions).encode("ascii", "replace")[:72], place.f_code.co_filename)
+    recorder.write_sample(now, since, place.f_lineno, places.loop_line(place, loop), "<".join(functions).encode("ascii", "replace")[:72], place.f_code.co_filename)
 
 
 def _telling_functions(frame, place):

@@ -9,18 +9,23 @@ import gc
 import sys
 import weakref
 
-from . import device, patches, places, recorder, sampler, wire
+from . import device, patches, recorder, sampler, wire
 
 _MOST_MODULES = 16
 _FORWARD = b"forward"
 _BACKWARD = b"backward"
 _WAIT_FOR_GRADIENTS = b"gradient all-reduce"
 
-_boundary = None       # the optimizer that marks steps
+_now, _frame, _span, _in_loop = recorder.now, sys._getframe, recorder.span, recorder.in_loop
+_OPTIMIZER, _STEP_END = wire.OPTIMIZER, wire.STEP_END
+_boundary = None       # a weak reference to the optimizer that marks steps
+_boundary_id = None
+_boundary_site = None
+_next_chore = 0        # the step after which something is due
 _optimizer_began = 0
 _steps = 0
 _handles = []
-_targets = {}          # id of an outermost model -> (weak reference, its number or 0 where it does not learn)
+_targets = {}          # id of an outermost model -> (where it learns, where it does not, what forgets it when it goes)
 _ddp = []              # weak references to DDP wrappers
 _last_gradient = 0     # when the last hooked gradient was ready
 _forwards_since = 0
@@ -35,7 +40,8 @@ def hook_autograd(module):
     """module: torch.autograd. Tensor.backward calls it too."""
 
     def make(original):
-        now, frame = recorder.now, sys._getframe
+        now, frame, span, in_loop = recorder.now, sys._getframe, recorder.span, recorder.in_loop
+        alone = (wire.BACKWARD, _BACKWARD, 0, 0)
 
         def backward(*args, **kwargs):
             global _last_gradient
@@ -43,17 +49,24 @@ def hook_autograd(module):
             begin = now()
             result = original(*args, **kwargs)
             end = now()
-            if recorder.on_training_thread():
-                syncs = any((wrapper := reference()) is not None and wrapper.require_backward_grad_sync for reference in _ddp)
-                recorder.span(wire.BACKWARD, _BACKWARD, begin, end, frame(1), wire.SYNCS if syncs else 0)
+            caller = frame(1).f_back  # below Tensor.backward
+            if not _ddp and caller is not None and caller.f_code is recorder.short_way:
+                in_loop((alone, begin, end, caller.f_lasti))
+            elif recorder.on_training_thread():
+                flags = wire.SYNCS if _ddp and _will_sync() else 0
+                span(wire.BACKWARD, _BACKWARD, begin, end, frame(1), flags)
                 # Gloo's reducer waits for the other ranks at the end of backward, on this thread.
-                if syncs and _last_gradient and not device.in_use():
-                    recorder.span(wire.COLLECTIVE, _WAIT_FOR_GRADIENTS, _last_gradient, end, frame(1), wire.SYNCS)
+                if flags and _last_gradient and not device.in_use():
+                    span(wire.COLLECTIVE, _WAIT_FOR_GRADIENTS, _last_gradient, end, frame(1), flags)
             return result
 
         return backward
 
     patches.replace(module, "backward", make)
+
+
+def _will_sync():
+    return any((wrapper := reference()) is not None and wrapper.require_backward_grad_sync for reference in _ddp)
 
 
 def hook_optimizer(module):
@@ -64,52 +77,63 @@ def hook_optimizer(module):
 
 def _before_optimizer(optimizer, args, kwargs):
     global _optimizer_began
-    _optimizer_began = recorder.now()
+    _optimizer_began = _now()
 
 
 def _after_optimizer(optimizer, args, kwargs):
+    global _steps
+    end = _now()
+    if id(optimizer) != _boundary_id:
+        if recorder.active():
+            _another_optimizer(optimizer, end, _frame(1))
+        return
+    caller = _frame(2)  # below the optimizer's own wrapper
+    if caller.f_code is recorder.short_way:
+        _in_loop((_boundary_site, _optimizer_began, end, caller.f_lasti))
+    else:
+        _span(_OPTIMIZER, _boundary_site[1], _optimizer_began, end, caller, _STEP_END)
+    _steps += 1
+    if _steps >= _next_chore:
+        _do_chores(optimizer, _frame(1))
+
+
+def _another_optimizer(optimizer, end, frame):
+    """The first of all marks steps, and another where that one is gone."""
+    global _boundary, _boundary_id, _boundary_site
+    name = f"{type(optimizer).__name__}.step"[:32].encode("ascii", "replace")
+    if _boundary is not None and _boundary() is not None:
+        _span(_OPTIMIZER, name, _optimizer_began, end, frame)
+        return
+    recorder.follow_this_thread()
+    _boundary, _boundary_id, _boundary_site = weakref.ref(optimizer, _boundary_gone), id(optimizer), (_OPTIMIZER, name, _STEP_END, 0)
+    _after_optimizer(optimizer, None, None)
+
+
+def _boundary_gone(reference):
+    global _boundary_id
+    _boundary_id = None  # the next one may lie where it lay
+
+
+def _do_chores(optimizer, frame):
+    """What is not due every step."""
+    global _next_chore, _forwards_since
     if not recorder.active():
         return
     try:
-        _end_step(optimizer, sys._getframe(1))
+        device.end_of_step(_steps)
+        if _steps == 1:
+            _describe(optimizer)
+            _look_for_modules()
+            recorder.set_loop(frame)
+            sampler.start()
+        elif _forwards_since == 0 and _steps in (4, 12, 32):
+            _look_for_modules()  # the model that is trained was made later, or is called by its parts
+        if _steps in (2, 4, 12, 48) or _steps % 200 == 0:
+            _describe_ddp()
+        _forwards_since = 0
     except Exception as error:
         recorder.give_up(error, "the end of a step")
-
-
-def _end_step(optimizer, frame):
-    global _boundary, _steps, _forwards_since
-    marks = _boundary() if _boundary is not None else None
-    if marks is None:
-        recorder.follow_this_thread()
-        marks = optimizer
-        _boundary = weakref.ref(optimizer)
-    if marks is not optimizer:
-        recorder.span(wire.OPTIMIZER, _name_of(optimizer), _optimizer_began, recorder.now(), frame)
-        return
-    recorder.span(wire.OPTIMIZER, _name_of(optimizer), _optimizer_began, recorder.now(), frame, wire.STEP_END)
-    _steps += 1
-    device.end_of_step(_steps)
-    if _steps == 1:
-        _describe(optimizer)
-        _look_for_modules()
-        places.set_loop(frame)
-        sampler.start()
-    elif _forwards_since == 0 and _steps in (3, 10, 30):
-        _look_for_modules()  # the model that is trained was made later, or is called by its parts
-    if _steps in (2, 5, 12, 50) or _steps % 200 == 0:
-        _describe_ddp()
-    _forwards_since = 0
-
-
-_names = {}
-
-
-def _name_of(optimizer):
-    kind = type(optimizer)
-    name = _names.get(kind)
-    if name is None:
-        name = _names[kind] = f"{kind.__name__}.step"[:32].encode("ascii", "replace")
-    return name
+    _next_chore = _steps + 1 if _steps < 4 else _steps - _steps % 4 + 4
 
 
 def _describe(optimizer):
@@ -150,33 +174,37 @@ def _hook_module(module):
     if id(module) in _targets:
         return
     learns = any(parameter.requires_grad for parameter in module.parameters())
-    _targets[id(module)] = (weakref.ref(module), id(module) & 0xFFFFFFFF if learns else 0)
+    key = id(module)
+    number = key & 0xFFFFFFFF if learns else 0
+    _targets[key] = ((wire.FORWARD, _FORWARD, 0, number), (wire.FORWARD, _FORWARD, wire.NO_TRAINING, number), weakref.ref(module, lambda gone: _targets.pop(key, None)))
     patches.replace(type(module), "__call__", _timed_call)
 
 
 def _timed_call(original):
-    targets, now, frame = _targets, recorder.now, sys._getframe
+    targets, now, frame, span, in_loop = _targets, recorder.now, sys._getframe, recorder.span, recorder.in_loop
+    is_grad_enabled = sys.modules["torch"].is_grad_enabled
 
     def __call__(self, *args, **kwargs):
         known = targets.get(id(self))
-        if known is None or known[0]() is not self:
+        if known is None:
             return original(self, *args, **kwargs)
         global _forwards_since
         _forwards_since += 1
-        if device.pause_is_open():
+        if device._open is not None:
             device.work_begins()
         begin = now()
         result = original(self, *args, **kwargs)
         end = now()
-        flags = 0 if self.training and _torch().is_grad_enabled() else wire.NO_TRAINING
-        recorder.span(wire.FORWARD, _FORWARD, begin, end, frame(1), flags, 0, known[1])
+        site = known[0] if is_grad_enabled() and self.training else known[1]
+        caller = frame(1)
+        if caller.f_code is recorder.short_way:
+            in_loop((site, begin, end, caller.f_lasti))
+        else:
+            part, what, flags, number = site
+            span(part, what, begin, end, caller, flags, 0, number)
         return result
 
     return __call__
-
-
-def _torch():
-    return sys.modules["torch"]
 
 
 def _hook_ddp(wrapper):
