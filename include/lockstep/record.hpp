@@ -116,6 +116,7 @@ struct StepMark {
   std::optional<int> passes;         // backward passes in it: more than one is accumulation
   std::optional<int> synced_passes;  // of those, with gradients all-reduced
   std::optional<double> gpu_idle_ms; // before its first pass, while the GPU had nothing to do
+  std::optional<bool> gpu_ran_dry;   // it had done all the work of the step before as soon as that was queued
   std::shared_ptr<const StepDetail> detail;  // null: not from a probe, or read from a recording
 
   bool operator==(const StepMark&) const = default;

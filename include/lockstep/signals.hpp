@@ -161,6 +161,8 @@ struct StepSignals {
   double wall_ms = 0;                       // of all steps that count, mean of the ranks
   std::optional<double> hidden_data_wait;   // share of time: waited for data while the GPU had work
   std::optional<double> gpu_idle_share;     // between steps, the GPU had nothing to do
+  std::optional<double> gpu_ran_dry;        // of the steps asked, the share whose work the GPU had done as soon as it was queued
+  int gpu_asked = 0;                        // steps
   double passes_a_step = 0;                 // backward passes; 0: not known
   double synced_passes_a_step = 0;
   std::vector<PlaceSignals> places;         // costliest first

@@ -11,15 +11,48 @@ CAUSES = ["nothing", "slow_dataset", "log_inside", "log_outside", "checkpoint", 
 
 
 def cost(root, torch, rounds):
+    """Ours and TraceML's by turns; each of them is measured on and off within its own process."""
     probe = os.path.join(root, "build/release/lib/lockstep/python")
-    ratios = []
+    python = os.path.join(torch, "bin/python")
+    traceml = traceml_package(torch)
+    ours, at_first, peers = [], [], []
     for _ in range(rounds):
-        run = subprocess.run([os.path.join(torch, "bin/python"), os.path.join(root, "tests/probes/cost_of_hooks.py"), probe], capture_output=True, text=True, check=True)
+        run = subprocess.run([python, os.path.join(root, "tests/probes/cost_of_hooks.py"), probe], capture_output=True, text=True, check=True)
         times = json.loads(run.stdout.strip().splitlines()[-1])
-        ratios.append((times["with_ms"] / times["without_ms"] - 1, times["with_ms"] - times["without_ms"]))
-    share = statistics.median(ratio for ratio, _ in ratios)
-    print(f"probe python on a step of 6 ms: {share * 100:+.2f} % ({statistics.median(more for _, more in ratios) * 1e3:.0f} us a step, median of {rounds}); goal 1 %")
-    print("rung 0 (no probe): the processes are not touched")
+        ours.append(times["adds_later_ms"] / times["without_ms"])
+        at_first.append(times["adds_at_first_ms"] / times["without_ms"])
+        if traceml:
+            peers.append(cost_of_traceml(root, python, traceml))
+    print(f"a step of {times['without_ms']:.1f} ms on one core, medians of {rounds}:")
+    share = statistics.median(ours)
+    print(f"  probe python            {share * 100:+.2f} %  (least {min(ours) * 100:.2f}, most {max(ours) * 100:.2f}; goal 1 %: {'met' if share <= 0.01 else 'MISSED'})")
+    print(f"  in its first 5 seconds  {statistics.median(at_first) * 100:+.2f} %")
+    if peers:
+        print(f"  TraceML 0.5.0           {statistics.median(peers) * 100:+.2f} %  ({statistics.median(peers) / share:.1f} times ours; without what it patches for good)")
+    print("  rung 0 (no probe)        the processes are not touched")
+
+
+def traceml_package(torch):
+    """Its folder, beside torch's virtual environment; None where it cannot be installed."""
+    folder = os.path.join(os.path.dirname(torch), "traceml")
+    if not os.path.isdir(os.path.join(folder, "traceml_ai")):
+        wanted = ["traceml-ai==0.5.0", "rich", "psutil", "nvidia-ml-py", "msgspec", "pyyaml", "markdown-it-py", "mdurl", "pygments"]
+        install = subprocess.run([os.path.join(torch, "bin/python"), "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, *wanted], capture_output=True, text=True)
+        if install.returncode != 0:
+            print("TraceML left out: it cannot be installed")
+            return None
+    return folder
+
+
+def cost_of_traceml(root, python, package):
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "cost.json")
+        environment = dict(os.environ, PYTHONPATH=package, COST_FILE=file)
+        command = [python, "-m", "traceml_ai.launcher.cli", "run", os.path.join(root, "tests/probes/cost_of_traceml.py")]
+        subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=True)
+        with open(file, encoding="utf-8") as written:
+            times = json.load(written)
+    return times["adds_ms"] / times["without_ms"]
 
 
 def ground_truth(root, torch):

@@ -4,11 +4,34 @@
 // every window) at low power and low SM activity, and the main process fills one core.
 // Confused with: batch-too-small (the same picture with a cause one step further: kernels are small because the batch
 // is), waiting in a collective (several ranks, one of them not spinning). From outside it stays a suspicion: a spinning
-// host thread fills a core too. A trace decides.
+// host thread fills a core too. A trace decides, and so do a probe's events in the GPU's queue.
 #include "detectors/all_detectors.hpp"
-#include "detectors/finding_tools.hpp"
+#include "detectors/probe_tools.hpp"
 
 namespace lockstep {
+namespace {
+
+// Where events in the GPU's queue tell: at the end of each step it had done everything by the time the last of it was queued, though
+// nothing in the step waited for it. Then the host sets the pace. How much of the step it was idle, no event tells.
+std::optional<Finding> from_probes(const JobSignals& job, std::optional<double> sm) {
+  constexpr int kStepsAtLeast = 8;
+  constexpr double kDryAtLeast = 0.9;
+  constexpr double kComputeAtLeast = 0.5;
+  constexpr double kSyncAtMost = 0.5;
+  const StepSignals& steps = *job.steps;
+  if (!steps.gpu_ran_dry || steps.gpu_asked < kStepsAtLeast || *steps.gpu_ran_dry < kDryAtLeast) return std::nullopt;
+  double compute = 0;
+  for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer}) compute += steps.share[index_of(part)];
+  const bool waits = std::any_of(steps.places.begin(), steps.places.end(), [](const PlaceSignals& place) { return place.part == StepPart::sync && place.on_device && place.present >= kSyncAtMost; });
+  if (compute < kComputeAtLeast || waits) return std::nullopt;
+  Finding finding = about_job(FindingCode::launch_bound, job, Severity::warning, 0.75, sm ? 0.5 * (1 - *sm) : 0.1,
+                              {{"steps_done_as_soon_as_queued", *steps.gpu_ran_dry, kDryAtLeast, "fraction"}, {"queueing_share", compute, kComputeAtLeast, "fraction"}});
+  if (sm) finding.evidence.push_back({"sm", *sm, std::nullopt, "fraction"});
+  finding.rung = 1;
+  return finding;
+}
+
+}  // namespace
 
 std::vector<Finding> find_launch_bound(const Seen& seen) {
   constexpr double kBusyAtLeast = 0.15;  // 0.28 on an H200 that ran 64 x 64 products one by one
@@ -17,6 +40,13 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
+    std::optional<double> sm;
+    for (const GpuSignals& gpu : seen.signals.gpus)
+      if (!job.gpus.empty() && gpu.index == job.gpus.front()) sm = gpu.sm;
+    if (is_probed(job) && job.steps->gpu_ran_dry) {
+      if (auto finding = from_probes(job, sm)) findings.push_back(std::move(*finding));
+      continue;
+    }
     if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || is_coarse(seen.signals)) continue;
     if (job.longest_hollow_ms > 10'000) continue;  // stuck, which is worse
     double busy = 0;
@@ -25,9 +55,6 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
       busy += member.busy.value_or(0) / static_cast<double>(job.members.size());
       power += member.power_of_limit.value_or(1) / static_cast<double>(job.members.size());
     }
-    std::optional<double> sm;
-    for (const GpuSignals& gpu : seen.signals.gpus)
-      if (gpu.index == job.gpus.front()) sm = gpu.sm;
     const bool hollow = sm ? *sm < kSmAtMost : power < kPowerAtMost;
     const bool one_core = job.host.main_cpu.value_or(0) > 0.85 && job.host.main_cpu.value_or(0) < 1.6;
     if (busy < kBusyAtLeast || !hollow || !one_core) continue;

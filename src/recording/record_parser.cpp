@@ -238,6 +238,7 @@ StepMark step_mark(ondemand::object fields) {
     if (key == "passes") step.passes = as_int(value);
     if (key == "synced_passes") step.synced_passes = as_int(value);
     if (key == "gpu_idle_ms") step.gpu_idle_ms = as_number(value);
+    if (bool dry = false; key == "gpu_ran_dry" && value.get_bool().get(dry) == simdjson::SUCCESS) step.gpu_ran_dry = dry;
     if (key != "spans_ms") continue;
     for (auto span : value.get_object()) {
       const std::string_view name = span.unescaped_key();

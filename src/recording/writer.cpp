@@ -146,6 +146,7 @@ Json step_json(const StepMark& step) {
   if (step.passes) json["passes"] = *step.passes;
   if (step.synced_passes) json["synced_passes"] = *step.synced_passes;
   if (step.gpu_idle_ms) json["gpu_idle_ms"] = plain(*step.gpu_idle_ms);
+  if (step.gpu_ran_dry) json["gpu_ran_dry"] = *step.gpu_ran_dry;
   return json;
 }
 

@@ -51,12 +51,17 @@ void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals)
   double passes = 0;
   double synced = 0;
   double counted = 0;
+  int dry = 0;
   for (const StepAt& entry : steps) {
     wall_ms[entry.step.rank] += entry.step.duration_ms;
     if (entry.step.passes) {
       passes += *entry.step.passes;
       synced += entry.step.synced_passes.value_or(0);
       counted += 1;
+    }
+    if (entry.step.gpu_ran_dry) {
+      ++signals.gpu_asked;
+      dry += *entry.step.gpu_ran_dry ? 1 : 0;
     }
     if (entry.step.gpu_idle_ms) {
       idle_ms += *entry.step.gpu_idle_ms;
@@ -76,6 +81,7 @@ void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals)
     signals.gpu_idle_share = idle_ms / idle_of_ms;
     signals.hidden_data_wait = hidden_wait_ms / idle_of_ms;
   }
+  if (signals.gpu_asked > 0) signals.gpu_ran_dry = static_cast<double>(dry) / signals.gpu_asked;
   if (detailed.empty()) return;
   signals.places = places_of(detailed);
   std::sort(detailed.begin(), detailed.end(), [](const StepMark* a, const StepMark* b) { return a->duration_ms < b->duration_ms; });

@@ -48,6 +48,12 @@ std::optional<ProbeFact> fact_of(const lockstep_record& record) {
   return fact;
 }
 
+double hidden_ms(const ProbeFact& ddp) {
+  const auto overlap = ddp.values.find("overlap_ns");
+  const auto nanoseconds = overlap != ddp.values.end() ? parse_unsigned(overlap->second) : std::nullopt;
+  return nanoseconds && *nanoseconds <= kLongestStepNs ? static_cast<double>(*nanoseconds) / 1e6 : 0;
+}
+
 }  // namespace
 
 void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, std::vector<ProbeRecord>& records) {
@@ -83,6 +89,7 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, st
     if (auto fact = fact_of(record)) {
       fact->pid = owner.pid;
       fact->rank = process.rank;
+      if (fact->name == "ddp") process.hidden_of_a_sync_ms = hidden_ms(*fact);
       if (owner.world_size) fact->values.emplace("world_size", std::to_string(*owner.world_size));
       records.push_back({now_ns, std::move(*fact)});
     }
@@ -96,6 +103,8 @@ std::vector<ProbeRecord> ProbeReader::read(StepAccountant::Until until) {
   for (auto& [pid, process] : processes_)
     for (StepAccountant::Step& step : process.accountant.take(until)) {
       step.mark.rank = process.rank;
+      if (process.hidden_of_a_sync_ms > 0 && step.mark.synced_passes.value_or(0) > 0)
+        step.mark.spans_ms[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN] = std::min(process.hidden_of_a_sync_ms * *step.mark.synced_passes, step.mark.duration_ms);
       records.push_back({step.end_ns, std::move(step.mark)});
     }
   for (const auto& [pid, fetches] : fetches_) {

@@ -45,6 +45,7 @@ class ProbeReader {
   struct Process {
     int rank = 0;
     StepAccountant accountant;
+    double hidden_of_a_sync_ms = 0;  // by DDP's own records: of the gradients' all-reduce, what ran beside the backward pass
   };
   std::map<int, Process> processes_;  // ranks, by pid
   struct Fetches {

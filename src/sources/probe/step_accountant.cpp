@@ -10,6 +10,8 @@ namespace {
 constexpr std::uint64_t kLongestSpanNs = 86'400ULL * 1'000'000'000ULL;  // a day: more is damage
 constexpr std::size_t kMostSpansOfAStep = 20'000;
 constexpr double kHalfNanosecondMs = 5e-7;  // pieces that touch do not lie within each other
+constexpr double kQueuedToDoneMs = 0.1;         // the last kernels of a step, and the event's own way through the queue
+constexpr double kQueuedToDoneShare = 0.02;
 constexpr std::size_t kMostLooks = 100'000;
 constexpr std::size_t kMostPlaces = 20'000;
 constexpr std::size_t kStepsUntilGpuTold = 10;  // one step in four is asked, and the answer is read when the next is
@@ -248,6 +250,8 @@ StepAccountant::Step StepAccountant::account(const Raw& raw) {
     const double idle_from = from > raw.begin_ns ? ms(from - raw.begin_ns) : 0;
     const double idle_to = ms(std::min(to, raw.end_ns) - raw.begin_ns);
     step.mark.gpu_idle_ms = step.mark.gpu_idle_ms.value_or(0) + std::max(0.0, idle_to - idle_from);
+    // Two events that the GPU reaches one after the other lie some microseconds apart though it never stopped.
+    step.mark.gpu_ran_dry = idle_from <= std::max(kQueuedToDoneMs, kQueuedToDoneShare * step.mark.duration_ms) && idle_to - idle_from >= idle_to / 2;
     // Until the GPU ran dry it had work: what the host did meanwhile cost nothing.
     for (StepPiece& piece : detail->pieces)
       if (piece.count == 1) piece.hidden_ms = std::min(piece.own_ms, overlap(piece.from_ms, piece.from_ms + piece.length_ms, 0, idle_from));

@@ -223,6 +223,26 @@ TEST(HostSync, OnAGpuCostsWhatTheGpuIsIdle) {
   EXPECT_THAT(found(find_host_sync_every_step, now_and_then), IsEmpty());
 }
 
+TEST(LaunchBound, ByProbesIsAGpuThatIsDoneAsSoonAsItsWorkIsQueued) {
+  JobSignals job = healthy();
+  give(job, StepPart::forward, 0.4);
+  give(job, StepPart::backward, 0.4);
+  job.steps->gpu_ran_dry = 0.97;
+  job.steps->gpu_asked = 30;
+  JobSignals behind = job;
+  behind.steps->gpu_ran_dry = 0.1;
+  JobSignals waits = job;
+  PlaceSignals item = place(StepPart::sync, "Tensor.item", 30, 0.01);
+  item.on_device = true;
+  waits.steps->places.push_back(item);
+
+  ASSERT_THAT(found(find_launch_bound, job), SizeIs(1));
+  EXPECT_EQ(found(find_launch_bound, job).front().rung, 1);
+  EXPECT_THAT(found(find_launch_bound, behind), IsEmpty());
+  EXPECT_THAT(found(find_launch_bound, waits), IsEmpty()) << "a value read in each step empties the queue as well";
+  EXPECT_THAT(found(find_launch_bound, healthy()), IsEmpty());
+}
+
 TEST(ReduceEveryStep, ByProbesIsACallOfTheProgramsOwn) {
   JobSignals job = healthy();
   job.steps->places.push_back(place(StepPart::collective_exposed, "all_reduce", 50, 0.1));

@@ -138,6 +138,14 @@ TEST(StepAccountant, HidesBehindTheGpuWhatEndedBeforeItRanDry) {
   EXPECT_NEAR(step.detail->pieces.front().hidden_ms, 0.3, 1e-9);
 }
 
+TEST(StepAccountant, SaysThatTheGpuRanDryWhereItHadNothingLeftWhenTheStepBeforeEnded) {
+  const auto idle = [](std::uint64_t from, std::uint64_t to) { return *Steps().add(span_at(LOCKSTEP_SPAN_OTHER, from, to, "GPU idle", 0, LOCKSTEP_FLAG_GPU_IDLE)).end_at(2000).step().gpu_ran_dry; };
+
+  EXPECT_TRUE(idle(1030, 1200));
+  EXPECT_FALSE(idle(1400, 1600)) << "it had 0.4 ms of work left";
+  EXPECT_FALSE(idle(1076, 1080)) << "busy all along: its two events lie 4 microseconds apart";
+}
+
 TEST(StepAccountant, TakesNoTimeForAnotherThreadsWork) {
   const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_LOGGING, 1100, 1900, "print", 7, LOCKSTEP_FLAG_OTHER_THREAD)).end_at(2000).step();
 

@@ -229,6 +229,27 @@ TEST(ProbeReader, MakesStepsOfSpansAndFactsOfWords) {
   EXPECT_FALSE(fact->values.contains("cut"));
 }
 
+TEST(ProbeReader, TakesHiddenCollectivesFromDdpsOwnRecords) {
+  const testing::TemporaryFolder folder;
+  RingWriter writer(folder.path(), kPid, LOCKSTEP_WIRE_PROBE_SLOTS);
+  ProbeReader reader(folder.path());
+  reader.follow_all();
+  writer.fact("ddp backend=nccl overlap_ns=30000");
+  writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 0, 10, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
+  for (const std::uint64_t at : {20U, 120U}) {
+    writer.span(testing::span_at(LOCKSTEP_SPAN_BACKWARD, at, at + 40, "backward", 6, at == 20 ? LOCKSTEP_FLAG_SYNCS : 0));
+    writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, at + 60, at + 70, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
+  }
+
+  std::vector<std::optional<double>> hidden;
+  for (const ProbeRecord& record : reader.read_to_the_end())
+    if (const auto* const step = std::get_if<StepMark>(&record.content)) hidden.push_back(step->spans_ms[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN]);
+
+  ASSERT_EQ(hidden.size(), 2U);
+  EXPECT_DOUBLE_EQ(hidden[0].value_or(0), 0.03);
+  EXPECT_FALSE(hidden[1]) << "a step without a sync hides none";
+}
+
 TEST(ProbeReader, SumsUpWhatAWorkerFetchesForItsRank) {
   const testing::TemporaryFolder folder;
   RingWriter rank(folder.path(), 10, LOCKSTEP_WIRE_PROBE_SLOTS);
