@@ -177,8 +177,8 @@ class FaultOfEpochs(unittest.TestCase):
         self.assertEqual(findings, {})
         self.assertIn(line_of("evaluation", EPOCHS), suspicions["X717"])
 
-    def test_a_long_evaluation_is_found(self):
-        findings, _ = self.codes_with("long_evaluation")
+    def test_ranks_that_wait_for_the_evaluation_of_one_are_found(self):
+        findings, _ = self.codes_with("one_rank_evaluates")
         self.assertIn(line_of("evaluation", EPOCHS), findings["S304"])
 
     def test_a_search_for_parameters_that_are_all_used_is_found(self):

@@ -43,11 +43,11 @@ def evaluate(model, loader, fault):
     right = torch.zeros(1)
     with torch.no_grad():
         for features, labels in loader:
-            right += (model(features).argmax(1) == labels).sum()  # FAULT: long_evaluation
-            if fault == "long_evaluation":
-                time.sleep(0.05)
+            right += (model(features).argmax(1) == labels).sum()
+            if fault == "one_rank_evaluates":
+                time.sleep(0.02)
     model.train()
-    if fault != "unreduced_metric":
+    if fault not in ("unreduced_metric", "one_rank_evaluates"):
         dist.all_reduce(right)
     return right
 
@@ -78,7 +78,8 @@ def main():
             optimizer.zero_grad()
         if epoch == EPOCHS - 1:
             break  # what follows the last step is no part of one
-        evaluate(model, evaluation, fault)  # FAULT: evaluation
+        if rank == 0 or fault != "one_rank_evaluates":
+            evaluate(model.module, evaluation, fault)  # FAULT: evaluation
         if rank == 0 or fault == "every_rank_saves":
             torch.save(model.module.state_dict(), os.path.join(os.getcwd(), "model.pt"))  # FAULT: every_rank_saves
     dist.barrier()

@@ -171,12 +171,23 @@ def _look_for_modules():
 
 def _hook_module(module):
     """By its class's __call__: hooks of the module itself would be pickled with it, and take torch's slower way through a call."""
-    if id(module) in _targets:
-        return
     learns = any(parameter.requires_grad for parameter in module.parameters())
+    number = id(module) & 0xFFFFFFFF if learns else 0
+    _hook_calls(module, number, (wire.FORWARD, _FORWARD, 0, number))
+    while (module := _wrapped(module)) is not None:  # often evaluated by itself; in training the wrapper's call is the pass
+        _hook_calls(module, number, None)
+
+
+def _wrapped(module):
+    """What DDP or compile are around."""
+    return next((inner for name in ("module", "_orig_mod") if (inner := module._modules.get(name)) is not None), None)
+
+
+def _hook_calls(module, number, in_training):
     key = id(module)
-    number = key & 0xFFFFFFFF if learns else 0
-    _targets[key] = ((wire.FORWARD, _FORWARD, 0, number), (wire.FORWARD, _FORWARD, wire.NO_TRAINING, number), weakref.ref(module, lambda gone: _targets.pop(key, None)))
+    if key in _targets and in_training is None:
+        return
+    _targets[key] = (in_training, (wire.FORWARD, _FORWARD, wire.NO_TRAINING, number), weakref.ref(module, lambda gone: _targets.pop(key, None)))
     patches.replace(type(module), "__call__", _timed_call)
 
 
@@ -186,7 +197,7 @@ def _timed_call(original):
 
     def __call__(self, *args, **kwargs):
         known = targets.get(id(self))
-        if known is None:
+        if known is None or (known[0] is None and self.training and is_grad_enabled()):
             return original(self, *args, **kwargs)
         global _forwards_since
         _forwards_since += 1
@@ -195,7 +206,7 @@ def _timed_call(original):
         begin = now()
         result = original(self, *args, **kwargs)
         end = now()
-        site = known[0] if is_grad_enabled() and self.training else known[1]
+        site = known[0] if known[0] is not None and is_grad_enabled() and self.training else known[1]
         caller = frame(1)
         if caller.f_code is recorder.short_way:
             in_loop((site, begin, end, caller.f_lasti))
