@@ -166,8 +166,8 @@ struct StepSignals {
   double passes_a_step = 0;                 // backward passes; 0: not known
   double synced_passes_a_step = 0;
   std::vector<PlaceSignals> places;         // costliest first
-  std::optional<StepMark> median_step;
-  std::optional<StepMark> worst_step;
+  std::vector<StepMark> median_step;        // on each rank that has it, by rank
+  std::vector<StepMark> worst_step;
 };
 
 // A data loader as its process set it up; of several passes the newest.

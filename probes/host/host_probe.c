@@ -3,7 +3,7 @@
  *
  * Only calls of the main thread that take 50 microseconds or more are written; all others cost two reads of the clock. Nothing
  * is written by a process that has not loaded torch, so shells and launchers are left alone. No allocation and no lock after
- * the start; the ring is made at the first record. What fails leaves the call as it was. LOCKSTEP_PROBE_DEBUG=1 says why. */
+ * the start; the ring is made at the first record. What fails is said once and leaves the call as it was. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -53,8 +53,6 @@ static int is_main_thread(void) {
 
 static void give_up(const char* why) {
   failed = 1;
-  const char* const debug = getenv("LOCKSTEP_PROBE_DEBUG");
-  if (debug == NULL || *debug == '\0') return;
   char text[200];
   const int length = snprintf(text, sizeof text, "lockstep: the host probe stops: %s (%s)\n", why, strerror(errno));
   if (length > 0) (void)syscall(SYS_write, STDERR_FILENO, text, (size_t)length);
@@ -175,8 +173,7 @@ static void told(const char* what, enum call_kind kind, uint64_t begin, int file
     struct lockstep_span_record span;
     memset(&span, 0, sizeof span);
     char link[48];
-    char target[sizeof span.file];
-    target[0] = '\0';
+    char target[sizeof span.file] = "";
     if (path != NULL) {
       snprintf(target, sizeof target, "%s", path);
     } else if (file >= 0) {

@@ -42,6 +42,15 @@ std::vector<StepAt> without_warm_up(const std::vector<StepAt>& steps) {
   return kept;
 }
 
+std::vector<StepMark> on_every_rank(const std::vector<const StepMark*>& steps, std::int64_t index) {
+  std::map<int, const StepMark*> of_rank;
+  for (const StepMark* const step : steps)
+    if (step->index == index) of_rank.try_emplace(step->rank, step);
+  std::vector<StepMark> marks;
+  for (const auto& [rank, step] : of_rank) marks.push_back(*step);
+  return marks;
+}
+
 void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals) {
   std::vector<const StepMark*> detailed;
   std::map<int, double> wall_ms;
@@ -85,8 +94,8 @@ void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals)
   if (detailed.empty()) return;
   signals.places = places_of(detailed);
   std::sort(detailed.begin(), detailed.end(), [](const StepMark* a, const StepMark* b) { return a->duration_ms < b->duration_ms; });
-  signals.median_step = *detailed[detailed.size() / 2];
-  signals.worst_step = *detailed.back();
+  signals.median_step = on_every_rank(detailed, detailed[detailed.size() / 2]->index);
+  signals.worst_step = on_every_rank(detailed, detailed.back()->index);
 }
 
 }  // namespace

@@ -54,6 +54,14 @@ std::optional<StepPart> part_of_function(std::string_view function) {
   return std::nullopt;
 }
 
+// It says that something is saved, and nothing of what.
+bool is_any_save(std::string_view function) { return function == "save" || function == "_save"; }
+
+bool names_a_save(std::string_view function) {
+  const auto words = words_of(function);
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) { return part_of(kFunctionWords, word) == StepPart::checkpoint; });
+}
+
 // What torch computes outside the hooked passes: a loss, a teacher.
 StepPart part_of_torch(std::string_view function) {
   if (function == "step" || function == "zero_grad" || function.find("norm_") != std::string_view::npos || function.ends_with("total_norm") || function.find("grads_with_norm") != std::string_view::npos) return StepPart::optimizer;
@@ -125,6 +133,7 @@ void name_rests_of(StepMark& step, const std::map<Site, Seen>& sites) {
 StepPart part_of_functions(std::string_view stack) {
   if (stack.empty()) return StepPart::other;
   std::optional<StepPart> by_torch;
+  bool saves = false;
   for (const std::string_view entry : split(stack, '<')) {
     const auto colon = entry.find(':');
     const std::string_view function = colon == std::string_view::npos ? entry : entry.substr(colon + 1);
@@ -133,10 +142,16 @@ StepPart part_of_functions(std::string_view stack) {
       by_torch = part_of_torch(function);
       continue;  // a user's `evaluate` below which torch computes says more
     }
-    if (const auto part = part_of(kPackages, package)) return *part;
-    if (const auto part = part_of_function(function)) return *part;
+    const auto by_package = part_of(kPackages, package);
+    const auto part = by_package ? by_package : part_of_function(function);
+    if (part == StepPart::checkpoint && !by_package && is_any_save(function)) {
+      saves = true;  // a logger's `save` lies below a function that logs
+      continue;
+    }
+    if (saves && part) return part == StepPart::logging && !names_a_save(function) ? StepPart::logging : StepPart::checkpoint;
+    if (part) return *part;
   }
-  return by_torch.value_or(StepPart::other);
+  return saves ? StepPart::checkpoint : by_torch.value_or(StepPart::other);
 }
 
 void name_rests(std::vector<StepAt>& steps) {

@@ -50,6 +50,11 @@ def is_torchs_own(name):
     return kind == _NEVER
 
 
+def is_own(name):
+    """Of the probe."""
+    return name.startswith(_OWN)
+
+
 def users_frame(frame):
     """The innermost frame of the user's code, else of an installed package, else None."""
     kinds = _kinds

@@ -86,6 +86,8 @@ def _look(now, since):
         return
     functions = []
     loop = recorder.loop_code()
+    while frame is not place and places.is_own(frame.f_code.co_filename):
+        frame = frame.f_back  # a hook's own time is its caller's
     innermost = frame.f_code
     if innermost is not place.f_code:
         functions.append(f"{_package(innermost.co_filename)}:{innermost.co_name}")
@@ -106,13 +108,17 @@ def _telling_functions(frame, place):
     while frame is not None and frame is not place and len(found) < 2:
         name = frame.f_code.co_name
         if _TELLING.search(name) and places.is_installed(frame.f_code.co_filename):
-            found.append(f"{_package(frame.f_code.co_filename)}:{name}")
+            word = f"{_package(frame.f_code.co_filename)}:{name}"
+            if word not in found:  # Lightning's loggers save by three functions of one name
+                found.append(word)
         frame = frame.f_back
     return found
 
 
 def _package(name):
-    """`wandb` of .../site-packages/wandb/sdk/run.py, `logging` of .../lib/python3.11/logging/__init__.py."""
+    """`wandb` of .../site-packages/wandb/sdk/run.py, `logging` of .../lib/python3.11/logging/__init__.py, `os` of <frozen os>."""
+    if name.startswith("<frozen "):
+        return name[8:-1].split(".")[0]
     parts = name.split("/")
     for marker in ("site-packages", "dist-packages"):
         if marker in parts[:-1]:

@@ -23,6 +23,7 @@ _boundary_id = None
 _boundary_site = None
 _next_chore = 0        # the step after which something is due
 _optimizer_began = 0
+_backward_ended = 0    # a pass within the optimizer's step is its closure's: the step's own work comes after
 _steps = 0
 _handles = []
 _targets = {}          # id of an outermost model -> (where it learns, where it does not, what forgets it when it goes)
@@ -44,11 +45,11 @@ def hook_autograd(module):
         alone = (wire.BACKWARD, _BACKWARD, 0, 0)
 
         def backward(*args, **kwargs):
-            global _last_gradient
+            global _last_gradient, _backward_ended
             _last_gradient = 0
             begin = now()
             result = original(*args, **kwargs)
-            end = now()
+            end = _backward_ended = now()
             caller = frame(1).f_back  # below Tensor.backward
             if not _ddp and caller is not None and caller.f_code is recorder.short_way:
                 in_loop((alone, begin, end, caller.f_lasti))
@@ -81,8 +82,10 @@ def _before_optimizer(optimizer, args, kwargs):
 
 
 def _after_optimizer(optimizer, args, kwargs):
-    global _steps
+    global _steps, _optimizer_began
     end = _now()
+    if _backward_ended > _optimizer_began:
+        _optimizer_began = _backward_ended
     if id(optimizer) != _boundary_id:
         if recorder.active():
             _another_optimizer(optimizer, end, _frame(1))

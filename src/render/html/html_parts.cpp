@@ -38,7 +38,7 @@ svg{width:100%;height:auto;display:block}.label{fill:var(--ink);font:12px system
 .finding h3{margin:0 0 .3rem;font-size:1.05rem}.cost{font-weight:600}
 pre{background:var(--lane);padding:.6rem .8rem;border-radius:6px;white-space:pre-wrap;overflow-wrap:anywhere;margin:.4rem 0;font-size:.92rem;user-select:all}
 pre.diff{white-space:pre;overflow-x:auto}ins{color:var(--good);text-decoration:none}del{color:var(--bad);text-decoration:none}
-table{border-collapse:collapse;width:100%;font-size:.95rem}td,th{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line)}td.number{text-align:right;font-variant-numeric:tabular-nums}
+table{border-collapse:collapse;width:100%;font-size:.95rem}td,th{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line)}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}td.number{white-space:nowrap}
 ul{padding-left:1.2rem}.yes{color:var(--good);font-weight:600}.no{color:var(--bad);font-weight:600}
 )css";
 

@@ -11,12 +11,12 @@ namespace lockstep {
 namespace {
 
 std::string amount(double value, const std::string& unit) {
-  if (unit == "fraction") return fmt::format("{:.0f} %", value * 100);
+  if (unit == "fraction") return fmt::format("{:.{}f} %", value * 100, value > 0 && value < 0.01 ? 1 : 0);
   if (unit == "bytes") return format_bytes(value);
   if (unit == "bytes/s") return format_bytes(value) + "/s";
   if (unit == "mW") return fmt::format("{:.0f} W", value / 1e3);
   if (unit == "ms" && value >= 1000) return fmt::format("{:.1f} s", value / 1e3);
-  if (unit == "ms") return fmt::format("{:.0f} ms", value);
+  if (unit == "ms") return fmt::format("{:.{}f} ms", value, value == std::floor(value) || value >= 10 ? 0 : 2);
   if (unit == "ratio" || unit == "correlation") return fmt::format("{:.2f}", value);
   if (unit == "GPUs" || unit == "cores") return fmt::format("{:.2f} {}", value, unit);
   if (unit == "yes" || unit == "set") return value != 0 ? unit : "no";
@@ -75,9 +75,11 @@ std::string place_list(const Finding& finding) {
 
 std::string cost_sentence(const Finding& finding) {
   if (finding.cause_of) return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);
+  if (finding.lost_throughput < 0.0005) return "costs no throughput";
   const double hours = 24 * finding.lost_throughput;
-  const double gpus = static_cast<double>(std::max<std::size_t>(1, finding.gpus.size()));
-  return fmt::format("costs {:.0f} % of the throughput: {:.1f} h of every day, {:.1f} GPU-hours", finding.lost_throughput * 100, hours, hours * gpus);
+  std::string words = fmt::format("costs {:.{}f} % of the throughput: {:.1f} h of every day", finding.lost_throughput * 100, finding.lost_throughput < 0.01 ? 1 : 0, hours);
+  if (!finding.gpus.empty()) words += fmt::format(", {:.1f} GPU-hours", hours * static_cast<double>(finding.gpus.size()));
+  return words;
 }
 
 std::string evidence_words(const Evidence& evidence) {

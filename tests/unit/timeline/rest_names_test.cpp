@@ -75,6 +75,9 @@ TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
   EXPECT_EQ(part_of_functions("torch:cross_entropy"), StepPart::forward);
   EXPECT_EQ(part_of_functions("torch:clip_grad_norm_"), StepPart::optimizer);
   EXPECT_EQ(part_of_functions("re:_compile<transformers:_save_checkpoint<transformers:_maybe_log_save_evaluate"), StepPart::checkpoint);
+  EXPECT_EQ(part_of_functions("fsspec:flush<lightning:save<lightning:log_metrics"), StepPart::logging) << "a logger's save";
+  EXPECT_EQ(part_of_functions("fsspec:flush<save<train"), StepPart::checkpoint);
+  EXPECT_EQ(part_of_functions("re:sub<transformers:_save<transformers:_maybe_log_save_evaluate"), StepPart::checkpoint);
   EXPECT_EQ(part_of_functions("torch:linear<evaluate"), StepPart::evaluation) << "what a user's function is for says more";
   EXPECT_EQ(part_of_functions("PIL:resize<__getitem__"), StepPart::data_wait);
   EXPECT_EQ(part_of_functions(""), StepPart::other);
