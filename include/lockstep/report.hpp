@@ -104,6 +104,7 @@ struct LoaderAnswer {
   bool loading_is_slow = false;        // slower than the step
   std::optional<int> enough_workers;   // that would hide it; nothing: none that was tried or can be told
   bool tried = false;                  // `enough_workers` was measured, not computed
+  std::optional<int> enough_prefetch;  // batches ahead of each of them, so that the longest batch is covered
   std::string sentence;
   std::vector<std::string> warnings;
 };

@@ -194,6 +194,7 @@ struct LoaderTrial {
   std::optional<int> batch_size;
   double first_ms = 0;   // until the first batch: the workers' start
   double batch_ms = 0;   // mean of the others
+  double longest_ms = 0; // of the others
 };
 
 // One batch's way to the GPU. Times: nothing without a GPU.
@@ -207,6 +208,7 @@ struct BatchTransfer {
 struct ProbeSettings {
   std::vector<LoaderSetting> loaders;
   std::map<std::uint64_t, double> batch_ms_of_worker;  // by loader: what one worker takes for one batch
+  double longest_batch_ms = 0;                         // that a worker took for one
   int world_size = 1;
   std::optional<std::string> backend;
   std::optional<bool> finds_unused;

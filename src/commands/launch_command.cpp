@@ -85,7 +85,7 @@ Run configure_launch(CLI::App& app, RawOptions& raw) {
   for (const LaunchFlag& flag : launch_flags()) {
     const std::string names = flag.short_name[0] == '\0' ? flag.name : std::string(flag.short_name) + "," + flag.name;
     if (flag.value_name[0] == '\0') app.add_flag(names, flag.help);
-    else app.add_option(names, flag.help)->type_name(flag.value_name)->expected(1);
+    else app.add_option(names, flag.help)->type_name(flag.value_name)->expected(flag.value_name[0] == '[' ? 0 : 1, 1);
   }
   app.add_option("SCRIPT", "what each rank runs; what follows is its own")->type_name("");
   return [&raw]() -> Result<int> {

@@ -16,7 +16,7 @@ namespace lockstep {
 struct LaunchFlag {
   const char* name;        // --nproc-per-node
   const char* short_name;  // -r, or empty
-  const char* value_name;  // empty: a switch
+  const char* value_name;  // empty: a switch; in brackets: it may be left out
   const char* help;
   bool from_environment;   // PET_NPROC_PER_NODE
   Status (*apply)(const std::string& value, LaunchSettings& settings);

@@ -62,9 +62,10 @@ void MonitorScene::add(Record record) {
     take_tick(record.t_ms, *tick);
   } else if (const auto* step = std::get_if<StepMark>(&record.content)) {
     seen_->steps.push_back({record.t_ms, *step});
+    seen_->steps.back().step.detail.reset();  // the screen shows parts; the lines are the judgement's
     if (seen_->steps.size() > kMostSteps) seen_->steps.pop_front();
-  } else {
-    seen_->events.push_back({record.t_ms, std::get<Event>(record.content)});
+  } else if (const auto* event = std::get_if<Event>(&record.content)) {
+    seen_->events.push_back({record.t_ms, *event});
     if (seen_->events.size() > kMostEvents) seen_->events.pop_front();
     take_event(record.t_ms, seen_->events.back().event);
   }

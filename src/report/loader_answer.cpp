@@ -36,6 +36,18 @@ void choose_workers(LoaderAnswer& answer, const JobSignals& job) {
   if (std::isfinite(needed) && needed <= kMostWorkers) answer.enough_workers = std::max(1, static_cast<int>(needed));
 }
 
+// While one worker makes its longest batch the others and what lies ready must do: that many steps' worth, dealt out among them.
+void choose_prefetch(LoaderAnswer& answer, const JobSignals& job) {
+  constexpr int kDefault = 2;
+  constexpr int kMost = 16;
+  double longest_ms = job.settings->longest_batch_ms;
+  for (const LoaderTrial& trial : answer.trials)
+    if (trial.workers == 0) longest_ms = std::max(longest_ms, trial.longest_ms);
+  if (answer.alone.workers == 0) longest_ms = std::max(longest_ms, answer.alone.longest_ms);
+  const double steps = longest_ms / std::max(answer.step_alone_ms, 0.01);
+  answer.enough_prefetch = std::clamp(static_cast<int>(std::ceil(std::min(steps, 1e6) / std::max(1, *answer.enough_workers))) + 1, kDefault, kMost);
+}
+
 }  // namespace
 
 std::optional<LoaderAnswer> loader_answer(const JobSignals& job) {
@@ -48,6 +60,7 @@ std::optional<LoaderAnswer> loader_answer(const JobSignals& job) {
   answer.step_alone_ms = std::max(0.0, steps.duration_p50_ms - steps.p50_ms[index_of(StepPart::data_wait)] - steps.p50_ms[index_of(StepPart::copy)]);
   answer.loading_is_slow = answer.alone.workers == 0 ? steps.share[index_of(StepPart::data_wait)] > 0.05 && answer.alone.batch_ms > 1 : answer.alone.batch_ms > kMargin * answer.step_alone_ms;
   if (answer.loading_is_slow) choose_workers(answer, job);
+  if (answer.enough_workers.value_or(0) > 0) choose_prefetch(answer, job);
   const std::string own = std::to_string(answer.alone.workers) + (answer.alone.workers == 1 ? " worker" : " workers");
   if (!answer.loading_is_slow) {
     answer.sentence = "The loader keeps up: a batch in " + milliseconds(answer.alone.batch_ms) + " with " + own + ", and a step takes " + milliseconds(answer.step_alone_ms) + " without it. More workers would change nothing.";
@@ -57,7 +70,8 @@ std::optional<LoaderAnswer> loader_answer(const JobSignals& job) {
     answer.sentence = "The loader is what is slow: a batch in " + milliseconds(answer.alone.batch_ms) + " with " + own + ", and a step takes " + milliseconds(answer.step_alone_ms) + " without it.";
   }
   if (answer.loading_is_slow && answer.enough_workers)
-    answer.sentence += " " + std::to_string(*answer.enough_workers) + (*answer.enough_workers == 1 ? " worker" : " workers") + (answer.tried ? " kept up when tried." : " should hide it (by what one takes; --tune tries).");
+    answer.sentence += " " + std::to_string(*answer.enough_workers) + (*answer.enough_workers == 1 ? " worker" : " workers") + (answer.tried ? " kept up when tried." : " should hide it (by what one takes; --tune tries).") +
+                       (answer.enough_prefetch.value_or(2) > 2 ? " prefetch_factor=" + std::to_string(*answer.enough_prefetch) + " covers the longest batch." : "");
   else if (answer.loading_is_slow && !answer.trials.empty())
     answer.sentence += " None of the numbers of workers that were tried keeps up: the dataset itself has to become cheaper (decode less, cache, store ready tensors).";
   if (answer.transfer && answer.transfer->pageable_ms.value_or(0) > kLongTransferMs)

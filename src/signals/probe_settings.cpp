@@ -94,6 +94,7 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
     } else if (fact.name == "fetched") {
       auto& [batches, total] = fetched[static_cast<std::uint64_t>(values.number("id").value_or(0))];
       batches += values.number("batches").value_or(0);
+      settings.longest_batch_ms = std::max(settings.longest_batch_ms, values.number("longest_ms").value_or(0));
       total += values.number("total_ms").value_or(0);
     } else if (fact.name == "ddp") {
       settings.backend = values.word("backend");
@@ -110,7 +111,8 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
       settings.on_gpu = values.word("device") == "cuda";
       settings.parameter_tensors = values.number("tensors").value_or(0);
     } else if (fact.name == "loader_alone" || fact.name == "loader_trial") {
-      const LoaderTrial trial{values.integer("workers").value_or(0), values.integer("batches").value_or(0), values.integer("batch"), values.number("first_ms").value_or(0), values.number("batch_ms").value_or(0)};
+      const LoaderTrial trial{values.integer("workers").value_or(0), values.integer("batches").value_or(0), values.integer("batch"), values.number("first_ms").value_or(0), values.number("batch_ms").value_or(0),
+                              values.number("longest_ms").value_or(0)};
       if (fact.name == "loader_alone" && (!settings.loader_alone || trial.batch_ms > settings.loader_alone->batch_ms)) settings.loader_alone = trial;  // of the slowest rank
       if (fact.name == "loader_trial") take_trial(settings.loader_trials, trial);
     } else if (fact.name == "loader_transfer") {

@@ -245,6 +245,33 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertGreater(shares["backward"], 0.1)
         self.assertGreater(shares["logging"], 0)
 
+    def test_lightning_is_profiled_unmodified_and_its_loggers_are_no_checkpoints(self):
+        code = {"a.py": "import torch\nimport lightning\nfrom lightning.pytorch.loggers import CSVLogger\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\nclass Model(lightning.LightningModule):\n    def __init__(self):\n        super().__init__()\n"
+                        "        self.net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))\n\n    def training_step(self, batch, index):\n        loss = torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])\n"
+                        "        self.log('loss', loss)\n        return loss\n\n    def configure_optimizers(self):\n        return torch.optim.SGD(self.parameters(), 0.01)\n\n\n"
+                        "rows = DataLoader(TensorDataset(torch.randn(3200, 64), torch.zeros(3200, dtype=torch.long)), batch_size=16)\n"
+                        "lightning.Trainer(max_epochs=2, accelerator='cpu', logger=CSVLogger('logs'), log_every_n_steps=1, enable_checkpointing=False, enable_progress_bar=False).fit(Model(), rows)\n"}
+        run = self.profile("--json", "--", PYTHON, "a.py", code=code)
+        report = json.loads(run.stdout)
+        shares = {part["name"]: part["share"] for part in report["steps"]["parts"]}
+        self.assertGreater(report["steps"]["count"], 200)
+        self.assertGreater(shares["forward"], 0.05)
+        self.assertGreater(shares["backward"], 0.05)
+        self.assertGreater(shares["logging"], 0.05, "a file opened and written in each step")
+        self.assertLess(shares["checkpoint"], 0.02)
+        self.assertIn("S302", [finding["code"] for finding in report["findings"]])
+
+    def test_what_people_log_with_is_named_by_its_line(self):
+        code = {"a.py": "import csv\nimport torch\nfrom tensorboardX import SummaryWriter\nfrom tqdm import tqdm\n\nm = torch.nn.Linear(256, 256)\no = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n    board = SummaryWriter('board')\n"
+                        "    table = csv.writer(open('table.csv', 'w'))\n    for step in tqdm(range(150), mininterval=0):\n        m(torch.randn(64, 256)).sum().backward()\n        o.step()\n        o.zero_grad()\n"
+                        "        for name in range(20):\n            board.add_scalar(f'x{name}', step, step)\n        table.writerows([[step] * 50] * 20)\n\n\nmain()\n"}
+        run = self.profile("--json", "--", PYTHON, "a.py", code=code)
+        logging = next(part for part in json.loads(run.stdout)["steps"]["parts"] if part["name"] == "logging")
+        logged = {place["what"]: place["line"] for place in logging["where"]}
+        self.assertEqual(logged.get("SummaryWriter.add_scalar"), 18)
+        self.assertEqual(logged.get("csv.writerows"), 19)
+        self.assertEqual(logged.get("tqdm"), 13)
+
     def test_the_loader_alone_is_told_from_the_step(self):
         code = {"a.py": "import time, torch\nfrom torch.utils.data import DataLoader, Dataset\n\n\nclass Slow(Dataset):\n    def __len__(self):\n        return 10000\n\n    def __getitem__(self, i):\n        time.sleep(0.002)\n        return torch.randn(64)\n\n\n"
                         "m = torch.nn.Linear(64, 64)\no = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n    for n, x in enumerate(DataLoader(Slow(), batch_size=4, num_workers=1)):\n"
@@ -255,6 +282,7 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertGreater(answer["alone"]["batch_ms"], 7)
         self.assertTrue(answer["tried"])
         self.assertIn(answer["enough_workers"], (2, 4))
+        self.assertGreaterEqual(answer["enough_prefetch"], 2)
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ Json loader_json(const LoaderAnswer& answer) {
     return Json{{"workers", trial.workers}, {"batches", trial.batches}, {"first_ms", number(trial.first_ms)}, {"batch_ms", number(trial.batch_ms)}};
   };
   Json json = {{"alone", trial_json(answer.alone)}, {"trials", list_json(answer.trials, trial_json)}, {"step_alone_ms", number(answer.step_alone_ms)}, {"loading_is_slow", answer.loading_is_slow},
-               {"enough_workers", or_null(answer.enough_workers)}, {"tried", answer.tried}, {"sentence", answer.sentence}, {"warnings", answer.warnings}};
+               {"enough_workers", or_null(answer.enough_workers)}, {"enough_prefetch", or_null(answer.enough_prefetch)}, {"tried", answer.tried}, {"sentence", answer.sentence}, {"warnings", answer.warnings}};
   if (answer.transfer) json["transfer"] = {{"bytes", number(answer.transfer->bytes)}, {"pageable_ms", number(answer.transfer->pageable_ms)}, {"pinned_ms", number(answer.transfer->pinned_ms)}};
   return json;
 }

@@ -52,6 +52,17 @@ TEST(LaunchArguments, MayHaveUnderscoresAndBeAbbreviated) {
   EXPECT_THAT(refusal({"--max", "1", "--m", "a.py"}), HasSubstr("--master-addr")) << "says what it may mean";
 }
 
+TEST(LaunchArguments, MaySwitchProbesOnWithoutNamingThem) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--probe", "train.py"}, "auto"}, {{"--probe", "host,python", "train.py"}, "host,python"}, {{"--probe=python", "train.py"}, "python"}, {{"--probe", "--standalone", "train.py"}, "auto"}};
+  for (const auto& [words, probes] : cases) {
+    const auto settings = parsed(words);
+    ASSERT_TRUE(settings);
+    EXPECT_EQ(settings->probes, probes);
+    EXPECT_EQ(settings->script, "train.py");
+  }
+}
+
 TEST(LaunchArguments, NameTheNearestForAnUnknownFlag) {
   EXPECT_THAT(refusal({"--nprocs-per-node=2", "train.py"}), HasSubstr("did you mean --nproc-per-node?"));
   EXPECT_THAT(refusal({"--learning-rate", "1", "train.py"}), HasSubstr("after the script"));

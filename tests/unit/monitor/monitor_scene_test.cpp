@@ -41,6 +41,20 @@ TEST_F(Scene, AVerdictComesAfterTheFirstSecondsAndIsNotMadeAtEveryTick) {
   EXPECT_LE(judgements, 20) << "one a second at most";
 }
 
+TEST_F(Scene, TakesWhatProbesTellAndKeepsTheStepsPartsOnly) {
+  MonitorScene fed = scene();
+  for (Record& record : plateau({0.9, 0.9}, 5)) fed.add(std::move(record));
+  StepMark step;
+  step.duration_ms = 20;
+  step.detail = std::make_shared<const StepDetail>();
+
+  fed.add({5000, ProbeFact{7, 0, "loader", {{"workers", "2"}}}});
+  fed.add({5001, step});
+
+  ASSERT_EQ(fed.seen().steps.size(), 1U);
+  EXPECT_EQ(fed.seen().steps.front().step.detail, nullptr);
+}
+
 TEST_F(Scene, JudgesLessOftenWhereThatTakesLonger) {
   MonitorScene fed = scene();
   int judgements = 0;
