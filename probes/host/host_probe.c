@@ -166,6 +166,7 @@ static uint32_t part_of(enum call_kind kind, const char* path, uint64_t bytes) {
 static void told(const char* what, enum call_kind kind, uint64_t begin, int file, const char* path, uint64_t bytes) {
   const uint64_t end = now_ns();
   if (end - begin < SHORTEST_NS || failed || !torch_is_loaded(end)) return;
+  if (getpid() != own_pid) return; /* a child of vfork: its memory, and the ring, are the parent's */
   const int error = errno;
   inside = 1;
   if (ring == NULL) open_ring();
@@ -213,10 +214,16 @@ static void* real(const char* name) {
 #define DEFINE_CALL(result, name, kind, file, bytes, parameters, arguments) \
   result name parameters {                                                  \
     REAL_OF(result, name, parameters);                                      \
+    if (real_##name == NULL) { /* an older C library has no such call */     \
+      errno = ENOSYS;                                                       \
+      return (result)-1;                                                    \
+    }                                                                       \
     if (!WATCHED()) return real_##name arguments;                           \
     const uint64_t begin = now_ns();                                        \
     const result value = real_##name arguments;                             \
+    const int error = errno;                                                \
     told(#name, kind, begin, file, NULL, bytes);                            \
+    errno = error;                                                          \
     return value;                                                           \
   }
 #define REAL_OF(result, name, parameters)    \

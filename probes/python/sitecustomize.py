@@ -25,7 +25,8 @@ def _run_hidden_sitecustomize():
     import importlib.util
 
     own = os.path.dirname(os.path.abspath(__file__))
-    behind = [folder for folder in sys.path if os.path.abspath(folder or ".") != own]
+    folders = [os.path.abspath(folder or ".") for folder in sys.path]
+    behind = sys.path[folders.index(own) + 1:] if own in folders else []  # another lockstep's lies there too, and looks behind itself
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", behind)
     if spec is None or spec.loader is None:
         return

@@ -90,6 +90,36 @@ bool ComputeThreads::in_scope(int pid) {
   return scope_of_[pid] = scope == scope_;
 }
 
+namespace {
+
+Nanoseconds clock_now(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return std::chrono::seconds(now.tv_sec) + Nanoseconds(now.tv_nsec);
+}
+
+// Since the machine started, of a process or thread by its stat.
+std::optional<Nanoseconds> start_of(const std::string& stat) {
+  constexpr std::size_t kStartTime = 19;
+  const auto fields = stat_fields_after_name(stat);
+  const auto ticks = fields.size() > kStartTime ? parse_unsigned(fields[kStartTime]) : std::nullopt;
+  if (!ticks) return std::nullopt;
+  return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(*ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK)) * 1e9));
+}
+
+}  // namespace
+
+// A process that was killed leaves its registration behind; its number may be another's by now.
+bool ComputeThreads::is_somebody_elses(int pid, const std::filesystem::path& registration) const {
+  constexpr Nanoseconds kClocksDiffer = std::chrono::seconds(2);
+  struct stat facts {};
+  const auto started = start_of(read_small_file(proc_ / std::to_string(pid) / "stat", 1024).value_or(""));
+  if (!started || ::stat(registration.c_str(), &facts) != 0) return false;
+  const Nanoseconds written = std::chrono::seconds(facts.st_mtim.tv_sec) + Nanoseconds(facts.st_mtim.tv_nsec);
+  const Nanoseconds machine_started = clock_now(CLOCK_REALTIME) - clock_now(CLOCK_BOOTTIME);
+  return written + kClocksDiffer < machine_started + *started;
+}
+
 void ComputeThreads::scan_registrations() {
   std::map<int, KnownRegistration> found;
   std::error_code missing;
@@ -101,6 +131,7 @@ void ComputeThreads::scan_registrations() {
     const int owner = static_cast<int>(*number);
     if (!std::filesystem::exists(proc_ / std::to_string(owner), missing) || !in_scope(owner)) continue;
     const auto known = registrations_.find(owner);
+    if (known == registrations_.end() && is_somebody_elses(owner, entry.path())) continue;
     found[owner] = known != registrations_.end() ? known->second : KnownRegistration{};
   }
   registrations_ = std::move(found);
@@ -230,21 +261,14 @@ std::string ComputeThreads::thread_stat(int pid, int tid) const {
 }
 
 Nanoseconds ComputeThreads::past_run_time(std::size_t gpu, Nanoseconds window) const {
-  timespec since_boot{};
-  ::clock_gettime(CLOCK_BOOTTIME, &since_boot);
-  const Nanoseconds now = std::chrono::seconds(since_boot.tv_sec) + Nanoseconds(since_boot.tv_nsec);
-  const auto ticks_per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const Nanoseconds now = clock_now(CLOCK_BOOTTIME);
   double sum_ns = 0;
   for (const auto& [tid, thread] : threads_) {
     if (thread.gpu != gpu) continue;
-    const std::string stat = thread_stat(thread.pid, tid);
-    const auto fields = stat_fields_after_name(stat);
-    constexpr std::size_t kStartTime = 19;
-    const auto start_ticks = fields.size() > kStartTime ? parse_unsigned(fields[kStartTime]) : std::nullopt;
+    const auto started = start_of(thread_stat(thread.pid, tid));
     const auto ran = schedstat(thread);
-    if (!start_ticks || !ran) continue;
-    const Nanoseconds started(static_cast<std::int64_t>(static_cast<double>(*start_ticks) / ticks_per_second * 1e9));
-    const Nanoseconds lived = std::max<Nanoseconds>(now - started, std::chrono::milliseconds(10));
+    if (!started || !ran) continue;
+    const Nanoseconds lived = std::max<Nanoseconds>(now - *started, std::chrono::milliseconds(10));
     const double share = std::min(1.0, static_cast<double>(ran->run_time.count()) / static_cast<double>(lived.count()));
     sum_ns += share * static_cast<double>(std::min(lived, window).count());
   }

@@ -82,6 +82,7 @@ class ComputeThreads {
   void track(int pid, int tid, std::size_t gpu, bool registered);
   static std::optional<SchedStat> schedstat(const Thread& thread);
   std::string thread_stat(int pid, int tid) const;
+  bool is_somebody_elses(int pid, const std::filesystem::path& registration) const;
 
   const std::filesystem::path proc_;
   const std::filesystem::path registration_folder_;

@@ -245,6 +245,18 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertGreater(shares["backward"], 0.1)
         self.assertGreater(shares["logging"], 0)
 
+    def test_odd_programs_print_the_same_with_the_probe_and_without(self):
+        script = os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "odd_programs.py")
+        probe = os.path.join(os.path.dirname(os.path.dirname(BINARY)), "lib", "lockstep", "python")
+        for program, loader in (("identities", None), ("compiled", None), ("order", None), ("order", "batches=20,tune=0"), ("child", None)):
+            with self.subTest(program=program, loader=loader), tempfile.TemporaryDirectory() as folder:
+                probed = dict(os.environ, PYTHONPATH=probe, LOCKSTEP_PROBE="python", LOCKSTEP_PROBE_FOLDER=folder, **({"LOCKSTEP_PROBE_LOADER": loader} if loader else {}))
+                ends = [subprocess.run([PYTHON, "-W", "ignore::DeprecationWarning", script, program], cwd=folder, env=environment, capture_output=True, text=True, timeout=100) for environment in (os.environ, probed)]
+                self.assertEqual(ends[0].returncode, 0, ends[0].stderr)
+                self.assertEqual((ends[1].returncode, ends[1].stdout), (0, ends[0].stdout), ends[1].stderr)
+                self.assertNotIn("lockstep:", ends[1].stderr)
+                self.assertTrue([name for name in os.listdir(folder) if name.endswith(".ring")], "the probe was there")
+
     def test_lightning_is_profiled_unmodified_and_its_loggers_are_no_checkpoints(self):
         code = {"a.py": "import torch\nimport lightning\nfrom lightning.pytorch.loggers import CSVLogger\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\nclass Model(lightning.LightningModule):\n    def __init__(self):\n        super().__init__()\n"
                         "        self.net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))\n\n    def training_step(self, batch, index):\n        loss = torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])\n"

@@ -47,6 +47,7 @@ def _torch_is_there(torch):
 def _after_fork():
     recorder.after_fork()
     sampler.after_fork()
+    training.after_fork()
 
 
 def stop():

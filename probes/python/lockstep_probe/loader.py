@@ -5,13 +5,18 @@ import weakref
 
 from . import loader_trial, patches, recorder, training, wire
 
+_DEEPEST_SAMPLER = 8  # samplers around samplers
 _WAIT = b"DataLoader"
 _START = b"DataLoader workers start"
 _FETCH = b"fetch a batch"
 
 _iterator_class = None
-_loader_of = weakref.WeakKeyDictionary()  # iterator -> loader
+_loader_of = weakref.WeakKeyDictionary()  # iterator -> weak reference to its loader, which may hold the iterator
 _passes = weakref.WeakKeyDictionary()  # loader -> passes begun so far
+
+
+def _no_loader():
+    return None
 
 
 def hook(module):
@@ -50,12 +55,15 @@ def _wait(original):
     def __next__(self):
         if loader_trial.running:
             return original(self)
-        if loader_trial.wanted and recorder.on_training_thread() and training.steps() > 0 and (loader := _loader_of.get(self)) is not None:
+        if loader_trial.wanted and recorder.on_training_thread() and training.steps() > 0 and (loader := _loader_of.get(self, _no_loader)()) is not None:
             loader_trial.run(loader)
         begin = now()
         batch = original(self)
         end = now()
-        caller = frame(1)
+        try:
+            caller = frame(1)
+        except ValueError:  # called by no Python function
+            return batch
         if caller.f_code is recorder.short_way:
             in_loop(((part, what, 0, id(self._dataset) & 0xFFFFFFFF), begin, end, caller.f_lasti))
         else:
@@ -73,10 +81,10 @@ def _begin_pass(original):
         if loader_trial.running:
             return iterator
         try:
-            _loader_of[iterator] = self
+            _loader_of[iterator] = weakref.ref(self)
             _describe(self)
             if self.num_workers > 0 and end - begin > recorder.SHORT_NS:
-                recorder.span(wire.DATA_WAIT, _START, begin, end, sys._getframe(1), 0, 0, id(self.dataset) & 0xFFFFFFFF)
+                recorder.span(wire.DATA_WAIT, _START, begin, end, sys._getframe(0).f_back, 0, 0, id(self.dataset) & 0xFFFFFFFF)
         except Exception as error:
             recorder.give_up(error, "a data loader")
         return iterator
@@ -89,15 +97,21 @@ def _describe(loader):
     passes = _passes[loader] = _passes.get(loader, 0) + 1
     sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
     inner = sampler
-    while getattr(inner, "sampler", None) is not None or getattr(inner, "batch_sampler", None) is not None:
-        inner = getattr(inner, "sampler", None) or inner.batch_sampler
+    for _ in range(_DEEPEST_SAMPLER):
+        within = next((each for name in ("sampler", "batch_sampler") if (each := getattr(inner, name, None)) is not None), None)
+        if within is None or within is inner:
+            break
+        inner = within
     kinds = f"{type(sampler).__name__}/{type(inner).__name__}"
     sharded = getattr(inner, "num_replicas", None) or getattr(sampler, "num_processes", None) or getattr(inner, "num_processes", None)
-    iterable = type(loader.dataset).__name__ if not hasattr(loader.dataset, "__getitem__") else None
-    try:
-        length = len(loader)
-    except TypeError:
-        length = None
+    streams = isinstance(loader.dataset, sys.modules["torch.utils.data"].IterableDataset)
+    length = None
+    if not streams:  # torch notes that a stream's length was asked for, and warns from then on
+        try:
+            length = len(loader)
+        except Exception:
+            pass
+    iterable = type(loader.dataset).__name__ if streams else None
     recorder.fact("loader", id=id(loader.dataset) & 0xFFFFFFFF, passes=passes, workers=loader.num_workers, pin=int(bool(loader.pin_memory)),
                   persistent=int(bool(loader.persistent_workers)), prefetch=loader.prefetch_factor, batch=loader.batch_size,
                   batches=length, drop_last=int(bool(loader.drop_last)), shards=sharded, epoch=getattr(inner, "epoch", None),
@@ -118,8 +132,11 @@ def _fetch(original):
         begin = now()
         batch = original(self, possibly_batched_index)
         if recorder.is_worker():
-            span(wire.DATA_WAIT, _FETCH, begin, now(), frame(1), wire.IN_WORKER, 0, id(self.dataset) & 0xFFFFFFFF)
-            recorder.write_queued()
+            try:
+                span(wire.DATA_WAIT, _FETCH, begin, now(), frame(0).f_back, wire.IN_WORKER, 0, id(self.dataset) & 0xFFFFFFFF)
+                recorder.write_queued()
+            except Exception as error:
+                recorder.give_up(error, "a loader's worker")
         return batch
 
     return fetch

@@ -1,7 +1,8 @@
 """`lockstep profile --dataloader`: how fast the training loader is by itself, with its own settings and, with --tune, with others.
 
-Runs once, on the rank's own dataset, when the first step has shown which loader trains. The random states are put back
-afterwards; the training goes on with its own iterator, as if nothing had been.
+Runs once, on the rank's own dataset, when the first step has shown which loader trains. Random states (torch's, Python's, NumPy's, the
+samplers' own) are put back afterwards, and the training goes on with its own iterator. What a dataset itself counts or draws
+from a generator of its own is not put back.
 """
 
 import os
@@ -29,9 +30,11 @@ def run(loader):
     global wanted, running
     wanted = False
     running = True
-    states = _random_states()
+    states = _random_states(loader)
     try:
         batches, tune = _settings()
+        if loader.num_workers == 0 and isinstance(loader.dataset, sys.modules["torch.utils.data"].IterableDataset):
+            raise ValueError("a stream that the training process reads itself would lose what a trial reads")
         _time_alone(loader, batches)
         if tune:
             for workers in _worker_counts():
@@ -56,10 +59,10 @@ def _like(loader, workers):
     if workers:
         settings["prefetch_factor"] = loader.prefetch_factor or 2
         settings["multiprocessing_context"] = loader.multiprocessing_context
-    if loader.batch_sampler is not None:
-        settings["batch_sampler"] = loader.batch_sampler
-    elif not hasattr(loader.dataset, "__getitem__"):
+    if isinstance(loader.dataset, sys.modules["torch.utils.data"].IterableDataset):
         settings.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
+    elif loader.batch_sampler is not None:
+        settings["batch_sampler"] = loader.batch_sampler
     else:
         settings.update(batch_size=loader.batch_size, sampler=loader.sampler)
     return cls(loader.dataset, **settings)
@@ -134,15 +137,29 @@ def _time_transfers(batches):
     recorder.fact("loader_transfer", bytes=size, pageable_ms=round(timed(pageable, False), 4), pinned_ms=round(timed(pinned, True), 4))
 
 
-def _random_states():
+def _generators(loader):
+    """Those that deal out the user's data: a trial must not draw from them."""
+    sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
+    holders = (loader, sampler, batches, getattr(batches, "sampler", None))
+    found = {id(each): each for holder in holders if (each := getattr(holder, "generator", None)) is not None and hasattr(each, "get_state")}
+    return list(found.values())
+
+
+def _random_states(loader):
     torch = sys.modules["torch"]
     numpy = sys.modules.get("numpy")
-    return torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    own = [(generator, generator.get_state()) for generator in _generators(loader)]
+    return torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None, cuda, own
 
 
 def _put_back(states):
-    torch_state, python_state, numpy_state = states
+    torch_state, python_state, numpy_state, cuda, own = states
     sys.modules["torch"].set_rng_state(torch_state)
     random.setstate(python_state)
     if numpy_state is not None:
         sys.modules["numpy"].random.set_state(numpy_state)
+    if cuda is not None:
+        sys.modules["torch"].cuda.set_rng_state_all(cuda)
+    for generator, state in own:
+        generator.set_state(state)

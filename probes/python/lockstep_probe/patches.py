@@ -1,14 +1,15 @@
 """Replaces functions and methods of other people's modules, and puts them back."""
 
 import functools
+import sys
 
 from . import recorder
 
 _replaced = []
 
 
-def replace(owner, name, make):
-    """owner.name becomes make(original). Does nothing where there is no such name."""
+def replace(owner, name, make, for_good=False):
+    """owner.name becomes make(original). Does nothing where there is no such name. `for_good`: put_back_all leaves it."""
     original = owner.__dict__.get(name) if isinstance(owner, type) else None
     if original is None:
         original = getattr(owner, name, None)
@@ -22,7 +23,18 @@ def replace(owner, name, make):
         pass
     replacement._lockstep = True
     setattr(owner, name, replacement)
-    _replaced.append((owner, name, original, replacement, inherited))
+    if not for_good:
+        _replaced.append((owner, name, original, replacement, inherited))
+
+
+def compiling_check():
+    """What tells whether torch.compile traces the caller: then a wrapper passes on, or its clock would become part of the graph."""
+    torch = sys.modules.get("torch")
+    for module, name in (("compiler", "is_dynamo_compiling"), ("compiler", "is_compiling"), ("_utils", "is_compiling")):
+        check = getattr(getattr(torch, module, None), name, None)
+        if check is not None:
+            return check
+    return bool  # False: no torch
 
 
 def timed(part, what):
@@ -30,14 +42,14 @@ def timed(part, what):
 
     def make(original):
         span, now, on_training_thread = recorder.span, recorder.now, recorder.on_training_thread
-        from sys import _getframe as frame
+        frame, is_compiling = sys._getframe, compiling_check()
 
         def wrapper(*args, **kwargs):
-            if not on_training_thread():
+            if is_compiling() or not on_training_thread():
                 return original(*args, **kwargs)
             begin = now()
             result = original(*args, **kwargs)
-            span(part, what, begin, now(), frame(1))
+            span(part, what, begin, now(), frame(0).f_back)
             return result
 
         return wrapper

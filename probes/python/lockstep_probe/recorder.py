@@ -23,9 +23,11 @@ get_ident = threading.get_ident
 SHORT_NS = 20_000
 _MOST_PLACES = 256
 _MOST_QUEUED = 100_000
+_MOST_UNREAD = 2_000  # before the first step nobody writes
 _AT_ONCE = 64  # then other threads get a turn
 
 _queue = collections.deque()
+_most = _MOST_UNREAD
 _lost = 0
 _ring = None
 _failed = False
@@ -105,8 +107,9 @@ def is_worker():
 
 def after_fork():
     """The parent's ring has one writer, the parent. A child that has something to say gets its own."""
-    global _ring, _training_thread, _writing
-    _ring = None
+    global _ring, _training_thread, _writing, _loop_code, short_way, _most
+    _ring = _loop_code = short_way = None
+    _most = _MOST_UNREAD
     _queue.clear()
     _short.clear()
     _writing = threading.Lock()
@@ -167,7 +170,7 @@ def span(part, what, begin, end, frame, flags=0, size=0, subject=0):
         code = frame.f_code if frame is not None else None
         if code is not _loop_code and code is not None:
             loop = places.loop_line(frame, _loop_code)
-    if len(_queue) < _MOST_QUEUED:
+    if len(_queue) < _most:
         _queue.append((part, what, begin, end, code, frame.f_lasti if code is not None else None, loop, flags, size, subject, get_ident()))
     else:
         _lost += 1
@@ -175,15 +178,28 @@ def span(part, what, begin, end, frame, flags=0, size=0, subject=0):
 
 def raw_span(part, what, begin, end, flags=0, size=0, subject=0):
     """A piece of work without a place in the source."""
-    if not (_failed or _stopped):
-        _queue.append((part, what, begin, end, None, None, 0, flags, size, subject, get_ident()))
+    span(part, what, begin, end, None, flags, size, subject)
 
 
 def fact(name, **values):
     """A setting or a count. Values are single words: spaces would end them."""
-    if not (_failed or _stopped):
+    if not (_failed or _stopped) and len(_queue) < _MOST_QUEUED:
         words = [name] + [f"{key}={str(value).replace(' ', '_')}" for key, value in values.items() if value is not None]
         _queue.append(" ".join(words).encode("ascii", "replace")[:240])
+
+
+def writer_runs():
+    """From now on somebody takes what is queued."""
+    global _most
+    _most = _MOST_QUEUED
+
+
+def tell_lost():
+    """What found the queue full since the last time."""
+    global _lost
+    if _lost:
+        lost, _lost = _lost, 0
+        fact("lost", records=lost)
 
 
 # --- the writing end --------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ def start():
     if _thread is None:
         _thread = threading.Thread(target=_run, name="lockstep-probe", daemon=True)
         _thread.start()
+        recorder.writer_runs()
 
 
 def finish():
@@ -62,6 +63,7 @@ def _run():
             if now - looked_ns > _MEMORY_EVERY_S * 1e9:
                 looked_ns = now
                 device.memory_fact()
+                recorder.tell_lost()
                 if os.path.isabs(stop_file) and os.path.exists(stop_file):
                     stop()
         except Exception as error:

@@ -16,7 +16,7 @@ def _saves(what, path_at, path_name):
             if recorder.on_training_thread():
                 target = kwargs.get(path_name) if path_name in kwargs else args[path_at] if len(args) > path_at else None
                 size, subject = _about(target)
-                recorder.span(wire.CHECKPOINT, what, begin, end, sys._getframe(1), 0, size, subject)
+                recorder.span(wire.CHECKPOINT, what, begin, end, sys._getframe(0).f_back, 0, size, subject)
             return result
 
         return save
@@ -26,11 +26,11 @@ def _saves(what, path_at, path_name):
 
 def _about(target):
     """The file's size, and a number that is the same for all ranks that write the same file."""
-    target = getattr(target, "name", target)
     try:
+        target = getattr(target, "name", target)
         path = os.path.abspath(os.fspath(target))
         return os.path.getsize(path), zlib.crc32(os.fsencode(path))
-    except (TypeError, ValueError, OSError):
+    except Exception:  # whatever the program's own file object does when it is asked
         return 0, 0
 
 

@@ -18,6 +18,7 @@ _WAIT_FOR_GRADIENTS = b"gradient all-reduce"
 
 _now, _frame, _span, _in_loop = recorder.now, sys._getframe, recorder.span, recorder.in_loop
 _OPTIMIZER, _STEP_END = wire.OPTIMIZER, wire.STEP_END
+_is_compiling = bool   # False until torch is there
 _boundary = None       # a weak reference to the optimizer that marks steps
 _boundary_id = None
 _boundary_site = None
@@ -43,22 +44,26 @@ def hook_autograd(module):
     def make(original):
         now, frame, span, in_loop = recorder.now, sys._getframe, recorder.span, recorder.in_loop
         alone = (wire.BACKWARD, _BACKWARD, 0, 0)
+        is_compiling = patches.compiling_check()
 
         def backward(*args, **kwargs):
+            if is_compiling():
+                return original(*args, **kwargs)
             global _last_gradient, _backward_ended
             _last_gradient = 0
             begin = now()
             result = original(*args, **kwargs)
             end = _backward_ended = now()
-            caller = frame(1).f_back  # below Tensor.backward
+            outer = frame(0).f_back
+            caller = outer.f_back if outer is not None else None  # below Tensor.backward
             if not _ddp and caller is not None and caller.f_code is recorder.short_way:
                 in_loop((alone, begin, end, caller.f_lasti))
             elif recorder.on_training_thread():
                 flags = wire.SYNCS if _ddp and _will_sync() else 0
-                span(wire.BACKWARD, _BACKWARD, begin, end, frame(1), flags)
+                span(wire.BACKWARD, _BACKWARD, begin, end, outer, flags)
                 # Gloo's reducer waits for the other ranks at the end of backward, on this thread.
                 if flags and _last_gradient and not device.in_use():
-                    span(wire.COLLECTIVE, _WAIT_FOR_GRADIENTS, _last_gradient, end, frame(1), flags)
+                    span(wire.COLLECTIVE, _WAIT_FOR_GRADIENTS, _last_gradient, end, outer, flags)
             return result
 
         return backward
@@ -72,16 +77,22 @@ def _will_sync():
 
 def hook_optimizer(module):
     """module: torch.optim.optimizer."""
+    global _is_compiling
+    _is_compiling = patches.compiling_check()
     _handles.append(module.register_optimizer_step_pre_hook(_before_optimizer))
     _handles.append(module.register_optimizer_step_post_hook(_after_optimizer))
 
 
 def _before_optimizer(optimizer, args, kwargs):
+    if _is_compiling():
+        return
     global _optimizer_began
     _optimizer_began = _now()
 
 
 def _after_optimizer(optimizer, args, kwargs):
+    if _is_compiling():
+        return
     global _steps, _optimizer_began
     end = _now()
     if _backward_ended > _optimizer_began:
@@ -90,7 +101,10 @@ def _after_optimizer(optimizer, args, kwargs):
         if recorder.active():
             _another_optimizer(optimizer, end, _frame(1))
         return
-    caller = _frame(2)  # below the optimizer's own wrapper
+    try:
+        caller = _frame(2)  # below the optimizer's own wrapper
+    except ValueError:
+        return
     if caller.f_code is recorder.short_way:
         _in_loop((_boundary_site, _optimizer_began, end, caller.f_lasti))
     else:
@@ -160,21 +174,38 @@ def _look_for_modules():
 
     _rescans += 1
     modules = [thing for thing in gc.get_objects() if issubclass(type(thing), Module)]
-    inner = {id(child) for module in modules for child in module._modules.values() if child is not None}
+    inner = {id(child) for module in modules for child in _children(module)}
     outermost = [module for module in modules if id(module) not in inner]
     for _ in range(_rescans - 1):  # nobody called those: one level down
-        outermost = [child for module in outermost for child in module._modules.values() if child is not None] or outermost
-    trained = [module for module in outermost if any(True for _ in module.parameters())]
-    for module in trained[:_MOST_MODULES]:
-        _hook_module(module)
+        outermost = [child for module in outermost for child in _children(module)] or outermost
+    hooked = 0
+    for module in outermost:
+        if hooked < _MOST_MODULES and any(True for _ in _parameters(module)):
+            _hook_module(module)
+            hooked += 1
     for module in modules:
-        if hasattr(module, "require_backward_grad_sync") and hasattr(module, "_get_ddp_logging_data"):
+        if "DistributedDataParallel" in {cls.__name__ for cls in type(module).__mro__} and hasattr(module, "_get_ddp_logging_data"):
             _hook_ddp(module)
+
+
+def _children(module):
+    """Of a module that was never set up (no super().__init__()), or scripted, there may be none to be had."""
+    try:
+        return [child for _, child in module._modules.items() if child is not None]
+    except Exception:
+        return []
+
+
+def _parameters(module):
+    try:
+        return list(module.parameters())
+    except Exception:
+        return []
 
 
 def _hook_module(module):
     """By its class's __call__: hooks of the module itself would be pickled with it, and take torch's slower way through a call."""
-    learns = any(parameter.requires_grad for parameter in module.parameters())
+    learns = any(parameter.requires_grad for parameter in _parameters(module))
     number = id(module) & 0xFFFFFFFF if learns else 0
     _hook_calls(module, number, (wire.FORWARD, _FORWARD, 0, number))
     while (module := _wrapped(module)) is not None:  # often evaluated by itself; in training the wrapper's call is the pass
@@ -183,7 +214,11 @@ def _hook_module(module):
 
 def _wrapped(module):
     """What DDP or compile are around."""
-    return next((inner for name in ("module", "_orig_mod") if (inner := module._modules.get(name)) is not None), None)
+    try:
+        names = dict(module._modules.items())  # a scripted module's have no get
+    except Exception:
+        return None
+    return next((inner for name in ("module", "_orig_mod") if (inner := names.get(name)) is not None), None)
 
 
 def _hook_calls(module, number, in_training):
@@ -196,21 +231,31 @@ def _hook_calls(module, number, in_training):
 
 def _timed_call(original):
     targets, now, frame, span, in_loop = _targets, recorder.now, sys._getframe, recorder.span, recorder.in_loop
-    is_grad_enabled = sys.modules["torch"].is_grad_enabled
+    torch = sys.modules["torch"]
+    is_grad_enabled, is_compiling, base = torch.is_grad_enabled, patches.compiling_check(), torch.nn.Module
+    if original is base.__call__:
+        # Found anew at each call: others replace it for a while (torch.fx while it traces).
+        def original(self, *args, **kwargs):
+            return base.__call__(self, *args, **kwargs)
 
     def __call__(self, *args, **kwargs):
+        if is_compiling():
+            return original(self, *args, **kwargs)
         known = targets.get(id(self))
         if known is None or (known[0] is None and self.training and is_grad_enabled()):
             return original(self, *args, **kwargs)
         global _forwards_since
         _forwards_since += 1
         if device._open is not None:
-            device.work_begins()
+            _begin_work()
         begin = now()
         result = original(self, *args, **kwargs)
         end = now()
         site = known[0] if known[0] is not None and is_grad_enabled() and self.training else known[1]
-        caller = frame(1)
+        try:
+            caller = frame(1)
+        except ValueError:  # called by no Python function
+            return result
         if caller.f_code is recorder.short_way:
             in_loop((site, begin, end, caller.f_lasti))
         else:
@@ -219,6 +264,13 @@ def _timed_call(original):
         return result
 
     return __call__
+
+
+def _begin_work():
+    try:
+        device.work_begins()
+    except Exception as error:
+        recorder.give_up(error, "an event on the GPU")
 
 
 def _hook_ddp(wrapper):
@@ -257,6 +309,13 @@ def _describe_ddp():
         data = wrapper._get_ddp_logging_data()
         recorder.fact("ddp", **{short: data[name] for name, short in _DDP_FACTS.items() if name in data})
         return
+
+
+def after_fork():
+    """A child that trains on its own begins anew: its models and loaders are copies, and it has no thread yet."""
+    global _boundary, _boundary_id, _steps, _next_chore, _rescans
+    _boundary = _boundary_id = None
+    _steps = _next_chore = _rescans = 0
 
 
 def unhook():

@@ -14,6 +14,7 @@ UNORDERED = 1
 MAGIC = 0x3152574B434F4C
 VERSION = 1
 SLOTS = 4096
+WORKER_SLOTS = 256  # a record a batch; each worker of each epoch has one
 
 HEADER = struct.Struct("<QIIIIiIQQiiIi192x")
 SPAN = struct.Struct("<QII" "QQQQQ" "IIIIII" "32s144s")
@@ -67,7 +68,8 @@ class Ring:
             os.unlink(path)  # of a process that had our number before
         except FileNotFoundError:
             pass
-        size = HEADER.size + SLOTS * SPAN.size
+        slots = WORKER_SLOTS if role == ROLE_WORKER else SLOTS
+        size = HEADER.size + slots * SPAN.size
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.posix_fallocate(file, 0, size)  # not sparse: a full disk would end us at the first write
@@ -75,16 +77,16 @@ class Ring:
         finally:
             os.close(file)
         # The magic goes last: readers look for it.
-        HEADER.pack_into(self._memory, 0, 0, VERSION, HEADER.size, SPAN.size, SLOTS, os.getpid(), UNORDERED, time.monotonic_ns(), 0,
+        HEADER.pack_into(self._memory, 0, 0, VERSION, HEADER.size, SPAN.size, slots, os.getpid(), UNORDERED, time.monotonic_ns(), 0,
                          0 if rank is None else rank + 1, world_size or 0, role, os.getppid())
         COUNT.pack_into(self._memory, 0, MAGIC)
-        self.write_span, self.write_sample, self.write_fact = self._writers()
+        self.write_span, self.write_sample, self.write_fact = self._writers(slots - 1)
 
     def set_rank(self, rank, world_size):
         RANK.pack_into(self._memory, RANK_AT, rank + 1, world_size)
 
-    def _writers(self):
-        memory, claim, mask = self._memory, itertools.count().__next__, SLOTS - 1
+    def _writers(self, mask):
+        memory, claim = self._memory, itertools.count().__next__
         pack_span, pack_sample, pack_fact, pack_count = SPAN.pack_into, SAMPLE.pack_into, FACT.pack_into, COUNT.pack_into
 
         def write_span(begin, end, busy, size, subject, count, part, flags, line, thread, loop_line, what, file):

@@ -250,6 +250,18 @@ TEST(ProbeReader, TakesHiddenCollectivesFromDdpsOwnRecords) {
   EXPECT_FALSE(hidden[1]) << "a step without a sync hides none";
 }
 
+TEST(ProbeReader, CountsWhatTheProbeItselfLost) {
+  const testing::TemporaryFolder folder;
+  RingWriter writer(folder.path(), kPid, LOCKSTEP_WIRE_PROBE_SLOTS);
+  ProbeReader reader(folder.path());
+  reader.follow_all();
+  writer.fact("lost records=41");
+  writer.fact("lost records=many");
+
+  EXPECT_TRUE(reader.read_to_the_end().empty());
+  EXPECT_EQ(reader.dropped(), 41U);
+}
+
 TEST(ProbeReader, SumsUpWhatAWorkerFetchesForItsRank) {
   const testing::TemporaryFolder folder;
   RingWriter rank(folder.path(), 10, LOCKSTEP_WIRE_PROBE_SLOTS);

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "support/temporary_folder.hpp"
 
@@ -89,6 +91,29 @@ TEST_F(ThreadsInProc, ARegistrationOfADeadProcessIsIgnored) {
 
   EXPECT_FALSE(found.work(0).waiting);
   EXPECT_THAT(found.processes(0), IsEmpty());
+}
+
+TEST_F(ThreadsInProc, ARegistrationFromBeforeTheProcessStartedIsAnotherOnes) {
+  put(10, 11, "worker", 0);
+  register_process(10, R"([{"index":0,"memory_bytes":4096,"waiting":true}])");
+  timespec up{};
+  ::clock_gettime(CLOCK_BOOTTIME, &up);
+  const auto stat = [](long seconds_up) {
+    std::string fields = "10 (python) S";
+    for (int i = 0; i < 18; ++i) fields += " 0";
+    return fields + " " + std::to_string(seconds_up * ::sysconf(_SC_CLK_TCK)) + " 0\n";
+  };
+  root_.write("proc/10/stat", stat(up.tv_sec - 1));
+  std::filesystem::last_write_time(root_ / "run/vgpu-10.json", std::filesystem::file_time_type::clock::now() - 1h);
+  ComputeThreads left_behind = threads();
+  left_behind.refresh(0s);
+  EXPECT_THAT(left_behind.processes(0), IsEmpty());
+
+  root_.write("proc/10/stat", stat(up.tv_sec > 7200 ? up.tv_sec - 7200 : 0));
+  ComputeThreads its_own = threads();
+  its_own.refresh(0s);
+  if (up.tv_sec <= 7200) GTEST_SKIP() << "this machine started less than two hours ago";
+  EXPECT_THAT(its_own.processes(0), ElementsAre(Pair(10, 4096U)));
 }
 
 TEST_F(ThreadsInProc, ThatEndAreForgottenAtTheNextScan) {
