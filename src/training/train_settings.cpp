@@ -1,5 +1,6 @@
 #include "training/train_settings.hpp"
 
+#include <cmath>
 #include <fmt/format.h>
 
 #include <array>
@@ -157,7 +158,7 @@ std::string what_is_wrong(const std::string& json) {
   try {
     const auto parsed = nlohmann::json::parse(json);
     return fmt::format("it is a single {}", parsed.type_name());
-  } catch (const nlohmann::json::parse_error& problem) {
+  } catch (const nlohmann::json::exception& problem) {  // a number that no double holds is out_of_range, not a parse_error
     const std::string words = problem.what();
     return printable(words.substr(std::min(words.size(), words.find("at line") == std::string::npos ? std::size_t{0} : words.find("at line"))));
   }
@@ -198,7 +199,8 @@ Status read_train_config(TrainSettings& settings, const std::string& json, const
       return usage_error(fmt::format("{}: '{}' is neither a number, a word nor true or false", printable(file), printable(key)), "see `lockstep train --print-config`");
     // 1e5 and 3.0 are whole numbers too.
     std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (value.is_number_float() && value.get<double>() == static_cast<double>(static_cast<std::int64_t>(value.get<double>())))
+    constexpr double kWholeAtMost = 9e15;  // beyond, a double holds no whole numbers one by one, and no int64 in the end
+    if (value.is_number_float() && std::fabs(value.get<double>()) < kWholeAtMost && value.get<double>() == std::floor(value.get<double>()))
       text = fmt::format("{}", static_cast<std::int64_t>(value.get<double>()));
     if (Status set = set_setting(settings, name, text); !set)
       return usage_error(fmt::format("{}: {}", printable(file), set.error().what), set.error().next);

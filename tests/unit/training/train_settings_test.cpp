@@ -81,6 +81,8 @@ TEST(TrainConfig, RefusesUnknownKeysWithTheNearest) {
   EXPECT_THAT(read.error().next, HasSubstr("accumulation"));
   EXPECT_FALSE(read_train_config(settings, "[1]", "c.json", given));
   EXPECT_FALSE(read_train_config(settings, "{", "c.json", given));
+  EXPECT_FALSE(read_train_config(settings, R"({"layers": 1e999})", "c.json", given));
+  EXPECT_FALSE(read_train_config(settings, R"({"layers": 66666666666666666666666666})", "c.json", given));
   EXPECT_FALSE(read_train_config(settings, R"({"layers": null})", "c.json", given));
   EXPECT_FALSE(read_train_config(settings, R"({"layers": [1]})", "c.json", given));
 }
