@@ -11,7 +11,7 @@ _START = b"DataLoader workers start"
 _FETCH = b"fetch a batch"
 
 _iterator_class = None
-_loader_of = weakref.WeakKeyDictionary()  # iterator -> weak reference to its loader, which may hold the iterator
+_loader_of = weakref.WeakKeyDictionary()  # iterator -> what gives its loader
 _passes = weakref.WeakKeyDictionary()  # loader -> passes begun so far
 
 
@@ -81,7 +81,8 @@ def _begin_pass(original):
         if loader_trial.running:
             return iterator
         try:
-            _loader_of[iterator] = weakref.ref(self)
+            # One that keeps its iterator would be kept by it for ever; others may live no longer than the loop's first line.
+            _loader_of[iterator] = weakref.ref(self) if self.persistent_workers else lambda: self
             _describe(self)
             if self.num_workers > 0 and end - begin > recorder.SHORT_NS:
                 recorder.span(wire.DATA_WAIT, _START, begin, end, sys._getframe(0).f_back, 0, 0, id(self.dataset) & 0xFFFFFFFF)
