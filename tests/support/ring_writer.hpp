@@ -63,7 +63,7 @@ inline lockstep_span_record span_at(lockstep_span part, std::uint64_t from_us, s
   span.flags = flags;
   span.line = line;
   std::strncpy(span.what, what, sizeof span.what);
-  if (line > 0) std::strncpy(span.file, "/work/train.py", sizeof span.file);
+  if (line > 0) std::strncpy(span.file, "/home/me/train.py", sizeof span.file);
   return span;
 }
 

@@ -10,7 +10,6 @@ _WAIT = b"DataLoader"
 _START = b"DataLoader workers start"
 _FETCH = b"fetch a batch"
 
-_iterator_class = None
 _loader_of = weakref.WeakKeyDictionary()  # iterator -> what gives its loader
 _passes = weakref.WeakKeyDictionary()  # loader -> passes begun so far
 
@@ -21,8 +20,6 @@ def _no_loader():
 
 def hook(module):
     """module: torch.utils.data.dataloader."""
-    global _iterator_class
-    _iterator_class = module._BaseDataLoaderIter
     patches.replace(module._BaseDataLoaderIter, "__next__", _wait)
     patches.replace(module.DataLoader, "__iter__", _begin_pass)
 
