@@ -90,6 +90,21 @@ else()
   lockstep_note_dependency(zstd "fetched from source")
 endif()
 
+# zlib is everywhere, with a CMake package of CMake's own.
+if(NOT DEFINED FETCHCONTENT_SOURCE_DIR_ZLIB)
+  find_package(ZLIB QUIET)
+endif()
+if(TARGET ZLIB::ZLIB)
+  lockstep_note_dependency(zlib "${ZLIB_VERSION_STRING} (found)")
+else()
+  set(CMAKE_POLICY_VERSION_MINIMUM 3.5)
+  FetchContent_Declare(zlib URL ${LOCKSTEP_ZLIB_URL} URL_HASH SHA256=${LOCKSTEP_ZLIB_HASH} SYSTEM)
+  FetchContent_MakeAvailable(zlib)
+  target_include_directories(zlibstatic SYSTEM INTERFACE ${zlib_SOURCE_DIR} ${zlib_BINARY_DIR})
+  add_library(ZLIB::ZLIB ALIAS zlibstatic)
+  lockstep_note_dependency(zlib "fetched from source")
+endif()
+
 # NVML: the header at build time, dlopen at run time; nothing links it.
 find_path(LOCKSTEP_NVML_INCLUDE nvml.h
   HINTS ${LOCKSTEP_CACHE}/deps/nvml

@@ -6,6 +6,8 @@ set(LOCKSTEP_GTEST_URL ${github}/google/googletest/archive/refs/tags/release-1.1
 set(LOCKSTEP_GTEST_HASH 81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2)
 set(LOCKSTEP_ZSTD_URL ${github}/facebook/zstd/releases/download/v1.5.4/zstd-1.5.4.tar.gz)
 set(LOCKSTEP_ZSTD_HASH 0f470992aedad543126d06efab344dc5f3e171893810455787d38347343a4424)
+set(LOCKSTEP_ZLIB_URL ${github}/madler/zlib/releases/download/v1.2.13/zlib-1.2.13.tar.gz)
+set(LOCKSTEP_ZLIB_HASH b3a24de97a8fdbc835b9833169501030b8977031bcb54b3b3ac13740f846ab30)
 set(LOCKSTEP_PROTOZERO_URL ${github}/mapbox/protozero/archive/refs/tags/v1.7.1.tar.gz)
 set(LOCKSTEP_PROTOZERO_HASH 27e0017d5b3ba06d646a3ec6391d5ccc8500db821be480aefd2e4ddc3de5ff99)
 

@@ -86,6 +86,15 @@ struct Comparison {
     double lost = 0;  // of the ideal
   };
   std::vector<Share> missing;  // the part of the ideal that is missing, split by finding; the rest is unexplained
+  struct Change {
+    std::string what;
+    double other = 0;  // in the run that is compared with
+    double own = 0;    // in this one
+    std::string unit;  // "ms", "fraction"
+  };
+  std::vector<Change> changes;           // where both are traces: what a step takes
+  std::vector<std::string> only_here;    // findings of this run alone, "D201 input-starved"
+  std::vector<std::string> only_there;   // of the other alone
 };
 
 // The command that was run and watched.
@@ -128,6 +137,7 @@ struct Report {
   std::optional<StepSignals> steps;
   std::optional<LoaderAnswer> loader;
   std::optional<Comparison> comparison;
+  std::optional<TraceSignals> trace;
   std::optional<CommandReport> command;
 };
 

@@ -15,6 +15,7 @@
 #include "lockstep/record.hpp"
 #include "lockstep/sample.hpp"
 #include "lockstep/timeline.hpp"
+#include "lockstep/trace_signals.hpp"
 
 namespace lockstep {
 
@@ -290,6 +291,7 @@ struct Signals {
   std::vector<int> free_gpus;    // no process, next to no memory, never busy
   std::vector<EventAt> events;
   std::optional<std::vector<std::pair<int, int>>> peer_to_peer;
+  std::optional<TraceSignals> trace;  // the GPUs' own records: where they are, they decide
 };
 
 }  // namespace lockstep

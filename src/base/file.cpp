@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/text.hpp"
 
@@ -68,42 +69,54 @@ bool write_all(int file, std::string_view content) {
 }
 }  // namespace
 
-namespace {
-// A device, a pipe, /dev/stdout: there is nothing to replace, and a rename would put a plain file in its place.
-Status write_in_place(const std::filesystem::path& path, std::string_view content) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (file < 0) return cannot_write(path, errno);
-  const bool written = write_all(file, content);
-  const int error_number = errno;
-  ::close(file);
-  return written ? Status(Done{}) : Status(cannot_write(path, error_number));
-}
-}  // namespace
-
-Status write_file_atomically(const std::filesystem::path& name, std::string_view content) {
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& name) {
   struct stat facts {};
   const bool exists = ::stat(name.c_str(), &facts) == 0;
-  if (exists && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)) return write_in_place(name, content);
+  if (exists && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)) {
+    // A device, a pipe, /dev/stdout: there is nothing to replace, and a rename would put a plain file in its place.
+    const int file = ::open(name.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file < 0) return cannot_write(name, errno);
+    return AtomicFile(name, "", file);
+  }
   // Through a link the file behind it is replaced, and the link stays.
   std::error_code unresolved;
   const auto resolved = std::filesystem::canonical(name, unresolved);
   const std::filesystem::path path = unresolved ? name : resolved;
-
   std::string temporary = path.string() + ".XXXXXX";
   const int file = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (file < 0) return cannot_write(path, errno);
+  return AtomicFile(path, std::move(temporary), file);
+}
 
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  const bool written = write_all(file, content) && ::fchmod(file, 0666 & ~mask) == 0 && ::fsync(file) == 0;
-  const int write_error = errno;
-  ::close(file);
-  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error_number = written ? errno : write_error;
-    ::unlink(temporary.c_str());
-    return cannot_write(path, error_number);
+AtomicFile::AtomicFile(std::filesystem::path path, std::string temporary, int file) : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})), file_(std::exchange(other.file_, -1)), error_(other.error_) {}
+
+AtomicFile::~AtomicFile() {
+  if (file_ >= 0) ::close(file_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::append(std::string_view content) {
+  if (error_ == 0 && !write_all(file_, content)) error_ = errno;
+}
+
+Status AtomicFile::commit() {
+  if (!temporary_.empty() && error_ == 0) {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    if (::fchmod(file_, 0666 & ~mask) != 0 || ::fsync(file_) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) error_ = errno;
+    else temporary_.clear();
   }
-  return Done{};
+  return error_ == 0 ? Status(Done{}) : Status(cannot_write(path_, error_));
+}
+
+Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  auto file = AtomicFile::create(path);
+  if (!file) return std::move(file).error();
+  file->append(content);
+  return file->commit();
 }
 
 std::filesystem::path runtime_folder() {

@@ -20,6 +20,26 @@ std::optional<std::string> read_end_of_file(const std::filesystem::path& path, s
 // The new content appears under `path` in one step (rename), with what was there before until then.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// The same for content that is made piece by piece and need not fit into memory.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::filesystem::path& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();  // without commit() nothing has happened
+
+  void append(std::string_view content);
+  Status commit();
+
+ private:
+  AtomicFile(std::filesystem::path path, std::string temporary, int file);
+
+  std::filesystem::path path_;
+  std::string temporary_;  // empty: a device or a pipe, written in place
+  int file_ = -1;
+  int error_ = 0;          // the first that happened
+};
+
 // Where running processes leave word for lockstep: $XDG_RUNTIME_DIR/lockstep, else a 0700 folder of the user's in the
 // temporary folder. It may not be there yet.
 std::filesystem::path runtime_folder();

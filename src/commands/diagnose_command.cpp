@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <set>
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/file.hpp"
 #include "base/interrupt.hpp"
 #include "base/redact.hpp"
 #include "base/text.hpp"
@@ -19,8 +21,10 @@
 #include "commands/progress_line.hpp"
 #include "commands/renderer_for.hpp"
 #include "commands/running_code.hpp"
+#include "commands/trace_input.hpp"
 #include "commands/watch.hpp"
 #include "detectors/diagnosis.hpp"
+#include "render/json/merged_trace.hpp"
 #include "report/comparison.hpp"
 #include "signals/derive_signals.hpp"
 #include "sources/probe/probe_source.hpp"
@@ -42,6 +46,8 @@ struct DiagnoseOptions {
   std::string against;
   std::string baseline;
   std::string probe = "auto";
+  std::string compat;
+  std::string trace;
   bool until_sure = false;
   bool stop_after = false;
 };
@@ -160,14 +166,57 @@ ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOpti
   return how;
 }
 
+// Traces need no watching: they are read, judged and told.
+Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions& typed, const Filter& filter) {
+  if (!options.command.empty()) return usage_error("a command after -- needs live GPUs, not a trace", "leave the input out, or use virtual:2");
+  if (!typed.baseline.empty()) return usage_error("--baseline needs a whole run, and a trace is a part of one", "compare two traces: --against OTHER");
+  const TraceRules rules = typed.compat.empty() ? TraceRules::exact : TraceRules::hta;
+  std::vector<std::string> paths = {options.input};
+  paths.insert(paths.end(), typed.more_inputs.begin(), typed.more_inputs.end());
+  auto judged = judge_traces(paths, rules);
+  if (!judged) return std::move(judged).error();
+  Report report = report_of(judged->timeline, judged->run);
+  if (!typed.against.empty()) {
+    if (!is_trace_file(typed.against)) return usage_error(fmt::format("{} is no trace, and a trace can be compared with traces only", printable(typed.against)), "give the trace of the other run");
+    auto other = judge_traces({typed.against}, rules);
+    if (!other) return std::move(other).error();
+    for (std::string& note : other->notes) judged->notes.push_back(std::move(note));
+    report.comparison = compare_runs({judged->run.signals, judged->run.diagnosis}, {other->run.signals, other->run.diagnosis}, typed.against);
+  }
+  if (!options.quiet)
+    for (const std::string& note : judged->notes) fmt::print(stderr, "lockstep: {}\n", note);
+  leave_out_unwanted(filter, report);
+  if (!typed.trace.empty())
+    if (Status written = write_merged_trace(typed.trace, judged->traces, judged->clock_offsets_ns, judged->timeline, report); !written) return std::move(written).error();
+  if (Status put = put_result(options, renderer_for(options)->render(report)); !put) return std::move(put).error();
+  return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
+}
+
+// Several files are traces of several ranks, or a mistake.
+Result<bool> inputs_are_traces(const SharedOptions& options, const DiagnoseOptions& typed) {
+  if (options.input.empty() || options.input.starts_with("virtual:")) return false;
+  if (!is_trace_file(options.input)) {
+    if (!typed.more_inputs.empty())
+      return usage_error(fmt::format("one input at a time: '{}' is a second, and only traces are read together", printable(typed.more_inputs.front())),
+                         "compare two runs: lockstep diagnose RUN --against OTHER; or diagnose one after the other");
+    return false;
+  }
+  for (const std::string& path : typed.more_inputs)
+    if (!std::filesystem::exists(path)) return cannot_read(path, ENOENT);
+    else if (!is_trace_file(path)) return usage_error(fmt::format("{} is no trace as {} is", printable(path), printable(options.input)), "give the traces of one run's ranks, or one other input");
+  return true;
+}
+
 Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   auto options = check(raw, Formats::all);
   if (!options) return std::move(options).error();
-  if (!typed.more_inputs.empty())
-    return usage_error(fmt::format("one input at a time: '{}' is a second", printable(typed.more_inputs.front())),
-                       "compare two runs: lockstep diagnose RUN --against OTHER; or diagnose one after the other");
   auto filter = checked_filter(typed);
   if (!filter) return std::move(filter).error();
+  if (!typed.compat.empty() && typed.compat != "hta") return usage_error(fmt::format("--compat {} is unknown", printable(typed.compat)), "use --compat hta, or leave it out for exact numbers");
+  auto traces = inputs_are_traces(*options, typed);
+  if (!traces) return std::move(traces).error();
+  if (*traces) return diagnose_traces(*options, typed, *filter);
+  if (!typed.compat.empty() || !typed.trace.empty()) return usage_error(fmt::format("{} belongs to traces", typed.compat.empty() ? "--trace" : "--compat"), "give a Kineto trace: lockstep diagnose trace.json.gz");
 
   watch_for_interrupts();
   SourceOptions source_options = options->source_options();
@@ -242,7 +291,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
 Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<DiagnoseOptions>();
   add_input_options(app, raw);
-  app.add_option("MORE", typed->more_inputs)->group("");  // taken to be refused in words
+  app.add_option("MORE", typed->more_inputs, "traces of the other ranks")->type_name("TRACES");
   app.add_option("--pid", raw.pid, "only this process and its children")->type_name("PID");
   app.add_option("--min-severity", typed->min_severity, "leave out what is less: info, warning or critical")->type_name("SEVERITY");
   app.add_option("--only", typed->only, "only these findings, by code: P101,D201")->allow_extra_args(false)->type_name("CODES");
@@ -250,6 +299,8 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   app.add_option("--against", typed->against, "another run's file: prints speedup, efficiency and what is missing")->type_name("INPUT");
   app.add_option("--baseline", typed->baseline, "time of the same work on one GPU: 18m")->type_name("DURATION");
   app.add_option("--probe", typed->probe, "probes for the command after --: auto, none, or of host and python those that you want")->type_name("PROBES");
+  app.add_option("--compat", typed->compat, "hta: a trace's numbers as HolisticTraceAnalysis has them, rounding and all")->type_name("TOOL");
+  app.add_option("--trace", typed->trace, "of traces: also write all ranks as one, findings marked, for Perfetto")->type_name("FILE");
   app.add_flag("--until-sure", typed->until_sure, "read a recording as if live: stop as soon as the verdict is sure");
   app.add_flag("--stop-after", typed->stop_after, "end the command after -- once the verdict is there");
   add_output_options(app, raw);

@@ -1,13 +1,30 @@
 #include "detectors/diagnosis.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "detectors/all_detectors.hpp"
 #include "detectors/pattern.hpp"
+#include "detectors/trace/trace_detectors.hpp"
 
 namespace lockstep {
+namespace {
+
+// The GPUs' own records need no inference from outside.
+Diagnosis diagnose_trace(const JobSignals& job, const TraceSignals& trace) {
+  Diagnosis diagnosis;
+  diagnosis.verdicts = {judge_trace(job, trace)};
+  diagnosis.verdict = diagnosis.verdicts.front().verdict;
+  std::vector<Finding> findings = inspect_trace(job, trace, diagnosis.verdict.pattern);
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) { return a.lost_throughput * a.confidence > b.lost_throughput * b.confidence; });
+  for (Finding& finding : findings) (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions).push_back(std::move(finding));
+  return diagnosis;
+}
+
+}  // namespace
 
 Diagnosis diagnose(const Signals& signals) {
+  if (signals.trace && !signals.jobs.empty()) return diagnose_trace(signals.jobs.front(), *signals.trace);
   Diagnosis diagnosis;
   diagnosis.verdicts = judge_patterns(signals);
   const MachineVerdict machine = judge_machine(signals, diagnosis.verdicts);

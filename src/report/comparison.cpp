@@ -13,7 +13,9 @@ const JobSignals* job_of(const RunView& run) {
 }
 
 // Batches a second over all ranks, for equal batches a rank.
-std::optional<double> step_rate(const JobSignals& job) {
+std::optional<double> step_rate(const JobSignals& job, const Signals& signals) {
+  // A trace has few steps, but their lengths are exact.
+  if (signals.trace) return signals.trace->steps > 0 && signals.trace->step_ms > 0 ? std::optional(1000 * static_cast<double>(signals.trace->ranks.size()) / signals.trace->step_ms) : std::nullopt;
   if (!job.steps || job.steps->count < 5 || job.steps->duration_p50_ms <= 0) return std::nullopt;
   double whole = 0;
   for (const RankSteps& rank : job.steps->ranks) whole += rank.duration_ms > 0 ? 1000 / rank.duration_ms : 0;
@@ -46,6 +48,36 @@ void split_missing(const RunView& run, Comparison& comparison) {
   }
 }
 
+std::string words_of(const Finding& finding) { return std::string(name_of(finding.code).id) + " " + std::string(name_of(finding.code).name); }
+
+// Findings of one run that the other has not even as a suspicion of the same weight.
+std::vector<std::string> only_in(const Diagnosis& one, const Diagnosis& other) {
+  std::vector<std::string> words;
+  for (const Finding& finding : one.findings)
+    if (std::none_of(other.findings.begin(), other.findings.end(), [&](const Finding& theirs) { return theirs.code == finding.code; })) words.push_back(words_of(finding));
+  return words;
+}
+
+// What a step takes in both, part by part, where they differ or matter.
+std::vector<Comparison::Change> changes_of(const JobSignals& own, const JobSignals& theirs, const TraceSignals& own_trace, const TraceSignals& their_trace) {
+  constexpr double kWorthALine = 0.01;
+  std::vector<Comparison::Change> changes;
+  changes.push_back({"step", their_trace.step_ms, own_trace.step_ms, "ms"});
+  if (own.steps && theirs.steps)
+    for (std::size_t part = 0; part < kStepSpanNames.size(); ++part)
+      if (std::max(own.steps->share[part], theirs.steps->share[part]) >= kWorthALine) changes.push_back({std::string(kStepSpanNames[part]), theirs.steps->p50_ms[part], own.steps->p50_ms[part], "ms"});
+  const auto mean = [](const TraceSignals& trace, auto value) {
+    double sum = 0;
+    for (const RankBreakdown& rank : trace.breakdown.ranks) sum += rank.span_us > 0 ? value(rank) / rank.span_us / static_cast<double>(trace.breakdown.ranks.size()) : 0;
+    return sum;
+  };
+  const auto idle = [](const RankBreakdown& rank) { return rank.idle_us; };
+  const auto compute = [](const RankBreakdown& rank) { return rank.compute_us; };
+  changes.push_back({"GPU idle", mean(their_trace, idle), mean(own_trace, idle), "fraction"});
+  changes.push_back({"GPU computing", mean(their_trace, compute), mean(own_trace, compute), "fraction"});
+  return changes;
+}
+
 }  // namespace
 
 std::optional<Comparison> compare_runs(const RunView& run, const RunView& other, std::string other_name) {
@@ -54,8 +86,8 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   if (own == nullptr || theirs == nullptr) return std::nullopt;
   Comparison comparison;
   comparison.against = std::move(other_name);
-  const auto own_rate = step_rate(*own);
-  const auto their_rate = step_rate(*theirs);
+  const auto own_rate = step_rate(*own, run.signals);
+  const auto their_rate = step_rate(*theirs, other.signals);
   if (own_rate && their_rate && *their_rate > 0) {
     comparison.measured_by = "steps";
     comparison.speedup = *own_rate / *their_rate;
@@ -68,6 +100,9 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   comparison.ideal = static_cast<double>(own->gpus.size()) / equivalents(*theirs, other.diagnosis.verdicts[other.diagnosis.first_job].verdict.pattern);
   comparison.efficiency = comparison.speedup / comparison.ideal;
   split_missing(run, comparison);
+  comparison.only_here = only_in(run.diagnosis, other.diagnosis);
+  comparison.only_there = only_in(other.diagnosis, run.diagnosis);
+  if (run.signals.trace && other.signals.trace) comparison.changes = changes_of(*own, *theirs, *run.signals.trace, *other.signals.trace);
   return comparison;
 }
 

@@ -177,7 +177,7 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     if (i != diagnosis.first_job) add_job(i);
   report.pictures = lane_pictures(timeline, any_job ? signals.jobs[diagnosis.first_job].fine : std::nullopt,
                                   any_job ? signals.jobs[diagnosis.first_job].to_ms : timeline.to_ms);
-  if (any_job && signals.jobs[diagnosis.first_job].gpus.size() > 1)
+  if (any_job && signals.jobs[diagnosis.first_job].gpus.size() > 1 && !signals.trace)
     report.checklist = checklist_of(signals.jobs[diagnosis.first_job], diagnosis.verdicts[diagnosis.first_job].verdict);
   for (const JobSignals& job : signals.jobs)
     if (job.steps) {
@@ -185,7 +185,8 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
       report.loader = loader_answer(job);
       if (job.settings && !job.settings->loader_trial_failed.empty()) report.not_measured.push_back({"dataloader", job.settings->loader_trial_failed});
     }
-  if (timeline.source_kind != SourceKind::log) add_absent(timeline, report.not_measured);
+  report.trace = signals.trace;
+  if (timeline.source_kind != SourceKind::log && !signals.trace) add_absent(timeline, report.not_measured);
   return report;
 }
 

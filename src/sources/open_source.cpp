@@ -20,6 +20,8 @@
 #include "sources/nvidia_smi/table_log.hpp"
 #include "sources/parsed/parsed_log.hpp"
 #include "sources/replay/replay_source.hpp"
+#include "sources/trace/trace_bytes.hpp"
+#include "sources/trace/trace_reader.hpp"
 #include "sources/wandb/wandb_file.hpp"
 
 namespace lockstep {
@@ -194,6 +196,8 @@ Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceO
     if (start && from_utf16(*start))
       if (const auto bytes = read_small_file(path, 2 * kLargest)) lines = LineStream::over(*from_utf16(*bytes));
   }
+  if (looks_like_trace(first_bytes(path, 64U << 10U)))
+    return Error{fmt::format("{} is a profiler's trace, which is no recording of GPUs", printable(path)), fmt::format("lockstep diagnose {}", printable(path))};
   if (looks_like_recording(*lines)) {
     auto reader = RecordingReader::from(std::move(*lines), path);
     if (!reader) return std::move(reader).error();

@@ -39,9 +39,11 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/gpustat", {{"src/sources/parsed"}, {}, {"nlohmann"}}},
     {"src/sources/log", {{"src/sources/parsed", "src/messages"}, {}, {"fmt"}}},
     {"src/sources/nvidia_smi", {{"src/sources/parsed"}, {}, {}}},
+    {"src/sources/trace", {{}, {}, {"fmt", "nlohmann", "simdjson.h", "zlib.h"}}},
     {"src/sources/wandb", {{"src/sources/parsed"}, {}, {"fmt", "protozero"}}},
     {"src/messages", {{}, {}, {}}},
     {"src/timeline", {{}, {}, {}}},
+    {"src/traces", {{}, {}, {}}},  // timeline and signals for the GPUs' own records
     {"src/signals", {{}, {}, {}}},
     {"src/detectors", {{"src/messages"}, {}, {}}},
     {"src/advice", {{}, {}, {}}},
@@ -50,7 +52,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/render/text", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/markdown", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/html", {{"src/render/words"}, {}, {"fmt"}}},
-    {"src/render/json", {{}, {}, {"nlohmann"}}},
+    {"src/render/json", {{}, {"nlohmann"}, {}}},
     {"src/render/tui", {{"src/render/words"}, {"ftxui"}, {"fmt"}}},
     {"src/monitor", {{"src/timeline", "src/report", "src/recording"}, {}, {"fmt"}}},  // feeds the live screen
     {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann", "hwloc.h"}}},
@@ -59,7 +61,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/fix/syntax", {{}, {}, {"tree_sitter"}}},  // the one room that knows the parser
     {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
     {"src/commands",
-     {{"src/recording", "src/sources", "src/timeline", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/doctor", "src/launch", "src/training", "src/fix"},
+     {{"src/recording", "src/sources", "src/timeline", "src/traces", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/doctor", "src/launch", "src/training", "src/fix"},
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"probes/wire", {{}, {}, {}}},
@@ -67,7 +69,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };
 
-const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "nvml.h", "CLI", "protozero", "hwloc.h", "ftxui", "tree_sitter", "ATen", "c10", "torch"};
+const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "zlib.h", "nvml.h", "CLI", "protozero", "hwloc.h", "ftxui", "tree_sitter", "ATen", "c10", "torch"};
 
 std::string rule_of(const std::string& path) {
   std::string best;

@@ -4,6 +4,8 @@
 
 #include "render/html/html_parts.hpp"
 #include "render/html/html_steps.hpp"
+#include "render/html/html_trace.hpp"
+#include "render/words/trace_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -14,15 +16,18 @@ std::string HtmlRenderer::render(const Report& report) const {
   std::string html = page_start(pattern);
   html += fmt::format("<h1>{}</h1>", escaped(pattern));
   if (report.verdict) html += fmt::format("<p class=\"sentence\">{} <span class=\"soft\">({:.0f} % sure)</span></p>", escaped(report.verdict->sentence), report.verdict->confidence * 100);
-  if (report.gpus.empty() && report.steps) html += fmt::format("<p class=\"soft\">no GPU was seen; watched {:.1f} s</p>", report.duration_s);
+  if (report.trace) html += fmt::format("<p class=\"soft\">{}: {}</p>", escaped(input_name(report.source_detail)), escaped(trace_sentence(*report.trace)));
+  else if (report.gpus.empty() && report.steps) html += fmt::format("<p class=\"soft\">no GPU was seen; watched {:.1f} s</p>", report.duration_s);
   else html += fmt::format("<p class=\"soft\">{} {}GPU{}, {}, watched {:.1f} s</p>", report.gpus.size(), is_virtual(report) ? "virtual " : "",
                       report.gpus.size() == 1 ? "" : "s", escaped(report.source_detail), report.duration_s);
-  if (report.comparison)
+  if (report.comparison && report.trace) html += changes_html(*report.comparison, input_name(report.source_detail));
+  else if (report.comparison)
     html += fmt::format("<p class=\"sentence\">speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)</p>", report.comparison->speedup, escaped(report.comparison->against),
                         report.comparison->ideal, report.comparison->efficiency * 100);
   if (report.throughput && !report.findings.empty()) html += fmt::format("<p>throughput now: <b>{:.0f} %</b> of what {} could do</p>", report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());
   if (report.steps) html += steps_html(*report.steps);
+  if (report.trace) html += trace_html(*report.trace);
   if (report.loader) html += fmt::format("<h2>Data loader</h2><p>{}</p>", escaped(report.loader->sentence));
   html += report.findings.empty() ? "<h2>No findings</h2>" : "<h2>Findings</h2>";
   if (report.findings_left_out > 0) html += fmt::format("<p class=\"soft\">{} not asked for and left out</p>", report.findings_left_out);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "render/json/trace_json.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -221,12 +223,17 @@ Json loader_json(const LoaderAnswer& answer) {
 }
 
 Json comparison_json(const Comparison& comparison) {
-  return {{"against", comparison.against},
+  Json json = {{"against", comparison.against},
           {"speedup", number(comparison.speedup)},
           {"ideal", number(comparison.ideal)},
           {"efficiency", number(comparison.efficiency)},
           {"measured_by", comparison.measured_by},
           {"missing", list_json(comparison.missing, [](const Comparison::Share& share) { return Json{{"code", share.code}, {"lost", number(share.lost)}}; })}};
+  json["only_here"] = comparison.only_here;
+  json["only_there"] = comparison.only_there;
+  if (!comparison.changes.empty())
+    json["changes"] = list_json(comparison.changes, [](const Comparison::Change& change) { return Json{{"what", change.what}, {"own", number(change.own)}, {"other", number(change.other)}, {"unit", change.unit}}; });
+  return json;
 }
 
 Json report_json(const Report& report) {
@@ -261,6 +268,7 @@ Json report_json(const Report& report) {
                        {"exit_code", or_null(report.command->exit_code)},
                        {"stopped_by_lockstep", report.command->stopped_by_lockstep}};
   if (report.comparison) json["comparison"] = comparison_json(*report.comparison);
+  if (report.trace) json["trace"] = trace_object(*report.trace);
   return json;
 }
 

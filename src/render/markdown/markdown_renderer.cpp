@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.hpp"
+#include "render/words/trace_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -79,6 +80,33 @@ std::string steps_text(const StepSignals& steps) {
   return text + "\n";
 }
 
+std::string table_text(const WordTable& table) {
+  const auto line = [](const std::vector<std::string>& cells) {
+    std::string text = "|";
+    for (const std::string& cell : cells) text += " " + escaped(cell) + " |";
+    return text + "\n";
+  };
+  std::string text = "### " + escaped(table.title) + "\n\n" + line(table.heading) + "|---|";
+  for (std::size_t i = 1; i < table.heading.size(); ++i) text += "---:|";
+  text += "\n";
+  for (const std::vector<std::string>& row : table.rows) text += line(row);
+  return text + "\n";
+}
+
+std::string trace_text(const TraceSignals& trace) {
+  std::string text = "## Trace\n\n" + escaped(trace_sentence(trace)) + ".\n\n";
+  for (const WordTable& table : trace_tables(trace)) text += table_text(table);
+  if (const std::string path = critical_path_words(trace); !path.empty()) text += "Critical path: " + escaped(path) + ".\n\n";
+  for (const std::string& sentence : what_if_sentences(trace)) text += "- " + escaped(sentence) + "\n";
+  return text + "\n";
+}
+
+std::string changes_text(const Comparison& comparison, const std::string& own) {
+  std::string text = "## Comparison\n\n";
+  for (const std::string& sentence : change_sentences(comparison, own)) text += "- " + escaped(sentence) + "\n";
+  return text + "\n" + table_text(change_table(comparison, own));
+}
+
 }  // namespace
 
 std::string MarkdownRenderer::render(const Report& report) const {
@@ -88,7 +116,8 @@ std::string MarkdownRenderer::render(const Report& report) const {
                         escaped(report.verdict->sentence), report.verdict->confidence * 100);
   text += fmt::format("Source: {}{}, {:.1f} s.\n\n", is_virtual(report) ? "virtual GPUs, " : "",
                       escaped(report.source_detail), report.duration_s);
-  if (report.comparison)
+  if (report.comparison && report.trace) text += changes_text(*report.comparison, input_name(report.source_detail));
+  else if (report.comparison)
     text += fmt::format("speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)\n\n", report.comparison->speedup,
                         escaped(report.comparison->against), report.comparison->ideal, report.comparison->efficiency * 100);
   if (report.throughput) text += fmt::format("Throughput now: {:.0f} % of what these GPUs could do.\n\n", report.throughput->now * 100);
@@ -101,6 +130,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
                                             picture.column_s * static_cast<double>(kPictureColumns) / static_cast<double>(kLaneColumns));
   }
   if (report.steps) text += steps_text(*report.steps);
+  if (report.trace) text += trace_text(*report.trace);
   if (report.loader) text += "## Data loader\n\n" + escaped(report.loader->sentence) + "\n\n";
   text += report.findings.empty() ? "## No findings\n\n" : "## Findings\n\n";
   if (report.findings_left_out > 0) text += fmt::format("{} not asked for and left out.\n\n", report.findings_left_out);

@@ -9,6 +9,8 @@
 #include "render/text/paint.hpp"
 #include "render/text/steps_text.hpp"
 #include "render/text/table.hpp"
+#include "render/text/trace_text.hpp"
+#include "render/words/trace_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -71,6 +73,13 @@ std::string checklist_text(const Report& report, const Painter& paint) {
   return text.empty() ? text : text + "\n";
 }
 
+// Two traces: what a step takes in each, and which findings are gone.
+std::string changes_text(const Comparison& comparison, const std::string& own, std::size_t width, const Painter& paint) {
+  std::string text;
+  for (const std::string& sentence : change_sentences(comparison, own)) text += (text.empty() ? paint.bold(sentence) : sentence) + "\n";
+  return text + "\n" + word_table_text(change_table(comparison, own), width, paint);
+}
+
 std::string comparison_text(const Comparison& comparison, const Painter& paint) {
   std::string text = paint.bold(fmt::format("speedup: {:.2f}x", comparison.speedup)) +
                      fmt::format(" against {} (ideal {:.2f}x, efficiency {:.0f} %, by {})\n", printable(comparison.against), comparison.ideal,
@@ -100,6 +109,7 @@ std::string DiagnosisText::render(const Report& report) const {
   if (!report.verdict && !report.steps && report.command && report.command->exit_code)
     text += fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n", *report.command->exit_code);
   if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps)) text += paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s))) + "\n\n";
+  else if (report.trace) text += paint.faint(fmt::format("{}: {}", printable(input_name(report.source_detail)), trace_sentence(*report.trace))) + "\n\n";
   else if (report.source_kind == SourceKind::log) text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
   else
     text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), virtual_gpus ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
@@ -110,10 +120,12 @@ std::string DiagnosisText::render(const Report& report) const {
       text += fmt::format("also: {} ({})\n", printable(report.jobs[i].verdict->sentence),
                           kPatternNames[static_cast<std::size_t>(report.jobs[i].verdict->pattern)]);
   if (report.jobs.size() > 1) text += "\n";
-  if (report.comparison) text += comparison_text(*report.comparison, paint);
+  if (report.comparison && report.trace) text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);
+  else if (report.comparison) text += comparison_text(*report.comparison, paint);
   if (report.throughput && !report.findings.empty())
     text += fmt::format("throughput now: {:.0f} % of what {} could do\n\n", report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
   if (report.steps) text += steps_text(*report.steps, width, paint);
+  if (report.trace) text += trace_text(*report.trace, width, paint);
   if (report.loader) text += loader_text(*report.loader, width, paint);
   for (std::size_t i = 0; i < report.findings.size(); ++i) text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
   if (report.findings.empty()) {

@@ -1,0 +1,32 @@
+// Traces as an input: opened, checked, analysed and judged.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/judgement.hpp"
+#include "lockstep/result.hpp"
+#include "lockstep/timeline.hpp"
+#include "lockstep/trace.hpp"
+
+namespace lockstep {
+
+// Whose definitions and rounding the trace's numbers follow.
+enum class TraceRules : std::uint8_t { exact, hta };
+
+struct JudgedTraces {
+  std::vector<RankTrace> traces;  // by rank
+  Timeline timeline;
+  std::vector<std::int64_t> clock_offsets_ns;
+  Judged run;
+  std::vector<std::string> notes;  // for the user, once
+};
+
+// Whether the file is a trace, by its content.
+bool is_trace_file(const std::string& path);
+
+// An error where one cannot be read, or none has a row of a GPU.
+Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths, TraceRules rules);
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// What a process's threads did at every moment, as parts of a training step.
+//
+// Rows nest: an operator within an optimizer's step within the profiler's step. The innermost row whose name says what it is for
+// decides; operators inherit from what surrounds them, and on their own are the forward pass, or on autograd's threads the backward.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "lockstep/record.hpp"
+#include "lockstep/trace.hpp"
+
+namespace lockstep {
+
+inline constexpr std::uint32_t kNoRow = UINT32_MAX;
+
+struct HostSegment {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+  StepPart part = StepPart::other;
+  std::uint32_t row = kNoRow;  // the row that decided
+};
+
+class HostLabels {
+ public:
+  explicit HostLabels(const RankTrace& trace);
+
+  std::uint32_t main_thread() const { return main_thread_; }
+  bool has_threads() const { return !segments_.empty(); }
+
+  // What the thread did then, or where it did nothing known the main thread; a segment of `other` where neither did.
+  HostSegment at(std::uint32_t thread, std::int64_t time_ns) const;
+
+  // Calls visit(from, to, segment) for the pieces of [from, to), in order.
+  template <class Visit>
+  void each_piece(std::uint32_t thread, std::int64_t from, std::int64_t to, Visit visit) const {
+    while (from < to) {
+      const HostSegment segment = at(thread, from);
+      const std::int64_t until = segment.end_ns > from && segment.end_ns < to ? segment.end_ns : to;
+      visit(from, until, segment);
+      from = until;
+    }
+  }
+
+ private:
+  const HostSegment* covering(std::uint32_t thread, std::int64_t time_ns, std::int64_t& next_begin) const;
+
+  std::uint32_t main_thread_ = 0;
+  std::vector<std::vector<HostSegment>> segments_;  // by thread, in order, apart
+};
+
+// The part that a row's name speaks of by itself; nothing: it inherits.
+std::optional<StepPart> part_of_name(std::string_view name, TraceCategory category);
+
+// The Python line of the user's own code around a row: from the Python rows of its thread, or from the call stack that it carries.
+struct PythonLine {
+  std::string file;
+  int line = 0;
+};
+std::optional<PythonLine> python_line(const RankTrace& trace, std::uint32_t host_row);
+
+}  // namespace lockstep

@@ -1,0 +1,87 @@
+#include "traces/step_cut.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <string_view>
+
+#include "traces/kernel_type.hpp"
+#include "traces/work_rows.hpp"
+
+namespace lockstep {
+namespace {
+
+bool is_mark(const HostRow& row) { return row.category == TraceCategory::annotation || row.category == TraceCategory::op; }
+
+std::vector<HostStep> profiler_steps(const RankTrace& trace) {
+  constexpr std::string_view kPrefix = "ProfilerStep#";
+  std::vector<HostStep> steps;
+  for (const HostRow& row : trace.host_rows) {
+    if (!is_mark(row)) continue;
+    const std::string_view name = trace.names[row.name];
+    if (!name.starts_with(kPrefix)) continue;
+    std::int64_t index = 0;
+    if (std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), index).ec != std::errc()) continue;
+    steps.push_back({index, row.start_ns, row.end_ns()});
+  }
+  std::sort(steps.begin(), steps.end(), [](const HostStep& a, const HostStep& b) { return a.begin_ns < b.begin_ns; });
+  // A step lasts until the next begins: what lies between two marks is the loop's own.
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) steps[i].end_ns = steps[i + 1].begin_ns;
+  return steps;
+}
+
+// Of several optimizers the one that is asked most often, of equals the one that is asked last.
+std::vector<const HostRow*> optimizer_rows(const RankTrace& trace) {
+  std::map<NameTable::Id, std::vector<const HostRow*>> by_name;
+  for (const HostRow& row : trace.host_rows)
+    if (is_mark(row) && trace.names[row.name].starts_with("Optimizer.step#")) by_name[row.name].push_back(&row);
+  std::vector<const HostRow*> result;
+  for (auto& [name, rows] : by_name) {
+    std::sort(rows.begin(), rows.end(), [](const HostRow* a, const HostRow* b) { return a->start_ns < b->start_ns; });
+    if (rows.size() > result.size() || (rows.size() == result.size() && rows.back()->start_ns > result.back()->start_ns)) result = rows;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<HostStep> cut_steps(const RankTrace& trace) {
+  std::vector<HostStep> steps = profiler_steps(trace);
+  if (!steps.empty()) return steps;
+  const std::vector<const HostRow*> optimizer = optimizer_rows(trace);
+  for (std::size_t i = 1; i < optimizer.size(); ++i)
+    steps.push_back({static_cast<std::int64_t>(i - 1), optimizer[i - 1]->end_ns(), optimizer[i]->end_ns()});
+  return steps;
+}
+
+std::optional<Accumulation> accumulation_of(const RankTrace& trace) {
+  const std::vector<const HostRow*> optimizer = optimizer_rows(trace);
+  if (optimizer.size() < 2) return std::nullopt;
+  std::vector<std::int64_t> forwards;
+  for (const HostRow& row : trace.host_rows)
+    if (is_mark(row) && trace.names[row.name].starts_with("DistributedDataParallel.forward")) forwards.push_back(row.start_ns);
+  std::sort(forwards.begin(), forwards.end());
+  const LaunchIndex launches(trace);
+  std::vector<std::int64_t> collectives;
+  for (const DeviceRow& row : trace.device_rows) {
+    if (!is_device_work(row.category) || kernel_type(trace.names[row.name], row.category) != KernelType::communication) continue;
+    if (const HostRow* const launch = launches.find(row.correlation)) collectives.push_back(launch->start_ns);
+  }
+  std::sort(collectives.begin(), collectives.end());
+  const std::int64_t from = optimizer.front()->end_ns();
+  const std::int64_t to = optimizer.back()->start_ns;
+  int passes = 0;
+  int with_collectives = 0;
+  for (std::size_t i = 0; i < forwards.size(); ++i) {
+    if (forwards[i] < from || forwards[i] >= to) continue;
+    ++passes;
+    const std::int64_t until = i + 1 < forwards.size() ? std::min(forwards[i + 1], to) : to;
+    const auto first = std::lower_bound(collectives.begin(), collectives.end(), forwards[i]);
+    if (first != collectives.end() && *first < until) ++with_collectives;
+  }
+  if (passes == 0) return std::nullopt;
+  const auto steps = static_cast<double>(optimizer.size() - 1);
+  return Accumulation{passes / steps, with_collectives / steps};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+// The GPUs' busy time and the steps of traces, as a timeline.
+#pragma once
+
+#include <deque>
+
+#include "lockstep/timeline.hpp"
+#include "traces/rank_view.hpp"
+
+namespace lockstep {
+
+Timeline trace_timeline(const std::deque<RankView>& ranks);
+
+}  // namespace lockstep
