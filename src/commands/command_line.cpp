@@ -54,7 +54,7 @@ constexpr std::array kCommands = {
                "after -- ends, or Ctrl-C. A file cut at any point can still be read.",
                Takes::options_and_command, configure_record},
     CommandRow{"diagnose", "say what the GPUs do together, what it costs, and how to fix it",
-               "Watches the GPUs and their processes (or reads a recording), then prints a verdict and the findings with "
+               "Watches the GPUs and their processes (or reads a recording, a log, or the profiler's traces of one or all ranks), then prints a verdict and the findings with "
                "evidence, cost and fix. Live it stops as soon as it is sure, after --duration at the latest. Ends with 1 "
                "when there are findings. A command after -- is started, watched once its GPUs work, and left running.",
                Takes::options_and_command, configure_diagnose},
@@ -63,6 +63,11 @@ constexpr std::array kCommands = {
                "the parts of a step, the lines of your code that they come from, and the findings with their fixes. No code is changed. With --steps or "
                "--duration the measuring ends early and the command goes on. --probe none leaves the job untouched.",
                Takes::options_and_command, configure_profile},
+    CommandRow{"trace", "ask running PyTorch processes for a trace, all ranks at once, and analyse it",
+               "Acts as the daemon that PyTorch's profiler asks, for processes that were started with KINETO_USE_DAEMON=1 (lockstep launch --probe and "
+               "lockstep profile see to that): all ranks start at the same moment, the files are brought to a folder, and the report is that of "
+               "lockstep diagnose. No code is changed. Steps aside where another daemon answers.",
+               Takes::options, configure_trace},
     CommandRow{"doctor", "say what can be measured here, and what to do about each no",
                "Checks the driver, each signal and its cost, what may be read of processes, and the virtual GPUs. "
                "Ends with 1 when an answer is no.",

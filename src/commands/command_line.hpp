@@ -64,6 +64,7 @@ Run configure_doctor(CLI::App& app, RawOptions& raw);
 Run configure_explain(CLI::App& app, RawOptions& raw);
 Run configure_fix(CLI::App& app, RawOptions& raw);
 Run configure_profile(CLI::App& app, RawOptions& raw);
+Run configure_trace(CLI::App& app, RawOptions& raw);
 Run configure_launch(CLI::App& app, RawOptions& raw);
 Run configure_demo(CLI::App& app, RawOptions& raw);
 Run configure_train(CLI::App& app, RawOptions& raw);

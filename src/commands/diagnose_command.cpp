@@ -170,15 +170,15 @@ ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOpti
 Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions& typed, const Filter& filter) {
   if (!options.command.empty()) return usage_error("a command after -- needs live GPUs, not a trace", "leave the input out, or use virtual:2");
   if (!typed.baseline.empty()) return usage_error("--baseline needs a whole run, and a trace is a part of one", "compare two traces: --against OTHER");
-  const TraceRules rules = typed.compat.empty() ? TraceRules::exact : TraceRules::hta;
+  const TraceQuestion question{typed.compat.empty() ? TraceRules::exact : TraceRules::hta, {}, false};
   std::vector<std::string> paths = {options.input};
   paths.insert(paths.end(), typed.more_inputs.begin(), typed.more_inputs.end());
-  auto judged = judge_traces(paths, rules);
+  auto judged = judge_traces(paths, question);
   if (!judged) return std::move(judged).error();
   Report report = report_of(judged->timeline, judged->run);
   if (!typed.against.empty()) {
     if (!is_trace_file(typed.against)) return usage_error(fmt::format("{} is no trace, and a trace can be compared with traces only", printable(typed.against)), "give the trace of the other run");
-    auto other = judge_traces({typed.against}, rules);
+    auto other = judge_traces({typed.against}, question);
     if (!other) return std::move(other).error();
     for (std::string& note : other->notes) judged->notes.push_back(std::move(note));
     report.comparison = compare_runs({judged->run.signals, judged->run.diagnosis}, {other->run.signals, other->run.diagnosis}, typed.against);

@@ -8,6 +8,7 @@
 #include "advice/launch_table.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "capture/resting_daemon.hpp"
 #include "commands/command_line.hpp"
 #include "commands/launch_beside.hpp"
 #include "launch/launch_advice.hpp"
@@ -66,8 +67,8 @@ Status take_all_advice(LaunchSettings& settings) {
   return Done{};
 }
 
-// Rings go to the runtime folder, where monitor and diagnose look.
-Status switch_probes_on(LaunchSettings& settings) {
+// Rings go to the runtime folder, where monitor and diagnose look; the profiler asks there too, for `lockstep trace`.
+Status switch_probes_on(LaunchSettings& settings, RestingDaemon& resting) {
   if (settings.probes.empty()) return Done{};
   auto choice = parse_probes(settings.probes);
   if (!choice) return std::move(choice).error();
@@ -75,6 +76,8 @@ Status switch_probes_on(LaunchSettings& settings) {
   if (!variables) return std::move(variables).error();
   for (const char* name : {"PYTHONPATH", "LD_PRELOAD", "LOCKSTEP_PROBE"})
     if (const auto found = variables->find(name); found != variables->end()) settings.set_variables[name] = found->second;
+  if (choice->python) resting = RestingDaemon::start();
+  for (const auto& [name, value] : resting.variables()) settings.set_variables[name] = value;
   return Done{};
 }
 
@@ -95,7 +98,8 @@ Run configure_launch(CLI::App& app, RawOptions& raw) {
     });
     if (!settings) return std::move(settings).error();
     if (Status advised = take_all_advice(*settings); !advised) return std::move(advised).error();
-    if (Status probed = switch_probes_on(*settings); !probed) return std::move(probed).error();
+    RestingDaemon resting;
+    if (Status probed = switch_probes_on(*settings, resting); !probed) return std::move(probed).error();
     const Beside beside = beside_the_ranks(settings->watch, settings->quiet || !settings->checks);
     return run_launch(std::move(*settings), beside);
   };

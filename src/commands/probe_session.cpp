@@ -25,12 +25,14 @@ Result<ProbeSession> ProbeSession::start(const ProbeChoice& probes) {
   session.folder_ = path;
   auto variables = with_probes(own_variables(), probes, session.folder_);
   if (!variables) return std::move(variables).error();
+  if (probes.python) session.resting_ = RestingDaemon::start();
+  for (const auto& [name, value] : session.resting_.variables()) (*variables)[name] = value;
   session.environment_ = as_entries(*variables);
   return session;
 }
 
 ProbeSession::ProbeSession(ProbeSession&& other) noexcept
-    : folder_(std::exchange(other.folder_, {})), environment_(std::exchange(other.environment_, std::nullopt)) {}
+    : folder_(std::exchange(other.folder_, {})), environment_(std::exchange(other.environment_, std::nullopt)), resting_(std::move(other.resting_)) {}
 
 ProbeSession::~ProbeSession() {
   if (folder_.empty()) return;

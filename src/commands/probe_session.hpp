@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/resting_daemon.hpp"
 #include "launch/probe_environment.hpp"
 #include "lockstep/result.hpp"
 
@@ -30,6 +31,7 @@ class ProbeSession {
 
   std::filesystem::path folder_;
   std::optional<std::vector<std::string>> environment_;
+  RestingDaemon resting_;  // so that `lockstep trace` can ask its processes
 };
 
 }  // namespace lockstep

@@ -63,11 +63,15 @@ void add_input_options(CLI::App& app, RawOptions& raw) {
   app.add_option("--gpus", raw.gpus, "only these GPUs: 0,1 or 0-3")->type_name("LIST");
 }
 
-void add_output_options(CLI::App& app, RawOptions& raw) {
+void add_format_options(CLI::App& app, RawOptions& raw) {
   app.add_option("--format", raw.format, "text or json; reports of diagnose also markdown and html")->type_name("FORMAT");
   app.add_flag("--json", raw.json, "short for --format json");
-  app.add_option("-o,--output", raw.output, "write the result to this file instead of standard output")->type_name("FILE");
   app.add_option("--color", raw.color, "auto, always or never (NO_COLOR is honoured)")->type_name("WHEN");
+}
+
+void add_output_options(CLI::App& app, RawOptions& raw) {
+  app.add_option("-o,--output", raw.output, "write the result to this file instead of standard output")->type_name("FILE");
+  add_format_options(app, raw);
 }
 
 void add_common_options(CLI::App& app, RawOptions& raw) {

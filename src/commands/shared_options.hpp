@@ -48,7 +48,8 @@ struct SharedOptions {
 };
 
 void add_input_options(CLI::App& app, RawOptions& raw);   // INPUT --interval --duration --gpus
-void add_output_options(CLI::App& app, RawOptions& raw);  // --format --json -o --color
+void add_output_options(CLI::App& app, RawOptions& raw);  // -o --format --json --color
+void add_format_options(CLI::App& app, RawOptions& raw);  // the same without -o
 void add_common_options(CLI::App& app, RawOptions& raw);  // --quiet --config
 
 // Which formats a command has: markdown and html are for diagnosis reports.

@@ -14,6 +14,7 @@
 #include "sources/trace/trace_reader.hpp"
 #include "traces/analyse.hpp"
 #include "traces/breakdown.hpp"
+#include "traces/host_timeline.hpp"
 
 namespace lockstep {
 namespace {
@@ -60,14 +61,27 @@ bool is_trace_file(const std::string& path) {
   return looks_like_trace(start) || looks_like_trace(first_bytes(path, kLongestHeader));
 }
 
-Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths, TraceRules rules) {
+Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths, const TraceQuestion& question) {
+  const TraceRules rules = question.rules;
   auto traces = read_traces(paths, {.round_like_hta = rules == TraceRules::hta});
   if (!traces) return std::move(traces).error();
   JudgedTraces result;
   result.traces = std::move(*traces);
+  for (RankTrace& trace : result.traces)
+    if (const auto known = question.ranks.find(trace.file); known != question.ranks.end() && !trace.told_rank) trace.told_rank = known->second;
   if (auto note = match_ranks(result.traces)) result.notes.push_back(std::move(*note));
   for (const RankTrace& trace : result.traces) add_flaws(trace, result.notes);
-  if (std::none_of(result.traces.begin(), result.traces.end(), has_gpu_rows)) return no_gpu_rows(result.traces.front());
+  const std::string detail = paths.size() == 1 ? paths.front() : fmt::format("{} traces, {} the first", paths.size(), paths.front());
+  if (std::none_of(result.traces.begin(), result.traces.end(), has_gpu_rows)) {
+    if (!question.without_gpu) return no_gpu_rows(result.traces.front());
+    result.timeline = host_timeline(result.traces);
+    result.timeline.source_detail = detail;
+    if (result.timeline.steps.empty())
+      return Error{fmt::format("{} holds no whole training step: none is marked by ProfilerStep or Optimizer.step", name_of(result.traces.front())), "trace longer: --duration 10s, while it trains"};
+    result.timeline.not_measured.push_back({"gpu", "nothing of a GPU is in the trace: steps are told by the training thread alone"});
+    result.run = judge(result.timeline);
+    return result;
+  }
   for (const RankTrace& trace : result.traces)
     if (!has_gpu_rows(trace)) result.notes.push_back(no_gpu_rows(trace).what + ": left out");
   std::erase_if(result.traces, [](const RankTrace& trace) { return !has_gpu_rows(trace); });
@@ -77,7 +91,7 @@ Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths, TraceRu
     for (RankTrace& trace : result.traces) without_negative_lengths(trace);
   TraceAnalysis analysis = analyse_traces(result.traces, std::move(breakdown));
   result.timeline = std::move(analysis.timeline);
-  result.timeline.source_detail = paths.size() == 1 ? paths.front() : fmt::format("{} traces, {} the first", paths.size(), paths.front());
+  result.timeline.source_detail = detail;
   result.clock_offsets_ns = std::move(analysis.clock_offsets_ns);
   result.run.signals = signals_of_trace(result.timeline, std::move(analysis.signals));
   result.run.diagnosis = diagnose(result.run.signals);

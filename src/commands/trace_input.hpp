@@ -1,6 +1,7 @@
 // Traces as an input: opened, checked, analysed and judged.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +27,13 @@ struct JudgedTraces {
 // Whether the file is a trace, by its content.
 bool is_trace_file(const std::string& path);
 
+struct TraceQuestion {
+  TraceRules rules = TraceRules::exact;
+  std::map<std::string, int> ranks;  // of files that do not say themselves which they are of
+  bool without_gpu = false;          // steps of the training thread are an answer where nothing of a GPU is there
+};
+
 // An error where one cannot be read, or none has a row of a GPU.
-Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths, TraceRules rules);
+Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths, const TraceQuestion& question);
 
 }  // namespace lockstep

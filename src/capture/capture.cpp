@@ -1,0 +1,191 @@
+#include "capture/capture.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "capture/kineto_socket.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+// A process asks every five seconds, or every second where it was told to; and reads a clock that is not quite ours.
+constexpr auto kLead = 6500ms;
+constexpr auto kLeadOfFastOnes = 2500ms;
+constexpr auto kFileTakesAtMost = 60s;  // a second of a large model is some hundred megabytes of JSON
+constexpr auto kSettled = 300ms;
+
+// A process that was told, and the file that it will write.
+struct Told {
+  const TracedProcess* process = nullptr;
+  int own_pid = 0;  // as it calls itself: in the file's name
+};
+
+std::chrono::milliseconds unix_ms() { return std::chrono::duration_cast<std::chrono::milliseconds>(unix_now()); }
+
+// In /tmp of the process, which newer profilers insist on; nobody guesses the name.
+std::string order_file() {
+  std::random_device random;
+  return fmt::format("/tmp/lockstep-trace-{:08x}{:08x}.json", random(), random());
+}
+
+// Written to its end: it has not grown for a while, and what was opened is closed.
+bool is_whole(const fs::path& file) {
+  const auto end = read_end_of_file(file, 64);
+  return end && trim(*end).ends_with('}');
+}
+
+class Capturing {
+ public:
+  Capturing(const std::vector<TracedProcess>& processes, const CaptureOptions& options) : processes_(processes), options_(options) {
+    order_.file = order_file();
+    order_.duration = options.duration;
+    order_.stacks = options.stacks;
+  }
+
+  Result<Capture> run() {
+    if (Status opened = open_sockets(); !opened) return std::move(opened).error();
+    const bool fast = std::all_of(processes_.begin(), processes_.end(), [](const TracedProcess& process) { return process.asks_every_second; });
+    const auto lead = fast ? kLeadOfFastOnes : kLead;
+    begin_ = unix_ms();
+    if (processes_.size() > 1) order_.start = begin_ + lead;
+    const auto told_by = begin_ + lead;
+    while (told_.size() < processes_.size() && unix_ms() < told_by - (processes_.size() > 1 ? 100ms : 0ms)) {
+      if (stop()) return interrupted();
+      say(fmt::format("asking: {} of {} processes have answered", told_.size(), processes_.size()));
+      listen(100ms);
+    }
+    if (told_.empty()) return nobody_asked();
+    for (const TracedProcess& process : processes_)
+      if (!told_.contains(process.pid)) result_.notes.push_back(fmt::format("process {} did not ask in time and is not in the trace", process.pid));
+    return wait_for_files();
+  }
+
+ private:
+  Status open_sockets() {
+    std::set<fs::path> folders;
+    for (const TracedProcess& process : processes_) folders.insert(process.socket_folder);
+    for (const fs::path& folder : folders) {
+      auto socket = folder.empty() ? KinetoSocket::at_abstract_name() : KinetoSocket::in_folder(folder);
+      if (!socket) return std::move(socket).error();
+      sockets_.push_back(std::move(*socket));
+    }
+    return Done{};
+  }
+
+  bool stop() const { return options_.interrupted && options_.interrupted(); }
+  void say(const std::string& words) const {
+    if (options_.progress) options_.progress(words);
+  }
+  static Error interrupted() { return {"interrupted before the trace was there", "run it again"}; }
+
+  // Every request is answered at once: with the order, or with nothing.
+  void listen(std::chrono::milliseconds wait) {
+    std::vector<pollfd> polled;
+    for (const KinetoSocket& socket : sockets_) polled.push_back({socket.descriptor(), POLLIN, 0});
+    if (::poll(polled.data(), polled.size(), static_cast<int>(wait.count())) <= 0) return;
+    for (KinetoSocket& socket : sockets_)
+      while (const auto heard = socket.receive()) socket.answer(*heard, order_for(*heard));
+  }
+
+  std::string order_for(const KinetoSocket::Heard& heard) {
+    constexpr std::int32_t kActivities = 2;
+    const auto wanted = std::find_if(processes_.begin(), processes_.end(), [&](const TracedProcess& process) { return process.pid == heard.pid; });
+    if (wanted == processes_.end() || told_.contains(heard.pid) || (heard.request.kinds & kActivities) == 0) return {};
+    if (order_.start && unix_ms() > *order_.start - 50ms) return {};  // too late to begin with the others
+    told_[heard.pid] = {&*wanted, heard.request.pids.front()};
+    return configuration_of(order_);
+  }
+
+  Error nobody_asked() const {
+    return {fmt::format("{} not asked for {:.0f} s whether there is anything to trace", processes_.size() == 1 ? fmt::format("process {} has", processes_.front().pid) : fmt::format("none of {} processes has", processes_.size()),
+                        std::chrono::duration<double>(unix_ms() - begin_).count()),
+            "PyTorch 2.4 to 2.6 never ask (2.7 does again); in another network namespace set KINETO_IPC_SOCKET_DIR to a folder that both see"};
+  }
+
+  // As seen from here: through the process's root, for it may be in a container; once it has ended, from our own.
+  std::optional<fs::path> file_of(const Told& told) const {
+    const std::string name = file_of_process(order_.file, told.own_pid);
+    std::error_code ignored;
+    for (const fs::path& path : {fs::path(fmt::format("/proc/{}/root{}", told.process->pid, name)), fs::path(name)})
+      if (fs::exists(path, ignored)) return path;
+    return std::nullopt;
+  }
+
+  Result<Capture> wait_for_files() {
+    struct Watched {
+      std::uintmax_t size = 0;
+      std::chrono::milliseconds since{};
+    };
+    std::map<int, Watched> watched;
+    std::map<int, fs::path> whole;
+    const auto from = order_.start.value_or(unix_ms());
+    const auto until = from + order_.duration + std::chrono::duration_cast<std::chrono::milliseconds>(kFileTakesAtMost);
+    while (whole.size() < told_.size() && unix_ms() < until) {
+      if (stop()) return interrupted();
+      say(unix_ms() < from                     ? fmt::format("all start in {:.1f} s", std::chrono::duration<double>(from - unix_ms()).count())
+          : unix_ms() < from + order_.duration ? std::string("tracing")
+                                               : fmt::format("{} of {} files are written", whole.size(), told_.size()));
+      listen(100ms);
+      for (const auto& [pid, told] : told_) {
+        if (whole.contains(pid)) continue;
+        const auto file = file_of(told);
+        if (!file) continue;
+        std::error_code problem;
+        const auto size = fs::file_size(*file, problem);
+        Watched& last = watched[pid];
+        if (problem || size != last.size || last.since == 0ms) last = {size, unix_ms()};
+        else if (unix_ms() - last.since > kSettled && is_whole(*file)) whole[pid] = *file;
+      }
+    }
+    return bring_home(whole);
+  }
+
+  Result<Capture> bring_home(const std::map<int, fs::path>& whole) {
+    int counted = 0;
+    for (const auto& [pid, told] : told_) {
+      const auto found = whole.find(pid);
+      if (found == whole.end()) {
+        result_.notes.push_back(fmt::format("process {} took the order and has written no whole file: it may have ended, or may not write to /tmp", pid));
+        continue;
+      }
+      const int rank = told.process->rank.value_or(counted);
+      const fs::path home = options_.folder / fmt::format("rank-{}.pid-{}.json", rank, pid);
+      std::error_code problem;
+      fs::copy_file(found->second, home, fs::copy_options::overwrite_existing, problem);
+      if (problem) return Error{fmt::format("cannot bring {} to {}: {}", printable(found->second.string()), printable(home.string()), problem.message()), "choose another folder: -o DIR"};
+      fs::remove(found->second, problem);
+      result_.traces.push_back({home, pid, told.process->rank, told.process->world_size});
+      ++counted;
+    }
+    if (result_.traces.empty()) return Error{"no process has written its trace", "see that /tmp of the training has space; ask again while it trains"};
+    return std::move(result_);
+  }
+
+  const std::vector<TracedProcess>& processes_;
+  const CaptureOptions& options_;
+  TraceOrder order_;
+  std::chrono::milliseconds begin_{};
+  std::vector<KinetoSocket> sockets_;
+  std::map<int, Told> told_;
+  Capture result_;
+};
+
+}  // namespace
+
+Result<Capture> capture_traces(const std::vector<TracedProcess>& processes, const CaptureOptions& options) { return Capturing(processes, options).run(); }
+
+}  // namespace lockstep
