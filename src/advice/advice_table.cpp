@@ -53,6 +53,8 @@ constexpr std::array kRemedies = {
            "see which path the GPUs have to each other, and remove NCCL_P2P_DISABLE / NCCL_SHM_DISABLE where they are set", "nvidia-smi topo -m"},
     Remedy{FindingCode::stuck_collective, FixKind::advice, FixSafety::manual,
            "find the rank that does not come (py-spy dump --pid PID on each rank): a collective under `if rank == 0`, a crashed loader, or uneven batches"},
+    Remedy{FindingCode::rank_conditional_collective, FixKind::edit, FixSafety::manual,
+           "let all ranks call the same collectives in the same order: take the call out of `if rank == 0`, or out of a loop that has more turns on some ranks"},
     Remedy{FindingCode::gloo_on_gpus, FixKind::edit, FixSafety::safe, "dist.init_process_group(\"nccl\")"},
     Remedy{FindingCode::reduce_every_step, FixKind::edit, FixSafety::safe,
            "add metrics up on each rank and all_reduce them every 50 steps; take barrier() out of the loop"},

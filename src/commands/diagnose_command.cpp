@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "advice/advice_table.hpp"
 #include "base/clock.hpp"
 #include "base/file.hpp"
 #include "base/interrupt.hpp"
@@ -24,9 +25,12 @@
 #include "commands/trace_input.hpp"
 #include "commands/watch.hpp"
 #include "detectors/diagnosis.hpp"
+#include "detectors/flight_findings.hpp"
 #include "render/json/merged_trace.hpp"
 #include "report/comparison.hpp"
 #include "signals/derive_signals.hpp"
+#include "signals/stuck_collectives.hpp"
+#include "sources/flight_recorder/flight_dump.hpp"
 #include "sources/probe/probe_source.hpp"
 
 namespace lockstep {
@@ -192,6 +196,32 @@ Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions&
   return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
 }
 
+// What a hung job's flight recorder wrote: who is missing from which collective.
+Result<int> diagnose_flight_dumps(const SharedOptions& options, const DiagnoseOptions& typed, const Filter& filter) {
+  if (!options.command.empty() || !typed.against.empty() || !typed.baseline.empty()) return usage_error("dumps of the flight recorder are read alone", "leave --against, --baseline and the command away");
+  std::vector<std::string> paths = {options.input};
+  paths.insert(paths.end(), typed.more_inputs.begin(), typed.more_inputs.end());
+  auto dumps = read_flight_dumps(paths);
+  if (!dumps) return std::move(dumps).error();
+  Report report;
+  report.source_kind = SourceKind::log;
+  report.source_detail = paths.size() == 1 ? paths.front() : fmt::format("{} dumps of the flight recorder, {} the first", paths.size(), paths.front());
+  Diagnosis diagnosis;
+  diagnosis.findings = find_in_flight_dumps(stuck_collectives(*dumps));
+  add_advice(diagnosis, {});
+  report.findings = std::move(diagnosis.findings);
+  if (paths.size() == 1) report.not_measured.push_back({"ranks", "one rank's dump alone: give those of all, so that it shows who is missing"});
+  leave_out_unwanted(filter, report);
+  shorten_paths(report, std::filesystem::current_path());
+  if (Status put = put_result(options, renderer_for(options)->render(report)); !put) return std::move(put).error();
+  return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
+}
+
+bool is_flight_dump(const std::string& path) {
+  const auto start = read_small_file(path, 1U << 16U);
+  return start && looks_like_flight_dump(*start);
+}
+
 // Several files are traces of several ranks, or a mistake.
 Result<bool> inputs_are_traces(const SharedOptions& options, const DiagnoseOptions& typed) {
   if (options.input.empty() || options.input.starts_with("virtual:")) return false;
@@ -213,6 +243,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   auto filter = checked_filter(typed);
   if (!filter) return std::move(filter).error();
   if (!typed.compat.empty() && typed.compat != "hta") return usage_error(fmt::format("--compat {} is unknown", printable(typed.compat)), "use --compat hta, or leave it out for exact numbers");
+  if (!options->input.empty() && is_flight_dump(options->input)) return diagnose_flight_dumps(*options, typed, *filter);
   auto traces = inputs_are_traces(*options, typed);
   if (!traces) return std::move(traces).error();
   if (*traces) return diagnose_traces(*options, typed, *filter);

@@ -39,6 +39,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/gpustat", {{"src/sources/parsed"}, {}, {"nlohmann"}}},
     {"src/sources/log", {{"src/sources/parsed", "src/messages"}, {}, {"fmt"}}},
     {"src/sources/nvidia_smi", {{"src/sources/parsed"}, {}, {}}},
+    {"src/sources/flight_recorder", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/sources/trace", {{}, {}, {"fmt", "nlohmann", "simdjson.h", "zlib.h"}}},
     {"src/sources/wandb", {{"src/sources/parsed"}, {}, {"fmt", "protozero"}}},
     {"src/messages", {{}, {}, {}}},
