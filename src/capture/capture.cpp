@@ -57,6 +57,7 @@ class Capturing {
   }
 
   Result<Capture> run() {
+    if (processes_.empty()) return Error{"the processes have ended", "start the training again, and ask while it runs"};
     if (Status opened = open_sockets(); !opened) return std::move(opened).error();
     const bool fast = std::all_of(processes_.begin(), processes_.end(), [](const TracedProcess& process) { return process.asks_every_second; });
     const auto lead = fast ? kLeadOfFastOnes : kLead;

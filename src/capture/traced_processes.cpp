@@ -58,6 +58,13 @@ std::optional<Candidate> candidate_of(const fs::path& proc, int pid) {
   return candidate;
 }
 
+// Launchers load PyTorch too. Most are known by the ranks below them; before those are there, by their own names.
+bool is_launcher(const std::string& command) {
+  for (const std::string_view name : {"torchrun", "torch.distributed.run", "torch.distributed.launch", "torch/distributed/run", "accelerate", "deepspeed"})
+    if (command.find(name) != std::string::npos) return true;
+  return false;
+}
+
 }  // namespace
 
 std::vector<TracedProcess> find_traced_processes(const fs::path& proc, const std::vector<int>& wanted) {
@@ -81,7 +88,7 @@ std::vector<TracedProcess> find_traced_processes(const fs::path& proc, const std
   for (const auto& [pid, candidate] : candidates) ancestors_of(pid, [&](int ancestor) { launchers.insert(ancestor); });
   std::vector<TracedProcess> result;
   for (const auto& [pid, candidate] : candidates) {
-    if (launchers.contains(pid)) continue;
+    if (launchers.contains(pid) || (is_launcher(candidate.command) && !candidate.process.rank)) continue;
     bool asked_for = wanted.empty() || std::find(wanted.begin(), wanted.end(), pid) != wanted.end();
     ancestors_of(pid, [&](int ancestor) { asked_for = asked_for || std::find(wanted.begin(), wanted.end(), ancestor) != wanted.end(); });
     if (asked_for) result.push_back(candidate.process);

@@ -114,8 +114,7 @@ Result<int> run_trace(const RawOptions& raw, const TraceOptions& typed) {
   auto wanted = checked(typed);
   if (!wanted) return std::move(wanted).error();
   watch_for_interrupts();
-  const std::vector<TracedProcess> processes = find_traced_processes("/proc", wanted->pids);
-  if (processes.empty()) return nobody_to_ask(wanted->pids);
+  if (find_traced_processes("/proc", wanted->pids).empty()) return nobody_to_ask(wanted->pids);
   auto folder = folder_for(typed.folder);
   if (!folder) return std::move(folder).error();
 
@@ -130,7 +129,7 @@ Result<int> run_trace(const RawOptions& raw, const TraceOptions& typed) {
       how.folder = *folder;
       how.progress = [&progress](const std::string& words) { progress.tell(words); };
       how.interrupted = [] { return interrupted_by() != 0; };
-      return capture_traces(processes, how);
+      return capture_traces(find_traced_processes("/proc", wanted->pids), how);  // ranks may have come
     }();
     if (interrupted_by() != 0) return exit_code::kInterrupted;
     if (!capture) return std::move(capture).error();

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/text.hpp"
-#include "fix/in_parallel.hpp"
+#include "base/in_parallel.hpp"
 
 namespace lockstep {
 namespace {

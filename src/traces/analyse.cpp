@@ -1,12 +1,12 @@
 #include "traces/analyse.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/in_parallel.hpp"
 #include "traces/collectives.hpp"
 #include "traces/matmul_kinds.hpp"
 #include "traces/rank_view.hpp"
@@ -27,7 +27,7 @@ double median_of(std::vector<double> values) {
 }
 
 // A device's own number where no other rank has the same, as on one machine; else one after the other by rank.
-void number_gpus(std::deque<RankView>& ranks) {
+void number_gpus(std::vector<RankView>& ranks) {
   std::set<int> taken;
   bool unique = true;
   for (RankView& rank : ranks) {
@@ -59,7 +59,7 @@ TraceRankSignals rank_signals(const RankView& rank) {
 }
 
 // Who was last at each collective, and how long behind the one before it.
-void add_lateness(const std::deque<RankView>& ranks, const std::vector<Collective>& collectives, TraceSignals& signals) {
+void add_lateness(const std::vector<RankView>& ranks, const std::vector<Collective>& collectives, TraceSignals& signals) {
   std::vector<double> late_ms(ranks.size());
   for (const Collective& collective : collectives) {
     std::vector<std::pair<std::int64_t, std::size_t>> begins;
@@ -75,7 +75,7 @@ void add_lateness(const std::deque<RankView>& ranks, const std::vector<Collectiv
   }
 }
 
-void add_replay(const std::deque<RankView>& ranks, const std::vector<Collective>& collectives, TraceSignals& signals) {
+void add_replay(const std::vector<RankView>& ranks, const std::vector<Collective>& collectives, TraceSignals& signals) {
   std::vector<Replay::Rank> played;
   for (const RankView& rank : ranks) played.push_back({rank.trace, &rank.rows, &rank.labels, rank.clock_offset_ns});
   const Replay replay(played, collectives);
@@ -294,7 +294,7 @@ void add_device_turns(const RankView& rank, TraceSignals& signals) {
   signals.turns = std::move(turns);
 }
 
-double ranks_together(const std::deque<RankView>& ranks) {
+double ranks_together(const std::vector<RankView>& ranks) {
   if (ranks.size() < 2) return 0;
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> lanes(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i)
@@ -312,8 +312,8 @@ TraceAnalysis analyse_traces(const std::vector<RankTrace>& traces, TraceBreakdow
   signals.breakdown = std::move(breakdown);
   const std::vector<Collective> collectives = match_collectives(traces);
   const std::vector<std::int64_t> offsets = clock_offsets(traces, collectives);
-  std::deque<RankView> ranks;
-  for (std::size_t i = 0; i < traces.size(); ++i) ranks.emplace_back(traces[i], offsets[i]);
+  std::vector<RankView> ranks(traces.size());
+  in_parallel(traces.size(), 1, [&](std::size_t i) { ranks[i] = RankView(traces[i], offsets[i]); });
   number_gpus(ranks);
 
   signals.collectives = collectives.size();

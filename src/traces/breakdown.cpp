@@ -1,9 +1,9 @@
 #include "traces/breakdown.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <unordered_map>
 
+#include "base/in_parallel.hpp"
 #include "traces/work_rows.hpp"
 
 namespace lockstep {
@@ -144,8 +144,9 @@ TraceBreakdown break_down(const std::vector<RankTrace>& traces, BreakdownRules r
   result.like_hta = rules == BreakdownRules::like_hta;
   const bool several_steps = has_several_steps(traces);
   std::map<int, std::int64_t> states;
-  for (const RankTrace& trace : traces) {
-    OneRank one = break_down_one(trace, several_steps, rules);
+  std::vector<OneRank> ranks(traces.size());
+  in_parallel(traces.size(), 1, [&](std::size_t i) { ranks[i] = break_down_one(traces[i], several_steps, rules); });
+  for (OneRank& one : ranks) {
     for (const auto& [state, time] : one.states) states[state] += time;
     result.ranks.push_back(std::move(one.breakdown));
   }

@@ -198,6 +198,11 @@ HostLabels::HostLabels(const RankTrace& trace) : main_thread_(find_main_thread(t
   }
 }
 
+std::vector<HostSegment>::const_iterator HostLabels::first_ending_after(std::int64_t time_ns) const {
+  const std::vector<HostSegment>& segments = segments_[main_thread_];
+  return std::upper_bound(segments.begin(), segments.end(), time_ns, [](std::int64_t time, const HostSegment& segment) { return time < segment.end_ns; });
+}
+
 const HostSegment* HostLabels::covering(std::uint32_t thread, std::int64_t time_ns, std::int64_t& next_begin) const {
   if (thread >= segments_.size()) return nullptr;
   const std::vector<HostSegment>& segments = segments_[thread];

@@ -4,6 +4,7 @@
 // decides; operators inherit from what surrounds them, and on their own are the forward pass, or on autograd's threads the backward.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,6 +26,7 @@ struct HostSegment {
 
 class HostLabels {
  public:
+  HostLabels() = default;
   explicit HostLabels(const RankTrace& trace);
 
   std::uint32_t main_thread() const { return main_thread_; }
@@ -36,6 +38,18 @@ class HostLabels {
   // Calls visit(from, to, segment) for the pieces of [from, to), in order.
   template <class Visit>
   void each_piece(std::uint32_t thread, std::int64_t from, std::int64_t to, Visit visit) const {
+    if (thread == main_thread_ && thread < segments_.size()) {  // most are: its segments are walked along, not looked up
+      auto next = first_ending_after(from);
+      for (; next != segments_[thread].end() && next->begin_ns < to; ++next) {
+        if (next->begin_ns > from) visit(from, next->begin_ns, HostSegment{from, next->begin_ns, StepPart::other, kNoRow});
+        from = std::max(from, next->begin_ns);
+        const std::int64_t until = std::min(next->end_ns, to);
+        visit(from, until, *next);
+        from = until;
+      }
+      if (from < to) visit(from, to, HostSegment{from, to, StepPart::other, kNoRow});
+      return;
+    }
     while (from < to) {
       const HostSegment segment = at(thread, from);
       const std::int64_t until = segment.end_ns > from && segment.end_ns < to ? segment.end_ns : to;
@@ -45,6 +59,7 @@ class HostLabels {
   }
 
  private:
+  std::vector<HostSegment>::const_iterator first_ending_after(std::int64_t time_ns) const;
   const HostSegment* covering(std::uint32_t thread, std::int64_t time_ns, std::int64_t& next_begin) const;
 
   std::uint32_t main_thread_ = 0;

@@ -13,8 +13,8 @@
 namespace lockstep {
 
 struct RankView {
-  const RankTrace* trace;
-  std::int64_t clock_offset_ns;        // added to its times they are of one clock
+  const RankTrace* trace = nullptr;
+  std::int64_t clock_offset_ns = 0;    // added to its times they are of one clock
   std::map<int, int> gpu_of_device;    // as the report numbers them
   std::vector<WorkRow> rows;           // all, by begin
   HostLabels labels;
@@ -22,6 +22,7 @@ struct RankView {
   std::vector<GpuStep> steps;
   std::vector<GpuPiece> pieces;
 
+  RankView() = default;
   RankView(const RankTrace& of, std::int64_t offset)
       : trace(&of), clock_offset_ns(offset), rows(work_rows(of, Extent::everything)), labels(of), host_steps(cut_steps(of)), steps(gpu_steps(host_steps, rows)), pieces(gpu_pieces(of, rows, labels)) {}
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
-#include <unordered_map>
 
 namespace lockstep {
 namespace {
@@ -20,6 +20,7 @@ struct HostItem {
   std::int64_t start = 0;
   std::int64_t end = 0;
   std::int64_t gap = 0;          // the host's own time before it
+  std::int32_t beside = kNone;   // the call of another thread that it began during
   std::int64_t residual = 0;     // of a wait: from the kernel's end to the call's
   std::int32_t first_node = kNone;
   std::int32_t node_count = 0;
@@ -63,6 +64,11 @@ bool is_host_own_work(StepPart part) {
   return part == StepPart::forward || part == StepPart::backward || part == StepPart::optimizer;
 }
 
+struct ByLaunch {
+  bool operator()(const WorkRow* row, const HostRow* call) const { return row->launch < call; }
+  bool operator()(const HostRow* call, const WorkRow* row) const { return call < row->launch; }
+};
+
 // Builds a rank's model from its rows.
 class ModelBuilder {
  public:
@@ -90,23 +96,23 @@ class ModelBuilder {
   }
 
   void add_nodes() {
-    std::unordered_map<std::int64_t, std::vector<const WorkRow*>> launched;
-    launched.reserve(rank_.rows->size());
+    std::vector<const WorkRow*> launched;  // by the call that did, in it by begin
     for (const WorkRow& row : *rank_.rows)
-      if (row.launch != nullptr) launched[row.launch->correlation].push_back(&row);
+      if (row.launch != nullptr) launched.push_back(&row);
+    std::stable_sort(launched.begin(), launched.end(), [](const WorkRow* a, const WorkRow* b) { return a->launch < b->launch; });
     for (const HostRow* const call : calls_) {
-      const std::string_view name = trace_.names[call->name];
-      const auto found = call->correlation >= 0 ? launched.find(call->correlation) : launched.end();
-      const bool waits = name.find("Synchronize") != std::string_view::npos;
-      if (found == launched.end() && !waits) continue;  // what else it asks the driver for is its own time
+      const auto [first, last] = std::equal_range(launched.begin(), launched.end(), call, ByLaunch{});
+      const bool waits = trace_.names[call->name].find("Synchronize") != std::string_view::npos;
+      if (first == last && !waits) continue;  // what else it asks the driver for is its own time
       HostItem item;
       item.start = call->start_ns + rank_.clock_offset_ns;
       item.end = call->end_ns() + rank_.clock_offset_ns;
       item.part = rank_.labels->at(call->thread, call->start_ns).part;
-      if (found != launched.end() && found->second.front()->launch == call) {
+      if (first != last) {
         item.first_node = static_cast<std::int32_t>(model_.nodes.size());
-        item.node_count = static_cast<std::int32_t>(found->second.size());
-        for (const WorkRow* const row : found->second) {
+        item.node_count = static_cast<std::int32_t>(last - first);
+        for (auto entry = first; entry != last; ++entry) {
+          const WorkRow* const row = *entry;
           Node node;
           node.start = row->start_ns + rank_.clock_offset_ns;
           node.end = std::max(node.start, row->end_ns + rank_.clock_offset_ns);
@@ -200,9 +206,12 @@ class ModelBuilder {
 
   void set_gaps() {
     std::int64_t before = model_.items.empty() ? 0 : model_.items.front().start;
+    std::int32_t longest = kNone;  // the call that lasts until then
     for (std::size_t i = 0; i < model_.items.size(); ++i) {
       HostItem& item = model_.items[i];
       item.gap = std::max<std::int64_t>(0, item.start - before);
+      if (item.start < before) item.beside = longest;
+      if (item.end > before) longest = static_cast<std::int32_t>(i);
       if (item.gap > 0) {
         const std::int64_t offset = rank_.clock_offset_ns;
         rank_.labels->each_piece(threads_[i], before - offset, item.start - offset, [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
@@ -281,6 +290,7 @@ class Run {
  private:
   struct State {
     std::int64_t host = 0;
+    std::int64_t begin = 0;    // of the call that is under way
     std::size_t item = 0;
     std::int32_t node = 0;     // of the item, next to begin
     std::size_t gap_piece = 0;
@@ -340,7 +350,9 @@ class Run {
       const HostItem& item = rank.items[state.item];
       if (!state.entered) {
         state.host += gap_of(r, state);
-        state.item_starts[state.item] = state.host;
+        state.begin = state.host;
+        if (item.beside != kNone) state.begin = state.item_starts[static_cast<std::size_t>(item.beside)] + item.start - rank.items[static_cast<std::size_t>(item.beside)].start;
+        state.item_starts[state.item] = state.begin;
         state.item_why[state.item] = {state.item == 0 ? Cause::start : Cause::host_before, r, kNone};
         state.entered = true;
         moved = true;
@@ -349,8 +361,10 @@ class Run {
         if (!begin_node(r, item.first_node + state.node)) return moved;
         moved = true;
       }
-      if (!leave_item(r, item)) return moved;
-      state.item_ends[state.item] = state.host;
+      const auto end = end_of(r, item);
+      if (!end) return moved;
+      state.item_ends[state.item] = *end;
+      state.host = item.beside == kNone ? *end : std::max(state.host, *end);
       ++state.item;
       state.node = 0;
       state.entered = false;
@@ -362,7 +376,7 @@ class Run {
   bool begin_node(std::size_t r, std::int32_t index) {
     State& state = states_[r];
     const Node& node = ranks_[r].nodes[static_cast<std::size_t>(index)];
-    std::int64_t start = state.host + node.latency;
+    std::int64_t start = state.begin + node.latency;
     Why why{Cause::launch, r, kNone};
     const auto after = [&](std::int32_t other, Cause cause) {
       if (other == kNone) return true;
@@ -404,25 +418,16 @@ class Run {
     }
   }
 
-  bool leave_item(std::size_t r, const HostItem& item) {
+  // When a call returns. Nothing: what it waits for is not known yet.
+  std::optional<std::int64_t> end_of(std::size_t r, const HostItem& item) {
     State& state = states_[r];
-    if (item.waits_for == kNone) {
-      state.host += what_if_.free_launches && is_host_own_work(item.part) ? 0 : item.end - item.start;
-      return true;
-    }
+    if (item.waits_for == kNone) return state.begin + (what_if_.free_launches && is_host_own_work(item.part) ? 0 : item.end - item.start);
     const bool own_copy = item.node_count > 0;
-    if (what_if_.without[index_of(own_copy ? StepPart::copy : item.part)]) {
-      state.host += std::min(kCallNs, item.end - item.start);
-      return true;
-    }
-    const std::int64_t end = state.ends[static_cast<std::size_t>(item.waits_for)];
-    if (end == kUnknown) return false;
-    if (end > state.host) {
-      state.host = end;
-      state.item_why[state.item] = {Cause::wait, r, item.waits_for};
-    }
-    state.host += item.residual;
-    return true;
+    if (what_if_.without[index_of(own_copy ? StepPart::copy : item.part)]) return state.begin + std::min(kCallNs, item.end - item.start);
+    const std::int64_t done = state.ends[static_cast<std::size_t>(item.waits_for)];
+    if (done == kUnknown) return std::nullopt;
+    if (done > state.begin) state.item_why[state.item] = {Cause::wait, r, item.waits_for};
+    return std::max(done, state.begin) + item.residual;
   }
 
   const std::vector<RankModel>& ranks_;

@@ -124,7 +124,7 @@ void add_steps(const RankView& rank, std::int64_t begin, Timeline& timeline) {
 
 }  // namespace
 
-Timeline trace_timeline(const std::deque<RankView>& ranks) {
+Timeline trace_timeline(const std::vector<RankView>& ranks) {
   Timeline timeline;
   timeline.source_kind = SourceKind::trace;
   std::int64_t begin = INT64_MAX;

@@ -58,6 +58,19 @@ assert not seen, seen
 print("ok: patches follow the report's schema")
 
 
+with tempfile.TemporaryDirectory() as folder:
+    sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
+    import tracing  # noqa: E402  (a trace as the profiler writes it)
+    for name in ("before", "after"):
+        tracing.write_trace(os.path.join(folder, name + ".json.gz"), 4000)
+    traced = subprocess.run([LOCKSTEP, "diagnose", os.path.join(folder, "before.json.gz"), "--against", os.path.join(folder, "after.json.gz"), "--json"], capture_output=True, text=True, check=False)
+    traced = json.loads(traced.stdout)
+assert traced["trace"]["ranks"] and traced["comparison"]["changes"], traced
+seen = complaints(report, traced)
+assert not seen, seen
+print("ok: what a trace comes to follows the report's schema")
+
+
 def diagnosis(situation, *arguments):
     """The report of a generated run; diagnose ends with 1 when it finds something."""
     with tempfile.TemporaryDirectory() as folder:

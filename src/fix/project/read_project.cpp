@@ -5,7 +5,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
-#include "fix/in_parallel.hpp"
+#include "base/in_parallel.hpp"
 #include "fix/project/project.hpp"
 
 namespace lockstep {

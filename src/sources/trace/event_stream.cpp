@@ -127,17 +127,17 @@ class EventStream {
   // ---- the window: what was read and not yet used lies in [begin_, size_), with simdjson's padding behind it
 
   bool more() {
-    const std::string block = bytes_.next();
-    if (block.empty()) return false;
-    end_.bytes += block.size();
+    block_ = bytes_.next(std::move(block_));
+    if (block_.empty()) return false;
+    end_.bytes += block_.size();
     if (begin_ > 1) {  // one byte stays before it, for the bracket that a window is given
       std::memmove(buffer_.data() + 1, buffer_.data() + begin_, size_ - begin_);
       size_ -= begin_ - 1;
       begin_ = 1;
     }
-    if (buffer_.size() < size_ + block.size() + simdjson::SIMDJSON_PADDING) buffer_.resize(size_ + block.size() + simdjson::SIMDJSON_PADDING, ' ');
-    std::memcpy(buffer_.data() + size_, block.data(), block.size());
-    size_ += block.size();
+    if (buffer_.size() < size_ + block_.size() + simdjson::SIMDJSON_PADDING) buffer_.resize(size_ + block_.size() + simdjson::SIMDJSON_PADDING, ' ');
+    std::memcpy(buffer_.data() + size_, block_.data(), block_.size());
+    size_ += block_.size();
     return true;
   }
 
@@ -441,6 +441,7 @@ class EventStream {
   TraceBytes& bytes_;
   EventHandler& handler_;
   ondemand::parser parser_;
+  std::string block_;  // the last one read
   std::string buffer_;
   std::size_t begin_ = 1;
   std::size_t size_ = 1;

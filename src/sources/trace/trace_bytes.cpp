@@ -61,14 +61,28 @@ TraceBytes::~TraceBytes() {
   if (file_ >= 0) ::close(file_);
 }
 
-std::string TraceBytes::next() {
+std::string TraceBytes::next(std::string used) {
   std::unique_lock lock(mutex_);
+  if (used.capacity() >= kBlock) used_.push_back(std::move(used));
   changed_.wait(lock, [this] { return !blocks_.empty() || at_end_; });
   if (blocks_.empty()) return {};
   std::string block = std::move(blocks_.front());
   blocks_.pop_front();
   lock.unlock();
   changed_.notify_all();
+  return block;
+}
+
+std::string TraceBytes::empty_block() {
+  std::string block;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!used_.empty()) {
+      block = std::move(used_.back());
+      used_.pop_back();
+    }
+  }
+  block.resize(kBlock);
   return block;
 }
 
@@ -95,7 +109,7 @@ void TraceBytes::read_ahead() {
 
 void TraceBytes::read_plain() {
   while (true) {
-    std::string block(kBlock, '\0');
+    std::string block = empty_block();
     const ssize_t got = read_some(file_, block.data(), block.size());
     if (got < 0) damaged_ = true;
     if (got <= 0) return;
@@ -114,7 +128,7 @@ void TraceBytes::read_compressed() {
   bool within = true;  // a member has begun and not ended
   bool ended = false;
   while (!ended) {
-    std::string block(kBlock, '\0');
+    std::string block = empty_block();
     stream.next_out = reinterpret_cast<Bytef*>(block.data());
     stream.avail_out = static_cast<uInt>(block.size());
     while (stream.avail_out > 0 && !ended) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "lockstep/result.hpp"
 
@@ -26,8 +27,9 @@ class TraceBytes {
   TraceBytes(const TraceBytes&) = delete;
   TraceBytes& operator=(const TraceBytes&) = delete;
 
-  // The next bytes; empty at the end of the file.
-  std::string next();
+  // The next bytes; empty at the end of the file. A block that is through is given back, to be filled again: fresh memory costs
+  // as much as decompressing into it.
+  std::string next(std::string used = {});
 
   // Once next() has given nothing: how the file ended.
   bool cut() const { return cut_; }
@@ -40,12 +42,14 @@ class TraceBytes {
   void read_plain();
   void read_compressed();
   bool put(std::string block);
+  std::string empty_block();
 
   const int file_;
   const bool compressed_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> blocks_;  // guarded by mutex_, as the rest
+  std::vector<std::string> used_;
   bool at_end_ = false;
   bool abandoned_ = false;
   bool cut_ = false;      // written before at_end_ is set

@@ -7,10 +7,10 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
+#include "base/in_parallel.hpp"
 #include "base/text.hpp"
 #include "sources/trace/event_stream.hpp"
 
@@ -328,19 +328,11 @@ Result<RankTrace> read_trace(const std::filesystem::path& path, const TraceReadi
 Result<std::vector<RankTrace>> read_traces(const std::vector<std::string>& paths, const TraceReading& how) {
   std::vector<std::optional<Result<RankTrace>>> results(paths.size());
   std::atomic<std::uint64_t> rows = 0;
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < paths.size(); i = next++) {
-      auto bytes = TraceBytes::open(paths[i]);
-      if (bytes) results[i].emplace(read_one(**bytes, paths[i], how, rows));
-      else results[i].emplace(std::move(bytes).error());
-    }
-  };
-  std::vector<std::thread> threads;
-  const std::size_t wanted = std::min<std::size_t>(paths.size(), std::max(1U, std::thread::hardware_concurrency()));
-  for (std::size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  in_parallel(paths.size(), 1, [&](std::size_t i) {
+    auto bytes = TraceBytes::open(paths[i]);
+    if (bytes) results[i].emplace(read_one(**bytes, paths[i], how, rows));
+    else results[i].emplace(std::move(bytes).error());
+  });
   std::vector<RankTrace> traces;
   for (std::optional<Result<RankTrace>>& result : results) {
     if (!*result) return std::move(*result).error();

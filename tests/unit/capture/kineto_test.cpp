@@ -203,5 +203,13 @@ TEST(TracedProcesses, AreTheRanksWithoutLauncherAndWorkers) {
   EXPECT_EQ(find_traced_processes(proc.folder().path(), {12}).front().rank, 1);
 }
 
+TEST(TracedProcesses, AreNoneBeforeTheRanksAreThere) {
+  Proc proc;
+  proc.process(10, 1, "/venv/bin/torchrun", kAsks);
+  EXPECT_TRUE(proc.found().empty());
+  proc.process(20, 1, "train.py", kAsks);
+  EXPECT_EQ(proc.found(), (std::vector<int>{20})) << "a script of its own has no rank";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -98,6 +98,18 @@ TEST(Replay, GivesBackTheQueueThatAWaitForTheGpuEmpties) {
   EXPECT_DOUBLE_EQ(with.waits.front().present, 1);
 }
 
+TEST(Replay, LetsThreadsCallAtTheSameTime) {
+  TraceMaker maker;
+  for (int i = 0; i < 20; ++i) {
+    const double t = 300.0 * i;
+    maker.annotation("ProfilerStep#" + std::to_string(i + 1), t, 300);
+    maker.kernel("gemm", t + 1, t + 10, 200).call("cudaStreamSynchronize", t + 20, 200);                  // one thread waits
+    for (int k = 0; k < 10; ++k) maker.kernel("side", t + 30 + 15 * k, t + 40 + 15 * k, 5, 9, 0, 2);  // another launches meanwhile
+  }
+
+  EXPECT_NEAR(analysis_of(maker).signals.replay_error, 0, 0.02);
+}
+
 // Two ranks whose only difference is what rank 1 computes before each all-reduce.
 std::vector<RankTrace> two_ranks(double late_us, const std::string& collective = "ncclDevKernel_AllReduce_Sum_f32_RING_LL") {
   std::vector<RankTrace> traces;
