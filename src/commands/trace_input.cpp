@@ -71,7 +71,7 @@ Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths, const T
     if (const auto known = question.ranks.find(trace.file); known != question.ranks.end() && !trace.told_rank) trace.told_rank = known->second;
   if (auto note = match_ranks(result.traces)) result.notes.push_back(std::move(*note));
   for (const RankTrace& trace : result.traces) add_flaws(trace, result.notes);
-  const std::string detail = paths.size() == 1 ? paths.front() : fmt::format("{} traces, {} the first", paths.size(), paths.front());
+  const std::string detail = paths.size() == 1 ? paths.front() : fmt::format("{} and {} more", paths.front(), paths.size() - 1);
   if (std::none_of(result.traces.begin(), result.traces.end(), has_gpu_rows)) {
     if (!question.without_gpu) return no_gpu_rows(result.traces.front());
     result.timeline = host_timeline(result.traces);

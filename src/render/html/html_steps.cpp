@@ -107,6 +107,7 @@ std::string ranks_table(const StepSignals& steps) {
 }
 
 std::string places_table(const StepSignals& steps) {
+  if (std::all_of(steps.places.begin(), steps.places.end(), [](const PlaceSignals& place) { return place.place.file.empty(); })) return {};
   std::string html = "<h3>By line</h3><table><tr><th class=\"number\">share</th><th>part</th><th>what</th><th>where</th><th>how often</th></tr>";
   std::size_t lines = 0;
   for (const PlaceSignals& place : steps.places) {

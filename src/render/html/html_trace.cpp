@@ -10,11 +10,16 @@ namespace {
 
 std::string table_html(const WordTable& table) {
   std::string html = fmt::format("<h3>{}</h3><table><tr>", escaped(table.title));
-  for (const std::string& name : table.heading) html += fmt::format("<th>{}</th>", escaped(name));
+  const auto cell = [&](const char* tag, const std::vector<std::string>& row, std::size_t i) {
+    // Words to the left, numbers to the right.
+    const bool is_number = i > 0 && !(table.heading[i] == "kind");
+    return fmt::format("<{0}{1}>{2}</{0}>", tag, is_number ? " class=\"number\"" : "", escaped(row[i]));
+  };
+  for (std::size_t i = 0; i < table.heading.size(); ++i) html += cell("th", table.heading, i);
   html += "</tr>";
   for (const std::vector<std::string>& row : table.rows) {
     html += "<tr>";
-    for (const std::string& cell : row) html += fmt::format("<td>{}</td>", escaped(cell));
+    for (std::size_t i = 0; i < row.size() && i < table.heading.size(); ++i) html += cell("td", row, i);
     html += "</tr>";
   }
   return html + "</table>";

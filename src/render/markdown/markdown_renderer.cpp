@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.hpp"
 #include "render/words/trace_words.hpp"
 #include "render/words/words.hpp"
@@ -70,7 +72,7 @@ std::string steps_text(const StepSignals& steps) {
     if (steps.share[part] >= 0.0005 || steps.max_ms[part] >= 0.05)
       text += fmt::format("| {} | {} | {} | {} | {:.1f} % |\n", part_words(part), milliseconds_words(steps.p50_ms[part]), milliseconds_words(steps.p95_ms[part]), milliseconds_words(steps.max_ms[part]), steps.share[part] * 100);
   text += "\n";
-  if (steps.places.empty()) return text;
+  if (std::all_of(steps.places.begin(), steps.places.end(), [](const PlaceSignals& place) { return place.place.file.empty(); })) return text;
   text += "| share | part | what | where | how often |\n|---|---|---|---|---|\n";
   std::size_t lines = 0;
   for (const PlaceSignals& place : steps.places) {
