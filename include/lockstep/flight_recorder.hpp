@@ -18,6 +18,7 @@ struct FlightEntry {
   std::string shape;            // "[[1024]]": what differs where ranks disagree
   bool started = false;
   bool completed = false;
+  bool given_up = false;        // no longer waited for, whatever became of it: Gloo's never go beyond "scheduled"
   bool between_two = false;     // send or receive: no collective
   std::optional<SourceLine> where;  // the user's own line that called it
 };
@@ -26,6 +27,7 @@ struct FlightDump {
   std::string file;
   int rank = 0;
   std::optional<int> told_rank;
+  bool rank_is_a_guess = false;  // nothing says it: the order of the files
   std::map<std::string, std::vector<int>> groups;  // its ranks, where the dump tells them
   std::map<std::string, std::string> descriptions; // "default_pg"
   std::vector<FlightEntry> entries;                // oldest first

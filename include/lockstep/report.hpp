@@ -93,6 +93,7 @@ struct Comparison {
     std::string unit;  // "ms", "fraction"
   };
   std::vector<Change> changes;           // where both are traces: what a step takes
+  std::optional<double> alike;           // of two traces: share of this one's kernel time in kernels that the other has too
   std::vector<std::string> only_here;    // findings of this run alone, "D201 input-starved"
   std::vector<std::string> only_there;   // of the other alone
 };

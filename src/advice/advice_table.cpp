@@ -63,7 +63,7 @@ constexpr std::array kRemedies = {
     Remedy{FindingCode::memory_nearly_full, FixKind::environment, FixSafety::safe,
            "keep the allocator from fragmenting; a batch one size smaller also does", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
     Remedy{FindingCode::tensor_cores_unused, FixKind::edit, FixSafety::unsafe,
-           "torch.set_float32_matmul_precision(\"high\") for TF32, or train in bf16: torch.autocast(\"cuda\", torch.bfloat16)"},
+           "torch.set_float32_matmul_precision(\"high\") for TF32, or train in bf16: torch.autocast(\"cuda\", torch.bfloat16); before Ampere (V100, T4, RTX 20) in fp16 with torch.amp.GradScaler"},
     Remedy{FindingCode::power_capped, FixKind::command, FixSafety::manual, "see the limit and what set it; raise it if it was lowered",
            "nvidia-smi -q -d POWER,PERFORMANCE"},
     Remedy{FindingCode::thermal_throttle, FixKind::command, FixSafety::manual,

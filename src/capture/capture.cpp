@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <random>
 #include <set>
@@ -48,6 +50,29 @@ bool is_whole(const fs::path& file) {
   return end && trim(*end).ends_with('}');
 }
 
+// The process chose what lies at that name: only a plain file of its own is taken, and no link is followed.
+Status copy_own_file(const fs::path& from, int pid, const fs::path& to) {
+  const Error refused{fmt::format("{} is no file that process {} wrote", printable(from.string()), pid), "see what lies there; the trace was not taken"};
+  const int file = ::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (file < 0) return refused;
+  struct stat facts {};
+  struct stat owner {};
+  const bool is_own = ::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && (::stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0 || owner.st_uid == facts.st_uid);
+  auto copy = AtomicFile::create(to);
+  if (!is_own || !copy) {
+    ::close(file);
+    return is_own ? Status(std::move(copy).error()) : Status(refused);
+  }
+  std::string block(1U << 20U, '\0');
+  for (ssize_t got = 0; (got = ::read(file, block.data(), block.size())) != 0;) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    copy->append({block.data(), static_cast<std::size_t>(got)});
+  }
+  ::close(file);
+  return copy->commit();
+}
+
 class Capturing {
  public:
   Capturing(const std::vector<TracedProcess>& processes, const CaptureOptions& options) : processes_(processes), options_(options) {
@@ -55,6 +80,15 @@ class Capturing {
     order_.duration = options.duration;
     order_.stacks = options.stacks;
   }
+
+  // Whatever became of it, nothing stays where the processes wrote.
+  ~Capturing() {
+    std::error_code ignored;
+    for (const auto& [pid, told] : told_)
+      if (const auto file = file_of(told)) fs::remove(*file, ignored);
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
 
   Result<Capture> run() {
     if (processes_.empty()) return Error{"the processes have ended", "start the training again, and ask while it runs"};
@@ -99,7 +133,10 @@ class Capturing {
     for (const KinetoSocket& socket : sockets_) polled.push_back({socket.descriptor(), POLLIN, 0});
     if (::poll(polled.data(), polled.size(), static_cast<int>(wait.count())) <= 0) return;
     for (KinetoSocket& socket : sockets_)
-      while (const auto heard = socket.receive()) socket.answer(*heard, order_for(*heard));
+      while (const auto heard = socket.receive()) {
+        const std::string order = order_for(*heard);
+        if (!socket.answer(*heard, order) && !order.empty()) told_.erase(heard->pid);  // it asks again
+      }
   }
 
   std::string order_for(const KinetoSocket::Heard& heard) {
@@ -165,10 +202,9 @@ class Capturing {
       }
       const int rank = told.process->rank.value_or(counted);
       const fs::path home = options_.folder / fmt::format("rank-{}.pid-{}.json", rank, pid);
-      std::error_code problem;
-      fs::copy_file(found->second, home, fs::copy_options::overwrite_existing, problem);
-      if (problem) return Error{fmt::format("cannot bring {} to {}: {}", printable(found->second.string()), printable(home.string()), problem.message()), "choose another folder: -o DIR"};
-      fs::remove(found->second, problem);
+      if (Status copied = copy_own_file(found->second, pid, home); !copied) return std::move(copied).error();
+      std::error_code ignored;
+      fs::remove(found->second, ignored);
       result_.traces.push_back({home, pid, told.process->rank, told.process->world_size});
       ++counted;
     }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -52,6 +53,21 @@ bool somebody_listens(const fs::path& path) {
   return connected;
 }
 
+// Of a tracer that was killed the place is given back first. False: one that lives has taken it.
+bool restore_resting(const fs::path& folder, const fs::path& name) {
+  const std::string prefix = std::string(kDaemonName) + ".resting.";
+  std::error_code problem;
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end; entry.increment(problem)) {
+    const std::string file = entry->path().filename().string();
+    if (!file.starts_with(prefix)) continue;
+    const auto pid = parse_integer(std::string_view(file).substr(prefix.size()));
+    if (pid && *pid > 0 && *pid != ::getpid() && ::kill(static_cast<pid_t>(*pid), 0) == 0) return false;
+    std::error_code ignored;
+    fs::rename(entry->path(), name, ignored);
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<KinetoSocket> KinetoSocket::at_abstract_name() {
@@ -73,7 +89,10 @@ Result<KinetoSocket> KinetoSocket::in_folder(const fs::path& folder) {
   const fs::path name = folder / kDaemonName;
   std::error_code ignored;
   const bool rests = fs::exists(folder / kRestingMark, ignored);
+  // Only a socket that nobody listens at is ever replaced: the folder's name is another process's word.
+  if (const auto kind = fs::symlink_status(name, ignored).type(); kind != fs::file_type::not_found && kind != fs::file_type::socket) return cannot_listen(name.string(), EEXIST);
   if (!rests && fs::exists(name, ignored) && somebody_listens(name)) return another_daemon(name.string());
+  if (rests && !restore_resting(folder, name)) return another_daemon(name.string());
 
   KinetoSocket result(open_socket());
   if (result.socket_ < 0) return cannot_listen(name.string(), errno);

@@ -38,6 +38,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolderPrefix = "kineto-";
 
+bool is_own_folder(const fs::path& folder) {
+  struct stat facts {};
+  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::getuid() && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 // Of launchers that were killed.
 void remove_those_left_behind(const fs::path& parent) {
   std::error_code problem;
@@ -46,7 +51,8 @@ void remove_those_left_behind(const fs::path& parent) {
     if (!name.starts_with(kFolderPrefix)) continue;
     const auto pid = parse_integer(std::string_view(name).substr(std::strlen(kFolderPrefix)));
     std::error_code ignored;
-    if (pid && *pid > 0 && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH) fs::remove_all(entry->path(), ignored);
+    const bool gone = pid && *pid > 0 && ((::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH) || *pid == ::getpid());
+    if (gone) fs::remove_all(entry->path(), ignored);
   }
 }
 
@@ -58,6 +64,7 @@ RestingDaemon RestingDaemon::start() {
     if (std::getenv(name) != nullptr) return result;  // the user's own
   const fs::path parent = runtime_folder();
   ::mkdir(parent.c_str(), 0700);
+  if (!is_own_folder(parent)) return result;  // whoever owns it could answer in our place
   remove_those_left_behind(parent);
   const fs::path folder = parent / (kFolderPrefix + std::to_string(::getpid()));
   if (::mkdir(folder.c_str(), 0700) != 0) return result;
@@ -92,8 +99,10 @@ RestingDaemon::~RestingDaemon() { stop(); }
 
 void RestingDaemon::stop() {
   if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  if (::waitpid(pid_, nullptr, WNOHANG) == 0) {  // else somebody has reaped it, and the number may be another's
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
   pid_ = -1;
   std::error_code ignored;

@@ -76,10 +76,13 @@ std::vector<TracedProcess> find_traced_processes(const fs::path& proc, const std
       if (const auto fields = stat_fields_after_name(*stat); fields.size() > 1) parents[pid] = static_cast<int>(parse_integer(fields[1]).value_or(0));
   });
   // A loader's worker is a fork: the same command as its parent.
-  std::erase_if(candidates, [&](const auto& entry) {
-    const auto parent = candidates.find(entry.second.parent);
-    return parent != candidates.end() && parent->second.command == entry.second.command;
-  });
+  std::set<int> forks;
+  for (const auto& [pid, candidate] : candidates) {
+    const auto parent = candidates.find(candidate.parent);
+    const bool own_rank = candidate.process.rank && parent != candidates.end() && candidate.process.rank != parent->second.process.rank;
+    if (parent != candidates.end() && parent->second.command == candidate.command && !own_rank) forks.insert(pid);
+  }
+  std::erase_if(candidates, [&](const auto& entry) { return forks.contains(entry.first); });
   std::set<int> launchers;
   const auto ancestors_of = [&](int pid, auto visit) {
     std::set<int> seen;

@@ -170,6 +170,11 @@ ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOpti
   return how;
 }
 
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(one, other, ignored);
+}
+
 // Traces need no watching: they are read, judged and told.
 Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions& typed, const Filter& filter) {
   if (!options.command.empty()) return usage_error("a command after -- needs live GPUs, not a trace", "leave the input out, or use virtual:2");
@@ -177,15 +182,23 @@ Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions&
   const TraceQuestion question{typed.compat.empty() ? TraceRules::exact : TraceRules::hta, {}, false};
   std::vector<std::string> paths = {options.input};
   paths.insert(paths.end(), typed.more_inputs.begin(), typed.more_inputs.end());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    for (const std::string& output : {options.output, typed.trace})
+      if (!output.empty() && is_same_file(paths[i], output)) return usage_error(fmt::format("{} would be written over by its own report", printable(paths[i])), "choose another name after -o or --trace");
+    for (std::size_t j = 0; j < i; ++j)
+      if (is_same_file(paths[i], paths[j])) return usage_error(fmt::format("{} is given twice", printable(paths[i])), "give one file a rank");
+  }
   auto judged = judge_traces(paths, question);
   if (!judged) return std::move(judged).error();
   Report report = report_of(judged->timeline, judged->run);
   if (!typed.against.empty()) {
+    if (!std::filesystem::exists(typed.against)) return cannot_read(typed.against, ENOENT);
     if (!is_trace_file(typed.against)) return usage_error(fmt::format("{} is no trace, and a trace can be compared with traces only", printable(typed.against)), "give the trace of the other run");
     auto other = judge_traces({typed.against}, question);
     if (!other) return std::move(other).error();
     for (std::string& note : other->notes) judged->notes.push_back(std::move(note));
     report.comparison = compare_runs({judged->run.signals, judged->run.diagnosis}, {other->run.signals, other->run.diagnosis}, typed.against);
+    if (!report.comparison) judged->notes.push_back("nothing to compare: one of the traces has no whole step");
   }
   if (!options.quiet)
     for (const std::string& note : judged->notes) fmt::print(stderr, "lockstep: {}\n", note);
@@ -198,7 +211,8 @@ Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions&
 
 // What a hung job's flight recorder wrote: who is missing from which collective.
 Result<int> diagnose_flight_dumps(const SharedOptions& options, const DiagnoseOptions& typed, const Filter& filter) {
-  if (!options.command.empty() || !typed.against.empty() || !typed.baseline.empty()) return usage_error("dumps of the flight recorder are read alone", "leave --against, --baseline and the command away");
+  if (!options.command.empty() || !typed.against.empty() || !typed.baseline.empty() || !typed.compat.empty() || !typed.trace.empty())
+    return usage_error("dumps of the flight recorder are read alone", "leave --against, --baseline, --compat, --trace and the command away");
   std::vector<std::string> paths = {options.input};
   paths.insert(paths.end(), typed.more_inputs.begin(), typed.more_inputs.end());
   auto dumps = read_flight_dumps(paths);
@@ -210,7 +224,9 @@ Result<int> diagnose_flight_dumps(const SharedOptions& options, const DiagnoseOp
   diagnosis.findings = find_in_flight_dumps(stuck_collectives(*dumps));
   add_advice(diagnosis, {});
   report.findings = std::move(diagnosis.findings);
+  if (paths.size() == 1 && report.findings.empty()) return Error{fmt::format("{} alone has no collective that stands open", printable(paths.front())), "give the dumps of all ranks, so that it shows who is missing"};
   if (paths.size() == 1) report.not_measured.push_back({"ranks", "one rank's dump alone: give those of all, so that it shows who is missing"});
+  if (dumps->front().rank_is_a_guess) report.not_measured.push_back({"ranks", "neither the dumps nor their names say which rank each is of: taken in the order given"});
   leave_out_unwanted(filter, report);
   shorten_paths(report, std::filesystem::current_path());
   if (Status put = put_result(options, renderer_for(options)->render(report)); !put) return std::move(put).error();
@@ -218,6 +234,8 @@ Result<int> diagnose_flight_dumps(const SharedOptions& options, const DiagnoseOp
 }
 
 bool is_flight_dump(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // what is taken from a pipe is gone
   const auto start = read_small_file(path, 1U << 16U);
   return start && looks_like_flight_dump(*start);
 }

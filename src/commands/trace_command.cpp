@@ -131,6 +131,8 @@ Result<int> run_trace(const RawOptions& raw, const TraceOptions& typed) {
       how.interrupted = [] { return interrupted_by() != 0; };
       return capture_traces(find_traced_processes("/proc", wanted->pids), how);  // ranks may have come
     }();
+    std::error_code ignored;
+    if (!capture && typed.folder.empty()) fs::remove(*folder, ignored);  // ours, and empty
     if (interrupted_by() != 0) return exit_code::kInterrupted;
     if (!capture) return std::move(capture).error();
     notes = std::move(capture->notes);
@@ -139,6 +141,7 @@ Result<int> run_trace(const RawOptions& raw, const TraceOptions& typed) {
     const std::int64_t seen = result ? fewest_steps(*result) : 0;
     if (!may_look_again || seen >= *wanted->steps) {
       if (!result) return std::move(result).error();
+      if (wanted->steps && seen < *wanted->steps) notes.push_back(fmt::format("{} whole steps are in the traces, fewer than were asked for", seen));
       judged = std::move(*result);
       break;
     }

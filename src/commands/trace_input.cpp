@@ -42,6 +42,8 @@ bool has_gpu_rows(const RankTrace& trace) {
 Error no_gpu_rows(const RankTrace& trace) {
   std::string what = fmt::format("{} holds {} of the host and none of a GPU", name_of(trace), counted(trace.host_rows.size(), "row", "rows"));
   if (trace.flaws.cut || trace.flaws.damaged) what += ", and ends in the middle";
+  if (trace.flaws.unreadable_events > 0) what += fmt::format("; {} no JSON", counted(trace.flaws.unreadable_events, "event is", "events are"));
+  if (trace.flaws.without_duration > 0) what += fmt::format("; {} no begin or no duration", counted(trace.flaws.without_duration, "event has", "events have"));
   return {what, "trace with torch.profiler.ProfilerActivity.CUDA in a process that uses a GPU; for steps of the CPU: lockstep profile -- CMD"};
 }
 

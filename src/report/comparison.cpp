@@ -1,6 +1,8 @@
 #include "report/comparison.hpp"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace lockstep {
@@ -58,6 +60,21 @@ std::vector<std::string> only_in(const Diagnosis& one, const Diagnosis& other) {
   return words;
 }
 
+// Traces of different programs can be laid beside each other, and say nothing.
+double kernels_in_common(const TraceSignals& own, const TraceSignals& theirs) {
+  std::set<std::string> known;
+  for (const RankBreakdown& rank : theirs.breakdown.ranks)
+    for (const KernelSum& kernel : rank.kernels) known.insert(kernel.name);
+  double all = 0;
+  double common = 0;
+  for (const RankBreakdown& rank : own.breakdown.ranks)
+    for (const KernelSum& kernel : rank.kernels) {
+      all += kernel.sum_us;
+      if (known.contains(kernel.name)) common += kernel.sum_us;
+    }
+  return all > 0 ? common / all : 0;
+}
+
 // What a step takes in both, part by part, where they differ or matter.
 std::vector<Comparison::Change> changes_of(const JobSignals& own, const JobSignals& theirs, const TraceSignals& own_trace, const TraceSignals& their_trace) {
   constexpr double kWorthALine = 0.01;
@@ -88,6 +105,7 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   comparison.against = std::move(other_name);
   const auto own_rate = step_rate(*own, run.signals);
   const auto their_rate = step_rate(*theirs, other.signals);
+  if ((run.signals.trace || other.signals.trace) && !(own_rate && their_rate)) return std::nullopt;  // a piece of a run says nothing of its speed
   if (own_rate && their_rate && *their_rate > 0) {
     comparison.measured_by = "steps";
     comparison.speedup = *own_rate / *their_rate;
@@ -102,7 +120,10 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   split_missing(run, comparison);
   comparison.only_here = only_in(run.diagnosis, other.diagnosis);
   comparison.only_there = only_in(other.diagnosis, run.diagnosis);
-  if (run.signals.trace && other.signals.trace) comparison.changes = changes_of(*own, *theirs, *run.signals.trace, *other.signals.trace);
+  if (run.signals.trace && other.signals.trace) {
+    comparison.changes = changes_of(*own, *theirs, *run.signals.trace, *other.signals.trace);
+    comparison.alike = kernels_in_common(*run.signals.trace, *other.signals.trace);
+  }
   return comparison;
 }
 

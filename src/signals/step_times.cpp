@@ -100,8 +100,8 @@ void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals)
 
 }  // namespace
 
-std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps) {
-  const std::vector<StepAt> steps = without_warm_up(all_steps);
+std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, WarmUp warm_up) {
+  const std::vector<StepAt> steps = warm_up == WarmUp::keep ? all_steps : without_warm_up(all_steps);
   std::map<int, std::vector<const StepMark*>> of_rank;
   std::map<std::int64_t, std::pair<double, double>> least_exposed;  // of each step: the least of any rank, and its length
   std::map<std::int64_t, int> last;                                 // of each step: the rank that has it

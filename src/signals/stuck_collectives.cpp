@@ -33,7 +33,7 @@ std::optional<std::int64_t> first_not_by_all(const std::vector<FlightDump>& dump
     const FlightEntry* const last = last_entry(dump, group);
     if (last == nullptr) continue;
     least = std::min(least.value_or(last->sequence), last->sequence);
-    most = std::max(most, last->sequence);
+    if (!last->completed) most = std::max(most, last->sequence);  // what is done, all had called
   }
   return least && *least < most ? std::optional(*least + 1) : std::nullopt;
 }
@@ -52,9 +52,9 @@ std::vector<StuckCollective> stuck_collectives(const std::vector<FlightDump>& du
       if (const auto found = dump.groups.find(group); found != dump.groups.end()) members.insert(found->second.begin(), found->second.end());
     std::optional<std::int64_t> first_open;
     for (const FlightDump& dump : dumps) {
-      if (members.empty() || last_entry(dump, group) != nullptr) members.insert(dump.rank);
+      if (last_entry(dump, group) != nullptr) members.insert(dump.rank);
       for (const FlightEntry& entry : dump.entries)
-        if (!entry.between_two && entry.group == group && !entry.completed) first_open = std::min(first_open.value_or(entry.sequence), entry.sequence);
+        if (!entry.between_two && entry.group == group && !entry.completed && !entry.given_up) first_open = std::min(first_open.value_or(entry.sequence), entry.sequence);
     }
     const bool by_numbers = !first_open.has_value();
     if (by_numbers) first_open = first_not_by_all(dumps, group);

@@ -36,7 +36,7 @@ Signals signals_of_trace(const Timeline& timeline, TraceSignals trace) {
       if (process.rank && list.processes.size() > 1) job.ranks.push_back(*process.rank);
     }
   job.one_process_on_all = job.processes.size() == 1;
-  job.steps = step_signals(timeline.steps);
+  job.steps = step_signals(timeline.steps, WarmUp::keep);
   signals.jobs.push_back(std::move(job));
   signals.trace = std::move(trace);
   return signals;

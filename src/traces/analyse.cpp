@@ -1,6 +1,7 @@
 #include "traces/analyse.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -29,8 +30,13 @@ double median_of(std::vector<double> values) {
 void number_gpus(std::vector<RankView>& ranks) {
   std::set<int> taken;
   bool unique = true;
+  constexpr double kWorks = 0.01;  // of the busiest: a context that was opened on another GPU by mistake computes nothing
   for (RankView& rank : ranks) {
-    for (const WorkRow& row : rank.rows) rank.gpu_of_device.try_emplace(row.device, row.device);
+    std::map<int, double> worked;
+    double most = 0;
+    for (const WorkRow& row : rank.rows) most = std::max(most, worked[row.device] += static_cast<double>(row.end_ns - row.start_ns));
+    for (const auto& [device, time] : worked)
+      if (time >= kWorks * most) rank.gpu_of_device.emplace(device, device);
     for (const auto& [device, gpu] : rank.gpu_of_device) unique = taken.insert(device).second && unique;
   }
   if (unique) return;
@@ -75,12 +81,14 @@ void add_lateness(const std::vector<RankView>& ranks, const std::vector<Collecti
 }
 
 void add_replay(const std::vector<RankView>& ranks, const std::vector<Collective>& collectives, TraceSignals& signals) {
-  std::vector<Replay::Rank> played;
+  std::vector<RankRows> played;
   for (const RankView& rank : ranks) played.push_back({rank.trace, &rank.rows, &rank.labels, rank.clock_offset_ns});
   const Replay replay(played, collectives);
   const double base = replay.seconds({});
   if (base <= 0 || replay.captured_seconds() <= 0) return;
   signals.replay_error = base / replay.captured_seconds() - 1;
+  constexpr double kLost = 0.5;  // a replay so far off says nothing of what would be
+  if (std::abs(signals.replay_error) > kLost) return;
   const auto gain = [&](const WhatIf& what_if) { return std::clamp(1 - replay.seconds(what_if) / base, 0.0, 1.0); };
   for (const StepPart part : {StepPart::data_wait, StepPart::copy, StepPart::sync, StepPart::logging, StepPart::checkpoint, StepPart::evaluation, StepPart::gc, StepPart::other}) {
     const bool seen = std::any_of(signals.ranks.begin(), signals.ranks.end(), [&](const TraceRankSignals& rank) { return rank.idle[index_of(part)] > 0; });
@@ -147,6 +155,12 @@ void add_waits(const RankView& rank, TraceSignals& signals) {
   }
   const double steps = std::max<double>(1, static_cast<double>(rank.host_steps.size()));
   for (const auto& [key, sum] : sums) {
+    // Of several ranks the one that waits longest speaks.
+    const auto known = std::find_if(signals.waits.begin(), signals.waits.end(), [&](const TraceWait& other) { return other.what == key.what && other.part == key.part; });
+    if (known != signals.waits.end()) {
+      if (known->wait_ms_a_step >= sum.ms / steps) continue;
+      signals.waits.erase(known);
+    }
     TraceWait wait{key.what, key.part, "", 0, sum.calls / steps, sum.ms / steps, static_cast<double>(sum.steps.size()) / steps};
     if (const auto line = python_line(trace, sum.longest)) {
       wait.file = line->file;
@@ -206,11 +220,13 @@ void add_kernels(const RankView& rank, TraceSignals& signals) {
     if (entry->second == MatmulKind::tensor_cores) tensor += us;
     lengths.push_back(us);
   }
-  signals.kernels_a_step = static_cast<double>(lengths.size()) / steps;
-  signals.kernel_p50_us = median_of(lengths);
-  signals.pageable_bytes_a_step = pageable_bytes / steps;
-  signals.pageable_ms_a_step = pageable_ms / steps;
-  if (computing > 0) {
+  signals.pageable_bytes_a_step = std::max(signals.pageable_bytes_a_step, pageable_bytes / steps);
+  signals.pageable_ms_a_step = std::max(signals.pageable_ms_a_step, pageable_ms / steps);
+  if (signals.kernels_a_step <= 0) {  // the ranks run the same kernels
+    signals.kernels_a_step = static_cast<double>(lengths.size()) / steps;
+    signals.kernel_p50_us = median_of(lengths);
+  }
+  if (computing > 0 && signals.plain_matmul_share + signals.tensor_core_share <= 0) {
     signals.plain_matmul_share = plain / computing;
     signals.tensor_core_share = tensor / computing;
   }
@@ -264,13 +280,14 @@ LaneSweep sweep_lanes(const std::vector<std::vector<std::pair<std::int64_t, std:
 }
 
 void add_device_turns(const RankView& rank, TraceSignals& signals) {
-  if (rank.gpu_of_device.size() < 2 || signals.turns) return;
+  if (rank.gpu_of_device.size() < 2 || signals.turns || signals.ranks.size() > 1) return;  // ranks are judged by each other
   std::map<int, std::vector<std::pair<std::int64_t, std::int64_t>>> lanes;
   std::int64_t begin = INT64_MAX;
   std::int64_t end = INT64_MIN;
   for (const WorkRow& row : rank.rows) {
     begin = std::min(begin, row.start_ns);
     end = std::max(end, row.end_ns);
+    if (!rank.gpu_of_device.contains(row.device)) continue;
     auto& lane = lanes[row.device];
     if (row.type != KernelType::compute) continue;  // a copy between two GPUs runs on both
     if (!lane.empty() && row.start_ns <= lane.back().second) lane.back().second = std::max(lane.back().second, row.end_ns);
@@ -339,8 +356,10 @@ TraceAnalysis analyse_traces(const std::vector<RankTrace>& traces, TraceBreakdow
       signals.passes_with_collectives = accumulation->passes_with_collectives;
     }
   }
-  add_waits(ranks.front(), signals);
-  add_kernels(ranks.front(), signals);
+  for (const RankView& rank : ranks) {
+    add_waits(rank, signals);
+    add_kernels(rank, signals);
+  }
   analysis.timeline = trace_timeline(ranks);
   analysis.clock_offsets_ns = offsets;
   return analysis;

@@ -145,7 +145,7 @@ TraceBreakdown break_down(const std::vector<RankTrace>& traces, BreakdownRules r
   const bool several_steps = has_several_steps(traces);
   std::map<int, std::int64_t> states;
   std::vector<OneRank> ranks(traces.size());
-  in_parallel(traces.size(), 1, [&](std::size_t i) { ranks[i] = break_down_one(traces[i], several_steps, rules); });
+  in_parallel(traces.size(), 1, [&](std::size_t i) { ranks[i] = break_down_one(traces[i], rules == BreakdownRules::like_hta ? several_steps : has_several_steps(traces[i]), rules); });
   for (OneRank& one : ranks) {
     for (const auto& [state, time] : one.states) states[state] += time;
     result.ranks.push_back(std::move(one.breakdown));

@@ -57,31 +57,44 @@ std::map<Key, std::vector<std::uint32_t>> by_key(const RankTrace& trace, bool st
   return result;
 }
 
-// By how many places the second list lies behind the first so that ends agree best: captures begin at different moments.
+// By how many places the second list lies behind the first, so that the ends agree: captures begin at different moments. Where no shift
+// brings them near each other the clocks differ, and equal lists are taken to be of equal moments.
 std::ptrdiff_t best_shift(const RankTrace& a, const std::vector<std::uint32_t>& rows_a, const RankTrace& b, const std::vector<std::uint32_t>& rows_b) {
   constexpr std::ptrdiff_t kMostShift = 64;
+  constexpr double kNearNs = 5e8;
   const auto size_a = static_cast<std::ptrdiff_t>(rows_a.size());
   const auto size_b = static_cast<std::ptrdiff_t>(rows_b.size());
-  if (size_a == size_b) return 0;
-  std::ptrdiff_t best = 0;
-  double best_spread = -1;
+  std::ptrdiff_t nearest = 0;
+  double nearest_ns = -1;
+  std::ptrdiff_t steadiest = 0;
+  double steadiest_ns = -1;
   for (std::ptrdiff_t shift = -std::min(kMostShift, size_a - 1); shift <= std::min(kMostShift, size_b - 1); ++shift) {
     const std::ptrdiff_t from = std::max<std::ptrdiff_t>(0, -shift);
     const std::ptrdiff_t to = std::min(size_a, size_b - shift);
     if (to - from < std::min(size_a, size_b) / 2 || to <= from) continue;
-    double sum = 0;
+    double distance = 0;
+    std::vector<double> differences;
     for (std::ptrdiff_t i = from; i < to; ++i) {
       const auto end_a = unix_of(a, a.device_rows[rows_a[static_cast<std::size_t>(i)]].end_ns());
       const auto end_b = unix_of(b, b.device_rows[rows_b[static_cast<std::size_t>(i + shift)]].end_ns());
-      sum += std::abs(static_cast<double>(end_a - end_b));
+      differences.push_back(static_cast<double>(end_a) - static_cast<double>(end_b));
+      distance += std::abs(differences.back()) / static_cast<double>(to - from);
     }
-    const double spread = sum / static_cast<double>(to - from);
-    if (best_spread < 0 || spread < best_spread) {
-      best_spread = spread;
-      best = shift;
+    if (nearest_ns < 0 || distance < nearest_ns) {
+      nearest_ns = distance;
+      nearest = shift;
+    }
+    const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
+    std::nth_element(differences.begin(), middle, differences.end());
+    double spread = 0;
+    for (const double difference : differences) spread += std::abs(difference - *middle) / static_cast<double>(to - from);
+    if (steadiest_ns < 0 || spread < steadiest_ns) {
+      steadiest_ns = spread;
+      steadiest = shift;
     }
   }
-  return best;
+  if (nearest_ns >= 0 && nearest_ns < kNearNs) return nearest;
+  return size_a == size_b ? 0 : steadiest;
 }
 
 }  // namespace
@@ -97,13 +110,20 @@ std::vector<Collective> match_collectives(const std::vector<RankTrace>& traces) 
   }
   std::vector<std::map<Key, std::vector<std::uint32_t>>> of_ranks;
   for (const RankTrace& trace : traces) of_ranks.push_back(by_key(trace, streams.size() == 1));
-  for (const auto& [key, rows] : of_ranks.front()) {
+  std::set<Key> keys;
+  for (const auto& of_rank : of_ranks)
+    for (const auto& [key, rows] : of_rank) keys.insert(key);
+  for (const Key& key : keys) {
+    // The first rank that has it leads: groups need not include the first of all.
+    std::size_t lead = 0;
+    while (!of_ranks[lead].contains(key)) ++lead;
+    const std::vector<std::uint32_t>& rows = of_ranks[lead].at(key);
     std::vector<Collective> of_key(rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) of_key[i] = {short_name(traces.front().names[traces.front().device_rows[rows[i]].name]), {{0, rows[i]}}};
-    for (std::size_t other = 1; other < traces.size(); ++other) {
+    for (std::size_t i = 0; i < rows.size(); ++i) of_key[i] = {short_name(traces[lead].names[traces[lead].device_rows[rows[i]].name]), {{lead, rows[i]}}};
+    for (std::size_t other = lead + 1; other < traces.size(); ++other) {
       const auto found = of_ranks[other].find(key);
       if (found == of_ranks[other].end()) continue;
-      const std::ptrdiff_t shift = best_shift(traces.front(), rows, traces[other], found->second);
+      const std::ptrdiff_t shift = best_shift(traces[lead], rows, traces[other], found->second);
       for (std::size_t i = 0; i < rows.size(); ++i) {
         const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) + shift;
         if (at >= 0 && at < static_cast<std::ptrdiff_t>(found->second.size())) of_key[i].arrivals.push_back({other, found->second[static_cast<std::size_t>(at)]});
@@ -112,27 +132,37 @@ std::vector<Collective> match_collectives(const std::vector<RankTrace>& traces) 
     for (Collective& collective : of_key)
       if (collective.arrivals.size() > 1) result.push_back(std::move(collective));
   }
-  const auto begin_of = [&](const Collective& collective) { return traces.front().device_rows[collective.arrivals.front().row].start_ns; };
+  const auto begin_of = [&](const Collective& collective) {
+    const RankTrace& trace = traces[collective.arrivals.front().trace];
+    return unix_of(trace, trace.device_rows[collective.arrivals.front().row].start_ns);
+  };
   std::stable_sort(result.begin(), result.end(), [&](const Collective& a, const Collective& b) { return begin_of(a) < begin_of(b); });
   return result;
 }
 
 std::vector<std::int64_t> clock_offsets(const std::vector<RankTrace>& traces, const std::vector<Collective>& collectives) {
   constexpr std::int64_t kClocksAgreeNs = 1'000'000;
-  std::vector<std::int64_t> offsets(traces.size());
-  for (std::size_t other = 0; other < traces.size(); ++other) {
-    offsets[other] = traces[other].base_unix_ns;
-    if (other == 0) continue;
-    std::vector<std::int64_t> differences;
-    for (const Collective& collective : collectives)
-      for (const Arrival& arrival : collective.arrivals)
-        if (arrival.trace == other)
-          differences.push_back(unix_of(traces.front(), traces.front().device_rows[collective.arrivals.front().row].end_ns()) - unix_of(traces[other], traces[other].device_rows[arrival.row].end_ns()));
-    if (differences.size() < 3) continue;
-    const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
-    std::nth_element(differences.begin(), middle, differences.end());
-    if (std::abs(*middle) > kClocksAgreeNs) offsets[other] += *middle;
-  }
+  std::vector<std::int64_t> offsets;
+  for (const RankTrace& trace : traces) offsets.push_back(trace.base_unix_ns);
+  std::vector<bool> is_set(traces.size());
+  if (!is_set.empty()) is_set[0] = true;
+  // From rank to rank that share a collective: a group of later ranks is set by the first of them that another group has set.
+  for (std::size_t round = 0; round < traces.size(); ++round)
+    for (std::size_t other = 0; other < traces.size(); ++other) {
+      if (is_set[other]) continue;
+      std::vector<std::int64_t> differences;
+      for (const Collective& collective : collectives) {
+        const auto own = std::find_if(collective.arrivals.begin(), collective.arrivals.end(), [&](const Arrival& arrival) { return arrival.trace == other; });
+        const auto known = std::find_if(collective.arrivals.begin(), collective.arrivals.end(), [&](const Arrival& arrival) { return is_set[arrival.trace]; });
+        if (own == collective.arrivals.end() || known == collective.arrivals.end()) continue;
+        differences.push_back(traces[known->trace].device_rows[known->row].end_ns() + offsets[known->trace] - traces[other].device_rows[own->row].end_ns() - offsets[other]);
+      }
+      if (differences.size() < 3) continue;
+      const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
+      std::nth_element(differences.begin(), middle, differences.end());
+      if (*middle > kClocksAgreeNs || *middle < -kClocksAgreeNs) offsets[other] += *middle;
+      is_set[other] = true;
+    }
   return offsets;
 }
 

@@ -149,6 +149,7 @@ std::vector<GpuStep> gpu_steps(const std::vector<HostStep>& steps, const std::ve
   std::vector<GpuStep> result;
   if (steps.empty() || rows.empty()) return result;
   std::vector<std::int64_t> ends(steps.size(), INT64_MIN);
+  std::vector<std::int64_t> begins(steps.size(), INT64_MAX);  // of its first kernel
   std::int64_t first = INT64_MAX;
   for (const WorkRow& row : rows) {
     const std::int64_t launched = row.launched_ns.value_or(row.start_ns);
@@ -157,11 +158,14 @@ std::vector<GpuStep> gpu_steps(const std::vector<HostStep>& steps, const std::ve
     const auto place = static_cast<std::size_t>(std::prev(behind) - steps.begin());
     if (launched >= steps[place].end_ns && place + 1 == steps.size()) continue;
     ends[place] = std::max(ends[place], row.end_ns);
+    begins[place] = std::min(begins[place], row.start_ns);
     first = std::min(first, row.start_ns);
   }
   std::int64_t begin = std::min(steps.front().begin_ns, first);
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const std::int64_t end = ends[i] == INT64_MIN ? steps[i].end_ns : ends[i];
+    // Where the GPU is done before the host is, the step lasts until the host ends it, or the next one's kernels begin.
+    const std::int64_t next = i + 1 < steps.size() ? begins[i + 1] : INT64_MAX;
+    const std::int64_t end = std::max(ends[i], std::min(steps[i].end_ns, next));
     if (end <= begin) continue;
     result.push_back({steps[i].index, begin, end});
     begin = end;

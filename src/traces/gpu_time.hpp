@@ -30,7 +30,7 @@ struct GpuPiece {
 // In order, without holes, from the first kernel's begin to the last one's end. `rows` in order of their begin.
 std::vector<GpuPiece> gpu_pieces(const RankTrace& trace, const std::vector<WorkRow>& rows, const HostLabels& labels);
 
-// A step as the GPU had it: from the end of the last kernel of the step before to the end of its own last one.
+// A step as the GPU had it: from the end of the step before to the end of its last kernel, or of the host's step where that is later.
 struct GpuStep {
   std::int64_t index = 0;
   std::int64_t begin_ns = 0;

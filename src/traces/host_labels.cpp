@@ -48,6 +48,12 @@ std::optional<StepPart> part_of_python(std::string_view name) {
   return std::nullopt;
 }
 
+// Calls that stop the host for reasons of their own: memory, modules, streams. They are nobody's pace of launching.
+bool is_rare_call(std::string_view name) {
+  constexpr std::array<std::string_view, 9> kRare = {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaStreamCreate", "ModuleLoad", "LibraryLoad", "hipMalloc", "hipFree"};
+  return has_one_of(name, kRare);
+}
+
 bool is_wait_name(std::string_view name) { return name.find("Synchronize") != std::string_view::npos && name.find("StreamCreate") == std::string_view::npos; }
 
 // What is asked of a name once.
@@ -64,7 +70,8 @@ std::vector<NameLabel> label_names(const RankTrace& trace) {
     if (done[row.name]) continue;
     done[row.name] = true;
     const std::string_view name = trace.names[row.name];
-    labels[row.name] = {part_of_name(name, row.category), row.category == TraceCategory::op && (name == "aten::copy_" || name == "aten::_to_copy" || name == "aten::to"),
+    const bool rare = row.category == TraceCategory::runtime && is_rare_call(name);
+    labels[row.name] = {rare ? StepPart::other : part_of_name(name, row.category), row.category == TraceCategory::op && (name == "aten::copy_" || name == "aten::_to_copy" || name == "aten::to"),
                         row.category == TraceCategory::runtime && is_wait_name(name)};
   }
   return labels;

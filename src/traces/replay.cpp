@@ -8,52 +8,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int32_t kNone = -1;
 constexpr std::int64_t kUnknown = INT64_MIN;
-constexpr std::int64_t kSlackNs = 3'000;        // kernels that follow each other begin within that
-constexpr std::int64_t kClockSlackNs = 2'000;
-constexpr std::int64_t kWaitAtLeastNs = 10'000; // a call that is shorter did not wait
-constexpr std::int64_t kCallNs = 3'000;         // what a wait costs that has nothing to wait for
-
-// A call into the driver.
-struct HostItem {
-  std::int64_t start = 0;
-  std::int64_t end = 0;
-  std::int64_t gap = 0;          // the host's own time before it
-  std::int32_t beside = kNone;   // the call of another thread that it began during
-  std::int64_t residual = 0;     // of a wait: from the kernel's end to the call's
-  std::int32_t first_node = kNone;
-  std::int32_t node_count = 0;
-  std::int32_t waits_for = kNone;
-  StepPart part = StepPart::other;
-};
-
-// Of a gap, the time that belongs to a part.
-struct GapPiece {
-  std::int32_t item;
-  StepPart part;
-  std::int64_t length;
-};
-
-// Something that a GPU did.
-struct Node {
-  std::int64_t start = 0;
-  std::int64_t end = 0;
-  std::int64_t latency = 0;  // from its launch, at least
-  std::int64_t slack = 0;    // that nothing explains
-  std::int32_t item = 0;
-  std::int32_t stream_before = kNone;
-  std::int32_t other_stream = kNone;  // the kernel that it waited for
-  std::int32_t collective = kNone;
-  KernelType type = KernelType::compute;
-};
-
-struct RankModel {
-  int rank = 0;
-  std::vector<HostItem> items;
-  std::vector<GapPiece> gap_pieces;
-  std::vector<Node> nodes;  // by item, in it by begin
-};
+constexpr std::int64_t kCallNs = 3'000;  // what a wait costs that has nothing to wait for
 
 struct Member {
   std::size_t rank;
@@ -63,176 +19,6 @@ struct Member {
 bool is_host_own_work(StepPart part) {
   return part == StepPart::forward || part == StepPart::backward || part == StepPart::optimizer;
 }
-
-struct ByLaunch {
-  bool operator()(const WorkRow* row, const HostRow* call) const { return row->launch < call; }
-  bool operator()(const HostRow* call, const WorkRow* row) const { return call < row->launch; }
-};
-
-// Builds a rank's model from its rows.
-class ModelBuilder {
- public:
-  ModelBuilder(const Replay::Rank& rank, RankModel& model) : rank_(rank), trace_(*rank.trace), model_(model) {}
-
-  std::vector<std::int32_t> build() {
-    collect_calls();
-    add_nodes();
-    set_latencies();
-    set_dependencies();
-    set_waits();
-    set_gaps();
-    return node_of_device_row_;
-  }
-
- private:
-  void collect_calls() {
-    // Threads that launch nothing (pinning, watching) are not waited for by anything that is known here.
-    std::vector<bool> launches(trace_.threads.size());
-    for (const WorkRow& row : *rank_.rows)
-      if (row.launch != nullptr) launches[row.launch->thread] = true;
-    for (const HostRow& row : trace_.host_rows)
-      if (row.category == TraceCategory::runtime && launches[row.thread]) calls_.push_back(&row);
-    std::stable_sort(calls_.begin(), calls_.end(), [](const HostRow* a, const HostRow* b) { return a->start_ns < b->start_ns; });
-  }
-
-  void add_nodes() {
-    std::vector<const WorkRow*> launched;  // by the call that did, in it by begin
-    for (const WorkRow& row : *rank_.rows)
-      if (row.launch != nullptr) launched.push_back(&row);
-    std::stable_sort(launched.begin(), launched.end(), [](const WorkRow* a, const WorkRow* b) { return a->launch < b->launch; });
-    for (const HostRow* const call : calls_) {
-      const auto [first, last] = std::equal_range(launched.begin(), launched.end(), call, ByLaunch{});
-      const bool waits = trace_.names[call->name].find("Synchronize") != std::string_view::npos;
-      if (first == last && !waits) continue;  // what else it asks the driver for is its own time
-      HostItem item;
-      item.start = call->start_ns + rank_.clock_offset_ns;
-      item.end = call->end_ns() + rank_.clock_offset_ns;
-      item.part = rank_.labels->at(call->thread, call->start_ns).part;
-      if (first != last) {
-        item.first_node = static_cast<std::int32_t>(model_.nodes.size());
-        item.node_count = static_cast<std::int32_t>(last - first);
-        for (auto entry = first; entry != last; ++entry) {
-          const WorkRow* const row = *entry;
-          Node node;
-          node.start = row->start_ns + rank_.clock_offset_ns;
-          node.end = std::max(node.start, row->end_ns + rank_.clock_offset_ns);
-          node.item = static_cast<std::int32_t>(model_.items.size());
-          node.type = row->type;
-          model_.nodes.push_back(node);
-          rows_.push_back(row);
-        }
-      }
-      threads_.push_back(call->thread);
-      model_.items.push_back(item);
-    }
-  }
-
-  const HostItem& launch_of(const Node& node) const { return model_.items[static_cast<std::size_t>(node.item)]; }
-
-  // The time between a launch and its kernel where nothing else was in the way.
-  void set_latencies() {
-    std::map<std::pair<int, int>, std::int64_t> ends;
-    std::vector<std::int64_t> seen;
-    for (std::size_t i = 0; i < model_.nodes.size(); ++i) {
-      const Node& node = model_.nodes[i];
-      auto& end = ends.try_emplace({rows_[i]->device, rows_[i]->stream}, INT64_MIN).first->second;
-      if (end < launch_of(node).start && node.start > launch_of(node).start) seen.push_back(node.start - launch_of(node).start);
-      end = std::max(end, node.end);
-    }
-    std::int64_t usual = 8'000;
-    if (seen.size() >= 5) {
-      std::nth_element(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(seen.size() / 4), seen.end());
-      usual = std::min<std::int64_t>(seen[seen.size() / 4], 30'000);
-    }
-    for (Node& node : model_.nodes) node.latency = std::clamp<std::int64_t>(node.start - launch_of(node).start, 0, usual);
-  }
-
-  void set_dependencies() {
-    struct Stream {
-      std::int32_t last = kNone;
-      std::vector<std::pair<std::int64_t, std::int32_t>> ends;  // in order
-    };
-    std::map<std::pair<int, int>, Stream> streams;
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(model_.nodes.size()); ++i) {
-      Node& node = model_.nodes[static_cast<std::size_t>(i)];
-      const WorkRow& row = *rows_[static_cast<std::size_t>(i)];
-      Stream& own = streams[{row.device, row.stream}];
-      node.stream_before = own.last;
-      std::int64_t base = launch_of(node).start + node.latency;
-      if (own.last != kNone) base = std::max(base, model_.nodes[static_cast<std::size_t>(own.last)].end);
-      node.slack = std::max<std::int64_t>(0, node.start - base);
-      if (node.slack > kSlackNs) {
-        for (const auto& [key, other] : streams) {
-          if (&other == &own) continue;
-          const auto behind = std::upper_bound(other.ends.begin(), other.ends.end(), std::pair(node.start + kClockSlackNs, INT32_MAX));
-          if (behind == other.ends.begin()) continue;
-          const auto [end, candidate] = *std::prev(behind);
-          if (end <= base || node.start - end >= node.slack) continue;
-          node.other_stream = candidate;
-          node.slack = std::max<std::int64_t>(0, node.start - end);
-        }
-      }
-      own.last = i;
-      const std::int64_t end = own.ends.empty() ? node.end : std::max(node.end, own.ends.back().first);
-      own.ends.emplace_back(end, i);
-    }
-  }
-
-  // Which kernel a wait waited for: of those launched before it, the one that ended last before it returned.
-  void set_waits() {
-    std::map<std::pair<int, int>, std::int32_t> newest;
-    for (std::size_t i = 0; i < model_.items.size(); ++i) {
-      HostItem& item = model_.items[i];
-      for (std::int32_t n = 0; n < item.node_count; ++n) {
-        const std::int32_t node = item.first_node + n;
-        const WorkRow& row = *rows_[static_cast<std::size_t>(node)];
-        newest[{row.device, row.stream}] = node;
-        const bool waited = item.end - item.start > kWaitAtLeastNs && model_.nodes[static_cast<std::size_t>(node)].end <= item.end + kClockSlackNs;
-        if (waited && row.type == KernelType::memory) item.waits_for = node;  // a copy that returned when it was done
-      }
-      if (item.node_count == 0 && item.end - item.start > kWaitAtLeastNs) {
-        std::int64_t latest = item.start;
-        for (const auto& [stream, node] : newest) {
-          const std::int64_t end = model_.nodes[static_cast<std::size_t>(node)].end;
-          if (end > latest && end <= item.end + kClockSlackNs) {
-            latest = end;
-            item.waits_for = node;
-          }
-        }
-      }
-      if (item.waits_for != kNone) item.residual = std::max<std::int64_t>(0, item.end - std::max(item.start, model_.nodes[static_cast<std::size_t>(item.waits_for)].end));
-    }
-  }
-
-  void set_gaps() {
-    std::int64_t before = model_.items.empty() ? 0 : model_.items.front().start;
-    std::int32_t longest = kNone;  // the call that lasts until then
-    for (std::size_t i = 0; i < model_.items.size(); ++i) {
-      HostItem& item = model_.items[i];
-      item.gap = std::max<std::int64_t>(0, item.start - before);
-      if (item.start < before) item.beside = longest;
-      if (item.end > before) longest = static_cast<std::int32_t>(i);
-      if (item.gap > 0) {
-        const std::int64_t offset = rank_.clock_offset_ns;
-        rank_.labels->each_piece(threads_[i], before - offset, item.start - offset, [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
-          if (!model_.gap_pieces.empty() && model_.gap_pieces.back().item == static_cast<std::int32_t>(i) && model_.gap_pieces.back().part == segment.part) model_.gap_pieces.back().length += to - from;
-          else model_.gap_pieces.push_back({static_cast<std::int32_t>(i), segment.part, to - from});
-        });
-      }
-      before = std::max(before, item.end);
-    }
-    node_of_device_row_.assign(trace_.device_rows.size(), kNone);
-    for (std::size_t i = 0; i < rows_.size(); ++i) node_of_device_row_[rows_[i]->device_row] = static_cast<std::int32_t>(i);
-  }
-
-  const Replay::Rank& rank_;
-  const RankTrace& trace_;
-  RankModel& model_;
-  std::vector<const HostRow*> calls_;
-  std::vector<const WorkRow*> rows_;   // of nodes
-  std::vector<std::uint32_t> threads_;  // of items
-  std::vector<std::int32_t> node_of_device_row_;
-};
 
 // What decided when something began, for the way back.
 enum class Cause : std::uint8_t { start, host_before, launch, stream, other_stream, arrival, wait };
@@ -295,6 +81,7 @@ class Run {
     std::int32_t node = 0;     // of the item, next to begin
     std::size_t gap_piece = 0;
     bool entered = false;
+    std::size_t resolved = 0;  // nodes before it have ended
     std::vector<std::int64_t> starts;
     std::vector<std::int64_t> ends;
     std::vector<Why> node_why;
@@ -320,8 +107,8 @@ class Run {
   bool resolve_one() {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       State& state = states_[r];
-      for (std::size_t n = 0; n < state.ends.size(); ++n)
-        if (state.starts[n] != kUnknown && state.ends[n] == kUnknown) {
+      for (std::size_t& n = state.resolved; n < state.ends.size() && state.starts[n] != kUnknown; ++n)
+        if (state.ends[n] == kUnknown) {
           state.ends[n] = state.starts[n] + length(ranks_[r].nodes[n]);
           return true;
         }
@@ -412,6 +199,7 @@ class Run {
       }
     }
     for (const Member& member : members) {
+      if (states_[member.rank].ends[static_cast<std::size_t>(member.node)] != kUnknown) continue;  // was resolved without the others
       const std::int64_t moving = what_if_.free_collectives ? 0 : std::max<std::int64_t>(0, ranks_[member.rank].nodes[static_cast<std::size_t>(member.node)].end - captured);
       states_[member.rank].ends[static_cast<std::size_t>(member.node)] = played + moving;
       if (member.rank != last.rank) arrivals_[{member.rank, member.node}] = last;
@@ -455,7 +243,9 @@ std::vector<CriticalShare> Run::way_back() const {
     if (from < at) held[{ranks_[r].rank, std::move(what)}] += at - from;
     at = std::min(at, from);
   };
-  while (node != kNone) {
+  std::size_t left_to_see = 0;  // ranks that disagree about an order could lead in a circle
+  for (const RankModel& rank : ranks_) left_to_see += 2 * rank.nodes.size();
+  while (node != kNone && left_to_see-- > 0) {
     const Node& here = ranks_[r].nodes[static_cast<std::size_t>(node)];
     if (const auto waited = arrivals_.find({r, node}); waited != arrivals_.end()) {
       // The data moved once the last had arrived: go on with the one that was last.
@@ -508,14 +298,12 @@ std::vector<CriticalShare> Run::way_back() const {
 
 }  // namespace
 
-Replay::Replay(const std::vector<Rank>& ranks, const std::vector<Collective>& collectives) : model_(std::make_unique<Model>()) {
+Replay::Replay(const std::vector<RankRows>& ranks, const std::vector<Collective>& collectives) : model_(std::make_unique<Model>()) {
   model_->captured_begin = INT64_MAX;
   model_->captured_end = INT64_MIN;
   std::vector<std::vector<std::int32_t>> nodes;
-  for (const Rank& rank : ranks) {
-    RankModel one;
-    one.rank = rank.trace->rank;
-    nodes.push_back(ModelBuilder(rank, one).build());
+  for (const RankRows& rank : ranks) {
+    RankModel one = model_of(rank, nodes.emplace_back());
     if (!one.items.empty()) model_->captured_begin = std::min(model_->captured_begin, one.items.front().start);
     for (const Node& node : one.nodes) model_->captured_end = std::max(model_->captured_end, node.end);
     model_->ranks.push_back(std::move(one));

@@ -15,8 +15,7 @@
 #include "lockstep/trace.hpp"
 #include "lockstep/trace_signals.hpp"
 #include "traces/collectives.hpp"
-#include "traces/host_labels.hpp"
-#include "traces/work_rows.hpp"
+#include "traces/replay_model.hpp"
 
 namespace lockstep {
 
@@ -29,14 +28,7 @@ struct WhatIf {
 
 class Replay {
  public:
-  // The traces, rows and labels must outlive it.
-  struct Rank {
-    const RankTrace* trace;
-    const std::vector<WorkRow>* rows;  // everything that was recorded
-    const HostLabels* labels;
-    std::int64_t clock_offset_ns;
-  };
-  Replay(const std::vector<Rank>& ranks, const std::vector<Collective>& collectives);
+  Replay(const std::vector<RankRows>& ranks, const std::vector<Collective>& collectives);
   ~Replay();
 
   // From the first call to the last kernel's end, over all ranks.

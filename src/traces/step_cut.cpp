@@ -27,6 +27,8 @@ std::vector<HostStep> profiler_steps(const RankTrace& trace) {
   std::sort(steps.begin(), steps.end(), [](const HostStep& a, const HostStep& b) { return a.begin_ns < b.begin_ns; });
   // A step lasts until the next begins: what lies between two marks is the loop's own.
   for (std::size_t i = 0; i + 1 < steps.size(); ++i) steps[i].end_ns = steps[i + 1].begin_ns;
+  // The capture may have ended within the last: a step of less than half the length of the one before is none.
+  if (steps.size() > 1 && 2 * (steps.back().end_ns - steps.back().begin_ns) < steps[steps.size() - 2].end_ns - steps[steps.size() - 2].begin_ns) steps.pop_back();
   return steps;
 }
 

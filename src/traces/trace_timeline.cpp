@@ -77,11 +77,11 @@ std::vector<GpuPiece> pieces_within(const std::vector<GpuPiece>& pieces, const G
     GpuPiece piece = *at;
     piece.begin_ns = std::max(piece.begin_ns, step.begin_ns);
     piece.end_ns = std::min(piece.end_ns, step.end_ns);
-    if (piece.begin_ns > covered) result.push_back({covered, piece.begin_ns, GpuUse::idle, StepPart::other, 0, kNoRow, false});
+    if (piece.begin_ns > covered) result.push_back({covered, piece.begin_ns, GpuUse::idle, StepPart::other, 0, kNoRow, true});
     covered = piece.end_ns;
     result.push_back(piece);
   }
-  if (covered < step.end_ns) result.push_back({covered, step.end_ns, GpuUse::idle, StepPart::other, 0, kNoRow, false});
+  if (covered < step.end_ns) result.push_back({covered, step.end_ns, GpuUse::idle, StepPart::other, 0, kNoRow, true});
   return result;
 }
 
@@ -90,6 +90,21 @@ std::int64_t within(const std::vector<Stretch>& stretches, const GpuStep& step) 
   auto at = std::upper_bound(stretches.begin(), stretches.end(), step.begin_ns, [](std::int64_t time, const Stretch& stretch) { return time < stretch.end_ns; });
   for (; at != stretches.end() && at->begin_ns < step.end_ns; ++at) sum += std::min(at->end_ns, step.end_ns) - std::max(at->begin_ns, step.begin_ns);
   return sum;
+}
+
+// Before its first kernel and behind its last one the GPU was idle for what the host did.
+std::vector<GpuPiece> with_reasons(const RankView& rank, const std::vector<GpuPiece>& pieces) {
+  std::vector<GpuPiece> result;
+  for (const GpuPiece& piece : pieces) {
+    if (piece.use != GpuUse::idle || !piece.launched_late || piece.host_row != kNoRow || piece.part != StepPart::other) {
+      result.push_back(piece);
+      continue;
+    }
+    rank.labels.each_piece(rank.labels.main_thread(), piece.begin_ns, piece.end_ns, [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
+      result.push_back({from, to, GpuUse::idle, segment.part, segment.row == kNoRow ? 0 : rank.trace->host_rows[segment.row].name, segment.row, true});
+    });
+  }
+  return result;
 }
 
 void add_steps(const RankView& rank, std::int64_t begin, Timeline& timeline) {
@@ -102,16 +117,7 @@ void add_steps(const RankView& rank, std::int64_t begin, Timeline& timeline) {
     mark.index = step.index + first;
     mark.duration_ms = static_cast<double>(step.end_ns - step.begin_ns) / kNsInMs;
     std::vector<GpuPiece> pieces = pieces_within(rank.pieces, step);
-    // Before its first kernel the first step's GPU was idle for what the host did first.
-    if (!pieces.empty() && pieces.front().use == GpuUse::idle && pieces.front().host_row == kNoRow) {
-      const GpuPiece before = pieces.front();
-      std::vector<GpuPiece> led;
-      rank.labels.each_piece(rank.labels.main_thread(), before.begin_ns, before.end_ns, [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
-        led.push_back({from, to, GpuUse::idle, segment.part, segment.row == kNoRow ? 0 : rank.trace->host_rows[segment.row].name, segment.row, true});
-      });
-      pieces.erase(pieces.begin());
-      pieces.insert(pieces.begin(), led.begin(), led.end());
-    }
+    pieces = with_reasons(rank, pieces);
     for (const GpuPiece& piece : pieces) {
       auto& span = mark.spans_ms[index_of(piece.part)];
       span = span.value_or(0) + static_cast<double>(piece.end_ns - piece.begin_ns) / kNsInMs;

@@ -144,11 +144,22 @@ const HostRow* LaunchIndex::find(std::int64_t correlation) const {
   return behind != sparse_.begin() && std::prev(behind)->first == correlation ? &rows_[std::prev(behind)->second] : nullptr;
 }
 
+namespace {
+void collect_steps(const RankTrace& trace, std::set<std::string_view>& steps) {
+  for (NameTable::Id id = 0; id < trace.names.size(); ++id)
+    if (is_step_name(trace.names[id])) steps.insert(trace.names[id]);
+}
+}  // namespace
+
+bool has_several_steps(const RankTrace& trace) {
+  std::set<std::string_view> steps;
+  collect_steps(trace, steps);
+  return steps.size() >= 2;
+}
+
 bool has_several_steps(const std::vector<RankTrace>& traces) {
   std::set<std::string_view> steps;
-  for (const RankTrace& trace : traces)
-    for (NameTable::Id id = 0; id < trace.names.size(); ++id)
-      if (is_step_name(trace.names[id])) steps.insert(trace.names[id]);
+  for (const RankTrace& trace : traces) collect_steps(trace, steps);
   return steps.size() >= 2;
 }
 

@@ -37,7 +37,8 @@ class LaunchIndex {
 };
 
 // The profiler's steps are marked by ProfilerStep#n. The last may be cut, so with two or more what was launched in it is left out.
-bool has_several_steps(const std::vector<RankTrace>& traces);
+bool has_several_steps(const RankTrace& trace);
+bool has_several_steps(const std::vector<RankTrace>& traces);  // as HTA asks: all of them together
 
 // What is looked at: whole steps, or everything that was recorded.
 enum class Extent : std::uint8_t { whole_steps, everything };

@@ -1,7 +1,6 @@
 // Traces through the whole program: what people type, what they read, what the exit code says.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -17,10 +16,7 @@ using nlohmann::json;
 using namespace testing;
 namespace fs = std::filesystem;
 
-fs::path traces_folder() {
-  const char* const given = std::getenv("LOCKSTEP_TEST_DATA");
-  return (given != nullptr && *given != '\0' ? fs::path(given) : fs::path(source_tree()).parent_path() / "shared/data") / "traces";
-}
+fs::path traces_folder() { return real_data() / "traces"; }
 
 #define SKIP_WITHOUT_DATA(path) \
   if (!fs::exists(path)) GTEST_SKIP() << "no real traces at " << (path) << ": set LOCKSTEP_TEST_DATA to their folder"
@@ -99,6 +95,10 @@ TEST(DiagnoseTrace, RefusesMixturesAndUnknownOptions) {
   EXPECT_EQ(run_lockstep({"diagnose", one, "--compat", "tb"}).code, 2);
   EXPECT_EQ(run_lockstep({"diagnose", log, "--compat", "hta"}).code, 2);
   EXPECT_EQ(run_lockstep({"diagnose", one, "--against", log}).code, 2);
+  EXPECT_EQ(run_lockstep({"diagnose", one, "--against", (folder / "missing.json").string()}).code, 3);
+  EXPECT_EQ(run_lockstep({"diagnose", one, one}).code, 2) << "one file a rank";
+  EXPECT_EQ(run_lockstep({"diagnose", one, "-o", one}).code, 2) << "the trace stays";
+  EXPECT_EQ(run_lockstep({"diagnose", one, "--trace", one}).code, 2);
   const ProgramEnd monitored = run_lockstep({"monitor", "--once", one});
   EXPECT_EQ(monitored.code, 3);
   EXPECT_NE(monitored.err.find("lockstep diagnose"), std::string::npos) << monitored.err;

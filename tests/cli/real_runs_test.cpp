@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,11 +16,6 @@ using nlohmann::json;
 using namespace testing;
 namespace fs = std::filesystem;
 
-fs::path data_folder() {
-  if (const char* const given = std::getenv("LOCKSTEP_TEST_DATA"); given != nullptr && *given != '\0') return given;
-  return fs::path(source_tree()).parent_path() / "shared/data";
-}
-
 #define SKIP_WITHOUT_DATA(path) \
   if (!fs::exists(path)) GTEST_SKIP() << "no real data at " << (path) << ": set LOCKSTEP_TEST_DATA to their folder"
 
@@ -34,7 +28,7 @@ json diagnosis_of(const fs::path& file) {
 }
 
 TEST(RealRuns, GetRightOrAcceptableVerdicts) {
-  const fs::path runs = data_folder() / "runs";
+  const fs::path runs = real_data() / "runs";
   SKIP_WITHOUT_DATA(runs / "labels.json");
   std::ifstream stream(runs / "labels.json");
   const json labels = json::parse(stream);
@@ -54,7 +48,7 @@ TEST(RealRuns, GetRightOrAcceptableVerdicts) {
 }
 
 TEST(RealLogs, OfPeoplesOwnScriptsAreRead) {
-  const fs::path logs = data_folder() / "logs";
+  const fs::path logs = real_data() / "logs";
   SKIP_WITHOUT_DATA(logs);
 
   const json own = diagnosis_of(logs / "own_script_8gpu.csv");
@@ -69,7 +63,7 @@ TEST(RealLogs, OfPeoplesOwnScriptsAreRead) {
 }
 
 TEST(RealLogs, OfAFewSnapshotsProveNoTurns) {
-  const fs::path logs = data_folder() / "logs";
+  const fs::path logs = real_data() / "logs";
   SKIP_WITHOUT_DATA(logs);
 
   for (const char* name : {"nvidia_smi_table_6gpu_5snap.txt", "nvidia_smi_table_8gpu.log"}) {

@@ -51,10 +51,12 @@ void find_straggler(const SeenTrace& seen, std::vector<Finding>& findings) {
   const double waited = median_of_some(others) - late.exposed_communication;
   const double lost = std::min(waited, late.late_ms_a_step / trace.step_ms);
   if (lost < kWorthwhile) return;
-  Finding finding = about_trace(FindingCode::straggler_rank, seen, 0.9, lost,
+  const int absent = trace.world_size.value_or(0) - static_cast<int>(trace.ranks.size());
+  Finding finding = about_trace(FindingCode::straggler_rank, seen, absent > 0 ? 0.6 : 0.9, lost,
                                 {{"late_share", late.late_share, kLateShare, "fraction"}, {"late_a_step_ms", late.late_ms_a_step, std::nullopt, "ms"},
                                  {"others_in_collectives", median_of_some(others), std::nullopt, "fraction"}, {"itself_in_collectives", late.exposed_communication, std::nullopt, "fraction"}});
   finding.ranks = {late.rank};
+  if (absent > 0) finding.evidence.push_back({"of " + std::to_string(*trace.world_size) + " ranks " + std::to_string(absent) + " are not in the traces: one of those may be later still", 1, std::nullopt, "message"});
   finding.gpus = late.gpus;
   if (std::string why = why_late(trace, late); !why.empty()) finding.evidence.push_back({std::move(why), 1, std::nullopt, "message"});
   findings.push_back(std::move(finding));
@@ -78,6 +80,7 @@ void find_exposed(const SeenTrace& seen, std::vector<Finding>& findings) {
   for (const RankBreakdown& rank : trace.breakdown.ranks)
     if (rank.overlap) overlap = std::max(overlap.value_or(0), *rank.overlap);
   if (overlap) evidence.push_back({"overlap_with_compute", *overlap, std::nullopt, "fraction"});
+  if (!trace.waits_recorded) evidence.push_back({"the host's waits are not in the trace: judged by what is exposed alone", 1, std::nullopt, "message"});
   if (alone) evidence.push_back({"one rank's trace: part of it may be waiting for a late rank; give the traces of all", 1, std::nullopt, "message"});
   findings.push_back(about_trace(FindingCode::exposed_collectives, seen, alone || !trace.waits_recorded ? 0.6 : 0.9, lost, std::move(evidence)));
 }

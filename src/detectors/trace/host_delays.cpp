@@ -91,7 +91,7 @@ void find_waits(const SeenTrace& seen, std::vector<Finding>& findings) {
     if (!wait.file.empty() && places.where.size() < 4) places.where.push_back({wait.file, wait.line});
   }
   if (first == nullptr || lost < 0.005) return;
-  Finding finding = about_trace(FindingCode::host_sync_every_step, seen, 0.9, lost,
+  Finding finding = about_trace(FindingCode::host_sync_every_step, seen, trace.steps < 2 ? 0.45 : 0.9, lost,
                                 {{"waits in " + first->what, 1, std::nullopt, "message"}, {"sync_calls_a_step", calls, 1.0, "calls"}, {"sync_wait_a_step_ms", waited, std::nullopt, "ms"},
                                  {"idle_after_waits", most_idle(trace, StepPart::sync), kWorthwhile, "fraction"}, {"step_without_it_ms", trace.step_ms * (1 - lost), std::nullopt, "ms"}});
   finding.where = std::move(places.where);
@@ -120,9 +120,10 @@ void find_launch_delay(const SeenTrace& seen, std::vector<Finding>& findings) {
   const double idle = idle_while_launching(trace);
   const double lost = std::min(idle, trace.removable_launches);
   if (lost < kLaunchShare) return;
-  std::vector<Evidence> evidence = {{"idle_while_launching", idle, kLaunchShare, "fraction"}, {"kernels_a_step", trace.kernels_a_step, std::nullopt, "number"}, {"kernel_p50_us", trace.kernel_p50_us, std::nullopt, "us"}};
+  std::vector<Evidence> evidence = {{"idle_while_launching", idle, kLaunchShare, "fraction"}, {"kernels_a_step", trace.kernels_a_step, std::nullopt, "number"}, {"kernel_p50", trace.kernel_p50_us, std::nullopt, "us"}};
   if (trace.has_python_rows) evidence.push_back({"stacks were recorded, which slows the host: without them it may be less", 1, std::nullopt, "message"});
-  findings.push_back(about_trace(FindingCode::launch_bound, seen, trace.has_python_rows ? 0.6 : 0.85, lost, std::move(evidence)));
+  const double confidence = trace.steps < 2 ? 0.45 : trace.has_python_rows ? 0.6 : 0.85;  // one pass may be the first
+  findings.push_back(about_trace(FindingCode::launch_bound, seen, confidence, lost, std::move(evidence)));
 }
 
 }  // namespace

@@ -36,19 +36,20 @@ JobVerdict judge_trace(const JobSignals& job, const TraceSignals& trace) {
   if (trace.ranks.size() > 1) {
     constexpr double kTogether = 0.2;
     double least = 1;
-    for (const TraceRankSignals& rank : trace.ranks) least = std::min(least, rank.busy);
-    const std::string together = std::to_string(trace.ranks.size()) + " ranks";
+    for (const GpuInJob& member : job.members) least = std::min(least, member.busy.value_or(1));
+    const bool some = trace.world_size && *trace.world_size > static_cast<int>(trace.ranks.size());
+    const std::string together = std::to_string(trace.ranks.size()) + (some ? " of " + std::to_string(*trace.world_size) : std::string()) + " ranks";
     if (trace.ranks_together >= kTogether || trace.collectives >= 3)
-      return {{Pattern::in_step, trace.collectives >= 3 ? 0.95 : 0.7, together + " work in step: the least busy GPU is busy " + percent(least) + " of the time" +
+      return {{Pattern::in_step, trace.collectives >= 3 ? some ? 0.8 : 0.95 : 0.7, together + " work in step: the least busy GPU is busy " + percent(least) + " of the time" +
                (trace.collectives > 0 ? ", and they meet at " + std::to_string(trace.collectives) + " collectives" : "")}, {}};
     return {{Pattern::unclear, 0.4, together + " compute at different times and share no collective: traces of one run, taken at the same moment, would tell"}, {}};
   }
-  const TraceRankSignals& rank = trace.ranks.front();
+  const double busy = job.members.empty() ? 0 : job.members.front().busy.value_or(0);
   const bool communicates = std::any_of(trace.breakdown.ranks.begin(), trace.breakdown.ranks.end(), [](const RankBreakdown& one) { return one.communication_us > 0; });
   if (communicates)
     return {{Pattern::in_step, 0.7, "one rank" + (trace.world_size && *trace.world_size > 1 ? " of " + std::to_string(*trace.world_size) : std::string()) +
-             ", which meets the others at collectives: its GPU is busy " + percent(rank.busy) + " of the time; the traces of the others would show who waits for whom"}, {}};
-  return {{Pattern::single_gpu, 0.95, gpu_names(job.gpus) + " works alone, busy " + percent(rank.busy) + " of the time"}, {}};
+             ", which meets the others at collectives: its GPU is busy " + percent(busy) + " of the time; the traces of the others would show who waits for whom"}, {}};
+  return {{Pattern::single_gpu, 0.95, gpu_names(job.gpus) + " works alone, busy " + percent(busy) + " of the time"}, {}};
 }
 
 std::vector<Finding> inspect_trace(const JobSignals& job, const TraceSignals& trace, Pattern pattern) {

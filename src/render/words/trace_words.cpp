@@ -46,7 +46,7 @@ WordTable time_table(const TraceSignals& trace) {
 }
 
 WordTable idle_table(const TraceSignals& trace) {
-  WordTable table{"why streams were idle", {"rank, stream", "idle", "not launched yet", "being launched", "waited for others"}, {}};
+  WordTable table{"why streams were idle", {"rank, GPU, stream", "idle", "not launched yet", "being launched", "launched, but waited"}, {}};
   struct Row {
     double idle;
     std::vector<std::string> cells;
@@ -56,7 +56,7 @@ WordTable idle_table(const TraceSignals& trace) {
     for (const StreamIdle& stream : rank.streams) {
       const double idle = stream.host_wait_us + stream.kernel_wait_us + stream.other_us;
       if (idle <= 0) continue;
-      rows.push_back({idle, {fmt::format("{}, {}", rank.rank, stream.stream), us_words(idle), percent(stream.host_wait_us, idle), percent(stream.kernel_wait_us, idle), percent(stream.other_us, idle)}});
+      rows.push_back({idle, {fmt::format("{}, {}, {}", rank.rank, stream.device, stream.stream), us_words(idle), percent(stream.host_wait_us, idle), percent(stream.kernel_wait_us, idle), percent(stream.other_us, idle)}});
     }
   for (Row& row : rows)
     if (table.rows.size() < kMostStreams) table.rows.push_back(std::move(row.cells));
@@ -121,7 +121,7 @@ std::vector<std::string> what_if_sentences(const TraceSignals& trace) {
   };
   constexpr std::array<std::pair<StepPart, const char*>, 7> kParts = {{{StepPart::data_wait, "without waiting for data"}, {StepPart::sync, "without waiting for the GPU"}, {StepPart::copy, "without waiting for copies"},
                                                                       {StepPart::logging, "without logging"}, {StepPart::checkpoint, "without saving"}, {StepPart::evaluation, "without evaluating"},
-                                                                      {StepPart::other, "without the loop's own Python"}}};
+                                                                      {StepPart::other, "without what the host does outside operators"}}};
   for (const auto& [part, words] : kParts) add(trace.removable[index_of(part)], words);
   add(trace.removable_launches, "with launches that take no time");
   add(trace.removable_collectives, "with data that moves at once between the ranks");
@@ -141,6 +141,10 @@ std::vector<std::string> change_sentences(const Comparison& comparison, const st
     const bool own_faster = comparison.speedup >= 1;
     const double times = own_faster ? comparison.speedup : 1 / comparison.speedup;
     sentences.push_back(times < 1.005 ? fmt::format("{} and {} are equally fast", own, other) : fmt::format("{} is {:.2f}x as fast as {}", own_faster ? own : other, times, own_faster ? other : own));
+  }
+  if (comparison.alike && *comparison.alike < 0.3) {
+    sentences.assign(1, fmt::format("the two hardly share a kernel ({:.0f} % of the time): traces of different programs do not compare", *comparison.alike * 100));
+    return sentences;
   }
   for (const std::string& finding : comparison.only_here) sentences.push_back(fmt::format("{}: in {}, fixed in {}", finding, own, other));
   for (const std::string& finding : comparison.only_there) sentences.push_back(fmt::format("{}: in {}, not in {}", finding, other, own));

@@ -14,6 +14,7 @@ namespace {
 using Value = DataTree::Value;
 
 constexpr std::size_t kMostContainers = 4'000'000;
+constexpr std::size_t kMostCopied = std::size_t{1} << 30U;
 constexpr std::size_t kDeepest = 64;
 
 Error not_data(const std::string& name, std::string what) {
@@ -164,7 +165,14 @@ class Unpickler {
   void recall(std::uint64_t place) {
     const auto found = memory_.find(place);
     if (found == memory_.end()) failed_ = true;
-    else stack_.push_back(found->second);
+    else push_copy(found->second);
+  }
+
+  // Texts are copied: a few bytes that ask for the same one a million times must not fill the memory.
+  void push_copy(Slot slot) {
+    if (const auto* words = std::get_if<std::string>(&slot.value)) copied_bytes_ += words->size();
+    if (copied_bytes_ > kMostCopied) failed_ = true;
+    else stack_.push_back(std::move(slot));
   }
 
   void long_number(std::size_t length) {
@@ -200,7 +208,7 @@ class Unpickler {
       case '(': stack_.push_back({{}, nullptr, nullptr, true, false}); break;
       case '0': pop(); break;
       case '1': pop_to_mark(); break;
-      case '2': if (stack_.empty()) failed_ = true; else stack_.push_back(stack_.back()); break;
+      case '2': if (stack_.empty()) failed_ = true; else push_copy(stack_.back()); break;
       case 'N': push({}); break;
       case 0x88: push(true); break;
       case 0x89: push(false); break;
@@ -246,6 +254,7 @@ class Unpickler {
   const std::string& name_;
   std::size_t at_ = 0;
   bool failed_ = false;
+  std::size_t copied_bytes_ = 0;
   std::vector<Slot> stack_;
   std::map<std::uint64_t, Slot> memory_;
   DataTree tree_;

@@ -123,7 +123,8 @@ FlightEntry entry_from(const Dictionary& told, FlightDump& dump) {
   entry.shape = shape_words(list_in(told, "input_sizes"));
   const std::string state = text_in(told, "state");
   entry.started = state == "started" || state == "completed";
-  entry.completed = state == "completed" || is_true(told, "retired");  // Gloo's never go beyond "scheduled"
+  entry.completed = state == "completed";
+  entry.given_up = is_true(told, "retired");
   entry.between_two = is_true(told, "is_p2p");
   entry.where = own_line(list_in(told, "frames"));
   return entry;
@@ -180,7 +181,10 @@ Result<std::vector<FlightDump>> read_flight_dumps(const std::vector<std::string>
     dump.rank = rank.value_or(0);
   }
   if (!known)
-    for (std::size_t i = 0; i < dumps.size(); ++i) dumps[i].rank = static_cast<int>(i);
+    for (std::size_t i = 0; i < dumps.size(); ++i) {
+      dumps[i].rank = static_cast<int>(i);
+      dumps[i].rank_is_a_guess = true;
+    }
   std::stable_sort(dumps.begin(), dumps.end(), [](const FlightDump& a, const FlightDump& b) { return a.rank < b.rank; });
   return dumps;
 }

@@ -17,7 +17,7 @@ namespace ondemand = simdjson::ondemand;
 constexpr std::size_t kNowhere = std::string_view::npos;
 constexpr std::size_t kLargestEvent = 64U << 20U;
 constexpr std::size_t kLargestFact = 1U << 20U;
-constexpr std::array<std::string_view, 5> kFacts = {"distributedInfo", "deviceProperties", "baseTimeNanoseconds", "host_name", "traceName"};
+constexpr std::array<std::string_view, 4> kFacts = {"distributedInfo", "deviceProperties", "baseTimeNanoseconds", "host_name"};
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -119,7 +119,6 @@ class EventStream {
       ++begin_;
       read_object();
     }
-    end_.facts = "{" + facts_ + "}";
     return std::move(end_);
   }
 
@@ -189,8 +188,7 @@ class EventStream {
         return;
       }
       if (!wanted || value.empty()) continue;
-      if (!facts_.empty()) facts_ += ',';
-      facts_ += "\"" + key + "\":" + value;
+      end_.facts.emplace_back(key, std::move(value));
     }
   }
 
@@ -372,9 +370,12 @@ class EventStream {
       after.failed = true;
       return after;
     }
+    bool handed_out = false;
     for (auto entry : list) {
       ondemand::value value;
       if (std::move(entry).get(value) != simdjson::SUCCESS) {
+        // What stands behind the event that was handed out is wrong: that one is not read again.
+        if (const std::size_t behind = handed_out ? object_end(failed_at_, size_) : kNowhere; behind != kNowhere) failed_at_ = behind;
         after.failed = true;
         return after;
       }
@@ -393,6 +394,7 @@ class EventStream {
         return after;
       }
       ++end_.events;
+      handed_out = true;
     }
     const char* place = nullptr;
     if (document.current_location().get(place) == simdjson::SUCCESS) {  // not at the end: the list ended before the window did
@@ -447,58 +449,11 @@ class EventStream {
   std::size_t size_ = 1;
   std::size_t failed_at_ = 0;
   bool exhausted_ = false;  // the file has no more
-  std::string facts_;
   StreamEnd end_;
 };
-
-void append_code_point(std::string& text, unsigned code) {
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-  } else if (code < 0x800) {
-    text += static_cast<char>(0xC0U | (code >> 6U));
-    text += static_cast<char>(0x80U | (code & 0x3FU));
-  } else {
-    text += static_cast<char>(0xE0U | (code >> 12U));
-    text += static_cast<char>(0x80U | ((code >> 6U) & 0x3FU));
-    text += static_cast<char>(0x80U | (code & 0x3FU));
-  }
-}
 
 }  // namespace
 
 StreamEnd read_events(TraceBytes& bytes, EventHandler& handler) { return EventStream(bytes, handler).read(); }
-
-std::string unescaped(std::string_view written) {
-  std::string text;
-  text.reserve(written.size());
-  for (std::size_t i = 0; i < written.size(); ++i) {
-    if (written[i] != '\\' || i + 1 == written.size()) {
-      text += written[i];
-      continue;
-    }
-    switch (written[++i]) {
-      case 'n': text += '\n'; break;
-      case 't': text += '\t'; break;
-      case 'r': text += '\r'; break;
-      case 'b':
-      case 'f': text += ' '; break;
-      case 'u': {
-        unsigned code = 0;
-        std::size_t digits = 0;
-        for (; digits < 4 && i + 1 < written.size(); ++digits, ++i) {
-          const char c = written[i + 1];
-          const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-          if (digit < 0) break;
-          code = 16 * code + static_cast<unsigned>(digit);
-        }
-        if (code >= 0xD800 && code < 0xE000) text += '?';  // half of a pair
-        else append_code_point(text, code);
-        break;
-      }
-      default: text += written[i];
-    }
-  }
-  return text;
-}
 
 }  // namespace lockstep

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lockstep/result.hpp"
 #include "sources/trace/trace_bytes.hpp"
@@ -40,12 +42,9 @@ struct StreamEnd {
   std::uint64_t bytes = 0;
   std::uint64_t events = 0;      // of all kinds
   std::uint64_t unreadable = 0;  // passed over
-  std::string facts;             // a JSON object: what the file says of itself beside the events
+  std::vector<std::pair<std::string, std::string>> facts;  // what the file says of itself beside the events: names, and values as JSON
 };
 
 StreamEnd read_events(TraceBytes& bytes, EventHandler& handler);
-
-// A JSON string's text: as written, where it has no escapes.
-std::string unescaped(std::string_view written);
 
 }  // namespace lockstep

@@ -41,6 +41,8 @@ std::optional<int> rank_in_name(std::string_view path) {
   }
   // The one number behind a dash or underscore before the endings.
   const std::string_view stem = std::string_view(name).substr(0, name.find('.'));
+  // TensorBoard's handler writes host_PID.TIME.pt.trace.json: that number is a process.
+  if (stem.size() + 1 < name.size() && is_digit(name[stem.size() + 1])) return std::nullopt;
   const std::size_t last = stem.find_last_of("-_");
   if (last == std::string_view::npos) return std::nullopt;
   const auto number = number_at(stem, last + 1);
@@ -52,14 +54,15 @@ std::optional<std::string> match_ranks(std::vector<RankTrace>& traces) {
   const auto told = [](const RankTrace& trace) { return trace.told_rank; };
   const auto named = [](const RankTrace& trace) { return rank_in_name(trace.file); };
   if (traces.size() == 1) {
-    traces.front().rank = traces.front().told_rank ? *traces.front().told_rank : named(traces.front()).value_or(0);
+    const bool says_rank = traces.front().file.find("rank") != std::string::npos;
+    traces.front().rank = traces.front().told_rank ? *traces.front().told_rank : says_rank ? named(traces.front()).value_or(0) : 0;
   } else if (all_different(traces, told)) {
     for (RankTrace& trace : traces) trace.rank = *trace.told_rank;
   } else if (all_different(traces, named)) {
     for (RankTrace& trace : traces) trace.rank = *named(trace);
   } else {
     for (std::size_t i = 0; i < traces.size(); ++i) traces[i].rank = static_cast<int>(i);
-    note = "which rank each trace is of is not written in it nor in its name, or twice: taken in the order given";
+    note = "neither the traces nor their names say which rank each is of, or two say the same: ranks are taken in the order given";
   }
   std::stable_sort(traces.begin(), traces.end(), [](const RankTrace& a, const RankTrace& b) { return a.rank < b.rank; });
   return note;

@@ -3,6 +3,7 @@
 // A thread of its own reads and decompresses ahead of the reader, a few blocks and no more: memory does not grow with the file.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -52,8 +53,8 @@ class TraceBytes {
   std::vector<std::string> used_;
   bool at_end_ = false;
   bool abandoned_ = false;
-  bool cut_ = false;      // written before at_end_ is set
-  bool damaged_ = false;
+  std::atomic<bool> cut_ = false;
+  std::atomic<bool> damaged_ = false;
   std::thread thread_;
 };
 

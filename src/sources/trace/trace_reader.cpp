@@ -13,6 +13,7 @@
 #include "base/in_parallel.hpp"
 #include "base/text.hpp"
 #include "sources/trace/event_stream.hpp"
+#include "sources/trace/json_text.hpp"
 
 namespace lockstep {
 namespace {
@@ -190,7 +191,7 @@ class RowMaker : public EventHandler {
   }
 
   std::uint32_t thread_of(const TraceEvent& event) {
-    if (event.process == last_process_ && event.thread == last_thread_) return last_thread_index_;
+    if (!threads_.empty() && event.process == last_process_ && event.thread == last_thread_) return last_thread_index_;
     last_process_ = event.process;
     last_thread_ = event.thread;
     const auto [entry, is_new] = threads_.try_emplace(last_process_ + "/" + last_thread_, static_cast<std::uint32_t>(trace_.threads.size()));
@@ -239,9 +240,10 @@ void take_device(const Json& told, RankTrace& trace) {
   trace.devices.push_back(std::move(info));
 }
 
-void take_facts(const std::string& text, RankTrace& trace) {
-  const Json facts = Json::parse(text, nullptr, false);
-  if (!facts.is_object()) return;
+void take_facts(const std::vector<std::pair<std::string, std::string>>& told, RankTrace& trace) {
+  Json facts = Json::object();
+  for (const auto& [name, text] : told)
+    if (Json value = Json::parse(text, nullptr, false); !value.is_discarded()) facts[name] = std::move(value);
   if (const Json* const distributed = member(facts, "distributedInfo")) {
     if (const auto rank = integer_in(*distributed, "rank"); rank && *rank >= 0 && *rank < 1'000'000) trace.told_rank = static_cast<int>(*rank);
     if (const auto size = integer_in(*distributed, "world_size"); size && *size > 0 && *size < 1'000'000) trace.world_size = static_cast<int>(*size);
@@ -249,7 +251,8 @@ void take_facts(const std::string& text, RankTrace& trace) {
   }
   if (const Json* const devices = member(facts, "deviceProperties"); devices != nullptr && devices->is_array())
     for (const Json& device : *devices) take_device(device, trace);
-  trace.base_unix_ns = integer_in(facts, "baseTimeNanoseconds").value_or(0);
+  constexpr std::int64_t kLatestNs = INT64_MAX / 4;  // the year 2043
+  trace.base_unix_ns = std::clamp<std::int64_t>(integer_in(facts, "baseTimeNanoseconds").value_or(0), 0, kLatestNs);
   trace.host = text_in(facts, "host_name");
 }
 
@@ -285,7 +288,7 @@ Result<RankTrace> read_one(TraceBytes& bytes, const std::string& name, const Tra
 }  // namespace
 
 std::optional<std::int64_t> nanoseconds_of(std::string_view microseconds) {
-  constexpr std::int64_t kMost = INT64_MAX / 2000;
+  constexpr std::int64_t kMost = INT64_MAX / 4000;  // sums of a begin, a length and a base still fit
   std::size_t at = 0;
   const bool negative = !microseconds.empty() && microseconds.front() == '-';
   if (negative) ++at;

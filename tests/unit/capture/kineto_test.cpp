@@ -23,7 +23,7 @@ std::string request(std::int32_t kinds, const std::vector<std::int32_t>& pids) {
   const auto count = static_cast<std::int32_t>(pids.size());
   std::memcpy(payload.data(), &kinds, 4);
   std::memcpy(payload.data() + 4, &count, 4);
-  std::memcpy(payload.data() + 16, pids.data(), 4 * pids.size());
+  if (!pids.empty()) std::memcpy(payload.data() + 16, pids.data(), 4 * pids.size());
   std::string datagram(40, '\0');
   const std::uint64_t size = payload.size();
   std::memcpy(datagram.data(), &size, 8);

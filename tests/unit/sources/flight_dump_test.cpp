@@ -12,6 +12,7 @@ namespace lockstep {
 namespace {
 
 using namespace testing;
+using namespace std::string_literals;
 
 // A pickle, put together as torch does it.
 class Pickle {
@@ -34,7 +35,7 @@ class Pickle {
   std::string end() const { return bytes_ + "."; }
 
  private:
-  std::string bytes_ = std::string("\x80\x02", 2);
+  std::string bytes_ = "\x80\x02"s;
 };
 
 std::string entry(int sequence, const std::string& operation, const std::string& state, int size = 8, int line = 3) {
@@ -65,7 +66,7 @@ TEST(Pickles, OfPlainDataAreRead) {
 }
 
 TEST(Pickles, ThatNameCodeAreRefusedAndNeverRun) {
-  for (const std::string& bytes : {std::string("\x80\x02" "cos\nsystem\n(X\x02\0\0\0lstR.", 28), std::string("\x80\x04\x8c\x02os\x8c\x06system\x93.", 18), std::string("\x80\x02" "}b.", 5), std::string("\x80\x02" "ios\nsystem\n.", 14)}) {
+  for (const std::string& bytes : {"\x80\x02" "cos\nsystem\n(X\x02\0\0\0lstR."s, "\x80\x04\x8c\x02os\x8c\x06system\x93."s, "\x80\x02" "}b."s, "\x80\x02" "ios\nsystem\n."s}) {
     const auto tree = read_pickle(bytes, "evil");
     ASSERT_FALSE(tree);
     EXPECT_NE(tree.error().what.find("is refused"), std::string::npos) << tree.error().what;
@@ -75,16 +76,16 @@ TEST(Pickles, ThatNameCodeAreRefusedAndNeverRun) {
 TEST(Pickles, ThatAreCutOrWrongAreNamed) {
   const std::string whole = Pickle().op('}').text("entries").op(']').op('s').end();
   for (std::size_t length = 2; length < whole.size(); ++length) EXPECT_FALSE(read_pickle(whole.substr(0, length), "cut")) << length;
-  for (const std::string& wrong : {std::string("\x80\x02.", 3), std::string("\x80\x02" "e.", 4), std::string("\x80\x02" "h\x05.", 5), std::string("\x80\x02X\xff\xff\xff\xff.", 8)}) EXPECT_FALSE(read_pickle(wrong, "wrong"));
+  for (const std::string& wrong : {"\x80\x02."s, "\x80\x02" "e."s, "\x80\x02" "h\x05."s, "\x80\x02X\xff\xff\xff\xff."s}) EXPECT_FALSE(read_pickle(wrong, "wrong"));
 }
 
 TEST(Pickles, ThatContainThemselvesDoNoHarm) {
   // A list that is put into itself by way of the memory.
-  EXPECT_TRUE(read_pickle(std::string("\x80\x02]q\x00h\x00" "a.", 9), "circle"));
+  EXPECT_TRUE(read_pickle("\x80\x02]q\x00h\x00" "a."s, "circle"));
 }
 
 TEST(FlightDumps, AreToldByTheirContent) {
-  EXPECT_TRUE(looks_like_flight_dump(std::string_view("\x80\x02}q", 4)));
+  EXPECT_TRUE(looks_like_flight_dump("\x80\x02}q"s));
   EXPECT_TRUE(looks_like_flight_dump(R"({"version":"2.10","pg_config":{},"entries":[)"));
   EXPECT_FALSE(looks_like_flight_dump(R"({"traceEvents":[)"));
   EXPECT_FALSE(looks_like_flight_dump("\x80"));
@@ -117,6 +118,10 @@ TEST(StuckCollectives, TellAFewThatWentAnotherWay) {
   ASSERT_EQ(apart.size(), 2U);
   EXPECT_EQ(apart[1].ranks, (std::vector<int>{0}));
   EXPECT_DOUBLE_EQ(apart[1].confidence, 0.95);
+}
+
+TEST(StuckCollectives, AreNoneWhereDumpsWereTakenAtDifferentMoments) {
+  EXPECT_TRUE(stuck_collectives({dump_of(0, {entry(100, "all_reduce", "completed")}, "[0, 1]"), dump_of(1, {entry(100, "all_reduce", "completed"), entry(101, "all_reduce", "completed")}, "[0, 1]")}).empty()) << "what is done, all had called";
 }
 
 TEST(StuckCollectives, AreNoneWhereAllIsDone) {

@@ -137,6 +137,18 @@ TEST(TraceReader, ReadsNamesWithEscapesAndBytesThatAreNoUtf8) {
   EXPECT_EQ(trace.names[trace.host_rows[1].name], "odd ? byte");
 }
 
+TEST(TraceReader, ReadsNoEventTwiceWhereACommaIsMissing) {
+  const std::string event = R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7}})";
+  EXPECT_EQ(read("[" + event + " " + event + "," + event + "]").device_rows.size(), 3U);
+  EXPECT_LE(read("[" + event + "}," + event + "]").device_rows.size(), 2U);
+}
+
+TEST(TraceReader, ReadsEventsThatNameNoThread) {
+  const RankTrace trace = read(R"([{"ph":"X","cat":"user_annotation","name":"a","ts":1,"dur":5},{"ph":"X","cat":"cuda_runtime","name":"b","ts":2,"dur":5}])");
+  ASSERT_EQ(trace.host_rows.size(), 2U);
+  EXPECT_LT(trace.host_rows[1].thread, trace.threads.size());
+}
+
 TEST(TraceReader, ReadsFactsThatStandBehindTheEvents) {
   const RankTrace trace = read(R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7}}],"deviceProperties":[{"id":0,"name":"A"},{"id":1,"name":"B"}],
     "INFO":[{"x":"}, {\"ph\""}],"distributedInfo":{"rank":5,"world_size":6},"baseTimeNanoseconds":1719853884000000000})");
@@ -182,7 +194,8 @@ TEST(TraceRanks, AreThoseThatTheFilesTell) {
   EXPECT_EQ(rank_in_name("/x/rank-3.json.gz"), 3);
   EXPECT_EQ(rank_in_name("trace_rank12.pt.trace.json"), 12);
   EXPECT_EQ(rank_in_name("Rank_0.json"), 0);
-  EXPECT_EQ(rank_in_name("node_7.1718.pt.trace.json"), 7);
+  EXPECT_EQ(rank_in_name("node_7.pt.trace.json"), 7);
+  EXPECT_FALSE(rank_in_name("host_12345.1690000000.pt.trace.json")) << "a process and a time";
   EXPECT_FALSE(rank_in_name("resnet50.json"));
   EXPECT_FALSE(rank_in_name("resnet_v2.json"));
 

@@ -149,6 +149,31 @@ TEST(Arrivals, LieOnTheLongestChain) {
   EXPECT_EQ(signals.critical_path.front().rank, 1);
 }
 
+TEST(Arrivals, ThatComeInAnotherOrderOnEachRankEndTheReplayToo) {
+  std::vector<RankTrace> traces;
+  for (int rank = 0; rank < 2; ++rank) {
+    TraceMaker maker;
+    maker.rank(rank, 2);
+    for (int step = 0; step < 3; ++step) {
+      const double t = 100.0 * step;
+      maker.annotation("ProfilerStep#" + std::to_string(step + 1), t, 100);
+      maker.kernel(rank == 0 ? "ncclDevKernel_AllReduce" : "ncclDevKernel_AllGather", t, t + 10, 10, 20).kernel(rank == 0 ? "ncclDevKernel_AllGather" : "ncclDevKernel_AllReduce", t + 2, t + 20, 10, 20);
+    }
+    traces.push_back(maker.trace());
+  }
+
+  EXPECT_FALSE(analysis_of(std::move(traces)).signals.critical_path.empty());
+}
+
+TEST(Arrivals, OfGroupsWithoutTheFirstRankAreMatchedToo) {
+  std::vector<RankTrace> traces = two_ranks(200);
+  TraceMaker first;
+  first.rank(9, 10).kernel("gemm", 0, 10, 500);
+  traces.insert(traces.begin(), first.trace());
+
+  EXPECT_EQ(analysis_of(std::move(traces)).signals.collectives, 4U);
+}
+
 TEST(Arrivals, AreMatchedThoughTheClocksDiffer) {
   std::vector<RankTrace> traces = two_ranks(200);
   for (DeviceRow& row : traces[1].device_rows) row.start_ns += 5'000'000'000;
@@ -182,6 +207,15 @@ TEST(Steps, AreCutAtTheOptimizerWhereTheProfilerMarksNone) {
 
   EXPECT_EQ(analysis.signals.steps, 4) << "what lies before the first optimizer step is part of one";
   EXPECT_NEAR(analysis.signals.step_ms, 0.1, 0.02);
+}
+
+TEST(Steps, LastAsLongAsTheHostTakesWhereTheGpuIsDoneEarly) {
+  TraceMaker maker;
+  for (int i = 0; i < 2; ++i) maker.annotation("ProfilerStep#" + std::to_string(i + 1), 1000.0 * i, 1000).kernel("gemm", 1000.0 * i + 5, 1000.0 * i + 20, 100);
+
+  EXPECT_NEAR(analysis_of(maker).signals.step_ms, 1.0, 0.05);
+  maker.annotation("ProfilerStep#3", 2000, 10);  // the capture ended
+  EXPECT_EQ(analysis_of(maker).signals.steps, 2);
 }
 
 TEST(Steps, HaveSpansThatSumToTheirLength) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -101,10 +100,7 @@ TEST(Breakdown, KnowsCollectivesOfOldAndNewNccl) {
 
 // ---- real traces
 
-fs::path traces_folder() {
-  const char* const given = std::getenv("LOCKSTEP_TEST_DATA");
-  return (given != nullptr && *given != '\0' ? fs::path(given) : fs::path(source_tree()).parent_path() / "shared/data") / "traces";
-}
+fs::path traces_folder() { return real_data() / "traces"; }
 
 #define SKIP_WITHOUT_DATA(path) \
   if (!fs::exists(path)) GTEST_SKIP() << "no real traces at " << (path) << ": set LOCKSTEP_TEST_DATA to their folder"
