@@ -70,6 +70,12 @@ constexpr std::array kFaults = {FindingCode::ecc_or_xid,        FindingCode::gpu
 
 std::span<const Detector> all_detectors() { return kDetectors; }
 
+void costliest_first(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return a.lost_throughput * a.confidence > b.lost_throughput * b.confidence;
+  });
+}
+
 std::vector<Finding> inspect_all(const Seen& seen) {
   std::vector<Finding> findings;
   for (const Detector& detector : kDetectors)
@@ -94,9 +100,7 @@ std::vector<Finding> inspect_all(const Seen& seen) {
     }
   }
   findings = std::move(merged);
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-    return a.lost_throughput * a.confidence > b.lost_throughput * b.confidence;
-  });
+  costliest_first(findings);
   return findings;
 }
 

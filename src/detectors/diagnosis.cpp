@@ -1,6 +1,5 @@
 #include "detectors/diagnosis.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "detectors/all_detectors.hpp"
@@ -16,7 +15,7 @@ Diagnosis diagnose_trace(const JobSignals& job, const TraceSignals& trace) {
   diagnosis.verdicts = {judge_trace(job, trace)};
   diagnosis.verdict = diagnosis.verdicts.front().verdict;
   std::vector<Finding> findings = inspect_trace(job, trace, diagnosis.verdict.pattern);
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) { return a.lost_throughput * a.confidence > b.lost_throughput * b.confidence; });
+  costliest_first(findings);
   for (Finding& finding : findings) (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions).push_back(std::move(finding));
   return diagnosis;
 }

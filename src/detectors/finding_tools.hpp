@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "lockstep/detector.hpp"
 
 namespace lockstep {
+
+inline std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
 
 inline Finding about_job(FindingCode code, const JobSignals& job, Severity severity, double confidence, double lost,
                          std::vector<Evidence> evidence) {

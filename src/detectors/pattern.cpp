@@ -32,8 +32,6 @@ constexpr double kLeadMemory = 1.25;         // DataParallel keeps outputs and g
 constexpr double kReplicasAlike = 0.8;
 constexpr double kMostConfident = 0.99;
 
-std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
-
 bool is_resolved(const TurnSignals& turns, const Signals& signals) {
   // Turns of a minute show in readings five seconds apart: hand-overs that are seen are resolved.
   const bool slow_turns = turns.hand_backs >= 3 && turns.exclusive_busy > 0.85;

@@ -351,7 +351,7 @@ TraceAnalysis analyse_traces(const std::vector<RankTrace>& traces, TraceBreakdow
   for (const RankView& rank : ranks) {
     add_loader(rank, signals);
     add_device_turns(rank, signals);
-    if (const auto accumulation = accumulation_of(*rank.trace)) {
+    if (const auto accumulation = accumulation_of(*rank.trace, rank.rows)) {
       signals.passes_a_step = accumulation->passes_a_step;
       signals.passes_with_collectives = accumulation->passes_with_collectives;
     }

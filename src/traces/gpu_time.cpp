@@ -173,10 +173,10 @@ std::vector<GpuStep> gpu_steps(const std::vector<HostStep>& steps, const std::ve
   return result;
 }
 
-std::vector<Stretch> hidden_communication(const std::vector<WorkRow>& rows) {
+std::vector<GpuStretch> hidden_communication(const std::vector<WorkRow>& rows) {
   const Cover compute(rows, KernelType::compute);
   const Cover communication(rows, KernelType::communication);
-  std::vector<Stretch> result;
+  std::vector<GpuStretch> result;
   std::size_t at = 0;
   for (const Cover::Piece& collective : communication.pieces()) {
     while (at < compute.pieces().size() && compute.pieces()[at].end <= collective.begin) ++at;

@@ -39,10 +39,10 @@ struct GpuStep {
 std::vector<GpuStep> gpu_steps(const std::vector<HostStep>& steps, const std::vector<WorkRow>& rows);
 
 // Stretches of communication while something was computed, in order.
-struct Stretch {
+struct GpuStretch {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
-std::vector<Stretch> hidden_communication(const std::vector<WorkRow>& rows);
+std::vector<GpuStretch> hidden_communication(const std::vector<WorkRow>& rows);
 
 }  // namespace lockstep

@@ -12,14 +12,6 @@ namespace {
 constexpr double kNsInMs = 1e6;
 constexpr double kPieceWorthShowing = 0.002;  // of a step
 
-std::vector<std::int64_t> begins_of(const RankTrace& trace, std::string_view prefix) {
-  std::vector<std::int64_t> result;
-  for (const HostRow& row : trace.host_rows)
-    if (row.category == TraceCategory::annotation && trace.names[row.name].starts_with(prefix)) result.push_back(row.start_ns);
-  std::sort(result.begin(), result.end());
-  return result;
-}
-
 // Collectives of Gloo run on threads of their own: while one does and the training thread has nothing of its own, it waits.
 std::vector<std::pair<std::int64_t, std::int64_t>> gloo_collectives(const RankTrace& trace) {
   std::vector<std::pair<std::int64_t, std::int64_t>> result;
@@ -32,7 +24,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> gloo_collectives(const RankTr
 class StepMaker {
  public:
   explicit StepMaker(const RankTrace& trace)
-      : trace_(trace), labels_(trace), collectives_(gloo_collectives(trace)), reductions_(begins_of(trace, "gloo:all_reduce")), forwards_(begins_of(trace, "DistributedDataParallel.forward")) {}
+      : trace_(trace), labels_(trace), collectives_(gloo_collectives(trace)), reductions_(begins_of_marks(trace, "gloo:all_reduce")), forwards_(begins_of_marks(trace, "DistributedDataParallel.forward")) {}
 
   StepMark mark_of(const HostStep& step, std::int64_t index) {
     StepMark mark;
@@ -45,25 +37,14 @@ class StepMaker {
       else add_rest(step, from, to, mark, *detail);
     });
     mark.detail = std::move(detail);
-    count_passes(step, mark);
+    if (const Passes passes = count_passes(forwards_, reductions_, step.begin_ns, step.end_ns); passes.all > 0) {
+      mark.passes = passes.all;
+      mark.synced_passes = passes.with_collectives;
+    }
     return mark;
   }
 
  private:
-  // Forward passes of the wrapped model, and those after which gradients were averaged.
-  void count_passes(const HostStep& step, StepMark& mark) const {
-    const auto first = std::lower_bound(forwards_.begin(), forwards_.end(), step.begin_ns);
-    const auto last = std::lower_bound(forwards_.begin(), forwards_.end(), step.end_ns);
-    if (first == last) return;
-    int synced = 0;
-    for (auto pass = first; pass != last; ++pass) {
-      const auto reduction = std::lower_bound(reductions_.begin(), reductions_.end(), *pass);
-      if (reduction != reductions_.end() && *reduction < (pass + 1 == last ? step.end_ns : *(pass + 1))) ++synced;
-    }
-    mark.passes = static_cast<int>(last - first);
-    mark.synced_passes = synced;
-  }
-
   // Of time that no row explains, what a collective was under way for.
   void add_rest(const HostStep& step, std::int64_t from, std::int64_t to, StepMark& mark, StepDetail& detail) {
     auto at = std::upper_bound(collectives_.begin(), collectives_.end(), std::pair(from, INT64_MAX));

@@ -116,7 +116,7 @@ class Run {
     return false;
   }
 
-  std::int64_t length(const Node& node) const { return node.type == KernelType::communication && what_if_.free_collectives ? 0 : node.end - node.start; }
+  std::int64_t length(const ReplayNode& node) const { return node.type == KernelType::communication && what_if_.free_collectives ? 0 : node.end - node.start; }
 
   bool left_out(StepPart part) const { return what_if_.without[index_of(part)] || (what_if_.free_launches && is_host_own_work(part)); }
 
@@ -162,7 +162,7 @@ class Run {
 
   bool begin_node(std::size_t r, std::int32_t index) {
     State& state = states_[r];
-    const Node& node = ranks_[r].nodes[static_cast<std::size_t>(index)];
+    const ReplayNode& node = ranks_[r].nodes[static_cast<std::size_t>(index)];
     std::int64_t start = state.begin + node.latency;
     Why why{Cause::launch, r, kNone};
     const auto after = [&](std::int32_t other, Cause cause) {
@@ -246,7 +246,7 @@ std::vector<CriticalShare> Run::way_back() const {
   std::size_t left_to_see = 0;  // ranks that disagree about an order could lead in a circle
   for (const RankModel& rank : ranks_) left_to_see += 2 * rank.nodes.size();
   while (node != kNone && left_to_see-- > 0) {
-    const Node& here = ranks_[r].nodes[static_cast<std::size_t>(node)];
+    const ReplayNode& here = ranks_[r].nodes[static_cast<std::size_t>(node)];
     if (const auto waited = arrivals_.find({r, node}); waited != arrivals_.end()) {
       // The data moved once the last had arrived: go on with the one that was last.
       hold("communication", states_[waited->second.rank].starts[static_cast<std::size_t>(waited->second.node)]);
@@ -256,7 +256,7 @@ std::vector<CriticalShare> Run::way_back() const {
       const std::string_view type = here.type == KernelType::memory ? "copy" : kKernelTypeNames[static_cast<std::size_t>(here.type)];
       hold(std::string(type), states_[r].starts[static_cast<std::size_t>(node)]);
     }
-    const Node& begun = ranks_[r].nodes[static_cast<std::size_t>(node)];
+    const ReplayNode& begun = ranks_[r].nodes[static_cast<std::size_t>(node)];
     const Why& why = states_[r].node_why[static_cast<std::size_t>(node)];
     if (why.cause != Cause::launch) {
       hold("launch", states_[r].ends[static_cast<std::size_t>(why.node)]);
@@ -305,7 +305,7 @@ Replay::Replay(const std::vector<RankRows>& ranks, const std::vector<Collective>
   for (const RankRows& rank : ranks) {
     RankModel one = model_of(rank, nodes.emplace_back());
     if (!one.items.empty()) model_->captured_begin = std::min(model_->captured_begin, one.items.front().start);
-    for (const Node& node : one.nodes) model_->captured_end = std::max(model_->captured_end, node.end);
+    for (const ReplayNode& node : one.nodes) model_->captured_end = std::max(model_->captured_end, node.end);
     model_->ranks.push_back(std::move(one));
   }
   for (const Collective& collective : collectives) {

@@ -61,7 +61,7 @@ class ModelBuilder {
         item.node_count = static_cast<std::int32_t>(last - first);
         for (auto entry = first; entry != last; ++entry) {
           const WorkRow* const row = *entry;
-          Node node;
+          ReplayNode node;
           node.start = row->start_ns + rank_.clock_offset_ns;
           node.end = std::max(node.start, row->end_ns + rank_.clock_offset_ns);
           node.item = static_cast<std::int32_t>(model_.items.size());
@@ -75,14 +75,14 @@ class ModelBuilder {
     }
   }
 
-  const HostItem& launch_of(const Node& node) const { return model_.items[static_cast<std::size_t>(node.item)]; }
+  const HostItem& launch_of(const ReplayNode& node) const { return model_.items[static_cast<std::size_t>(node.item)]; }
 
   // The time between a launch and its kernel where nothing else was in the way.
   void set_latencies() {
     std::map<std::pair<int, int>, std::int64_t> ends;
     std::vector<std::int64_t> seen;
     for (std::size_t i = 0; i < model_.nodes.size(); ++i) {
-      const Node& node = model_.nodes[i];
+      const ReplayNode& node = model_.nodes[i];
       auto& end = ends.try_emplace({rows_[i]->device, rows_[i]->stream}, INT64_MIN).first->second;
       if (end < launch_of(node).start && node.start > launch_of(node).start) seen.push_back(node.start - launch_of(node).start);
       end = std::max(end, node.end);
@@ -92,7 +92,7 @@ class ModelBuilder {
       std::nth_element(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(seen.size() / 4), seen.end());
       usual = std::min<std::int64_t>(seen[seen.size() / 4], 30'000);
     }
-    for (Node& node : model_.nodes) node.latency = std::clamp<std::int64_t>(node.start - launch_of(node).start, 0, usual);
+    for (ReplayNode& node : model_.nodes) node.latency = std::clamp<std::int64_t>(node.start - launch_of(node).start, 0, usual);
   }
 
   void set_dependencies() {
@@ -102,7 +102,7 @@ class ModelBuilder {
     };
     std::map<std::pair<int, int>, Stream> streams;
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(model_.nodes.size()); ++i) {
-      Node& node = model_.nodes[static_cast<std::size_t>(i)];
+      ReplayNode& node = model_.nodes[static_cast<std::size_t>(i)];
       const WorkRow& row = *rows_[static_cast<std::size_t>(i)];
       Stream& own = streams[{row.device, row.stream}];
       node.stream_before = own.last;

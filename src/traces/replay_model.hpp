@@ -34,7 +34,7 @@ struct GapPiece {
 };
 
 // Something that a GPU did.
-struct Node {
+struct ReplayNode {
   std::int64_t start = 0;
   std::int64_t end = 0;
   std::int64_t latency = 0;  // from its launch, at least
@@ -50,7 +50,7 @@ struct RankModel {
   int rank = 0;
   std::vector<HostItem> items;
   std::vector<GapPiece> gap_pieces;
-  std::vector<Node> nodes;  // by item, in it by begin
+  std::vector<ReplayNode> nodes;  // by item, in it by begin
 };
 
 // One rank's rows and what they were labelled as; they must outlive the model's making.

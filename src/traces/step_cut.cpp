@@ -5,9 +5,6 @@
 #include <map>
 #include <string_view>
 
-#include "traces/kernel_type.hpp"
-#include "traces/work_rows.hpp"
-
 namespace lockstep {
 namespace {
 
@@ -56,34 +53,36 @@ std::vector<HostStep> cut_steps(const RankTrace& trace) {
   return steps;
 }
 
-std::optional<Accumulation> accumulation_of(const RankTrace& trace) {
+std::vector<std::int64_t> begins_of_marks(const RankTrace& trace, std::string_view prefix) {
+  std::vector<std::int64_t> result;
+  for (const HostRow& row : trace.host_rows)
+    if (is_mark(row) && trace.names[row.name].starts_with(prefix)) result.push_back(row.start_ns);
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+Passes count_passes(const std::vector<std::int64_t>& forwards, const std::vector<std::int64_t>& collectives, std::int64_t from, std::int64_t to) {
+  Passes passes;
+  for (auto pass = std::lower_bound(forwards.begin(), forwards.end(), from); pass != forwards.end() && *pass < to; ++pass) {
+    ++passes.all;
+    const std::int64_t until = pass + 1 == forwards.end() ? to : std::min(*(pass + 1), to);
+    const auto first = std::lower_bound(collectives.begin(), collectives.end(), *pass);
+    if (first != collectives.end() && *first < until) ++passes.with_collectives;
+  }
+  return passes;
+}
+
+std::optional<Accumulation> accumulation_of(const RankTrace& trace, const std::vector<WorkRow>& rows) {
   const std::vector<const HostRow*> optimizer = optimizer_rows(trace);
   if (optimizer.size() < 2) return std::nullopt;
-  std::vector<std::int64_t> forwards;
-  for (const HostRow& row : trace.host_rows)
-    if (is_mark(row) && trace.names[row.name].starts_with("DistributedDataParallel.forward")) forwards.push_back(row.start_ns);
-  std::sort(forwards.begin(), forwards.end());
-  const LaunchIndex launches(trace);
   std::vector<std::int64_t> collectives;
-  for (const DeviceRow& row : trace.device_rows) {
-    if (!is_device_work(row.category) || kernel_type(trace.names[row.name], row.category) != KernelType::communication) continue;
-    if (const HostRow* const launch = launches.find(row.correlation)) collectives.push_back(launch->start_ns);
-  }
+  for (const WorkRow& row : rows)
+    if (row.type == KernelType::communication && row.launched_ns) collectives.push_back(*row.launched_ns);
   std::sort(collectives.begin(), collectives.end());
-  const std::int64_t from = optimizer.front()->end_ns();
-  const std::int64_t to = optimizer.back()->start_ns;
-  int passes = 0;
-  int with_collectives = 0;
-  for (std::size_t i = 0; i < forwards.size(); ++i) {
-    if (forwards[i] < from || forwards[i] >= to) continue;
-    ++passes;
-    const std::int64_t until = i + 1 < forwards.size() ? std::min(forwards[i + 1], to) : to;
-    const auto first = std::lower_bound(collectives.begin(), collectives.end(), forwards[i]);
-    if (first != collectives.end() && *first < until) ++with_collectives;
-  }
-  if (passes == 0) return std::nullopt;
+  const Passes passes = count_passes(begins_of_marks(trace, "DistributedDataParallel.forward"), collectives, optimizer.front()->end_ns(), optimizer.back()->start_ns);
+  if (passes.all == 0) return std::nullopt;
   const auto steps = static_cast<double>(optimizer.size() - 1);
-  return Accumulation{passes / steps, with_collectives / steps};
+  return Accumulation{passes.all / steps, passes.with_collectives / steps};
 }
 
 }  // namespace lockstep

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/trace.hpp"
+#include "traces/work_rows.hpp"
 
 namespace lockstep {
 
@@ -24,6 +26,16 @@ struct Accumulation {
   double passes_a_step = 0;
   double passes_with_collectives = 0;
 };
-std::optional<Accumulation> accumulation_of(const RankTrace& trace);
+std::optional<Accumulation> accumulation_of(const RankTrace& trace, const std::vector<WorkRow>& rows);
+
+// When the marks begin whose names begin so, in order.
+std::vector<std::int64_t> begins_of_marks(const RankTrace& trace, std::string_view prefix);
+
+// Forward passes that begin in [from, to), and those of them that a collective begins behind, before the next pass.
+struct Passes {
+  int all = 0;
+  int with_collectives = 0;
+};
+Passes count_passes(const std::vector<std::int64_t>& forwards, const std::vector<std::int64_t>& collectives, std::int64_t from, std::int64_t to);
 
 }  // namespace lockstep

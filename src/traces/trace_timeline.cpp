@@ -85,9 +85,9 @@ std::vector<GpuPiece> pieces_within(const std::vector<GpuPiece>& pieces, const G
   return result;
 }
 
-std::int64_t within(const std::vector<Stretch>& stretches, const GpuStep& step) {
+std::int64_t within(const std::vector<GpuStretch>& stretches, const GpuStep& step) {
   std::int64_t sum = 0;
-  auto at = std::upper_bound(stretches.begin(), stretches.end(), step.begin_ns, [](std::int64_t time, const Stretch& stretch) { return time < stretch.end_ns; });
+  auto at = std::upper_bound(stretches.begin(), stretches.end(), step.begin_ns, [](std::int64_t time, const GpuStretch& stretch) { return time < stretch.end_ns; });
   for (; at != stretches.end() && at->begin_ns < step.end_ns; ++at) sum += std::min(at->end_ns, step.end_ns) - std::max(at->begin_ns, step.begin_ns);
   return sum;
 }
@@ -108,7 +108,7 @@ std::vector<GpuPiece> with_reasons(const RankView& rank, const std::vector<GpuPi
 }
 
 void add_steps(const RankView& rank, std::int64_t begin, Timeline& timeline) {
-  const std::vector<Stretch> hidden_stretches = hidden_communication(rank.rows);
+  const std::vector<GpuStretch> hidden_stretches = hidden_communication(rank.rows);
   // The probes' own steps count from 1, and so do these.
   const std::int64_t first = rank.steps.empty() || rank.steps.front().index > 0 ? 0 : 1;
   for (const GpuStep& step : rank.steps) {

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
+#include <sstream>
 #include <string>
 
 #include "support/paths.hpp"
@@ -52,6 +54,27 @@ TEST(Tree, EveryHeaderIsGuarded) {
       EXPECT_NE(text.find("#pragma once"), std::string::npos) << file;
     }
   });
+}
+
+// Two types of one name in one namespace are one type to the linker: it keeps the members of either, and the other's are read
+// out of bounds. Seen once, with two classes called Node.
+TEST(Tree, NoTwoTypesShareAName) {
+  static const std::regex kType(R"(^(?:struct|class|enum class) (\w+)(?: final)?(?: :[^:].*)? \{.*)");
+  std::map<std::string, fs::path> seen;
+  for_each_source([&](const fs::path& file, const std::string& text) {
+    if (!fs::relative(file, kRoot / "tests").string().starts_with("..")) return;
+    std::istringstream lines(text);
+    bool is_own_affair = false;
+    for (std::string line; std::getline(lines, line);) {
+      if (line == "namespace {") is_own_affair = true;
+      if (line == "}  // namespace") is_own_affair = false;
+      std::smatch found;
+      if (is_own_affair || !std::regex_match(line, found, kType)) continue;
+      const auto [place, is_new] = seen.emplace(found[1], file);
+      EXPECT_TRUE(is_new) << found[1] << " is in " << file << " and in " << place->second;
+    }
+  });
+  EXPECT_GT(seen.size(), 300U) << "the pattern finds the types no more";
 }
 
 TEST(Tree, EveryContractCompilesWithoutThirdParties) {

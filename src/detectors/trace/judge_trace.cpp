@@ -10,8 +10,6 @@
 namespace lockstep {
 namespace {
 
-std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
-
 JobVerdict of_devices(const DeviceTurns& turns) {
   constexpr double kTurns = 0.8;
   constexpr double kLeads = 1.25;

@@ -146,14 +146,21 @@ class RowMaker : public EventHandler {
     return last_category_;
   }
 
-  void add_device_row(const TraceEvent& event, TraceCategory category, std::int64_t start, std::int64_t duration) {
-    DeviceRow row;
+  // What rows of both kinds have.
+  template <class Row>
+  Row row_of(const TraceEvent& event, TraceCategory category, std::int64_t start, std::int64_t duration) {
+    Row row;
     row.start_ns = start;
     row.duration_ns = duration;
     row.category = category;
     row.name = id_of(event.name);
     row.correlation = integer(event.correlation).value_or(kNoCorrelation);
     row.stream = small(event.stream).value_or(kNoStream);
+    return row;
+  }
+
+  void add_device_row(const TraceEvent& event, TraceCategory category, std::int64_t start, std::int64_t duration) {
+    auto row = row_of<DeviceRow>(event, category, start, duration);
     row.row_thread = small(event.thread).value_or(0);
     const auto device = small(event.device.empty() ? event.process : event.device);
     row.device = device && *device >= 0 && *device < 4096 ? static_cast<std::int16_t>(*device) : std::int16_t{0};
@@ -170,13 +177,7 @@ class RowMaker : public EventHandler {
   }
 
   void add_host_row(const TraceEvent& event, TraceCategory category, std::int64_t start, std::int64_t duration) {
-    HostRow row;
-    row.start_ns = start;
-    row.duration_ns = duration;
-    row.category = category;
-    row.name = id_of(event.name);
-    row.correlation = integer(event.correlation).value_or(kNoCorrelation);
-    row.stream = small(event.stream).value_or(kNoStream);
+    auto row = row_of<HostRow>(event, category, start, duration);
     row.thread = thread_of(event);
     const auto index = static_cast<std::uint32_t>(trace_.host_rows.size());
     if (event.index == 0) trace_.first_event_row = index;
