@@ -158,6 +158,11 @@ std::int64_t ComputeDevice::allocated_bytes() const {
   return device_.is_cpu() ? cpu_memory[static_cast<std::size_t>(index_ % kMostDevices)].allocated.load() : cuda_part()->memory(index_).allocated_bytes;
 }
 
+std::int64_t ComputeDevice::total_bytes() const {
+  if (!device_.is_cpu()) return cuda_part()->total_memory(index_);
+  return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE) / std::max<std::int64_t>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 DeviceMemory ComputeDevice::memory() const {
   if (!device_.is_cpu()) return cuda_part()->memory(index_);
   const Count& count = cpu_memory[static_cast<std::size_t>(index_ % kMostDevices)];

@@ -43,6 +43,7 @@ class ComputeDevice {
 
   DeviceMemory memory() const;
   std::int64_t allocated_bytes() const;  // of memory(), without asking the system: for every step
+  std::int64_t total_bytes() const;      // that it has; of a virtual GPU, its core's share of the machine's
 
  private:
   void set_up();  // on the thread

@@ -34,8 +34,26 @@ std::string place_of(int rank, const char* kind) { return fmt::format("lockstep/
 
 }  // namespace
 
-Distributed::Distributed(const RankFacts& facts, const std::string& backend, std::chrono::milliseconds timeout) : facts_(facts) {
-  if (is_alone()) return;
+Distributed::Distributed(const RankFacts& facts, const GroupOptions& options) : facts_(facts) {
+  if (facts_.world == 1 && !options.even_alone) return;
+  open_store(options.timeout);
+  // A restarted job must not meet what the last attempt left.
+  store_ = c10::make_intrusive<c10d::PrefixStore>(fmt::format("lockstep-train/{}", facts_.attempt), store_);
+  try {
+    meet(options.timeout);
+    make_group(options.backend, options.timeout);
+  } catch (const TrainFailure&) {
+    throw;
+  } catch (const std::exception& problem) {
+    throw TrainFailure(fmt::format("could not meet the other ranks: {}", first_line_of(problem)), "see what the other ranks say; one of them may have left");
+  }
+}
+
+void Distributed::open_store(std::chrono::milliseconds timeout) {
+  if (facts_.world == 1) {  // nobody else comes: no port is needed
+    store_ = c10::make_intrusive<c10d::HashStore>();
+    return;
+  }
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(facts_.master_port);
   options.isServer = is_main() && !facts_.launcher_has_store;
@@ -49,16 +67,6 @@ Distributed::Distributed(const RankFacts& facts, const std::string& backend, std
     const std::string cause = first_line_of(problem);
     if (options.isServer) throw TrainFailure(fmt::format("cannot listen at {}: {}", address, cause), "choose another port: lockstep launch --master-port 29501");
     throw TrainFailure(fmt::format("rank 0 is missing: nobody answers at {} ({})", address, cause), "start all ranks, check the address, or see what became of rank 0");
-  }
-  // A restarted job must not meet what the last attempt left.
-  store_ = c10::make_intrusive<c10d::PrefixStore>(fmt::format("lockstep-train/{}", facts_.attempt), store_);
-  try {
-    meet(timeout);
-    make_group(backend, timeout);
-  } catch (const TrainFailure&) {
-    throw;
-  } catch (const std::exception& problem) {
-    throw TrainFailure(fmt::format("could not meet the other ranks: {}", first_line_of(problem)), "see what the other ranks say; one of them may have left");
   }
 }
 
@@ -75,7 +83,9 @@ void Distributed::make_group(const std::string& backend, std::chrono::millisecon
   gloo->devices.push_back(one_machine ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1") : c10d::ProcessGroupGloo::createDefaultDevice());
   const auto cpu = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_), facts_.rank, facts_.world, gloo);
   group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, cpu);
-  if (backend != "nccl") group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+  if (backend == "nccl") return;
+  group_->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO, cpu);  // over the host's memory
+  group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
 }
 
 // Everybody leaves a sign at the store and waits for the others' signs.
@@ -97,7 +107,7 @@ void Distributed::meet(std::chrono::milliseconds timeout) {
 }
 
 std::string Distributed::missing_ranks(std::chrono::milliseconds patience) const {
-  if (is_alone()) return "";
+  if (facts_.world == 1) return "";
   try {
     store_->set(place_of(facts_.rank, "failed"), std::vector<std::uint8_t>{1});
     const auto deadline = monotonic_now() + patience;
@@ -146,6 +156,13 @@ double Distributed::sum(double value) const {
 }
 
 double Distributed::mean(double value) const { return sum(value) / facts_.world; }
+
+void Distributed::wait_for_nobody() const {
+  constexpr int kNobodysTag = 7261;
+  if (is_alone()) return;
+  std::vector<Tensor> word = {at::zeros({1})};
+  group_->recv(word, (facts_.rank + 1) % facts_.world, kNobodysTag)->wait();
+}
 
 std::vector<Tensor> Distributed::gather(const Tensor& tensor) const {
   if (is_alone()) return {tensor};

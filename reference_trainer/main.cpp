@@ -12,6 +12,7 @@
 #include "reference_trainer/failure.hpp"
 #include "reference_trainer/self_test.hpp"
 #include "reference_trainer/trainer.hpp"
+#include "training/faults.hpp"
 #include "training/train_flags.hpp"
 
 namespace lockstep {
@@ -29,6 +30,8 @@ int train(int argc, char** argv, const RankFacts& facts) {
   TrainFlags flags;
   add_train_flags(app, flags);
   std::string self_test;
+  bool list_faults = false;
+  app.add_flag("--list-faults", list_faults, "the faults that --fault knows: name, finding, who sees it, what it does");
   app.add_option("--selftest", self_test, "check what ranks say to each other: collectives")->type_name("NAME");
   try {
     app.parse(argc, argv);
@@ -37,6 +40,10 @@ int train(int argc, char** argv, const RankFacts& facts) {
     return 0;
   } catch (const CLI::ParseError& problem) {
     throw TrainFailure::on_all_ranks(explain_flags(problem, app, {argv + 1, argv + argc}));
+  }
+  if (list_faults) {
+    for (const FaultRow& row : all_faults()) fmt::print("{}\t{}\t{}\t{}\n", row.name, name_of(row.code).id, name_of(row.by), row.what);
+    return 0;
   }
   const TrainSettings settings = or_fail(settings_from(flags));
   if (flags.print_config) {

@@ -42,6 +42,8 @@ Optimizer::Optimizer(const std::vector<DeviceParameters>& parameters, const Opti
   std::vector<std::int64_t> order;
   for (const auto& [name, place] : places) order.push_back(place);
   by_name_ = at::tensor(order, at::kLong);
+  const bool on_one_gpu = parameters.size() == 1 && parameters.front().device->torch_device().is_cuda();
+  if (options.fused && on_one_gpu) fused_ = cuda_part()->make_fused_adamw(parameters.front().device->torch_device());
 }
 
 std::vector<Tensor> Optimizer::Group::gradients() const {
@@ -57,7 +59,23 @@ void Optimizer::on_each_device(const std::function<void(Group&)>& work) {
   wait_for_all(ends);
 }
 
-void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed& ranks) {
+void Optimizer::fused_step(double learning_rate, bool clear) {
+  groups_.front().device->run([&] {
+    const at::NoGradGuard no_grad;
+    std::vector<UpdatedTensors> updated;
+    for (Group& group : groups_) {
+      at::_foreach_add_(group.steps, 1);
+      updated.push_back({group.values, group.gradients(), group.first_moments, group.second_moments, group.weight_decay});
+    }
+    norm_ = fused_->step(updated, {learning_rate, options_.beta1, options_.beta2, options_.epsilon, options_.clip}, groups_.front().steps.front(), clear);
+  });
+}
+
+void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed& ranks, bool clear) {
+  if (fused_ && !scaler.enabled()) {
+    fused_step(learning_rate, clear);
+    return;
+  }
   const at::NoGradGuard no_grad;
   if (scaler.enabled()) {
     std::vector<std::vector<Tensor>> all;
@@ -79,7 +97,7 @@ void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed
                       group.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, found_inf);
   });
   scaler.update();
-  clear_gradients();
+  if (clear) clear_gradients();
 }
 
 // The norm over everything, as torch.nn.utils.clip_grad_norm_ has it: one norm a tensor, then the norm of the norms.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reference_trainer/cuda/cuda_part.hpp"
 #include "reference_trainer/parallel/strategy.hpp"
 #include "reference_trainer/precision.hpp"
 
@@ -16,6 +17,7 @@ struct OptimizerOptions {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double clip = 1;            // 0: not at all
+  bool fused = true;          // kernels of our own where they fit: one GPU, no loss scale
 };
 
 // Straight up to the highest rate, then down half a cosine to the least.
@@ -31,8 +33,9 @@ class Optimizer {
  public:
   Optimizer(const std::vector<DeviceParameters>& parameters, const OptimizerOptions& options);
 
-  // Changes the parameters and clears their gradients. Left out when a gradient of some rank was not finite.
-  void step(double learning_rate, LossScaler& scaler, const Distributed& ranks);
+  // Changes the parameters, and clears their gradients unless the next pass overwrites them anyway. Left out when a gradient of
+  // some rank was not finite.
+  void step(double learning_rate, LossScaler& scaler, const Distributed& ranks, bool clear = true);
   void clear_gradients();
   // Length of the last gradient, before clipping, where it was asked for.
   double last_norm() const;
@@ -52,6 +55,7 @@ class Optimizer {
     std::vector<Tensor> gradients() const;
   };
   void on_each_device(const std::function<void(Group&)>& work);
+  void fused_step(double learning_rate, bool clear);
   void clip_gradients();
 
   const OptimizerOptions options_;
@@ -59,6 +63,7 @@ class Optimizer {
   Tensor by_name_;             // the parameters' places in the groups, in the order of their names: ranks that cut the model
                                // otherwise must add the norms in the same order, or their weights drift apart bit by bit
   Tensor norm_;                // of the last update
+  std::unique_ptr<FusedUpdate> fused_;  // nothing: ATen's
 };
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@ struct RunPlan {
   std::vector<int> devices;  // of this process, by their number on the machine
   int all_devices = 1;       // of all ranks
   Precision precision = Precision::fp32;
+  GroupOptions group;
   BatchPlan batch;
   std::int64_t samples_per_pass = 1;  // of this rank
 };

@@ -51,7 +51,7 @@ int run_self_test(const std::string& name, const RankFacts& facts, const TrainSe
   TrainSettings chosen = settings;
   const RunPlan plan = plan_run(chosen, facts);
   const bool on_cuda = plan.device == c10::DeviceType::CUDA;
-  const Distributed ranks(facts, on_cuda ? "nccl" : "gloo", std::chrono::duration_cast<std::chrono::milliseconds>(settings.timeout));
+  const Distributed ranks(facts, plan.group);
   const at::Device device = on_cuda ? at::Device(plan.device, static_cast<c10::DeviceIndex>(plan.devices.front())) : at::Device(plan.device);
   return collectives_work(ranks, device) ? 0 : 1;
 }

@@ -6,12 +6,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "probes/wire/ring.h"
 
 namespace lockstep {
 
-StepMarks::StepMarks(int rank, Wire wire) {
+StepMarks::StepMarks(int rank, int world, Wire wire) {
   step_.rank = rank;
   if (wire == Wire::none) return;
   const char* const folder = std::getenv("LOCKSTEP_PROBE_FOLDER");  // of lockstep profile
@@ -26,6 +27,19 @@ StepMarks::StepMarks(int rank, Wire wire) {
   }
   ::close(file);
   if (wire_ != nullptr) lockstep_ring_open(wire_, LOCKSTEP_WIRE_SLOTS, ::getpid(), static_cast<std::uint64_t>(monotonic_now().count()));
+  if (wire_ == nullptr) return;
+  wire_->rank_plus_1 = rank + 1;
+  wire_->world_size = world;
+}
+
+void StepMarks::fact(const std::string& words) {
+  std::array<char, 240> text{};  // zeros behind the words: the slot held something else before
+  words.copy(text.data(), text.size());
+  if (wire_ != nullptr) lockstep_ring_write(wire_, LOCKSTEP_RECORD_FACT, text.data(), text.size());
+}
+
+void StepMarks::count_collectives(int calls) {
+  if (!std::exchange(told_collectives_, true)) fact("collectives a_step=" + std::to_string(calls));
 }
 
 StepMarks::~StepMarks() {
@@ -49,7 +63,6 @@ void StepMarks::end() {
   step_.end_ns = static_cast<std::uint64_t>(now.count());
   step_.duration_ns = static_cast<std::uint64_t>(length.count());
   step_.spans_known = (1U << (LOCKSTEP_SPAN_OTHER + 1)) - 1;
-  step_.spans_known &= ~((1U << LOCKSTEP_SPAN_EVALUATION) | (1U << LOCKSTEP_SPAN_GC));  // it has neither
   for (std::size_t i = 0; i < spans_.size(); ++i) step_.span_ns[i] = static_cast<std::uint64_t>(std::max<std::int64_t>(0, spans_[i].count()));
   lockstep_ring_write(wire_, LOCKSTEP_RECORD_STEP, &step_, sizeof step_);
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/clock.hpp"
 #include "probes/wire/lockstep_wire.h"
@@ -17,7 +18,7 @@ using Span = lockstep_span;
 class StepMarks {
  public:
   enum class Wire : std::uint8_t { yes, none };
-  explicit StepMarks(int rank, Wire wire = Wire::yes);
+  StepMarks(int rank, int world, Wire wire = Wire::yes);
   ~StepMarks();
   StepMarks(const StepMarks&) = delete;
   StepMarks& operator=(const StepMarks&) = delete;
@@ -27,6 +28,10 @@ class StepMarks {
   std::chrono::nanoseconds spent(Span span) const { return spans_[span]; }
   // What no span holds is `other`.
   void end();
+  // How training is set up: `name key=value key=value`. Said again it replaces what was said before.
+  void fact(const std::string& words);
+  // Collectives beside the gradients': said as a fact with the first step that has some.
+  void count_collectives(int calls);
 
   // Times a piece of work.
   template <class Work>
@@ -42,6 +47,7 @@ class StepMarks {
   lockstep_step step_{};
   std::chrono::nanoseconds began_{};
   std::array<std::chrono::nanoseconds, LOCKSTEP_WIRE_SPANS> spans_{};
+  bool told_collectives_ = false;
 };
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "base/clock.hpp"
@@ -10,7 +11,8 @@
 #include "reference_trainer/checkpoint.hpp"
 #include "reference_trainer/compute_device.hpp"
 #include "reference_trainer/cuda/cuda_part.hpp"
-#include "reference_trainer/data/loader.hpp"
+#include "reference_trainer/data/device_feed.hpp"
+#include "reference_trainer/deliberate_fault.hpp"
 #include "reference_trainer/distributed.hpp"
 #include "reference_trainer/failure.hpp"
 #include "reference_trainer/optimizer.hpp"
@@ -22,6 +24,11 @@
 #include "reference_trainer/run_state.hpp"
 #include "reference_trainer/step_marks.hpp"
 #include "reference_trainer/virtual_gpus.hpp"
+
+// Of libtorch; its header would bring half of the JIT with it.
+namespace torch {
+void global_kineto_init();
+}
 
 namespace lockstep {
 namespace {
@@ -56,18 +63,22 @@ class Run {
         ranks_(ranks),
         devices_(open_devices(plan)),
         virtual_gpus_(pointers(devices_)),
-        marks_(ranks.rank()),
+        fault_(settings, ranks),
+        marks_(ranks.rank(), ranks.world(), settings.step_marks ? StepMarks::Wire::yes : StepMarks::Wire::none),
         progress_(settings.log_format == "json" ? Progress::Format::json : Progress::Format::text, ranks.is_main()),
         dataset_(open_dataset(settings, plan.shape)),
         loader_(*dataset_, sampler_options(), loader_options(settings, plan)),
+        feed_(loader_, devices_.size() == 1 ? std::optional(devices_.front()->torch_device()) : std::nullopt),
         scaler_(plan.precision == Precision::fp16, devices_.front()->torch_device()) {
     check_data();
-    for (const auto& device : devices_) RandomNumbers::seed(device->torch_device(), static_cast<std::uint64_t>(settings.seed + ranks.rank()));
+    for (const auto& device : devices_) RandomNumbers::seed(device->torch_device(), static_cast<std::uint64_t>(random_seed()));
     devices_.front()->run([&] {
-      model_ = make_model(plan.shape, {settings.dropout, settings.freeze, settings.activation_checkpointing}, static_cast<std::uint64_t>(settings.seed));
+      model_ = make_model(plan.shape, {settings.dropout, settings.freeze, settings.activation_checkpointing, settings.fused_kernels}, static_cast<std::uint64_t>(settings.seed));
     });
     strategy_ = make_strategy(*model_, {settings, plan.precision, ranks, pointers(devices_), virtual_gpus_});
-    optimizer_ = std::make_unique<Optimizer>(strategy_->parameters(), OptimizerOptions{settings.weight_decay, settings.beta1, settings.beta2, settings.epsilon, settings.clip});
+    optimizer_ = std::make_unique<Optimizer>(strategy_->parameters(), OptimizerOptions{settings.weight_decay, settings.beta1, settings.beta2, settings.epsilon, settings.clip, settings.fused_kernels});
+    for (const DeviceParameters& on_device : strategy_->parameters())
+      for (const Parameter& parameter : on_device.parameters) values_.push_back(parameter.value);
     if (!settings.checkpoint_dir.empty() && ranks.is_main()) try_checkpoints(settings.checkpoint_dir);
     if (!settings.checkpoint_dir.empty()) writer_ = std::make_unique<CheckpointWriter>(settings.checkpoint_dir, settings.save_total_limit);
   }
@@ -75,15 +86,16 @@ class Run {
   void train();
 
  private:
-  SamplerOptions sampler_options() const {
-    return {dataset_->size(), ranks_.rank(), ranks_.world(), plan_.samples_per_pass, settings_.seed, settings_.shuffle, settings_.drop_last};
-  }
+  std::int64_t random_seed() const { return settings_.seed + (fault_.is(TrainFault::same_seeds) ? 0 : ranks_.rank()); }
+  SamplerOptions sampler_options() const;
+  void tell_facts();
   void check_data() const;
   void introduce(const Resumed& resumed);
   std::int64_t first_batch_left() const;
   std::int64_t updates_left_by_epochs() const;
   void train_epoch();
   void one_update(std::int64_t passes, bool ends_epoch);
+  void evaluate(const Batch& batch);
   void log_update();
   void save();
   ProgressLine progress_line(double loss);
@@ -97,19 +109,24 @@ class Run {
   const Distributed& ranks_;
   std::vector<std::unique_ptr<ComputeDevice>> devices_;
   VirtualGpus virtual_gpus_;
+  DeliberateFault fault_;
   StepMarks marks_;
   Progress progress_;
   std::unique_ptr<Dataset> dataset_;
   Loader loader_;
+  DeviceFeed feed_;
   LossScaler scaler_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<Tensor> values_;                // of all parameters that are trained
   std::unique_ptr<CheckpointWriter> writer_;  // nothing: no checkpoints
 
   Position position_;
   std::int64_t updates_ = 0;  // of the whole run
   std::int64_t passes_ = 0;   // of this process, for the step marks
+  std::int64_t epochs_ = 0;   // begun by this process
+  std::chrono::nanoseconds facts_at_{};  // when they were told last
   std::vector<Tensor> losses_;  // of the passes of the last update, on their devices
   double last_loss_ = 0;
   bool warned_of_loss_ = false;
@@ -122,6 +139,37 @@ class Run {
   std::chrono::nanoseconds began_{};
 };
 
+// Every rank its own part of one order; with a fault that says so, all of it, or less than rank 0.
+SamplerOptions Run::sampler_options() const {
+  SamplerOptions options{dataset_->size(), ranks_.rank(), ranks_.world(), plan_.samples_per_pass, settings_.seed, settings_.shuffle, settings_.drop_last};
+  if (fault_.is(TrainFault::unsharded)) {
+    options.rank = 0;
+    options.world = 1;
+  }
+  if (fault_.is(TrainFault::uneven_batches) && !ranks_.is_main()) options.samples -= plan_.samples_per_pass * ranks_.world();
+  return options;
+}
+
+// What a probe would read in a Python program. Again every few seconds, for those who look later.
+void Run::tell_facts() {
+  constexpr auto kEvery = std::chrono::seconds(5);
+  if (monotonic_now() - facts_at_ < kEvery) return;
+  facts_at_ = monotonic_now();
+  const bool on_cuda = plan_.device == c10::DeviceType::CUDA;
+  std::size_t tensors = 0;
+  for (const DeviceParameters& on_device : strategy_->parameters()) tensors += on_device.parameters.size();
+  marks_.fact(fmt::format("optimizer kind=AdamW fused=1 can_fuse=1 device={} tensors={}", on_cuda ? "cuda" : "cpu", tensors));
+  marks_.fact(fmt::format("seed torch={}", random_seed()));
+  if (!ranks_.is_alone())
+    marks_.fact(fmt::format("ddp backend={} find_unused={} unused_bytes=0 bucket={:.0f} bytes={}", plan_.group.backend, settings_.find_unused ? 1 : 0, settings_.bucket_mb * 1048576, parameter_count(plan_.shape) * 4));
+  const SamplerOptions sampler = sampler_options();
+  marks_.fact(fmt::format("loader id=1 passes={} workers={} pin={} persistent=1 prefetch={} batch={} batches={} drop_last={} shards={} epoch={} shuffle={} order_seed={} sampler=Sampler", epochs_, settings_.workers,
+                          settings_.pin_memory && on_cuda ? 1 : 0, settings_.prefetch, plan_.samples_per_pass, loader_.batches(), settings_.drop_last ? 1 : 0, sampler.world > 1 || ranks_.world() == 1 ? std::to_string(sampler.world) : "",
+                          fault_.is(TrainFault::same_order) ? 0 : position_.epoch, settings_.shuffle ? 1 : 0, settings_.seed));
+  const DeviceMemory memory = devices_.front()->memory();
+  marks_.fact(fmt::format("memory allocated={} peak={} reserved={} total={}", memory.allocated_bytes, memory.peak_bytes, memory.reserved_bytes, devices_.front()->total_bytes()));
+}
+
 void Run::check_data() const {
   if (loader_.batches() > 0) return;
   throw TrainFailure::on_all_ranks(usage_error(fmt::format("{} is less than one batch on each of {} ranks: {} samples an update", dataset_->description(), ranks_.world(), plan_.samples_per_pass * ranks_.world()),
@@ -133,6 +181,7 @@ void Run::introduce(const Resumed& resumed) {
   progress_.say(fmt::format("lockstep-train: {} ({} parameters), {}", settings_.model, parameters >= 1e5 ? fmt::format("{:.1f} M", parameters / 1e6) : fmt::format("{:.1f} K", parameters / 1e3), dataset_->description()));
   progress_.say(fmt::format("lockstep-train: {}; {} {}", strategy_->description(), ranks_.world(), ranks_.world() == 1 ? "rank" : "ranks"));
   progress_.say(fmt::format("lockstep-train: {} samples an update: batch {} x {} x accumulation {}; {} updates", plan_.batch.samples_per_update, plan_.batch.batch_size, plan_.batch.replicas, plan_.batch.accumulation, updates_));
+  if (const std::string words = fault_.description(); !words.empty()) progress_.say(fmt::format("lockstep-train: {}", words));
   if (!ranks_.facts().note.empty()) progress_.say(fmt::format("lockstep-train: {}", ranks_.facts().note));
   if (plan_.device == c10::DeviceType::CPU) progress_.say("lockstep-train: on virtual GPUs: each is one CPU core");
   if (!resumed.words.empty()) progress_.say(fmt::format("lockstep-train: {} (update {})", resumed.words, resumed.position.update));
@@ -178,7 +227,10 @@ void Run::train_epoch() {
     position_ = {.update = position_.update, .epoch = position_.epoch + 1, .samples = 0};
     return;
   }
-  loader_.start_epoch(position_.epoch, first_batch);
+  loader_.start_epoch(fault_.is(TrainFault::same_order) ? 0 : position_.epoch, first_batch);
+  ++epochs_;
+  facts_at_ = {};
+  tell_facts();
   if (settings_.preload && samples_ == 0) {
     ranks_.barrier();
     began_ = line_at_ = monotonic_now();  // making the data is no training
@@ -194,25 +246,38 @@ void Run::train_epoch() {
 
 void Run::one_update(std::int64_t passes, bool ends_epoch) {
   losses_.clear();
+  fault_.begin_update(loader_);
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const bool is_last = pass + 1 == passes;
     marks_.begin(passes_++);
     std::optional<Batch> batch;
-    marks_.time(LOCKSTEP_SPAN_DATA_WAIT, [&] { batch = loader_.next(); });
-    losses_.push_back(strategy_->pass(*batch, {.loss_weight = 1 / static_cast<double>(passes), .loss_scale = scaler_.scale(), .exchange = is_last}, marks_));
+    marks_.time(LOCKSTEP_SPAN_DATA_WAIT, [&] { batch = feed_.next(); });
+    fault_.slow_down(*devices_.front(), virtual_gpus_, marks_);
+    losses_.push_back(strategy_->pass(*batch, {.loss_weight = 1 / static_cast<double>(passes), .loss_scale = scaler_.scale(), .exchange = is_last || fault_.is(TrainFault::sync_each_pass), .is_first = pass == 0}, marks_));
     samples_ += batch->samples() * ranks_.world();
+    if (is_last) marks_.time(LOCKSTEP_SPAN_OPTIMIZER, [&] { optimizer_->step(learning_rate_at(position_.update, settings_, updates_), scaler_, ranks_, !strategy_->overwrites_gradients()); });
+    if (!is_last || position_.update + 1 < updates_) marks_.time(LOCKSTEP_SPAN_DATA_WAIT, [&] { feed_.fetch_ahead(); });
     if (is_last) {
-      marks_.time(LOCKSTEP_SPAN_OPTIMIZER, [&] { optimizer_->step(learning_rate_at(position_.update, settings_, updates_), scaler_, ranks_); });
       ++position_.update;
       position_.samples += passes * plan_.samples_per_pass * ranks_.world();
       if (ends_epoch) position_ = {.update = position_.update, .epoch = position_.epoch + 1, .samples = 0};
+      fault_.after_update({marks_, virtual_gpus_, *devices_.front(), losses_, values_, [&] { evaluate(*batch); }});
       if (position_.update % settings_.log_every == 0 || is_last_update()) log_update();
       if (writer_ && (is_last_update() || (settings_.save_every > 0 && position_.update % settings_.save_every == 0))) marks_.time(LOCKSTEP_SPAN_CHECKPOINT, [&] { save(); });
     }
     marks_.end();
   }
   virtual_gpus_.refresh();
+  tell_facts();
   progress_.bar(position_.update, updates_);
+}
+
+// A pass without gradients.
+void Run::evaluate(const Batch& batch) {
+  devices_.front()->run([&] {
+    const at::NoGradGuard no_grad;
+    model_->forward(batch.inputs.to(devices_.front()->torch_device()), model_->all_parts());
+  });
 }
 
 // The only place where the host waits for the loss, and where ranks exchange it.
@@ -297,9 +362,13 @@ bool is_of_the_exchange(const std::string& what) {
 void run_training(TrainSettings settings, const RankFacts& facts) {
   at::set_num_threads(1);  // devices compute; this thread waits for them
   count_cpu_memory();
+  set_fault(settings);
   const RunPlan plan = plan_run(settings, facts);
+  // lockstep trace may ask for a trace, as of any PyTorch process. Not before CUDA's half is loaded: torch would decide that there is none.
+  if (std::getenv("KINETO_USE_DAEMON") != nullptr) torch::global_kineto_init();
   allow_tensor_cores(plan.precision);
-  const Distributed ranks(facts, plan.device == c10::DeviceType::CUDA ? "nccl" : "gloo", std::chrono::duration_cast<std::chrono::milliseconds>(settings.timeout));
+  if (plan.device == c10::DeviceType::CUDA && !settings.allocator.empty()) c10::CachingAllocator::setAllocatorSettings(settings.allocator);
+  const Distributed ranks(facts, plan.group);
   try {
     Run run(settings, plan, ranks);
     run.train();

@@ -35,6 +35,11 @@ void VirtualGpus::set_waiting(bool waiting) {
   write();
 }
 
+void VirtualGpus::set_hot(double clock) {
+  const std::lock_guard lock(mutex_);
+  hot_clock_ = clock;
+}
+
 void VirtualGpus::refresh() {
   if (devices_.empty()) return;
   const std::lock_guard lock(mutex_);
@@ -45,8 +50,8 @@ void VirtualGpus::refresh() {
 void VirtualGpus::write() {
   std::string text = fmt::format(R"({{"pid":{},"gpus":[)", ::getpid());
   for (std::size_t i = 0; i < devices_.size(); ++i)
-    text += fmt::format(R"({}{{"index":{},"memory_bytes":{},"tid":{},"waiting":{}}})", i > 0 ? "," : "", devices_[i]->index(),
-                        devices_[i]->allocated_bytes(), devices_[i]->thread_id(), waiting_);
+    text += fmt::format(R"({}{{"index":{},"memory_bytes":{},"tid":{},"waiting":{}{}}})", i > 0 ? "," : "", devices_[i]->index(),
+                        devices_[i]->allocated_bytes(), devices_[i]->thread_id(), waiting_, hot_clock_ ? fmt::format(R"(,"hot_clock":{:.2f})", *hot_clock_) : "");
   text += "]}";
   const std::string temporary = file_->path() + ".new";
   const int out = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);

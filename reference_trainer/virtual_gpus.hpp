@@ -21,6 +21,8 @@ class VirtualGpus {
 
   // All of this process's devices wait for other processes, or work again.
   void set_waiting(bool waiting);
+  // They are too hot: this share of their clock is left.
+  void set_hot(double clock);
   // The memory of now, at most twice a second.
   void refresh();
 
@@ -31,6 +33,7 @@ class VirtualGpus {
   std::optional<RuntimeFile> file_;
   std::mutex mutex_;
   bool waiting_ = false;                          // guarded
+  std::optional<double> hot_clock_;               // guarded
   std::chrono::nanoseconds written_at_{};         // guarded
 };
 

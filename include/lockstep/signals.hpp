@@ -179,12 +179,14 @@ struct LoaderSetting {
   int workers = 0;
   std::optional<int> prefetch;
   std::optional<int> batch;
+  std::optional<int> batches;   // of a pass
   std::optional<int> shards;    // ranks that its sampler divides the data among
   bool pinned = false;
   bool persistent = false;
   bool shuffles = false;
   bool streams = false;         // no __getitem__: sharded by its own code, if at all
   int same_epochs = 0;          // passes whose sampler had the epoch of the pass before
+  std::string order_seed;       // of the order of samples, where it is not torch's own; empty: not known
   std::string sampler;
 };
 
@@ -216,6 +218,7 @@ struct ProbeSettings {
   double unused_bytes = 0;
   std::optional<double> collective_ms;   // of a backward pass, by DDP's own clock
   std::optional<double> overlapped_ms;
+  double other_collectives_a_step = 0;   // beside the gradients', as the program counted them
   std::optional<double> bucket_bytes;
   std::optional<double> gradient_bytes;
   std::string optimizer;

@@ -6,7 +6,13 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/cuda/nccl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#ifdef LOCKSTEP_CUDA_KERNELS
+#include "reference_trainer/cuda/fused_adamw.hpp"
+#include "reference_trainer/cuda/fused_gpt.hpp"
+#endif
 
 namespace lockstep {
 namespace {
@@ -37,10 +43,15 @@ class RealCuda : public CudaPart {
   int device_count() const override { return c10::cuda::device_count(); }
   void use_device(int index) const override { c10::cuda::set_device(static_cast<c10::DeviceIndex>(index)); }
   std::string device_name(int index) const override { return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name; }
+  std::int64_t total_memory(int index) const override { return static_cast<std::int64_t>(at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->totalGlobalMem); }
   DeviceMemory memory(int index) const override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
     const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     return {stats.allocated_bytes[all].current, stats.reserved_bytes[all].current, stats.allocated_bytes[all].peak};
+  }
+  int nccl_version() const override {
+    const std::uint64_t packed = torch::cuda::nccl::version();  // major, minor, patch in 32, 16 and 16 bits
+    return static_cast<int>((packed >> 32U) * 10'000 + ((packed >> 16U) & 0xffffU) * 100 + (packed & 0xffffU));
   }
   c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world, std::chrono::milliseconds timeout) const override {
     auto options = c10d::ProcessGroupNCCL::Options::create();
@@ -48,6 +59,13 @@ class RealCuda : public CudaPart {
     return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world, options);
   }
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override { return std::make_unique<GraphedWork>(work); }
+#ifdef LOCKSTEP_CUDA_KERNELS
+  std::unique_ptr<FusedPass> make_fused_gpt(const GptWeights& weights, const ModelShape& shape) const override { return lockstep::make_fused_gpt(weights, shape); }
+  std::unique_ptr<FusedUpdate> make_fused_adamw(at::Device device) const override { return lockstep::make_fused_adamw(device); }
+#else
+  std::unique_ptr<FusedPass> make_fused_gpt(const GptWeights&, const ModelShape&) const override { return nullptr; }
+  std::unique_ptr<FusedUpdate> make_fused_adamw(at::Device) const override { return nullptr; }
+#endif
 };
 
 }  // namespace

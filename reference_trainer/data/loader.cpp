@@ -4,9 +4,11 @@
 
 #include <string>
 
+#include "base/clock.hpp"
+
 namespace lockstep {
 
-Loader::Loader(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options) : dataset_(dataset), options_(options), sampler_(sampler) {}
+Loader::Loader(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options) : dataset_(dataset), options_(options), sampler_(sampler), delay_ns_(options.delay.count()) {}
 
 Loader::~Loader() { stop_workers(); }
 
@@ -38,7 +40,12 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 
 Batch Loader::make(std::int64_t place) const {
   Batch batch = dataset_.batch_of(sampler_.batch(place));
-  if (options_.delay.count() > 0) std::this_thread::sleep_for(options_.delay);
+  if (const std::chrono::nanoseconds delay(delay_ns_.load()); delay.count() > 0) {
+    if (delay_kind_ == Delay::asleep) std::this_thread::sleep_for(delay);
+    else
+      for (const auto until = monotonic_now() + delay; monotonic_now() < until;) {
+      }
+  }
   if (options_.pin_memory) batch = {batch.inputs.pin_memory(), batch.targets.pin_memory()};
   return batch;
 }

@@ -1,8 +1,10 @@
 // GPT-2: learned positions, norm before each half of a block, GELU, and a head that is the token table again.
 #pragma once
 
-#include <vector>
+#include <memory>
 
+#include "reference_trainer/cuda/cuda_part.hpp"
+#include "reference_trainer/model/gpt_weights.hpp"
 #include "reference_trainer/model/model.hpp"
 
 namespace lockstep {
@@ -12,7 +14,8 @@ class Gpt : public Model {
   Gpt(const ModelShape& shape, const ModelOptions& options, at::Generator& generator);
 
   Tensor loss(const Tensor& output, const Tensor& targets) const override;
-  Tensor tied_weight() const override { return token_table_; }
+  Tensor whole_loss(const Tensor& inputs, const Tensor& targets) override;
+  Tensor tied_weight() const override { return weights_.token_table; }
   double part_cost(int part) const override;
 
  protected:
@@ -20,35 +23,22 @@ class Gpt : public Model {
   bool is_block(int part) const override { return part > 0 && part <= shape_.layers; }
 
  private:
-  struct Norm {
-    Tensor weight, bias;
-  };
-  struct Linear {
-    Tensor weight, bias;
-    Tensor operator()(const Tensor& x) const { return at::linear(x, weight, bias); }
-  };
-  struct Block {
-    Norm before_attention;
-    Linear query_key_value, attention_out;
-    Norm before_feed_forward;
-    Linear widen, narrow;
-  };
-  Norm add_norm(const std::string& name, int part);
-  Linear add_linear(const std::string& name, std::int64_t from, std::int64_t to, double deviation, int part);
+  GptNorm add_norm(const std::string& name, int part);
+  GptLinear add_linear(const std::string& name, std::int64_t from, std::int64_t to, double deviation, int part);
   Tensor normal(at::IntArrayRef size, double deviation);
-  Tensor normed(const Tensor& x, const Norm& norm) const { return at::layer_norm(x, {shape_.width}, norm.weight, norm.bias); }
+  Tensor normed(const Tensor& x, const GptNorm& norm) const { return at::layer_norm(x, {shape_.width}, norm.weight, norm.bias); }
 
+  bool may_be_fused() const;
   Tensor embed(const Tensor& tokens) const;
-  Tensor attend(const Block& block, const Tensor& x) const;
-  Tensor run_block(const Block& block, const Tensor& x) const;
+  Tensor attend(const GptBlock& block, const Tensor& x) const;
+  Tensor run_block(const GptBlock& block, const Tensor& x) const;
   Tensor run_head(const Tensor& x, const Tensor& weight) const;
 
   const ModelShape shape_;
   at::Generator* generator_;  // of the constructor
-  Tensor token_table_;
-  Tensor position_table_;
-  std::vector<Block> blocks_;
-  Norm last_norm_;
+  GptWeights weights_;
+  bool fused_was_tried_ = false;
+  std::unique_ptr<FusedPass> fused_;  // nothing: the plain pass
 };
 
 }  // namespace lockstep

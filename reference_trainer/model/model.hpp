@@ -27,6 +27,7 @@ struct ModelOptions {
   double dropout = 0;
   std::int64_t freeze = 0;  // blocks, from the first on
   bool activation_checkpointing = false;
+  bool fused = true;  // kernels of our own where they fit (CUDA, bf16)
 };
 
 class Model {
@@ -42,6 +43,8 @@ class Model {
   // last part uses in place of tied_weight(), when that lives on another device.
   Tensor forward(Tensor x, PartRange range, const Tensor& head_weight = {});
   virtual Tensor loss(const Tensor& output, const Tensor& targets) const = 0;
+  // All parts and the loss, for a model that lies whole on one device.
+  virtual Tensor whole_loss(const Tensor& inputs, const Tensor& targets) { return loss(forward(inputs, all_parts()), targets); }
   // The weight that the first and the last part share; undefined: none.
   virtual Tensor tied_weight() const { return {}; }
   // How much work a part is, to compare with other parts.
@@ -55,6 +58,7 @@ class Model {
   virtual Tensor run_part(int part, const Tensor& x, const Tensor& head_weight) = 0;
   virtual bool is_block(int part) const = 0;  // worth computing twice to save memory
   Tensor add(const std::string& name, Tensor value, int part);
+  const ModelOptions& options() const { return options_; }
   void set_parts(int parts);  // last in a constructor: freezes what is to be frozen
   Tensor drop(const Tensor& x) const { return options_.dropout > 0 ? at::dropout(x, options_.dropout, true) : x; }
 

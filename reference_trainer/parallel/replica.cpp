@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), precision_(options.precision), name_(options.settings.parallel), graph_batch_(options.settings.cuda_graphs ? options.settings.batch_size : 0) {
+Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), precision_(options.precision), name_(options.settings.parallel), graph_batch_(options.settings.cuda_graphs ? options.settings.batch_size : 0), accumulates_(options.settings.accumulation > 1 || options.settings.global_batch > 0 || options.settings.tokens_per_update > 0) {
   const std::vector<PartRange> ranges = cut_into(model, static_cast<int>(options.devices.size()));
   std::vector<Parameter> trained;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -15,6 +15,7 @@ Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), 
     trained.insert(trained.end(), parameters_.back().parameters.begin(), parameters_.back().parameters.end());
   }
   if (!options.ranks.is_alone()) reducer_ = std::make_unique<GradientReducer>(options.ranks, trained, options.settings, options.virtual_gpus);
+  graphs_ = graph_batch_ > 0 && pieces_.size() == 1 && !reducer_ && pieces_.front().device->torch_device().is_cuda();
 }
 
 std::string Replica::description() const {
@@ -24,7 +25,8 @@ std::string Replica::description() const {
 }
 
 Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& marks) {
-  if (can_be_graphed(batch)) return graphed_pass(batch, options, marks);
+  if (can_be_graphed(batch, options)) return graphed_pass(batch, options, marks);
+  if (graphs_ && options.is_first) clear_gradients();  // they are still the last update's
   const bool exchange = reducer_ && options.exchange;
   if (exchange) reducer_->before_forward();
   forward(batch, marks);
@@ -50,7 +52,7 @@ Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& 
 // (A static graph must not be learnt in a pass without an exchange: the reducer would count its parameters twice.)
 void Replica::warm_up(const Batch& batch) {
   if (!reducer_) return;
-  StepMarks unseen(0, StepMarks::Wire::none);
+  StepMarks unseen(0, 1, StepMarks::Wire::none);
   const RandomNumbers random(pieces_.front().device->torch_device());  // drawn in vain
   pass(batch, {.loss_weight = 0}, unseen);
   clear_gradients();
@@ -76,10 +78,8 @@ void Replica::forget_pass() {
   loss_ = tied_here_ = tied_there_ = Tensor();
 }
 
-// One GPU, no other ranks, and a batch as large as the recorded one (an epoch's last may be smaller).
-bool Replica::can_be_graphed(const Batch& batch) const {
-  return batch.samples() == graph_batch_ && pieces_.size() == 1 && !reducer_ && pieces_.front().device->torch_device().is_cuda();
-}
+// An epoch's last batch may be smaller than the recorded one. Recording spoils the gradients, so it waits for an update's start.
+bool Replica::can_be_graphed(const Batch& batch, const PassOptions& options) const { return graphs_ && batch.samples() == graph_batch_ && (graph_ || options.is_first); }
 
 Tensor Replica::graphed_pass(const Batch& batch, const PassOptions& options, StepMarks& marks) {
   if (!graph_) record(batch, options);
@@ -89,32 +89,42 @@ Tensor Replica::graphed_pass(const Batch& batch, const PassOptions& options, Ste
       graph_->batch.inputs.copy_(batch.inputs, /*non_blocking=*/true);
       graph_->batch.targets.copy_(batch.targets, /*non_blocking=*/true);
       graph_->loss_weight.fill_(options.loss_weight);
-      graph_->work->play();
-      loss = graph_->loss.clone();
+      const RecordedPass& pass = options.is_first ? graph_->first_pass : graph_->later_pass;
+      pass.work->play();
+      loss = pass.loss.clone();
     });
   });
   return loss;
 }
 
-// Recording runs the pass a few times; the gradients that this leaves are cleared, and stay where the graph knows them.
+void Replica::forget_gradients() {
+  for (const DeviceParameters& on_device : parameters_)
+    for (const Parameter& parameter : on_device.parameters) parameter.value.mutable_grad() = Tensor();
+}
+
+// Recording runs the pass a few times. What this adds to the gradients is overwritten by the first pass that is played.
 void Replica::record(const Batch& batch, const PassOptions& options) {
   const at::Device here = pieces_.front().device->torch_device();
   pieces_.front().device->run([&] {
     graph_.emplace();
     graph_->batch = {batch.inputs.to(here), batch.targets.to(here)};
     graph_->loss_weight = at::scalar_tensor(options.loss_weight, at::TensorOptions(here));
-    graph_->work = cuda_part()->record([&] {
+    const auto run = [&](RecordedPass& pass) {
       Tensor loss;
       {
         const Autocast autocast(precision_, here.type());
-        loss = model_.loss(model_.forward(graph_->batch.inputs, model_.all_parts()), graph_->batch.targets);
+        loss = model_.whole_loss(graph_->batch.inputs, graph_->batch.targets);
       }
       Tensor weighed = loss * graph_->loss_weight;
       if (options.loss_scale.defined()) weighed = weighed * options.loss_scale;
       weighed.sum().backward();
-      graph_->loss = loss.detach();
+      pass.loss = loss.detach();
+    };
+    graph_->first_pass.work = cuda_part()->record([&] {
+      forget_gradients();
+      run(graph_->first_pass);
     });
-    clear_gradients();
+    if (accumulates_) graph_->later_pass.work = cuda_part()->record([&] { run(graph_->later_pass); });
   });
 }
 
@@ -135,6 +145,10 @@ void Replica::forward(const Batch& batch, StepMarks& marks) {
         if (!is_first) piece.input = pieces_[i - 1].output.detach().to(here).requires_grad_(true);
         if (is_first && !is_last && model_.tied_weight().defined()) tied_here_ = model_.tied_weight().alias();
         if (is_last && tied_here_.defined()) tied_there_ = tied_here_.detach().to(here).requires_grad_(true);
+        if (pieces_.size() == 1) {
+          loss_ = model_.whole_loss(piece.input, targets);
+          return;
+        }
         piece.output = model_.forward(piece.input, piece.parts, tied_there_);
         if (is_last) loss_ = model_.loss(piece.output, targets);
       });

@@ -22,6 +22,7 @@ class Replica : public Strategy {
   void warm_up(const Batch& batch) override;
   const std::vector<DeviceParameters>& parameters() const override { return parameters_; }
   std::string description() const override;
+  bool overwrites_gradients() const override { return graphs_; }
 
  private:
   struct Piece {
@@ -31,16 +32,22 @@ class Replica : public Strategy {
     Tensor input;
     Tensor output;
   };
-  // The same work recorded as a CUDA graph: the host starts a pass in one call.
-  struct Graph {
+  // The same work recorded as CUDA graphs: the host starts a pass in one call. An update's first pass finds no gradients and
+  // leaves its own in their place, so that they need neither be cleared nor added to; later ones add to them.
+  struct RecordedPass {
     std::unique_ptr<RecordedWork> work;
-    Batch batch;         // where the pass looks for its input
-    Tensor loss_weight;  // and what its loss counts
     Tensor loss;
   };
-  bool can_be_graphed(const Batch& batch) const;
+  struct Graph {
+    RecordedPass first_pass;
+    RecordedPass later_pass;  // nothing: updates have one pass
+    Batch batch;         // where the pass looks for its input
+    Tensor loss_weight;  // and what its loss counts
+  };
+  bool can_be_graphed(const Batch& batch, const PassOptions& options) const;
   Tensor graphed_pass(const Batch& batch, const PassOptions& options, StepMarks& marks);
   void record(const Batch& batch, const PassOptions& options);
+  void forget_gradients();
   void forward(const Batch& batch, StepMarks& marks);
   void backward(const PassOptions& options);
   Tensor last_root() const;
@@ -54,6 +61,8 @@ class Replica : public Strategy {
   std::unique_ptr<GradientReducer> reducer_;  // nothing for a rank alone
   std::string name_;
   const std::int64_t graph_batch_;  // samples of a pass that is worth recording; 0: none is
+  const bool accumulates_;
+  bool graphs_ = false;             // passes are recorded and played
   std::optional<Graph> graph_;
 
   // Of the pass under way.

@@ -20,6 +20,7 @@ struct PassOptions {
   double loss_weight = 1;  // what the loss counts in the update: one over the passes of it
   Tensor loss_scale;       // fp16: undefined for none
   bool exchange = true;    // average the gradients over all ranks in this pass
+  bool is_first = true;    // of its update
 };
 
 // Backward of a pass: the loss with its weight, and fp16's scale.
@@ -38,6 +39,8 @@ class Strategy {
   // Forward and backward. Gradients are added to the parameters'; the loss comes back as it is, on its device, and the host
   // does not wait for it on CUDA.
   virtual Tensor pass(const Batch& batch, const PassOptions& options, StepMarks& marks) = 0;
+  // Whether an update's first pass overwrites the gradients of the last: then nobody needs to clear them.
+  virtual bool overwrites_gradients() const { return false; }
   // Before the first pass of a run, new or resumed: whatever is learnt from a first pass is learnt here.
   virtual void warm_up(const Batch&) {}
   virtual const std::vector<DeviceParameters>& parameters() const = 0;

@@ -14,10 +14,11 @@ std::vector<Finding> find_accumulation_too_high(const Seen& seen) {
   constexpr double kMemoryAtMost = 0.45;
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
-    if (!is_probed(job) || !job.settings || job.steps->passes_a_step < kPassesAtLeast || !job.settings->memory_peak_bytes || job.settings->memory_total_bytes.value_or(0) <= 0) continue;
+    const double passes = is_told(job) ? passes_of_an_update(job) : 0;
+    if (passes < kPassesAtLeast || !job.settings->memory_peak_bytes || job.settings->memory_total_bytes.value_or(0) <= 0) continue;
     const double used = *job.settings->memory_peak_bytes / *job.settings->memory_total_bytes;
     if (used > kMemoryAtMost) continue;
-    Finding finding = about_job(FindingCode::accumulation_too_high, job, Severity::info, 0.5, 0.05, {{"passes_a_step", job.steps->passes_a_step, kPassesAtLeast, "passes"}, {"memory_used_at_most", used, kMemoryAtMost, "fraction"}});
+    Finding finding = about_job(FindingCode::accumulation_too_high, job, Severity::info, 0.5, 0.05, {{"passes_a_step", passes, kPassesAtLeast, "passes"}, {"memory_used_at_most", used, kMemoryAtMost, "fraction"}});
     name_places(finding, job, main_places(job, StepPart::backward));
     findings.push_back(std::move(finding));
   }

@@ -44,6 +44,7 @@ constexpr std::array kDetectors = {
     Detector{FindingCode::ranks_missing, find_ranks_missing},
     Detector{FindingCode::unsharded_data, find_unsharded_data},
     Detector{FindingCode::set_epoch_missing, find_set_epoch_missing},
+    Detector{FindingCode::uneven_batches, find_uneven_batches},
     Detector{FindingCode::workers_restarted_each_epoch, find_workers_restarted_each_epoch},
     Detector{FindingCode::find_unused_parameters, find_find_unused_parameters},
     Detector{FindingCode::accumulation_too_high, find_accumulation_too_high},

@@ -55,6 +55,7 @@ std::vector<Finding> find_cpu_oversubscribed(const Seen& seen);
 std::vector<Finding> find_ranks_missing(const Seen& seen);
 std::vector<Finding> find_unsharded_data(const Seen& seen);
 std::vector<Finding> find_set_epoch_missing(const Seen& seen);
+std::vector<Finding> find_uneven_batches(const Seen& seen);
 std::vector<Finding> find_workers_restarted_each_epoch(const Seen& seen);
 std::vector<Finding> find_find_unused_parameters(const Seen& seen);
 std::vector<Finding> find_accumulation_too_high(const Seen& seen);

@@ -39,6 +39,7 @@ bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
   constexpr double kVote = 2.2;          // ln 9, as in pattern.cpp: one block in ten votes wrong
   constexpr double kHealthyAfterS = 3.5;  // a healthy job is watched a little longer: its faults are rarer than turns
   constexpr double kFaultAfterS = 1.5;
+  constexpr double kSecondStallS = 20;    // one stall is no pattern: wait for the next, so long
   const double needed = std::log((1 - kWrongAtMost) / kWrongAtMost);
   if (diagnosis.first_job >= signals.jobs.size()) return false;  // nothing runs yet: keep looking
   const JobSignals& job = signals.jobs[diagnosis.first_job];
@@ -57,6 +58,7 @@ bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
   const double turns = kVote * std::max<double>(job.fine->blocks_exclusive, job.fine->exclusive_busy > 0.6 ? job.fine->hand_overs / 2.0 : 0);
   const double together = kVote * job.fine->blocks_together;
   if (diagnosis.verdict.pattern == Pattern::taking_turns) return watched_s >= kFaultAfterS && turns - together >= needed;
+  if (job.stalls.all.size() == 1 && watched_s < kSecondStallS) return false;
   return watched_s >= kHealthyAfterS && together - turns >= needed;
 }
 

@@ -13,7 +13,7 @@ std::vector<Finding> find_find_unused_parameters(const Seen& seen) {
   constexpr double kAssumedCost = 0.02;
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
-    if (!is_probed(job) || !job.settings || job.settings->finds_unused != true || job.settings->unused_bytes > 0) continue;
+    if (!is_told(job) || job.settings->finds_unused != true || job.settings->unused_bytes > 0) continue;
     Finding finding = about_job(FindingCode::find_unused_parameters, job, Severity::info, 0.7, kAssumedCost, {{"unused_parameters", 0, 1.0, "bytes"}});
     name_places(finding, job, main_places(job, StepPart::forward));
     finding.ranks.clear();

@@ -12,6 +12,15 @@ namespace lockstep {
 // Enough steps, with the lines that they come from.
 inline bool is_probed(const JobSignals& job) { return job.steps && job.steps->count >= 5 && !job.steps->places.empty(); }
 
+// Enough steps, and how the training is set up: by a probe, or by a program that tells it itself (then no lines are known).
+inline bool is_told(const JobSignals& job) { return job.steps && job.steps->count >= 5 && job.settings; }
+// Whether gradients are averaged over ranks.
+inline bool exchanges(const JobSignals& job) { return job.steps->synced_passes_a_step > 0 || (job.steps->places.empty() && job.settings->backend); }
+// Passes an update, of a program whose steps are passes: those without an optimizer part belong to the one with it.
+inline double passes_of_an_update(const JobSignals& job) {
+  return job.steps->passes_a_step > 0 ? job.steps->passes_a_step : 1 / std::max(0.001, 1 - job.steps->steps_without_optimizer);
+}
+
 // What even the fastest waits for: where one rank spends the time the others wait for it.
 inline double share_of_slowest(const JobSignals& job, StepPart part) {
   double most = 0;
@@ -50,6 +59,7 @@ inline void name_places(Finding& finding, const JobSignals& job, const std::vect
 // The loader that the training loop waits for: the one behind the costliest wait, on its rank.
 inline const LoaderSetting* training_loader(const JobSignals& job) {
   if (!job.settings) return nullptr;
+  if (job.steps->places.empty()) return job.settings->loaders.empty() ? nullptr : &job.settings->loaders.front();
   for (const PlaceSignals& place : job.steps->places) {
     if (place.part != StepPart::data_wait) continue;
     for (const LoaderSetting& loader : job.settings->loaders)

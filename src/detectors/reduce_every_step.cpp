@@ -40,6 +40,11 @@ std::vector<Finding> find_reduce_every_step(const Seen& seen) {
       continue;
     }
     const std::size_t sync = step_part("sync");
+    if (job.settings && job.settings->other_collectives_a_step >= 1) {  // the program counted them
+      findings.push_back(about_job(FindingCode::reduce_every_step, job, Severity::warning, 0.9, std::max(kShareAtLeast, share_of_slowest(job, StepPart::sync)),
+                                   {{"collective_calls_a_step", job.settings->other_collectives_a_step, 1.0, "calls"}, {"sync_share", share_of_slowest(job, StepPart::sync), std::nullopt, "fraction"}}));
+      continue;
+    }
     double least = 1;
     double most = 0;
     for (const RankSteps& rank : job.steps->ranks) {

@@ -11,7 +11,7 @@ namespace lockstep {
 std::vector<Finding> find_same_seed_every_rank(const Seen& seen) {
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
-    if (!is_probed(job) || !job.settings || job.settings->seeds.size() < 2 || job.steps->synced_passes_a_step <= 0) continue;
+    if (!is_told(job) || job.settings->seeds.size() < 2 || !exchanges(job)) continue;
     const std::string& first = job.settings->seeds.begin()->second;
     if (first.empty() || std::any_of(job.settings->seeds.begin(), job.settings->seeds.end(), [&](const auto& seed) { return seed.second != first; })) continue;
     Finding finding = about_job(FindingCode::same_seed_every_rank, job, Severity::info, 0.45, 0, {{"ranks_with_one_seed", static_cast<double>(job.settings->seeds.size()), 2.0, "ranks"}});

@@ -11,7 +11,7 @@ namespace lockstep {
 std::vector<Finding> find_set_epoch_missing(const Seen& seen) {
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
-    if (!is_probed(job)) continue;
+    if (!is_told(job)) continue;
     const LoaderSetting* const loader = training_loader(job);
     if (loader == nullptr || !loader->shards || !loader->shuffles || loader->same_epochs < 1) continue;
     Finding finding = about_job(FindingCode::set_epoch_missing, job, Severity::warning, 0.9, 0, {{"passes_with_the_epoch_before", static_cast<double>(loader->same_epochs), 1.0, "passes"}});

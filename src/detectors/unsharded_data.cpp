@@ -12,12 +12,13 @@ namespace lockstep {
 std::vector<Finding> find_unsharded_data(const Seen& seen) {
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
-    if (!is_probed(job) || !job.settings || job.settings->world_size < 2 || job.steps->ranks.size() < 2) continue;
+    if (!is_told(job) || job.settings->world_size < 2 || job.steps->ranks.size() < 2) continue;
     const LoaderSetting* const loader = training_loader(job);
-    if (loader == nullptr || loader->shards || loader->streams || job.steps->synced_passes_a_step <= 0) continue;
+    if (loader == nullptr || loader->shards || loader->streams || !exchanges(job)) continue;
     const double ranks = job.settings->world_size;
     // A shuffling sampler with a seed of its own on each rank gives other samples: no epoch is one, but the work is not the same.
-    const bool drawn_apart = loader->shuffles && job.settings->seeds.size() > 1 &&
+    const bool one_order = !loader->order_seed.empty() && std::all_of(job.settings->loaders.begin(), job.settings->loaders.end(), [&](const LoaderSetting& other) { return other.order_seed == loader->order_seed; });
+    const bool drawn_apart = !one_order && loader->shuffles && job.settings->seeds.size() > 1 &&
                              std::any_of(job.settings->seeds.begin(), job.settings->seeds.end(), [&](const auto& seed) { return seed.second != job.settings->seeds.begin()->second; });
     Finding finding = about_job(FindingCode::unsharded_data, job, drawn_apart ? Severity::warning : Severity::critical, drawn_apart ? 0.7 : 0.9, drawn_apart ? 0 : 1 - 1 / ranks,
                                 {{"ranks", ranks, 2.0, "ranks"}, {"ranks_in_the_sampler", 0, ranks, "ranks"}});

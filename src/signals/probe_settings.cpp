@@ -49,19 +49,23 @@ void take_loader(ProbeSettings& settings, const ProbeFact& fact, std::map<std::p
     found = std::prev(settings.loaders.end());
   }
   LoaderSetting& loader = *found;
-  loader.passes = std::max(loader.passes, values.integer("passes").value_or(1));
+  const int passes = values.integer("passes").value_or(1);
+  const bool is_new_pass = passes > loader.passes;  // else the same is said again
+  loader.passes = std::max(loader.passes, passes);
   loader.workers = values.integer("workers").value_or(0);
   loader.prefetch = values.integer("prefetch");
   loader.batch = values.integer("batch");
+  loader.batches = values.integer("batches");
   loader.shards = values.integer("shards");
   loader.pinned = values.yes("pin");
   loader.persistent = values.yes("persistent");
   loader.shuffles = values.yes("shuffle");
   loader.streams = !values.word("iterable").empty();
   loader.sampler = values.word("sampler");
+  loader.order_seed = values.word("order_seed");
   const std::string epoch = values.word("epoch");
   const auto [last, is_first] = epochs.try_emplace({fact.rank, id}, epoch);
-  if (!is_first && !epoch.empty() && last->second == epoch) ++loader.same_epochs;
+  if (!is_first && is_new_pass && !epoch.empty() && last->second == epoch) ++loader.same_epochs;
   last->second = epoch;
 }
 
@@ -119,6 +123,8 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
       settings.transfer = BatchTransfer{values.number("bytes").value_or(0), values.number("pageable_ms"), values.number("pinned_ms")};
     } else if (fact.name == "loader_failed") {
       settings.loader_trial_failed = values.word("why");
+    } else if (fact.name == "collectives") {
+      settings.other_collectives_a_step = std::max(settings.other_collectives_a_step, values.number("a_step").value_or(0));
     } else if (fact.name == "seed") {
       settings.seeds[fact.rank] = values.word("torch");
     } else if (fact.name == "memory") {

@@ -13,6 +13,7 @@ namespace lockstep {
 namespace {
 
 std::string type_name_of(const SettingRow& row) {
+  if (row.choices.size() > 10) return "NAME";
   if (!row.choices.empty()) return join(std::vector<std::string>(row.choices.begin(), row.choices.end()), "|");
   if (std::holds_alternative<std::chrono::nanoseconds TrainSettings::*>(row.member)) return "DURATION";
   if (std::holds_alternative<std::string TrainSettings::*>(row.member)) return "TEXT";

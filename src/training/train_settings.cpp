@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
+#include "training/faults.hpp"
 
 namespace lockstep {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::array<std::string_view, 3> kDataFormats = {"auto", "text", "token
 constexpr std::array<std::string_view, 6> kParallel = {"auto", "single", "naive", "data-parallel", "ddp", "hybrid"};
 constexpr std::array<std::string_view, 3> kDevices = {"auto", "cuda", "cpu"};
 constexpr std::array<std::string_view, 5> kPrecisions = {"auto", "fp32", "tf32", "bf16", "fp16"};
+constexpr std::array<std::string_view, 3> kBackends = {"auto", "nccl", "gloo"};
 constexpr std::array<std::string_view, 2> kLogFormats = {"text", "json"};
 
 const std::array kSettings = {
@@ -51,6 +53,8 @@ const std::array kSettings = {
     SettingRow{"split of work", "device", &S::device, "cuda, or cpu with virtual GPUs", 0, kDevices},
     SettingRow{"split of work", "devices", &S::devices, "devices of this machine; 0: all"},
     SettingRow{"split of work", "split", &S::split, "devices a group (hybrid)", 1},
+    SettingRow{"split of work", "backend", &S::backend, "who carries gradients; auto: nccl where each rank has a GPU, else gloo", 0, kBackends},
+    SettingRow{"split of work", "share-devices", &S::share_devices, "ranks may share a device (ddp): for trials on one GPU"},
     SettingRow{"split of work", "bucket-mb", &S::bucket_mb, "gradients reduced at once (ddp)", 0.001},
     SettingRow{"split of work", "first-bucket-mb", &S::first_bucket_mb, "the first of them, small so that it starts early", 0.001},
     SettingRow{"split of work", "gradient-as-bucket-view", &S::gradient_as_bucket_view, "gradients live in their bucket: no copy"},
@@ -60,6 +64,8 @@ const std::array kSettings = {
     SettingRow{"numbers", "precision", &S::precision, "auto: bf16 on CUDA, fp32 on the CPU", 0, kPrecisions},
     SettingRow{"numbers", "activation-checkpointing", &S::activation_checkpointing, "compute blocks again in backward: less memory"},
     SettingRow{"numbers", "cuda-graphs", &S::cuda_graphs, "record the step once and play it (CUDA, single)"},
+    SettingRow{"numbers", "fused-kernels", &S::fused_kernels, "kernels of our own where they fit (CUDA, bf16, GPT without dropout)"},
+    SettingRow{"numbers", "allocator", &S::allocator, "torch's allocator settings, as in PYTORCH_CUDA_ALLOC_CONF (CUDA)"},
     SettingRow{"numbers", "seed", &S::seed, "of weights, order and dropout"},
     SettingRow{"optimizer", "learning-rate", &S::learning_rate, "at its highest"},
     SettingRow{"optimizer", "min-learning-rate", &S::min_learning_rate, "at the end of the cosine"},
@@ -76,6 +82,9 @@ const std::array kSettings = {
     SettingRow{"words and files", "save-every", &S::save_every, "updates between checkpoints; 0: at the end alone"},
     SettingRow{"words and files", "save-total-limit", &S::save_total_limit, "checkpoints kept; 0: all"},
     SettingRow{"words and files", "resume", &S::resume, "auto: the newest checkpoint; never; or a file"},
+    SettingRow{"words and files", "step-marks", &S::step_marks, "tell lockstep where each step's time goes"},
+    SettingRow{"wrong on purpose", "fault", &S::fault, "train badly in one known way, to see it found: docs/faults.md", 0, fault_names()},
+    SettingRow{"wrong on purpose", "fault-share", &S::fault_share, "of a good step, how much the fault adds, where it adds time", 0, {}, 10},
 };
 
 const SettingRow* row_named(std::string_view name) {

@@ -50,6 +50,8 @@ struct TrainSettings {
   std::string device = "auto";
   std::int64_t devices = 0;  // of this machine; 0: all there are
   std::int64_t split = 2;
+  std::string backend = "auto";
+  bool share_devices = false;
   double bucket_mb = 25;
   double first_bucket_mb = 1;
   bool gradient_as_bucket_view = true;
@@ -61,6 +63,8 @@ struct TrainSettings {
   std::string precision = "auto";
   bool activation_checkpointing = false;
   bool cuda_graphs = false;
+  bool fused_kernels = true;
+  std::string allocator;
   std::int64_t seed = 1337;
 
   // The optimizer.
@@ -81,6 +85,11 @@ struct TrainSettings {
   std::int64_t save_every = 0;
   std::int64_t save_total_limit = 1;
   std::string resume = "auto";
+  bool step_marks = true;
+
+  // Wrong on purpose (training/faults.hpp).
+  std::string fault = "none";
+  double fault_share = 0.3;
 
   bool operator==(const TrainSettings&) const = default;
 };

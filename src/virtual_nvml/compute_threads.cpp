@@ -50,6 +50,7 @@ std::optional<Registration> parse_registration(const std::string& json) {
       gpu.memory_bytes = entry["memory_bytes"].get<std::uint64_t>();
     if (entry.contains("tid") && entry["tid"].is_number_unsigned()) gpu.tid = entry["tid"].get<int>();
     gpu.waiting = entry.contains("waiting") && entry["waiting"].is_boolean() && entry["waiting"].get<bool>();
+    if (entry.contains("hot_clock") && entry["hot_clock"].is_number()) gpu.hot_clock = std::clamp(entry["hot_clock"].get<double>(), 0.01, 1.0);
     registration.gpus.push_back(gpu);
   }
   return registration;
@@ -252,7 +253,10 @@ GpuWork ComputeThreads::work(std::size_t gpu) {
   work.run_time = total_[gpu];
   for (const auto& [pid, known] : registrations_)
     for (const Registration::Gpu& entry : known.content.gpus)
-      if (static_cast<std::size_t>(entry.index) == gpu && entry.waiting) work.waiting = true;
+      if (static_cast<std::size_t>(entry.index) == gpu) {
+        work.waiting = work.waiting || entry.waiting;
+        if (entry.hot_clock) work.hot_clock = entry.hot_clock;
+      }
   return work;
 }
 

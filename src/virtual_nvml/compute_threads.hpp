@@ -23,6 +23,7 @@ struct Registration {
     std::optional<std::uint64_t> memory_bytes;
     std::optional<int> tid;
     bool waiting = false;
+    std::optional<double> hot_clock;  // too hot: this share of its clock is left
   };
   int pid = 0;
   std::vector<Gpu> gpus;
@@ -34,6 +35,7 @@ struct GpuWork {
   Nanoseconds run_time{};    // of all its threads since they were first seen; never falls
   std::uint64_t slices = 0;  // how often its threads were put on a CPU: unchanged, they were never taken off
   bool waiting = false;      // a registered thread says it spins in a collective
+  std::optional<double> hot_clock;  // a registered thread says that its GPU is too hot
 };
 
 class ComputeThreads {

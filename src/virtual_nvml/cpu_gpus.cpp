@@ -34,6 +34,7 @@ constexpr double kWaitingShare = 0.20;
 // Temperature follows power with the lag of a heat sink.
 constexpr double kCoolestC = 30;
 constexpr double kHottestC = 75;
+constexpr double kSlowdownC = 87;  // where a GPU lowers its clock
 constexpr double kHeatLagS = 10;
 
 constexpr double kBaseClockMhz = 210;
@@ -102,7 +103,7 @@ CpuGpus::Moment CpuGpus::look(std::size_t gpu) {
   const Nanoseconds now = monotonic_now();
   threads_.refresh(now);
   const GpuWork work = threads_.work(gpu);
-  const Moment moment{now, work.run_time, work.slices, work.waiting};
+  const Moment moment{now, work.run_time, work.slices, work.waiting, work.hot_clock};
   auto& moments = gpus_[gpu].moments;
   moments.push_back(moment);
   // One moment older than the window stays: the window starts there.
@@ -123,7 +124,9 @@ CpuGpus::Load CpuGpus::load_between(const Moment& from, const Moment& to) {
 
 CpuGpus::Load CpuGpus::window_load(std::size_t gpu) {
   const Moment now = look(gpu);
-  return load_between(gpus_[gpu].moments.front(), now);
+  Load load = load_between(gpus_[gpu].moments.front(), now);
+  load.hot_clock = now.hot_clock;
+  return load;
 }
 
 GpuSample CpuGpus::sample(std::size_t gpu) {
@@ -139,10 +142,15 @@ GpuSample CpuGpus::sample(std::size_t gpu) {
   sample.sm_clock_mhz = load.busy > 0.01 ? kBoostClockMhz : kBaseClockMhz;
   ClockLimits limits;
   if (load.busy <= 0.01) limits.add(ClockLimit::gpu_idle);
+  const bool is_hot = load.hot_clock && load.busy > 0.01;
+  if (is_hot) {
+    limits.add(ClockLimit::sw_thermal_slowdown);
+    sample.sm_clock_mhz = kBoostClockMhz * *load.hot_clock;
+  }
   sample.limits = limits;
 
   Gpu& state = gpus_[gpu];
-  const double target = kCoolestC + (kHottestC - kCoolestC) * *sample.power_mw.value() / kPowerLimitMw;
+  const double target = is_hot ? kSlowdownC : kCoolestC + (kHottestC - kCoolestC) * *sample.power_mw.value() / kPowerLimitMw;
   const double elapsed_s = std::chrono::duration<double>(monotonic_now() - state.temperature_at).count();
   const double kept = state.temperature_c > 0 ? std::exp(-elapsed_s / kHeatLagS) : 0.0;
   state.temperature_c = target + (state.temperature_c - target) * kept;

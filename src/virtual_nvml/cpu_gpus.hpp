@@ -34,10 +34,12 @@ class CpuGpus : public VirtualGpus {
     Nanoseconds run_time{};
     std::uint64_t slices = 0;
     bool waiting = false;
+    std::optional<double> hot_clock;
   };
   struct Load {
     double busy = 0;
     bool waiting = false;
+    std::optional<double> hot_clock;
   };
   struct Gpu {
     std::deque<Moment> moments;       // the last half second or so, for windows

@@ -152,7 +152,7 @@ TEST(LearningRate, GoesUpThenDownACosine) {
 }
 
 TEST(LossScaler, LeavesAnUpdateOutWhereAGradientOverflowed) {
-  const Distributed alone(RankFacts{}, "gloo", std::chrono::seconds(1));
+  const Distributed alone(RankFacts{}, GroupOptions{});
   LossScaler scaler(true, at::kCPU);
   const auto scale = [&] { return scaler.scale().item<double>(); };
   const double first = scale();
@@ -172,7 +172,7 @@ TEST(LossScaler, LeavesAnUpdateOutWhereAGradientOverflowed) {
 }
 
 TEST(Optimizer, LeavesParametersAndCountsAsTheyWereAfterAnOverflow) {
-  const Distributed alone(RankFacts{}, "gloo", std::chrono::seconds(1));
+  const Distributed alone(RankFacts{}, GroupOptions{});
   ComputeDevice device(c10::DeviceType::CPU, 0);
   Tensor weight = at::ones({2, 2}).requires_grad_(true);
   Optimizer optimizer({{&device, {{"weight", weight, 0}}}}, {});

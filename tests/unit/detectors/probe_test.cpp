@@ -70,7 +70,7 @@ void give(JobSignals& job, StepPart part, double share) {
 }
 
 TEST(HealthyProbedRun, HasNoFinding) {
-  for (const auto look : {find_unsharded_data, find_set_epoch_missing, find_workers_restarted_each_epoch, find_find_unused_parameters, find_accumulation_too_high, find_unfused_optimizer, find_allocator_thrash,
+  for (const auto look : {find_unsharded_data, find_set_epoch_missing, find_uneven_batches, find_workers_restarted_each_epoch, find_find_unused_parameters, find_accumulation_too_high, find_unfused_optimizer, find_allocator_thrash,
                           find_same_seed_every_rank, find_unreduced_metric, find_input_starved, find_loader_without_workers, find_host_sync_every_step, find_reduce_every_step, find_sync_every_micro_step})
     EXPECT_THAT(found(look, healthy()), IsEmpty());
 }
@@ -83,6 +83,11 @@ TEST(UnshardedData, IsALoaderThatKnowsOfNoRanks) {
   JobSignals alone = job;
   alone.settings->world_size = 1;
 
+  JobSignals one_order = job;
+  for (LoaderSetting& loader : one_order.settings->loaders) loader.order_seed = "7";
+
+  EXPECT_EQ(found(find_unsharded_data, job).front().lost_throughput, 0) << "seeds differ: other samples, though no epoch is one";
+  EXPECT_EQ(found(find_unsharded_data, one_order).front().lost_throughput, 0.5) << "the same samples twice";
   ASSERT_THAT(found(find_unsharded_data, job), SizeIs(1));
   EXPECT_TRUE(found(find_unsharded_data, job).front().is_fault);
   EXPECT_EQ(found(find_unsharded_data, job).front().where.front().line, 10);
@@ -98,6 +103,46 @@ TEST(SetEpochMissing, IsAPassWithTheEpochOfThePassBefore) {
 
   EXPECT_THAT(found(find_set_epoch_missing, job), SizeIs(1));
   EXPECT_THAT(found(find_set_epoch_missing, in_order), IsEmpty());
+}
+
+TEST(UnevenBatches, AreLoadersOfDifferentLengths) {
+  JobSignals job = healthy();
+  for (LoaderSetting& loader : job.settings->loaders) loader.batches = 100;
+  JobSignals uneven = job;
+  uneven.settings->loaders.front().batches = 101;
+  JobSignals streams = uneven;
+  for (LoaderSetting& loader : streams.settings->loaders) loader.streams = true;
+  JobSignals another = job;
+  another.settings->loaders.push_back({.id = 8, .rank = 0, .passes = 1, .batch = 64, .batches = 5});
+
+  ASSERT_THAT(found(find_uneven_batches, uneven), SizeIs(1));
+  EXPECT_TRUE(found(find_uneven_batches, uneven).front().is_fault);
+  EXPECT_THAT(found(find_uneven_batches, job), IsEmpty());
+  EXPECT_THAT(found(find_uneven_batches, streams), IsEmpty());
+  EXPECT_THAT(found(find_uneven_batches, another), IsEmpty()) << "evaluation's loader, on one rank";
+}
+
+// A program that tells its steps and settings itself, as lockstep-train does: no line of its source is known.
+TEST(ToldSettings, AreEnoughWithoutLines) {
+  JobSignals told = healthy();
+  told.steps->places.clear();
+  told.steps->passes_a_step = told.steps->synced_passes_a_step = 0;
+  told.settings->backend = "gloo";
+  told.settings->finds_unused = false;
+  told.settings->memory_total_bytes = 100;
+  told.settings->memory_peak_bytes = 10;
+  for (const auto look : {find_unsharded_data, find_set_epoch_missing, find_uneven_batches, find_find_unused_parameters, find_accumulation_too_high, find_same_seed_every_rank, find_reduce_every_step}) EXPECT_THAT(found(look, told), IsEmpty());
+
+  JobSignals wrong = told;
+  wrong.settings->finds_unused = true;
+  wrong.settings->seeds = {{0, "1"}, {1, "1"}};
+  wrong.settings->other_collectives_a_step = 2;
+  wrong.settings->loaders.front().shards.reset();
+  wrong.steps->steps_without_optimizer = 0.75;
+  for (const auto look : {find_unsharded_data, find_find_unused_parameters, find_accumulation_too_high, find_same_seed_every_rank, find_reduce_every_step}) EXPECT_THAT(found(look, wrong), SizeIs(1));
+  JobSignals alone = wrong;
+  alone.settings->backend.reset();
+  for (const auto look : {find_unsharded_data, find_same_seed_every_rank}) EXPECT_THAT(found(look, alone), IsEmpty()) << "no gradients are averaged";
 }
 
 TEST(WorkersRestarted, CostFromTheSecondPassOn) {

@@ -161,7 +161,7 @@ TEST(GoldenTraces, EqualHolisticTraceAnalysisOnEveryField) {
     for (const TypeSum& sum : breakdown.types) all += sum.sum_us;
     for (const auto& row : expected["kernel_types"]) {
       if (row["sum"] == 0) continue;  // depends on the order of equal times
-      const auto found = std::find_if(breakdown.types.begin(), breakdown.types.end(), [&](const TypeSum& sum) { return hta_name(sum) == row["kernel_type"]; });
+      const auto found = std::find_if(breakdown.types.begin(), breakdown.types.end(), [&](const TypeSum& sum) { return hta_name(sum) == row["kernel_type"].get<std::string>(); });
       ASSERT_NE(found, breakdown.types.end()) << name << " " << row["kernel_type"];
       EXPECT_EQ(found->sum_us, row["sum"].get<double>()) << name;
       EXPECT_DOUBLE_EQ(rounded(100 * found->sum_us / all, 10), row["percentage"].get<double>()) << name;
