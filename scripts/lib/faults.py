@@ -17,6 +17,7 @@ FEW_SAMPLES = ["--dataset-size", "320"]  # epochs of a second or two
 MORE_FLAGS = {"same-order": FEW_SAMPLES, "uneven-batches": FEW_SAMPLES, "sync-each-pass": ["--batch-size", "4"], "small-passes": ["--batch-size", "4"], "tiny-buckets": ["--layers", "12", "--width", "64", "--heads", "4", "--batch-size", "2"], "same-seeds": ["--dropout", "0.1"]}
 GOOD_UPDATES_S = 6.0  # the trainer's start and its good updates, after which the fault begins
 WATCH_S = 12
+WATCH_MARKS_S = 6  # steps of 0.2 s tell soon
 # A run that stands still has no rate; two models that train apart have two; the rest lose no time, but what is learnt.
 WITHOUT_A_RATE = ("hang", "unsynchronised", "uneven-batches", "same-seeds", "unsharded", "same-order")
 LONGER = {"hang": 16, "checkpoint-often": 20, "rank0-evaluates": 20}  # ten seconds without progress; stalls that come every six
@@ -62,7 +63,7 @@ def record(lockstep, name, marks, folder, watch_s=None):
     with training(lockstep, name, folder, [] if marks else ["--no-step-marks"]) as programs:
         time.sleep(GOOD_UPDATES_S)
         assert all(program.poll() is None for program in programs), f"{name}: the trainer ended by itself"
-        seconds = watch_s or LONGER.get(name, WATCH_S)
+        seconds = watch_s or LONGER.get(name, WATCH_MARKS_S if marks and name != "none" else WATCH_S)
         done = subprocess.run([lockstep, "record", "virtual:2", "--duration", f"{seconds}s", "-o", file], capture_output=True, text=True, timeout=120, env=environment(folder))
     assert done.returncode == 0, (name, done.returncode, done.stderr[-1000:])
     return file

@@ -3,8 +3,9 @@
 // Why it shows: kernels of a few microseconds end before the next one is queued. The GPU reads busy (some kernel ran in
 // every window) at low power and low SM activity, and the main process fills one core.
 // Confused with: batch-too-small (the same picture with a cause one step further: kernels are small because the batch
-// is), waiting in a collective (several ranks, one of them not spinning). From outside it stays a suspicion: a spinning
-// host thread fills a core too. A trace decides, and so do a probe's events in the GPU's queue.
+// is), waiting in a collective (several ranks, one of them not spinning). From outside it stays a suspicion, for a spinning
+// host thread fills a core too, unless SM activity shows tiny kernels on a single GPU. A trace decides, and so do a probe's events in the
+// GPU's queue.
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
 
@@ -61,7 +62,11 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
     std::vector<Evidence> evidence = {{"busy", busy, kBusyAtLeast, "fraction"}, {"main_process_cpu", *job.host.main_cpu, 0.85, "cores"}};
     if (sm) evidence.push_back({"sm", *sm, kSmAtMost, "fraction"});
     else evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
-    findings.push_back(about_job(FindingCode::launch_bound, job, Severity::info, 0.45, sm ? 0.5 * (1 - *sm) : 0.3, std::move(evidence)));
+    // One rank whose kernels fill half of the GPU at best, and whose host never rests: nothing else does that.
+    const auto filled = filled_while_busy(job, seen.signals);
+    const bool alone_and_tiny = job.members.size() == 1 && filled && *filled < kTinyKernels && busy < 0.6;
+    if (filled) evidence.push_back({"filled_while_busy", *filled, kTinyKernels, "fraction"});
+    findings.push_back(about_job(FindingCode::launch_bound, job, Severity::info, alone_and_tiny ? 0.55 : 0.45, sm ? 0.5 * (1 - *sm) : 0.3, std::move(evidence)));
   }
   return findings;
 }

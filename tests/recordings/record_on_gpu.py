@@ -1,7 +1,7 @@
-"""Makes the recordings of this folder, on a machine with a GPU. usage: record_on_gpu.py LOCKSTEP PYTHON FOLDER
+"""Makes the recordings of this folder, on a machine with a GPU. usage: record_on_gpu.py LOCKSTEP PYTHON FOLDER [NAME...]
 
-Six ways to train, by lockstep-train and by plain PyTorch (train_with_pytorch.py): each runs by itself and is watched for seven
-seconds. Commands and names are left out of the files (--redact).
+Six ways to train, by lockstep-train and by plain PyTorch (train_with_pytorch.py): each runs by itself and is watched for six
+seconds (checkpoints for sixteen). Commands and names are left out of the files (--redact).
 """
 import os
 import signal
@@ -22,7 +22,7 @@ def record(lockstep, name, line, folder):
     if program.poll() is not None:
         print(name, "ended by itself:", program.stderr.read().decode()[-600:], flush=True)
         return
-    seconds = "12s" if "checkpoint" in name else "7s"
+    seconds = "16s" if "checkpoint" in name else "6s"
     done = subprocess.run([lockstep, "record", "--redact", "--duration", seconds, "-o", os.path.join(folder, f"{name}.jsonl.zst")], capture_output=True, text=True)
     if done.returncode != 0:
         print(name, done.stderr[-300:], flush=True)
@@ -32,13 +32,15 @@ def record(lockstep, name, line, folder):
     print(f"== {name}\n" + "\n".join(report.stdout.splitlines()[:14]), flush=True)
 
 
-def main(lockstep, python, folder):
+def main(lockstep, python, folder, *wanted):
     os.makedirs(folder, exist_ok=True)
     trainer = os.path.join(os.path.dirname(lockstep), "lockstep-train")
     for name, flags in TRAINER.items():
-        record(lockstep, f"trainer-{name}", [trainer, *GPT2, *flags], folder)
+        if not wanted or f"trainer-{name}" in wanted:
+            record(lockstep, f"trainer-{name}", [trainer, *GPT2, *flags], folder)
     for name in TRAINER:
-        record(lockstep, f"pytorch-{name}", [python, os.path.join(HERE, "train_with_pytorch.py"), name, "60"], folder)
+        if not wanted or f"pytorch-{name}" in wanted:
+            record(lockstep, f"pytorch-{name}", [python, os.path.join(HERE, "train_with_pytorch.py"), name, "60"], folder)
 
 
 main(*sys.argv[1:])

@@ -17,6 +17,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTreeEvery = 10s;           // the whole of /proc, 15 us a process; at once when a new one is on a GPU
+constexpr auto kTreeAtFirst = 30s;         // so long after that it is read at every look: loaders start their workers late (seen on an
+                                           // H200: a diagnosis of ten seconds that never saw the four workers)
 constexpr auto kLibrariesAgainAfter = 10s; // torch is loaded some seconds after the process starts
 constexpr int kMostAncestors = 32;
 
@@ -94,7 +96,8 @@ bool HostReader::holds_nvidia_device(int pid) const {
 void HostReader::scan_tree(const ProcessTick& processes, std::chrono::nanoseconds now) {
   const bool all_known = std::all_of(processes.begin(), processes.end(),
                                      [&](const ProcessSample& process) { return tree_.contains(process.pid); });
-  if (tree_read_ && all_known && now - *tree_read_ < kTreeEvery) return;
+  if (!all_known || !tree_read_) new_process_at_ = now;
+  if (tree_read_ && all_known && now - *tree_read_ < kTreeEvery && now - new_process_at_ > kTreeAtFirst) return;
   tree_read_ = now;
   tree_.clear();
   children_.clear();

@@ -82,6 +82,7 @@ class HostReader {
   std::map<Identity, Facts> facts_;
   std::map<int, Relative> tree_;
   std::multimap<int, int> children_;
+  std::chrono::nanoseconds new_process_at_{};
   std::optional<std::chrono::nanoseconds> tree_read_;
   std::set<int> on_gpus_;
   std::map<std::string, std::set<int>> unreadable_;  // reason -> pids, of the last call

@@ -134,6 +134,20 @@ TEST(TensorCoresUnused, IsFoundWhereTheSmsAreFullAndTheTensorPipeIsNot) {
   EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1));
 }
 
+TEST(TensorCoresUnused, IsAlsoAFullGpuWithALittleTensorWorkAndQuietMemory) {
+  Signals attention = fp32_without_tf32(2);
+  for (GpuSignals& gpu : attention.gpus) {
+    gpu.tensor = 0.028;
+    gpu.sm = 0.96;
+    gpu.dram = 0.12;
+  }
+  Signals moves_memory = attention;
+  for (GpuSignals& gpu : moves_memory.gpus) gpu.dram = 0.6;
+
+  EXPECT_THAT(found_by(find_tensor_cores_unused, attention), ::testing::SizeIs(1));
+  EXPECT_THAT(found_by(find_tensor_cores_unused, moves_memory), IsEmpty());
+}
+
 TEST(TensorCoresUnused, IsNotSaidOfMixedPrecisionOrOfGpusThatHardlyCompute) {
   Signals mixed = fp32_without_tf32(2);
   for (GpuSignals& gpu : mixed.gpus) gpu.tensor = 0.015;

@@ -138,6 +138,21 @@ TEST(HostReader, MeasuresCpuBetweenTwoLooks) {
   EXPECT_DOUBLE_EQ(*second[0].cpu, 0.5);
 }
 
+TEST(HostReader, SeesLoaderWorkersThatStartLater) {
+  const CannedProc proc;
+  proc.put({.pid = 20, .command = {"python", "train.py"}});
+  HostReader reader({.root = proc.root(), .pid_origin = PidOrigin::driver});
+  ProcessTick first = on_gpus({20});
+  reader.describe(first, 0s);
+
+  for (const int worker : {21, 22}) proc.put({.pid = worker, .parent = 20, .command = {"python", "train.py"}});
+  ProcessTick second = on_gpus({20});
+  reader.describe(second, 2s);
+
+  EXPECT_EQ(first[0].loader_workers, 0);
+  EXPECT_EQ(second[0].loader_workers, 2);
+}
+
 TEST(HostReader, APidThatComesBackIsAnotherProcess) {
   const CannedProc proc;
   proc.put({.pid = 20, .command = {"python", "old.py"}, .start_ticks = 100});
