@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <thread>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
@@ -21,6 +23,8 @@ namespace {
 int give_up(const TrainFailure& failure, const RankFacts& facts) {
   const std::string rank = facts.world > 1 && !failure.is_on_all_ranks() ? fmt::format("rank {}: ", facts.rank) : "";
   if (facts.rank == 0 || !failure.is_on_all_ranks()) say(fmt::format("lockstep-train: error: {}{}\n  next: {}\n", rank, failure.what(), failure.next()));
+  // Rank 0 speaks for all: who ends before it may have the launcher end rank 0 in the middle of its words.
+  else std::this_thread::sleep_for(std::chrono::seconds(2));
   return failure.kind() == ErrorKind::usage ? 2 : 3;
 }
 

@@ -118,13 +118,14 @@ def seconds_to_detect(lockstep, file, code):
     return None
 
 
-def bench_faults(lockstep, rounds):
+def bench_faults(lockstep, rounds, only=None):
     trainer = os.path.join(os.path.dirname(lockstep), "lockstep-train")
-    good = [[finding["code"] for finding in report_of(lockstep, "none", marks=round_ % 2 == 0)["findings"]] for round_ in range(10)]
-    print(f"\nwithout a fault: no finding in {sum(not codes for codes in good)} of {len(good)} runs {[codes for codes in good if codes] or ''}")
+    if only in (None, "none"):
+        good = [[finding["code"] for finding in report_of(lockstep, "none", marks=round_ % 2 == 0)["findings"]] for round_ in range(10)]
+        print(f"\nwithout a fault: no finding in {sum(not codes for codes in good)} of {len(good)} runs {[codes for codes in good if codes] or ''}", flush=True)
     print(f"fault              code  seen by     found    after  said lost  truly lost   (medians of {rounds}; after: seconds of a recording)")
     for row in table(trainer):
-        if row["seen_by"] == "GPU":
+        if row["seen_by"] == "GPU" or only not in (None, row["name"]):
             continue
         after, said, truth = [], [], []
         for _ in range(rounds):

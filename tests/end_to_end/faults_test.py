@@ -41,10 +41,11 @@ if not os.path.exists(TRAINER):
 wanted = sys.argv[1:]
 failed = []
 for row in faults.table(TRAINER):
-    if row["seen_by"] != "GPU" and (not wanted or row["name"] in wanted) and not check(row):
+    # Twice, for a machine that is busy with something else now and then (seen: a virtual GPU at 0.24 that should have been at 0.4).
+    if row["seen_by"] != "GPU" and (not wanted or row["name"] in wanted) and not check(row) and not check(row):
         failed.append(row["name"])
 for marks in (True, False):
-    if (not wanted or "none" in wanted) and not good_run(marks):
+    if (not wanted or "none" in wanted) and not good_run(marks) and not good_run(marks):
         failed.append("none")
 if failed:
     print("FAILED:", *failed)
