@@ -16,7 +16,7 @@ ALSO = {"H602": {"C401"},           # a hot GPU is a slow one
         "X707": {"S303"},           # saving takes time, whoever does it
         "P104": {"P103"},           # the other GPU has nothing to do
         "S302": {"C401"},           # rank 0 alone logs, and is late
-        "S306": {"C401"}, "C404": {"C402"}, "B504": {"C402", "C403"}, "C403": {"C402", "B504"}, "C409": {"S301", "C402"}}
+        "S306": {"C401"}, "C404": {"C402"}, "B504": {"C402", "C403"}, "C403": {"C402", "B504"}, "C409": {"S301", "C402", "C401"}}
 
 
 def check(row):
