@@ -33,7 +33,6 @@ class DeliberateFault {
   struct Surroundings {
     StepMarks& marks;
     VirtualGpus& gpus;
-    ComputeDevice& device;
     const std::vector<Tensor>& losses;
     const std::vector<Tensor>& parameters;
     const std::function<void()>& evaluate;  // one pass without gradients

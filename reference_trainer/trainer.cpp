@@ -261,7 +261,7 @@ void Run::one_update(std::int64_t passes, bool ends_epoch) {
       ++position_.update;
       position_.samples += passes * plan_.samples_per_pass * ranks_.world();
       if (ends_epoch) position_ = {.update = position_.update, .epoch = position_.epoch + 1, .samples = 0};
-      fault_.after_update({marks_, virtual_gpus_, *devices_.front(), losses_, values_, [&] { evaluate(*batch); }});
+      fault_.after_update({marks_, virtual_gpus_, losses_, values_, [&] { evaluate(*batch); }});
       if (position_.update % settings_.log_every == 0 || is_last_update()) log_update();
       if (writer_ && (is_last_update() || (settings_.save_every > 0 && position_.update % settings_.save_every == 0))) marks_.time(LOCKSTEP_SPAN_CHECKPOINT, [&] { save(); });
     }

@@ -1,4 +1,4 @@
-// AdamW over all parameters of a GPU in two launches: the gradient's length, and the update. Everything that changes from update
+// AdamW over all parameters of a GPU in a few launches: the gradient's length, and the update in one. Everything that changes from update
 // to update lies in the GPU's memory; the host waits for nothing.
 #pragma once
 

@@ -40,27 +40,25 @@ struct Normed {
 // Causal attention over queries, keys and values that lie together as [samples, length, 3, heads, head width].
 struct Attention {
   Tensor together, mixed, sums, seed, offset;
-  std::int64_t most_queries = 0, most_keys = 0;
 
   static Tensor part(const Tensor& together, std::int64_t which) { return together.select(2, which).transpose(1, 2); }
 
   explicit Attention(const Tensor& together_) : together(together_) {
-    auto [out, log_sums, unused_q, unused_k, queries, keys, seed_, offset_, mask] =
+    const auto [out, log_sums, unused_q, unused_k, most_queries, most_keys, seed_, offset_, mask] =
         at::_scaled_dot_product_cudnn_attention(part(together, 0), part(together, 1), part(together, 2), {}, /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/true, false);
     mixed = out.transpose(1, 2);
     sums = log_sums;
     seed = seed_;
     offset = offset_;
-    most_queries = queries.expect_int();
-    most_keys = keys.expect_int();
   }
   Attention(const Tensor& together_, const Tensor& mixed_, const Tensor& sums_, const Tensor& seed_, const Tensor& offset_)
-      : together(together_), mixed(mixed_), sums(sums_), seed(seed_), offset(offset_), most_queries(together_.size(1)), most_keys(together_.size(1)) {}
+      : together(together_), mixed(mixed_), sums(sums_), seed(seed_), offset(offset_) {}
 
   // Of queries, keys and values, each as [samples, length, heads, head width] and dense.
   std::array<Tensor, 3> backward(const Tensor& gradient) const {
-    auto [q, k, v] = at::_scaled_dot_product_cudnn_attention_backward(gradient.transpose(1, 2), part(together, 0), part(together, 1), part(together, 2), mixed.transpose(1, 2), sums, seed, offset, {}, {}, {}, most_queries,
-                                                                      most_keys, 0.0, /*is_causal=*/true);
+    const std::int64_t length = together.size(1);
+    const auto [q, k, v] = at::_scaled_dot_product_cudnn_attention_backward(gradient.transpose(1, 2), part(together, 0), part(together, 1), part(together, 2), mixed.transpose(1, 2), sums, seed, offset, {}, {}, {}, length,
+                                                                            length, 0.0, /*is_causal=*/true);
     return {q.transpose(1, 2).contiguous(), k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous()};
   }
 };
@@ -92,8 +90,8 @@ class FusedGpt : public FusedPass {
   const GptWeights& weights() const { return weights_; }
 
   void multiply(const Product& product) { matmul_(product, current_stream()); }
-  // x turned's weight + bias, as a layer does.
-  Tensor through(const Tensor& x, const GptLinear& layer, const Tensor& added = {});
+  // What a layer makes of x, plus `added` where it is defined. With `before_gelu` it is the GELU of that, which is written.
+  Tensor through(const Tensor& x, const GptLinear& layer, const Tensor& added = {}, const Tensor& before_gelu = {});
   // What a layer passes back to its input, and its weight's gradient.
   Tensor back_through(const Tensor& gradient, const Tensor& weight, const Tensor& gelu_input = {});
   Tensor weight_gradient(const Tensor& gradient, const Tensor& input);
@@ -110,10 +108,11 @@ class FusedGpt : public FusedPass {
   HalfCopies copies_;
 };
 
-Tensor FusedGpt::through(const Tensor& x, const GptLinear& layer, const Tensor& added) {
+Tensor FusedGpt::through(const Tensor& x, const GptLinear& layer, const Tensor& added, const Tensor& before_gelu) {
   const Tensor& weight = half(layer.weight);
   Tensor out = new_halves(x, {x.size(0), weight.size(0)});
-  multiply({.rows = x.size(0), .columns = weight.size(0), .depth = weight.size(1), .a = halves(x), .b = halves(weight), .b_is_turned = true, .out = halves(out), .bias = halves(half(layer.bias)), .added = added.defined() ? halves(added) : nullptr});
+  multiply({.rows = x.size(0), .columns = weight.size(0), .depth = weight.size(1), .a = halves(x), .b = halves(weight), .b_is_turned = true, .out = halves(out), .bias = halves(half(layer.bias)), .added = added.defined() ? halves(added) : nullptr,
+            .before_gelu = before_gelu.defined() ? halves(before_gelu) : nullptr});
   return out;
 }
 
@@ -191,10 +190,8 @@ struct Block : torch::autograd::Function<Block> {
     const Attention attention(gpt.through(first.value, block.query_key_value).view({-1, length, 3, heads, width / heads}));
     const Tensor middle = gpt.through(attention.mixed.reshape({-1, width}), block.attention_out, x);
     const Normed second = gpt.norm(middle, block.before_feed_forward);
-    const Tensor& widen = gpt.half(block.widen.weight);
-    const Tensor before_gelu = new_halves(x, {x.size(0), widen.size(0)});
-    const Tensor wide = at::empty_like(before_gelu);
-    gpt.multiply({.rows = x.size(0), .columns = widen.size(0), .depth = width, .a = halves(second.value), .b = halves(widen), .b_is_turned = true, .out = halves(wide), .bias = halves(gpt.half(block.widen.bias)), .before_gelu = halves(before_gelu)});
+    const Tensor before_gelu = new_halves(x, {x.size(0), block.widen.weight.size(0)});
+    const Tensor wide = gpt.through(second.value, block.widen, {}, before_gelu);
     Tensor out = gpt.through(wide, block.narrow, middle);
     context->saved_data["pass"] = pass;
     context->saved_data["layer"] = layer;

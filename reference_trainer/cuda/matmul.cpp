@@ -26,7 +26,7 @@ void set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attrib
 
 cublasLtEpilogue_t epilogue_of(const Product& product) {
   if (product.before_gelu != nullptr) return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-  if (product.slope_of_gelu != nullptr) return product.sums != nullptr ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
+  if (product.slope_of_gelu != nullptr) return CUBLASLT_EPILOGUE_DGELU;
   return product.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
@@ -104,7 +104,6 @@ struct Matmul::Plan {
   // Where this product's own vectors lie.
   void point_to(const Product& product) const {
     if (product.bias != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.bias));
-    if (product.sums != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.sums));
     if (product.before_gelu != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<const void*>(product.before_gelu));
     if (product.slope_of_gelu != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<const void*>(product.slope_of_gelu));
   }

@@ -32,7 +32,6 @@ struct Product {
   const Half* added = nullptr;        // as large as out
   Half* before_gelu = nullptr;        // written: what out is the GELU of; with a bias only
   const Half* slope_of_gelu = nullptr;  // out is multiplied with GELU's slope there
-  Half* sums = nullptr;               // written: the columns of out added up; with slope_of_gelu only
   const float* factor = nullptr;      // in the GPU's memory: out is multiplied with it; alone only
 };
 

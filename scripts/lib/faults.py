@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -57,13 +58,13 @@ def training(lockstep, name, folder, flags=(), output=subprocess.DEVNULL):
                 program.wait()
 
 
-def record(lockstep, name, marks, folder, watch_s=None):
+def record(lockstep, name, marks, folder):
     """What is to be seen of a run, as a recording."""
     file = os.path.join(folder, f"{name}.jsonl")
     with training(lockstep, name, folder, [] if marks else ["--no-step-marks"]) as programs:
         time.sleep(GOOD_UPDATES_S)
         assert all(program.poll() is None for program in programs), f"{name}: the trainer ended by itself"
-        seconds = watch_s or LONGER.get(name, WATCH_MARKS_S if marks and name != "none" else WATCH_S)
+        seconds = LONGER.get(name, WATCH_MARKS_S if marks and name != "none" else WATCH_S)
         done = subprocess.run([lockstep, "record", "virtual:2", "--duration", f"{seconds}s", "-o", file], capture_output=True, text=True, timeout=120, env=environment(folder))
     assert done.returncode == 0, (name, done.returncode, done.stderr[-1000:])
     return file
@@ -142,4 +143,4 @@ def bench_faults(lockstep, rounds, only=None):
 
 
 def median(values, form):
-    return form.format(sorted(values)[len(values) // 2]) if values else "-"
+    return form.format(statistics.median_high(values)) if values else "-"

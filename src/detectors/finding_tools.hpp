@@ -64,12 +64,6 @@ inline std::optional<double> median_hollow_of_others(const JobSignals& job, std:
   return median_of_some(std::move(values));
 }
 
-// Even while something runs it hardly works: tiny kernels, or waiting. A GPU that is fed well works between its gaps.
-inline bool hardly_works_when_busy(const JobSignals& job) {
-  constexpr double kHollow = 0.6;
-  return !job.members.empty() && std::all_of(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.hollow.value_or(0) > kHollow; });
-}
-
 // Of the time in which a kernel runs, how much of the GPU it fills. Tiny kernels leave most of it empty: 0.39 and 0.47 in
 // launch-bound runs on an H200, where starved and healthy ones had 0.74 to 0.9. Nothing: SM activity is not known.
 inline std::optional<double> filled_while_busy(const JobSignals& job, const Signals& signals) {
@@ -85,6 +79,13 @@ inline std::optional<double> filled_while_busy(const JobSignals& job, const Sign
   return busy > 0.05 ? std::optional(sm / busy) : std::nullopt;
 }
 inline constexpr double kTinyKernels = 0.55;
+
+// Even while something runs it hardly works: tiny kernels, or waiting. A GPU that is fed well works between its gaps.
+inline bool hardly_works_when_busy(const JobSignals& job, const Signals& signals) {
+  constexpr double kHollow = 0.6;
+  if (filled_while_busy(job, signals).value_or(1) < kTinyKernels) return true;
+  return !job.members.empty() && std::all_of(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.hollow.value_or(0) > kHollow; });
+}
 
 inline std::size_t step_part(std::string_view name) {
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)

@@ -83,8 +83,7 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
   double confidence = host_says_input(job.host);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
   if (job.origin != JobOrigin::processes) confidence = std::min(confidence, 0.45);  // nobody's processes: nothing says why
-  const bool tiny_kernels = filled_while_busy(job, signals).value_or(1) < kTinyKernels;
-  if (hardly_works_when_busy(job) || tiny_kernels) confidence = std::min(confidence, 0.4);  // the host is slow, but not with data
+  if (hardly_works_when_busy(job, signals)) confidence = std::min(confidence, 0.4);  // the host is slow, but not with data
   // Workers deliver in bursts: where they are there, the rank itself does nothing and its GPU hardly anything, rhythm is not needed.
   const bool waits_for_workers = job.host.loader_workers.value_or(0) > 0 && job.host.main_cpu.value_or(1) < 0.4 && idle > 0.3;
   if (!regular) confidence = std::min(confidence, waits_for_workers ? 0.55 : 0.45);

@@ -44,7 +44,7 @@ std::vector<Finding> find_loader_without_workers(const Seen& seen) {
     if (!measured && idle_is_saving(job)) continue;
     const double idle = measured ? job.steps->share[step_part("data_wait")] : job.idle_together;
     if (idle < kIdleAtLeast || *job.host.main_cpu < kOneCore || *job.host.main_cpu > kSeveralCores) continue;
-    const double confidence = is_coarse(seen.signals) || (!measured && (hardly_works_when_busy(job) || filled_while_busy(job, seen.signals).value_or(1) < kTinyKernels)) ? 0.4 : measured ? 0.9 : 0.7;
+    const double confidence = is_coarse(seen.signals) || (!measured && hardly_works_when_busy(job, seen.signals)) ? 0.4 : measured ? 0.9 : 0.7;
     findings.push_back(about_job(FindingCode::loader_without_workers, job, Severity::warning, confidence, idle,
                                  {{"loader_workers", 0, 1.0, "processes"},
                                   {"main_process_cpu", *job.host.main_cpu, kOneCore, "cores"},

@@ -68,6 +68,13 @@ inline const LoaderSetting* training_loader(const JobSignals& job) {
   return nullptr;
 }
 
+// A fault in how data are dealt out: whatever it costs, on all ranks, where the loop takes its batches.
+inline void blame_the_loader(Finding& finding, const JobSignals& job) {
+  finding.is_fault = true;
+  name_places(finding, job, main_places(job, StepPart::data_wait));
+  finding.ranks.clear();
+}
+
 // Of the waiting for data, what hides behind the GPU's work costs nothing.
 inline double exposed_data_wait(const JobSignals& job) {
   return std::max(0.0, share_of_slowest(job, StepPart::data_wait) - job.steps->hidden_data_wait.value_or(0));

@@ -15,9 +15,7 @@ std::vector<Finding> find_set_epoch_missing(const Seen& seen) {
     const LoaderSetting* const loader = training_loader(job);
     if (loader == nullptr || !loader->shards || !loader->shuffles || loader->same_epochs < 1) continue;
     Finding finding = about_job(FindingCode::set_epoch_missing, job, Severity::warning, 0.9, 0, {{"passes_with_the_epoch_before", static_cast<double>(loader->same_epochs), 1.0, "passes"}});
-    finding.is_fault = true;
-    name_places(finding, job, main_places(job, StepPart::data_wait));
-    finding.ranks.clear();
+    blame_the_loader(finding, job);
     findings.push_back(std::move(finding));
   }
   return findings;

@@ -27,9 +27,7 @@ std::vector<Finding> find_uneven_batches(const Seen& seen) {
     const auto [fewest, most] = std::minmax_element(batches.begin(), batches.end());
     if (*fewest == *most) continue;
     Finding finding = about_job(FindingCode::uneven_batches, job, Severity::critical, 0.85, 0, {{"batches_most", static_cast<double>(*most), static_cast<double>(*fewest), "batches"}, {"batches_fewest", static_cast<double>(*fewest), std::nullopt, "batches"}});
-    finding.is_fault = true;
-    name_places(finding, job, main_places(job, StepPart::data_wait));
-    finding.ranks.clear();
+    blame_the_loader(finding, job);
     findings.push_back(std::move(finding));
   }
   return findings;

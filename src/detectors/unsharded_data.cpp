@@ -22,9 +22,7 @@ std::vector<Finding> find_unsharded_data(const Seen& seen) {
                              std::any_of(job.settings->seeds.begin(), job.settings->seeds.end(), [&](const auto& seed) { return seed.second != job.settings->seeds.begin()->second; });
     Finding finding = about_job(FindingCode::unsharded_data, job, drawn_apart ? Severity::warning : Severity::critical, drawn_apart ? 0.7 : 0.9, drawn_apart ? 0 : 1 - 1 / ranks,
                                 {{"ranks", ranks, 2.0, "ranks"}, {"ranks_in_the_sampler", 0, ranks, "ranks"}});
-    finding.is_fault = true;
-    name_places(finding, job, main_places(job, StepPart::data_wait));
-    finding.ranks.clear();
+    blame_the_loader(finding, job);
     findings.push_back(std::move(finding));
   }
   return findings;
