@@ -35,10 +35,10 @@ def environment(folder, **more):
 
 
 @contextlib.contextmanager
-def training(lockstep, name, folder, flags=(), output=subprocess.DEVNULL):
-    """The program, until the block ends."""
+def training(lockstep, name, folder, flags=(), output=subprocess.DEVNULL, faulty=True):
+    """The program, until the block ends; or, to compare with, as it is without the fault."""
     trainer = os.path.join(os.path.dirname(lockstep), "lockstep-train")
-    line = [trainer, *FLAGS, *MORE_FLAGS.get(name, ()), "--fault", name, *flags]
+    line = [trainer, *FLAGS, *MORE_FLAGS.get(name, ()), "--fault", name if faulty else "none", *flags]
     if name == "unsynchronised":
         programs = [subprocess.Popen([*line, "--parallel", "single"], stdout=output, stderr=subprocess.DEVNULL, start_new_session=True, env=environment(folder, CUDA_VISIBLE_DEVICES=str(gpu))) for gpu in (0, 1)]
     else:
@@ -100,11 +100,11 @@ def found(report, code):
     return None, False
 
 
-def rate_of(lockstep, name, seconds=8):
+def rate_of(lockstep, name, faulty, seconds=8):
     """Samples a second of all ranks, once the fault is on: what the run is really slowed down to."""
     with tempfile.TemporaryDirectory(prefix="lockstep-fault-") as folder:
         log = os.path.join(folder, "log")
-        with open(log, "w") as output, training(lockstep, name, folder, ["--log-format", "json", "--log-every", "5", "--no-step-marks"], output):
+        with open(log, "w") as output, training(lockstep, name, folder, ["--log-format", "json", "--log-every", "5", "--no-step-marks"], output, faulty):
             time.sleep(GOOD_UPDATES_S + seconds)
         rows = [json.loads(line) for line in open(log) if line.startswith("{") and line.endswith("}\n")]
     last = rows[len(rows) // 2:]  # the first half holds the start and the good updates
@@ -137,8 +137,8 @@ def bench_faults(lockstep, rounds, only=None):
                     said.append(finding["lost_throughput"])
                     after.append(seconds_to_detect(lockstep, file, row["code"]))
             if row["name"] not in WITHOUT_A_RATE:
-                whole = rate_of(lockstep, "none")
-                truth.append(1 - rate_of(lockstep, row["name"]) / whole if whole else 0)
+                whole = rate_of(lockstep, row["name"], faulty=False)
+                truth.append(1 - rate_of(lockstep, row["name"], faulty=True) / whole if whole else 0)
         print(f"{row['name']:18} {row['code']}  {row['seen_by']:10}  {len(said)} of {rounds}  {median(after, '{} s'):>5}  {median(said, '{:.0%}'):>9}  {median(truth, '{:.0%}'):>10}", flush=True)
 
 

@@ -19,7 +19,7 @@ constexpr std::size_t kWorthThreads = 8;
 // Whether a Python file can hold a finding on its own: most files of a tree are passed over by these words alone.
 bool may_train(const SourceFile& file) {
   if (file.kind() != FileKind::python) return false;
-  for (const char* word : {"Trainer", "Accelerator", "DistributedDataParallel", "device_map", "TrainingArguments"})
+  for (const char* word : {"Trainer", "Accelerator", "DistributedDataParallel", "device_map", "TrainingArguments", ".backward("})
     if (file.text().find(word) != std::string::npos) return true;
   return false;
 }
@@ -34,7 +34,11 @@ std::map<FileId, ScriptFacts> scripts_of(const Project& project) {
     if (wanted[id] != 0) scripts[id];
   std::vector<std::pair<const FileId, ScriptFacts>*> rows;
   for (auto& row : scripts) rows.push_back(&row);
-  in_parallel(rows.size(), kWorthThreads, [&](std::size_t i) { rows[i]->second.code = training_code(project, rows[i]->first); });
+  in_parallel(rows.size(), kWorthThreads, [&](std::size_t i) {
+    std::vector<Launch> launches = std::move(rows[i]->second.launches);
+    rows[i]->second = script_facts(project, rows[i]->first);
+    rows[i]->second.launches = std::move(launches);
+  });
   return scripts;
 }
 
@@ -284,7 +288,7 @@ class Planner {
     std::map<FileId, ScriptFacts> scripts;
     for (const auto& [id, facts] : scripts_) {
       if (!touched(facts)) continue;
-      scripts[id].code = training_code(after, id);
+      scripts[id] = script_facts(after, id);
       std::set<FileId> lines;
       for (const Launch& launch : facts.launches) lines.insert(launch.file);
       for (const FileId line : lines)

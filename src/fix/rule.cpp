@@ -10,6 +10,14 @@ bool ScriptFacts::is_launched_distributed() const {
   return std::any_of(launches.begin(), launches.end(), [](const Launch& launch) { return launch.is_distributed(); });
 }
 
+ScriptFacts script_facts(const Project& project, FileId script) {
+  ScriptFacts facts;
+  facts.code = training_code(project, script);
+  facts.origins = std::make_shared<ValueOrigins>(project, facts.code);
+  facts.loops = training_loops(facts.code, *facts.origins);
+  return facts;
+}
+
 std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways) {
   std::map<FileId, std::vector<Edit>> edits;
   for (const Way* way : ways)

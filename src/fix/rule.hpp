@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "fix/edit.hpp"
 #include "fix/facts/launches.hpp"
 #include "fix/facts/training_code.hpp"
+#include "fix/facts/training_loop.hpp"
 #include "fix/project/project.hpp"
 #include "lockstep/advice.hpp"
 #include "lockstep/finding.hpp"
@@ -59,9 +61,14 @@ struct Wishes {
 struct ScriptFacts {
   TrainingCode code;
   std::vector<Launch> launches;
+  // Of scripts with a training loop of their own.
+  std::shared_ptr<const ValueOrigins> origins;
+  std::vector<TrainingLoop> loops;
 
   bool is_launched_distributed() const;
 };
+// What a script's code says; its launch lines are the caller's.
+ScriptFacts script_facts(const Project& project, FileId script);
 
 struct RuleInput {
   const Project& project;

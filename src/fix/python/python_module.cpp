@@ -119,11 +119,11 @@ void PythonModule::read_assignment(Node node, Node function) {
   const Node left = node.is("named_expression") ? node.field("name") : node.field("left");
   const Node right = node.is("named_expression") ? node.field("value") : node.field("right");
   if (!left || !right) return;
-  const auto add = [&](Node target) { assignments_.push_back({tight(target.text()), right, node, function}); };
+  const auto add = [&](Node target, std::optional<std::size_t> element) { assignments_.push_back({tight(target.text()), right, node, function, element}); };
   if (left.is("pattern_list") || left.is("tuple_pattern") || left.is("list_pattern")) {
-    for (const Node& target : left.children()) add(target);
+    for (std::size_t element = 0; const Node& target : left.children()) add(target, element++);
   } else {
-    add(left);
+    add(left, std::nullopt);
   }
 }
 

@@ -39,6 +39,7 @@ struct PythonAssignment {
   Node value;
   Node statement;
   Node function;  // the function it stands in; none: the module
+  std::optional<std::size_t> element;  // of the value, where several names are given at once: a, b = f()
 };
 
 struct PythonImport {

@@ -25,6 +25,26 @@ void saving_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
 void precision_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void preset_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void preset_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void hand_loader(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void batch_copies(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void sampler(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void set_epoch(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void uneven_shards(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void reads_each_step(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void gradient_sync(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void clipping(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void wrap_order(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void bare_module(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void accumulation_boundary(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void collectives_each_step(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void rank_as_device(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void portable_checkpoints(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void rank_conditions(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void every_rank_saves(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void same_seed(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void divisible_accumulation(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void environment_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void environment_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
 
 namespace {
 
@@ -42,6 +62,25 @@ constexpr std::array kRules = {
     Rule{"precision", precision_of_script, nullptr},
     Rule{"attention", attention, nullptr},
     Rule{"deepspeed-config", nullptr, deepspeed_config},
+    Rule{"hand-loader", hand_loader, nullptr},
+    Rule{"batch-copies", batch_copies, nullptr},
+    Rule{"sampler", sampler, nullptr},
+    Rule{"set-epoch", set_epoch, nullptr},
+    Rule{"uneven-shards", uneven_shards, nullptr},
+    Rule{"reads-each-step", reads_each_step, nullptr},
+    Rule{"gradient-sync", gradient_sync, nullptr},
+    Rule{"clipping", clipping, nullptr},
+    Rule{"wrap-order", wrap_order, nullptr},
+    Rule{"bare-module", bare_module, nullptr},
+    Rule{"accumulation-boundary", accumulation_boundary, nullptr},
+    Rule{"collectives-each-step", collectives_each_step, nullptr},
+    Rule{"rank-as-device", rank_as_device, nullptr},
+    Rule{"portable-checkpoints", portable_checkpoints, nullptr},
+    Rule{"rank-conditions", rank_conditions, nullptr},
+    Rule{"every-rank-saves", every_rank_saves, nullptr},
+    Rule{"same-seed", same_seed, nullptr},
+    Rule{"divisible-accumulation", divisible_accumulation, nullptr},
+    Rule{"harmful-environment", environment_of_script, environment_of_file},
     Rule{"preset", preset_of_script, preset_of_file},
 };
 
@@ -50,6 +89,9 @@ constexpr std::array kFound = {
     FindingCode::workers_restarted_each_epoch, FindingCode::host_sync_every_step, FindingCode::logging_too_often, FindingCode::checkpoint_stall, FindingCode::launch_bound,
     FindingCode::exposed_collectives, FindingCode::find_unused_parameters, FindingCode::batch_too_small, FindingCode::tensor_cores_unused, FindingCode::unfused_optimizer,
     FindingCode::world_size_not_set, FindingCode::unknown_training_argument, FindingCode::unknown_accelerate_field, FindingCode::legacy_launcher, FindingCode::more_ranks_than_gpus,
+    FindingCode::unsharded_data, FindingCode::set_epoch_missing, FindingCode::uneven_batches, FindingCode::sync_every_micro_step, FindingCode::clip_before_unscale, FindingCode::compile_before_ddp,
+    FindingCode::unwrapped_module_called, FindingCode::accumulation_boundary, FindingCode::reduce_every_step, FindingCode::rank_as_device, FindingCode::checkpoint_not_portable,
+    FindingCode::rank_conditional_collective, FindingCode::nccl_timeout, FindingCode::every_rank_saves, FindingCode::same_seed_every_rank, FindingCode::accumulation_not_divisible, FindingCode::harmful_environment,
 };
 
 }  // namespace

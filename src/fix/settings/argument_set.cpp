@@ -131,7 +131,7 @@ std::vector<Edit> ArgumentSet::rename(const Setting& setting, std::string_view n
 }
 
 std::vector<Edit> ArgumentSet::add(std::string_view text, std::string_view name, std::string_view value) const {
-  if (settings_.empty()) return {};
+  if (settings_.empty() && (carrier_ != Carrier::python || open_)) return {};
   const std::string_view line_ending = line_ending_of(text);
   if (carrier_ == Carrier::yaml) {
     // Under the last plain setting: what nests below the last key would take a new line into it.
@@ -143,12 +143,16 @@ std::vector<Edit> ArgumentSet::add(std::string_view text, std::string_view name,
     return {{end_of_words(text, anchor->whole.to()), end_of_words(text, anchor->whole.to()),
              std::string(line_ending) + (indent.size() == own_indent.size() ? std::string(indent) : own_indent) + std::string(name) + ": " + written(value)}};
   }
-  const Setting& last = settings_.back();
   const std::string entry = carrier_ == Carrier::json ? "\"" + std::string(name) + "\": " + written(value) : std::string(name) + "=" + written(value);
   // Arguments after the last named one (a splat) stay behind it.
-  const std::size_t end = last.whole.to();
-  if (!starts_its_line(text, last.whole.from())) return {{end, end, ", " + entry}};
-  const std::string fresh_line = std::string(line_ending) + std::string(indentation_at(text, last.whole.from())) + entry;
+  Node last = settings_.empty() ? Node() : settings_.back().whole;
+  if (!last)
+    for (const Node& item : node_.children())
+      if (!item.is("comment")) last = item;
+  if (!last) return node_.children().empty() ? std::vector<Edit>{{node_.from() + 1, node_.to() - 1, entry}} : std::vector<Edit>{};
+  const std::size_t end = last.to();
+  if (!starts_its_line(text, last.from())) return {{end, end, ", " + entry}};
+  const std::string fresh_line = std::string(line_ending) + std::string(indentation_at(text, last.from())) + entry;
   if (carrier_ == Carrier::json) return {{end, end, "," + fresh_line}};
   const std::size_t next = after_spaces(text, end);
   const bool comma = next < text.size() && text[next] == ',';

@@ -1,0 +1,184 @@
+#include "fix/facts/training_loop.hpp"
+
+#include <algorithm>
+
+#include "fix/python/statements.hpp"
+
+namespace lockstep {
+namespace {
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), name) != names.end(); }
+
+std::string owner_of(const PythonCall& call) {
+  const auto dot = call.callee.rfind('.');
+  return dot == std::string::npos ? "" : call.callee.substr(0, dot);
+}
+
+// optimizer.step(), and not scheduler.step(), profiler.step(), env.step(action).
+bool is_update(const PythonCall& call) {
+  if (call.last_name() != "step") return false;
+  const std::string owner = owner_of(call);
+  for (const char* other : {"sched", "prof", "env", "logger", "timer", "warmup", "pbar"})
+    if (owner.find(other) != std::string::npos) return false;
+  if (owner.find("scaler") != std::string::npos) return !call.arguments.empty();
+  return (owner.find("opt") != std::string::npos || owner.find("Opt") != std::string::npos) && call.arguments.empty();
+}
+
+bool is_bar(const PythonCall& call) { return is_one_of(call.last_name(), {"tqdm", "trange", "track", "progress_bar", "Progress", "metric_logger", "log_every", "prange"}); }
+
+// What a loop goes over without enumerate() and progress bars, and whether it counts.
+void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
+  Node source = loop.loop.field("right");
+  bool counts = false;
+  for (int depth = 0; depth < 4; ++depth) {
+    const PythonCall* const call = source.is("call") ? origins.call_at(loop.file, source) : nullptr;
+    if (call == nullptr || call->positional(0) == nullptr || (call->callee != "enumerate" && !is_bar(*call) && call->callee != "iter")) break;
+    if (call->callee == "enumerate") {
+      counts = true;
+      const PythonArgument* const start = call->argument("start") != nullptr ? call->argument("start") : call->positional(1);
+      if (start != nullptr) {
+        const auto number = number_value(start->value);
+        loop.first_count = number ? static_cast<int>(*number) : -1;
+      }
+    }
+    source = call->positional(0)->value;
+  }
+  // A bar that was given the loader before: bar = tqdm(loader); for batch in bar.
+  if (source.is("identifier"))
+    for (const CallAt& bar : origins.calls(loop.file, source, {"tqdm", "track", "enumerate"})) {
+      if (bar.file != loop.file || bar.call->positional(0) == nullptr) continue;
+      Node inner = bar.call->positional(0)->value;
+      if (const PythonCall* const call = inner.is("call") ? origins.call_at(loop.file, inner) : nullptr; call != nullptr && call->callee == "enumerate" && call->positional(0) != nullptr) {
+        inner = call->positional(0)->value;
+        counts = true;
+      }
+      counts = counts || bar.call->callee == "enumerate";
+      source = inner;
+    }
+  loop.source = source;
+  Node target = loop.loop.field("left");
+  if (counts && target.children().size() >= 2) {
+    loop.counter = std::string(target.child(0).text());
+    const auto names = names_in(target);
+    loop.batch = {names.begin(), names.end()};
+    loop.batch.erase(loop.counter);
+  } else if (!counts) {
+    for (const std::string& name : names_in(target)) loop.batch.insert(name);
+    if (target.is("identifier")) loop.batch.insert(std::string(target.text()));
+  }
+}
+
+// The `if` between the loop and the update that has no backward() in it: only some turns end with an update.
+Node boundary_of(const TrainingLoop& loop) {
+  for (Node node = loop.update->node.parent(); node && node != loop.loop; node = node.parent())
+    if (node.is("if_statement") && !node.contains(loop.backward->node) && node.field("condition").text().find('%') != std::string_view::npos) return node;
+  return {};
+}
+
+}  // namespace
+
+std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOrigins& origins) {
+  std::vector<TrainingLoop> loops;
+  for (const CallAt& backward : code.all) {
+    if (backward.call->last_name() != "backward") continue;
+    const Node function = function_around(backward.call->node);
+    if (function && is_one_of(function.field("name").text(), {"backward", "closure"})) continue;
+    const Node inner = loop_around(backward.call->node);
+    if (!inner) continue;
+    TrainingLoop loop;
+    loop.file = backward.file;
+    loop.backward = backward.call;
+    loop.function = function;
+    // The innermost loop with an update in it; backward() may stand in a loop of passes within it.
+    for (Node outer = inner; outer && loop.update == nullptr; outer = loop_around(outer)) {
+      for (const CallAt& item : code.all)
+        if (item.file == loop.file && outer.contains(item.call->node) && function_around(item.call->node) == function && is_update(*item.call) && (loop.update == nullptr || item.call->node.from() > backward.call->node.from())) {
+          loop.update = item.call;
+          if (item.call->node.from() > backward.call->node.from()) break;
+        }
+      if (loop.update != nullptr) {
+        loop.loop = outer;
+        if (outer != inner) loop.passes = inner;
+      }
+    }
+    if (loop.update == nullptr) continue;
+    const bool known = std::any_of(loops.begin(), loops.end(), [&](const TrainingLoop& other) { return other.file == loop.file && other.loop == loop.loop; });
+    if (known) continue;  // a second backward() of the same turn
+    loop.epochs = loop_around(loop.loop);
+    loop.scales = backward.call->node.field("function").text().find(".scale(") != std::string_view::npos;
+    loop.by_library = backward.call->positional(0) != nullptr;
+    loop.boundary = boundary_of(loop);
+    if (loop.loop.is("for_statement")) read_source(origins, loop);
+    if (loop.source) loop.loaders = origins.calls(loop.file, loop.source, {"DataLoader"});
+    loops.push_back(std::move(loop));
+  }
+  return loops;
+}
+
+bool in_every_turn(Node loop, Node node) {
+  for (Node outer = node.parent(), inner = node; outer && inner != loop; inner = outer, outer = outer.parent()) {
+    if (outer.is("if_statement") && inner != outer.field("condition")) return false;
+    if (outer.is("else_clause") || outer.is("elif_clause") || outer.is("except_clause") || outer.is("conditional_expression") || outer.is("boolean_operator") || outer.is("function_definition") || outer.is("lambda") || outer.is("case_clause")) return false;
+    if (outer.is("if_clause")) return false;
+  }
+  // What comes after a `continue` under a condition is not met in every turn either.
+  for (Node statement = statement_of(node); statement && loop.contains(statement) && statement != loop; statement = statement_of(block_of(statement)))
+    for (Node before = previous_statement(statement); before; before = previous_statement(before))
+      if (before.is("if_statement") && (!before.descendants("continue_statement").empty() || !before.descendants("break_statement").empty()) && before.field("condition").text().find('%') != std::string_view::npos) return false;
+  return true;
+}
+
+Node loss_of(const TrainingLoop& loop) {
+  Node object = loop.backward->node.field("function").field("object");
+  if (object.is("call")) {  // scaler.scale(loss)
+    for (const Node& item : object.field("arguments").children())
+      if (!item.is("comment")) {
+        object = item;
+        break;
+      }
+  }
+  while (object.is("parenthesized_expression")) object = object.child(0);
+  return object;
+}
+
+std::optional<EveryFew> every_few(Node condition) {
+  for (const Node& modulo : condition.descendants("binary_operator")) {
+    if (modulo.field("operator").text() != "%") continue;
+    EveryFew few;
+    few.modulo = modulo;
+    few.period = modulo.field("right");
+    Node left = modulo.field("left");
+    while (left.is("parenthesized_expression")) left = left.child(0);
+    if (left.is("binary_operator") && left.field("operator").text() == "+" && left.field("right").text() == "1") {
+      few.plus_one = true;
+      left = left.field("left");
+    }
+    if (!left.is("identifier")) return std::nullopt;
+    few.counter = std::string(left.text());
+    Node around = modulo.parent();
+    while (around.is("parenthesized_expression")) around = around.parent();
+    few.equals_zero = around.is("comparison_operator") && around.children().size() == 2 && around.child(1).text() == "0" && around.text().find("==") != std::string_view::npos;
+    if (around.is("not_operator")) few.equals_zero = true;
+    return few;
+  }
+  return std::nullopt;
+}
+
+std::vector<EpochLoop> epoch_loops(const ValueOrigins& origins, const TrainingLoop& loop) {
+  std::vector<EpochLoop> found;
+  const auto add = [&](FileId file, Node around) {
+    const Node target = around.is("for_statement") ? around.field("left") : Node();
+    const bool known = std::any_of(found.begin(), found.end(), [&](const EpochLoop& other) { return other.file == file && other.loop == around; });
+    if (!known) found.push_back({file, around, target.is("identifier") ? std::string(target.text()) : target.is("pattern_list") ? std::string(target.child(0).text()) : ""});
+  };
+  if (loop.epochs) {
+    add(loop.file, loop.epochs);
+    return found;
+  }
+  if (!loop.function) return found;
+  for (const CallAt& call : origins.callers(loop.function.field("name").text()))
+    if (const Node around = loop_around(call.call->node); around && !loop.function.contains(call.call->node)) add(call.file, around);
+  return found;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,156 @@
+#include "fix/facts/value_origins.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <tuple>
+
+namespace lockstep {
+namespace {
+
+// What a model goes through and stays what it is.
+constexpr std::array<std::string_view, 10> kPassThrough = {"to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float", "double", "requires_grad_"};
+
+}  // namespace
+
+ValueOrigins::ValueOrigins(const Project& project, const TrainingCode& code) : project_(project) {
+  std::set<FileId> files = {code.script};
+  for (const CallAt& item : code.all) {
+    files.insert(item.file);
+    calls_.emplace(item.call->last_name(), item);
+    call_nodes_.emplace(std::pair(item.file, item.call->node.index()), item.call);
+  }
+  for (const FileId file : files)
+    if (const PythonModule* const module = project.file(file).python())
+      for (const PythonFunction& entry : module->functions()) functions_.emplace(entry.name, Function{file, entry.node});
+}
+
+const ValueOrigins::Function* ValueOrigins::function(std::string_view name) const {
+  const auto [first, last] = functions_.equal_range(name);
+  return first != last && std::next(first) == last ? &first->second : nullptr;
+}
+
+std::vector<CallAt> ValueOrigins::callers(std::string_view name) const {
+  std::vector<CallAt> found;
+  const auto [first, last] = calls_.equal_range(name);
+  for (auto call = first; call != last; ++call) found.push_back(call->second);
+  return found;
+}
+
+const PythonCall* ValueOrigins::call_at(FileId file, Node node) const {
+  const auto found = call_nodes_.find({file, node.index()});
+  return found == call_nodes_.end() ? nullptr : found->second;
+}
+
+std::vector<CallAt> ValueOrigins::calls(FileId file, Node expression, std::initializer_list<std::string_view> names) const {
+  std::vector<CallAt> found;
+  for (const Origin& origin : of(file, expression).all)
+    if (const PythonCall* const call = call_at(origin.file, origin.expression); call != nullptr && std::find(names.begin(), names.end(), call->last_name()) != names.end()) found.push_back({origin.file, call});
+  return found;
+}
+
+Origins ValueOrigins::of(FileId first_file, Node first) const { return followed(first_file, first, 0); }
+
+Origins ValueOrigins::followed(FileId first_file, Node first, int depth) const {
+  struct Step {
+    FileId file;
+    Node node;
+    std::optional<std::size_t> element;  // of what the node makes
+  };
+  constexpr int kDeepest = 3;          // dictionaries in dictionaries
+  constexpr std::size_t kMost = 200;  // a tangle of names that large is not understood anyhow
+  Origins result;
+  std::vector<Step> open = {{first_file, first, std::nullopt}};
+  std::set<std::tuple<FileId, std::uint32_t, std::size_t>> seen;
+  const auto leaf = [&](const Step& step) { result.all.push_back({step.file, step.node}); };
+
+  const auto name_of_scope = [&](const Step& step, const std::string& name) {
+    const PythonModule& module = *project_.file(step.file).python();
+    bool any = false;
+    Node scope = step.node.enclosing("function_definition");
+    while (true) {
+      for (const PythonAssignment& item : module.assignments())
+        if (item.target == name && item.function == scope && !item.value.contains(step.node)) {
+          open.push_back({step.file, item.value, item.element});
+          any = true;
+        }
+      const auto given = std::find_if(module.functions().begin(), module.functions().end(), [&](const PythonFunction& function) {
+        return function.node == scope && std::find(function.parameters.begin(), function.parameters.end(), name) != function.parameters.end();
+      });
+      if (scope && given != module.functions().end()) {
+        auto position = static_cast<std::size_t>(std::find(given->parameters.begin(), given->parameters.end(), name) - given->parameters.begin());
+        if (given->parameters.front() == "self" && position > 0) --position;
+        const std::string called = given->name == "__init__" ? std::string(scope.enclosing("class_definition").field("name").text()) : given->name;
+        bool called_at_all = false;
+        for (const CallAt& call : callers(called)) {
+          const PythonArgument* const argument = call.call->argument(name) != nullptr ? call.call->argument(name) : call.call->positional(position);
+          if (argument == nullptr || call.call->has_splat) result.complete = false;
+          else open.push_back({call.file, argument->value, std::nullopt});
+          called_at_all = true;
+        }
+        if (!called_at_all) result.complete = false;
+        any = true;
+      }
+      if (any || !scope) break;
+      scope = scope.enclosing("function_definition");
+    }
+    if (any) return;
+    result.complete = false;
+    leaf(step);
+  };
+
+  while (!open.empty() && seen.size() < kMost) {
+    Step step = open.back();
+    open.pop_back();
+    while (step.node.is("parenthesized_expression")) step.node = step.node.child(0);
+    if (!step.node || !seen.emplace(step.file, step.node.index(), step.element.value_or(99)).second) continue;
+    const PythonModule& module = *project_.file(step.file).python();
+    const Node node = step.node;
+    if (node.is("identifier")) {
+      name_of_scope(step, std::string(node.text()));
+    } else if (node.is("attribute") && node.text().starts_with("self.")) {
+      bool any = false;
+      const Node owner = node.enclosing("class_definition");
+      for (const PythonAssignment& item : module.assignments())
+        if (item.target == node.text() && owner.contains(item.statement) && !item.value.contains(node)) {
+          open.push_back({step.file, item.value, item.element});
+          any = true;
+        }
+      if (!any) {
+        result.complete = false;
+        leaf(step);
+      }
+    } else if ((node.is("tuple") || node.is("expression_list") || node.is("list")) && step.element) {
+      const auto items = node.children();
+      if (*step.element < items.size()) open.push_back({step.file, items[*step.element], std::nullopt});
+      else result.complete = false;
+    } else if (node.is("conditional_expression")) {
+      open.push_back({step.file, node.child(0), step.element});
+      open.push_back({step.file, node.child(2), step.element});
+    } else if (node.is("boolean_operator")) {
+      open.push_back({step.file, node.field("left"), step.element});
+      open.push_back({step.file, node.field("right"), step.element});
+    } else if (node.is("subscript")) {
+      // loaders["train"] of a dictionary that is written out.
+      const auto key = string_value(node.field("subscript"));
+      const Origins owners = depth < kDeepest ? followed(step.file, node.field("value"), depth + 1) : Origins{};
+      for (const Origin& owner : owners.all)
+        for (const Node& pair : owner.expression.children())
+          if (pair.is("pair") && (!key || !string_value(pair.field("key")) || string_value(pair.field("key")) == key)) open.push_back({owner.file, pair.field("value"), std::nullopt});
+      leaf(step);
+    } else if (const PythonCall* const call = node.is("call") ? call_at(step.file, node) : nullptr; call != nullptr) {
+      leaf(step);
+      if (std::find(kPassThrough.begin(), kPassThrough.end(), call->last_name()) != kPassThrough.end()) open.push_back({step.file, node.field("function").field("object"), std::nullopt});
+      if (const Function* const made_by = function(call->last_name()))
+        for (const Node& statement : made_by->node.descendants("return_statement"))
+          if (statement.enclosing("function_definition") == made_by->node && statement.child(0)) open.push_back({made_by->file, statement.child(0), step.element});
+    } else {
+      leaf(step);
+    }
+  }
+  if (!open.empty()) result.complete = false;
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+// Finds accumulation whose updates come at the wrong turn, leave the last passes out, or add gradients up without dividing.
+//
+// Why it matters: with `if i % 4 == 0` and i from 0 the first update has one pass in it, and so much less gradient; the passes after the last
+// boundary of an epoch leak into the next one, or are lost; and a loss that is not divided by the number of passes makes steps that many times
+// larger. All three train, and none says a word.
+//
+// An update that stands before the pass (`if i % k == 0 and i > 0: update` at the head of the turn) counts what came before it, and is right.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fix/rules/loop_rules.hpp"
+
+namespace lockstep {
+namespace {
+
+std::string spaced(Node period) { return period.is("identifier") || period.is("integer") || period.is("attribute") ? std::string(period.text()) : fmt::format("({})", period.text()); }
+
+// Whether the loss is made smaller anywhere in the turn, or by a mean over the passes: a division or a product beside it.
+bool is_divided(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop, const EveryFew& few) {
+  const Node loss = loss_of(loop);
+  if (loss.is("binary_operator") || !loss.is("identifier")) return true;  // (loss / 4).backward(), or something that is not understood
+  const std::string name(loss.text());
+  const auto speaks_of_period = [&](std::string_view text) { return text.find('/') != std::string_view::npos || text.find(few.period.text()) != std::string_view::npos; };
+  for (const Node& item : loop.body().descendants("augmented_assignment"))
+    if (item.field("left").text() == name && (item.field("operator").text() == "/=" || item.field("operator").text() == "*=")) return true;
+  for (const PythonAssignment& item : module_of(input, loop.file).assignments())
+    if (item.target == name && loop.body().contains(item.statement) && speaks_of_period(item.value.text())) return true;
+  // The function that makes the loss may be told the number of passes; and a sum is not a mean to begin with.
+  for (const Origin& origin : script.origins->of(loop.file, loss).all)
+    if (speaks_of_period(origin.expression.text()) || origin.expression.text().find(".sum(") != std::string_view::npos) return true;
+  return false;
+}
+
+bool steps_after(const RuleInput& input, const TrainingLoop& loop) {
+  const auto& calls = module_of(input, loop.file).calls();
+  return std::any_of(calls.begin(), calls.end(), [&](const PythonCall& call) { return call.last_name() == "step" && call.callee == loop.update->callee && call.node.from() > loop.loop.to() && function_around(call.node) == loop.function; });
+}
+
+// len(loader), is_last, the number of turns: the condition knows where the epoch ends.
+bool knows_the_end(Node condition) {
+  const std::string_view text = condition.text();
+  return text.find("len(") != std::string_view::npos || text.find(" or ") != std::string_view::npos || text.find("last") != std::string_view::npos;
+}
+
+}  // namespace
+
+void accumulation_boundary(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
+  for (const TrainingLoop& loop : script.loops) {
+    if (!loop.boundary || loop.by_library || loop.counter.empty() || loop.update->node.from() < loop.backward->node.from()) continue;
+    const Node condition = loop.boundary.field("condition");
+    const auto few = every_few(condition);
+    if (!few || few->counter != loop.counter || is_assigned_in(input, loop, loop.counter) || number_value(few->period) == 1) continue;
+    // The same `if` must not be about something else: an optimizer that is stepped rarely on purpose has no zero_grad elsewhere.
+    const bool clears_each_turn = std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& item) { return item.file == loop.file && item.call->last_name() == "zero_grad" && loop.body().contains(item.call->node) && in_every_turn(loop.loop, item.call->node); });
+    if (clears_each_turn) continue;
+    std::vector<std::string> faults;
+    std::vector<Edit> edits;
+    const bool early = few->equals_zero && ((loop.first_count == 0 && !few->plus_one) || (loop.first_count == 1 && few->plus_one));
+    const std::string turn = loop.first_count == 0 ? fmt::format("{} + 1", loop.counter) : loop.counter;
+    const std::string right = loop.first_count == 0 ? fmt::format("({}) % {}", turn, spaced(few->period)) : fmt::format("{} % {}", turn, spaced(few->period));
+    const bool off_by_one = early && !knows_the_end(condition);
+    if (off_by_one) faults.push_back(fmt::format("the first update comes after one pass: `{}` is true at once", condition.text()));
+    const bool source_has_length = loop.source && (loop.source.is("identifier") || loop.source.is("attribute")) && !loop.loaders.empty() && !is_streamed(input, script, loop.loaders.front());
+    const bool loses_tail = few->equals_zero && loop.first_count >= 0 && !knows_the_end(condition) && !steps_after(input, loop) && source_has_length;
+    const bool simple = condition.text().find(" and ") == std::string_view::npos && condition.text().find('\n') == std::string_view::npos;
+    if (loses_tail && simple) faults.emplace_back("the passes after the last boundary of an epoch have no update of their own");
+    if (off_by_one || (loses_tail && simple)) {
+      const std::string boundary = off_by_one ? right : std::string(few->modulo.text());
+      const std::string tail = loses_tail && simple ? fmt::format(" or {} == len({})", turn, loop.source.text()) : "";
+      if (simple) edits.push_back({condition.from(), condition.to(), fmt::format("{} == 0{}", boundary, tail)});
+    }
+    const bool undivided = !is_divided(input, script, loop, *few);
+    const Node loss = loss_of(loop);
+    if (undivided) {
+      faults.push_back(fmt::format("the loss is not divided by {}: gradients are the sum of the passes, not their mean", few->period.text()));
+      const bool bare = loss == loop.backward->node.field("function").field("object");
+      edits.push_back({loss.from(), loss.to(), fmt::format(fmt::runtime(bare ? "({} / {})" : "{} / {}"), loss.text(), spaced(few->period))});
+    }
+    if (faults.empty()) continue;
+    std::string reason;
+    for (const std::string& fault : faults) reason += (reason.empty() ? "" : "; ") + fault;
+    propose({.code = FindingCode::accumulation_boundary,
+             .severity = off_by_one || undivided ? Severity::warning : Severity::info,
+             .confidence = off_by_one ? 0.9 : 0.75,
+             .where = {place_of(loop.file, loop.boundary)},
+             .reason = std::move(reason),
+             .description = undivided ? "update after every whole window and at the end of the epoch, with the mean of its passes" : "update after every whole window, and at the end of the epoch",
+             .effect = "every update has its passes, and every pass its update",
+             .changes = undivided ? fmt::format("gradients are {} times smaller: a learning rate tuned to the sum has to grow", few->period.text()) : "which passes make up an update; one more update an epoch where passes are left over",
+             .files = {{loop.file, in_order(std::move(edits))}}},
+            findings);
+  }
+}
+
+}  // namespace lockstep

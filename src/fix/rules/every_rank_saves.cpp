@@ -1,0 +1,62 @@
+// Finds checkpoints that every rank writes to the same file, and runs that every rank opens at an experiment tracker.
+//
+// Why it matters: N processes write one file at once: what is left may be half of each, and N writers take N times the disk's time. N wandb runs
+// for one training are noise, and N uploads.
+//
+// A name with the rank in it is a file of its own; DeepSpeed, FSDP and torch.distributed.checkpoint want every rank to save. Whether others come
+// there is followed over callers and early returns; where it is not known, nothing is said.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fix/rules/loop_rules.hpp"
+
+namespace lockstep {
+namespace {
+
+bool saves_in_parts(const ScriptFacts& script) {
+  return std::any_of(script.code.all.begin(), script.code.all.end(), [](const CallAt& item) {
+    const std::string_view name = item.call->last_name();
+    return name == "FullyShardedDataParallel" || name == "FSDP" || name == "fully_shard" || name == "save_checkpoint_parallel" || item.call->full_name.starts_with("torch.distributed.checkpoint") || item.call->full_name.starts_with("deepspeed");
+  });
+}
+
+bool is_named_by_rank(const ScriptFacts& script, const CallAt& save) {
+  const PythonArgument* const path = save.call->positional(1) != nullptr ? save.call->positional(1) : save.call->argument("f");
+  if (path == nullptr || names_a_rank(path->value)) return true;
+  const Origins origins = script.origins->of(save.file, path->value);
+  return std::any_of(origins.all.begin(), origins.all.end(), [](const Origin& origin) { return names_a_rank(origin.expression); });
+}
+
+}  // namespace
+
+void every_rank_saves(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
+  if (!is_hand_made_ddp(script) || saves_in_parts(script)) return;
+  for (const CallAt& item : script.code.all) {
+    const bool save = item.call->full_name == "torch.save";
+    const bool tracker = item.call->full_name == "wandb.init";
+    if (!save && !tracker) continue;
+    if (item.call->node.enclosing("class_definition") && !function_around(item.call->node)) continue;
+    if (runs_on_every_rank(*script.origins, item.file, item.call->node) != true) continue;
+    if (save && is_named_by_rank(script, item)) continue;
+    if (tracker && (names_a_rank(item.call->node) || item.call->argument("mode") != nullptr)) continue;  // group= and name= by rank: on purpose
+    const PythonModule& module = module_of(input, item.file);
+    const Node statement = statement_of(item.call->node);
+    const bool alone = statement.is("expression_statement") && statement.child(0) == item.call->node;
+    const std::string rank = rank_expression(module, item.call->node);
+    std::vector<Edit> edits;
+    if (save && alone) edits = put_under(text_of(input, item.file), statement, fmt::format("if {} == 0:", rank));
+    if (!edits.empty() && rank.starts_with("torch.distributed.")) edits = with_import(std::move(edits), module, "torch.distributed");
+    propose({.code = FindingCode::every_rank_saves,
+             .confidence = 0.85,
+             .where = {place_of(item.file, item.call->node)},
+             .reason = save ? "every rank writes this checkpoint, to the same file, at the same time" : "every rank opens a run of its own at the tracker",
+             .description = save ? "let rank 0 write it" : "let rank 0 alone call wandb.init (and wandb.log), or give the others mode=\"disabled\"",
+             .effect = save ? "one write instead of N, and a file that is whole" : "one run instead of N",
+             .changes = save ? "nothing: DDP's ranks hold the same model" : "which ranks report",
+             .files = {{item.file, std::move(edits)}}},
+            findings);
+  }
+}
+
+}  // namespace lockstep

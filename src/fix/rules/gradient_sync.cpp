@@ -1,0 +1,62 @@
+// Finds accumulation under DDP that averages the gradients in every pass.
+//
+// Why it costs: DDP reduces gradients in every backward(). Of k passes for one update only the last needs it; the others move the same bytes
+// for nothing: k - 1 of k all-reduces. no_sync() or require_backward_grad_sync = False around them leaves them out, and DDP adds the sums up.
+//
+// The patch is one line before the pass: model.require_backward_grad_sync = <what the update asks>. The condition has to be known there: it
+// may ask the loop's counter and what does not change within a turn, and nothing else.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fix/rules/loop_rules.hpp"
+
+namespace lockstep {
+namespace {
+
+bool leaves_syncs_out(const RuleInput& input, const ScriptFacts& script) {
+  std::set<FileId> files = {script.code.script};
+  for (const CallAt& item : script.code.all) files.insert(item.file);
+  return std::any_of(files.begin(), files.end(), [&](FileId file) { return text_of(input, file).find("no_sync") != std::string_view::npos || text_of(input, file).find("require_backward_grad_sync") != std::string_view::npos; });
+}
+
+// Whether a condition says the same at the turn's start: nothing that it asks is set within the turn.
+bool is_known_at_start(const RuleInput& input, const TrainingLoop& loop, Node condition) {
+  const auto names = names_in(condition);
+  return std::none_of(names.begin(), names.end(), [&](const std::string& name) { return is_assigned_in(input, loop, name); });
+}
+
+}  // namespace
+
+void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
+  if (!is_hand_made_ddp(script) || leaves_syncs_out(input, script)) return;
+  for (const TrainingLoop& loop : script.loops) {
+    const std::string model = wrapped_model(script, loop);
+    if (!loop.accumulates() || loop.by_library || model.empty()) continue;
+    const std::string_view text = text_of(input, loop.file);
+    std::string condition;
+    Node passes = loop.loop;
+    if (loop.boundary && is_known_at_start(input, loop, loop.boundary.field("condition"))) condition = std::string(loop.boundary.field("condition").text());
+    // for micro in range(k): … ; update
+    if (loop.passes) {
+      passes = loop.passes;
+      const Node range = passes.field("right");
+      const auto items = range.field("arguments").children();
+      if (passes.field("left").is("identifier") && range.field("function").text() == "range" && items.size() == 1) condition = fmt::format("{} == {} - 1", passes.field("left").text(), items.front().text());
+    }
+    const bool one_line = condition.find('\n') == std::string::npos;
+    std::vector<Change> files;
+    if (!condition.empty() && one_line) files.push_back({loop.file, first_in_body(text, passes, fmt::format("{}.require_backward_grad_sync = {}", model, condition))});
+    propose({.code = FindingCode::sync_every_micro_step,
+             .confidence = 0.85,
+             .where = {place_of(loop.file, loop.backward->node), place_of(loop.file, loop.boundary ? loop.boundary : loop.passes)},
+             .reason = "gradients are averaged over all ranks in every pass, though only some end with an update",
+             .description = "average only in the pass that the update follows",
+             .effect = "one all-reduce an update instead of one a pass",
+             .changes = "gradients are added up on each rank first: the last digits",
+             .files = std::move(files)},
+            findings);
+  }
+}
+
+}  // namespace lockstep

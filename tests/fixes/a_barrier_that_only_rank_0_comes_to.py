@@ -1,0 +1,22 @@
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+if __name__ == "__main__":
+    dist.init_process_group("nccl", timeout=timedelta(hours=5))  #: L808
+    rank = dist.get_rank()
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    model = DDP(torch.nn.Linear(10, 10).cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        for x in make_loader():
+            loss = model(x).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        if rank == 0:
+            torch.save(model.module.state_dict(), "last.pt")
+            dist.barrier()  #: C407
