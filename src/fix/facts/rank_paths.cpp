@@ -53,9 +53,11 @@ bool asks_for_one_process(Node node) {
 bool names_a_rank(Node expression) {
   const std::string_view text = expression.text();
   if (has_main_word(text)) return true;
-  for (const char* word : {"rank", "RANK", "process_index", "PROCID"})
+  for (const char* word : {"rank", "RANK", "process_index", "PROCID", "gpu_id", "proc_id", "process_id"})
     if (text.find(word) != std::string_view::npos) return true;
-  return false;
+  // `if gpu == 0`, as scripts of mp.spawn write; and not ngpus > 0.
+  const auto names = names_in(expression);
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name == "gpu" || name.ends_with(".gpu"); });
 }
 
 RankTest rank_test(Node condition) {
@@ -210,7 +212,7 @@ class RankWalk {
         all.calls.push_back(call);
       } else if (call->full_name == "sys.exit" || call->callee == "exit" || call->full_name == "os._exit") {
         all.leaves = true;
-      } else if (const ValueOrigins::Function* const called = depth < kDeepest ? origins_.function(call->last_name()) : nullptr; called != nullptr && inside_.insert(called->node.index()).second) {
+      } else if (const ValueOrigins::Function* const called = depth < kDeepest ? origins_.function(file, call->callee) : nullptr; called != nullptr && inside_.insert(called->node.index()).second) {
         // A function that parts ways by itself is reported itself: here both kinds come through alike.
         Walked within = RankWalk(origins_, true).inside_of(inside_).block(called->file, called->node.field("body"), depth + 1);
         within.leaves = false;
@@ -308,7 +310,7 @@ std::optional<bool> runs_on_every_rank(const ValueOrigins& origins, FileId first
     if (!function) return true;
     if (!seen.emplace(step.file, function.index()).second) continue;
     const std::string_view name = function.field("name").text();
-    const auto callers = origins.callers(name == "__init__" ? function.enclosing("class_definition").field("name").text() : name);
+    const auto callers = origins.callers(step.file, function);
     if (callers.empty() && name == "main") return true;  // started by an entry point
     for (const CallAt& call : callers) open.push_back({call.file, call.call->node});
   }

@@ -176,7 +176,7 @@ std::vector<EpochLoop> epoch_loops(const ValueOrigins& origins, const TrainingLo
     return found;
   }
   if (!loop.function) return found;
-  for (const CallAt& call : origins.callers(loop.function.field("name").text()))
+  for (const CallAt& call : origins.callers(loop.file, loop.function))
     if (const Node around = loop_around(call.call->node); around && !loop.function.contains(call.call->node)) add(call.file, around);
   return found;
 }

@@ -26,15 +26,41 @@ ValueOrigins::ValueOrigins(const Project& project, const TrainingCode& code) : p
       for (const PythonFunction& entry : module->functions()) functions_.emplace(entry.name, Function{file, entry.node});
 }
 
-const ValueOrigins::Function* ValueOrigins::function(std::string_view name) const {
-  const auto [first, last] = functions_.equal_range(name);
-  return first != last && std::next(first) == last ? &first->second : nullptr;
+// Whether a name as it is called in one file can be something of another: what is imported by name is that file's or no other's.
+bool ValueOrigins::may_mean(FileId from, std::string_view callee, FileId file) const {
+  const std::string_view head = callee.substr(0, callee.find('.'));
+  const bool method = callee.find('.') != std::string_view::npos;
+  bool any = false;
+  for (const PythonImport& import : project_.file(from).python()->imports()) {
+    const std::string_view known = !import.alias.empty() ? std::string_view(import.alias) : !import.name.empty() ? std::string_view(import.name) : std::string_view(import.module).substr(0, import.module.find('.'));
+    if (known != head) continue;
+    any = true;
+    const auto module = project_.module(from, import.module);
+    const auto part = import.name.empty() ? std::nullopt : project_.module(from, import.module + (import.module.ends_with('.') ? "" : ".") + import.name);
+    if (module == file || part == file || (!module && !part && project_.file(file).path().stem() == import.module.substr(import.module.rfind('.') + 1))) return true;
+  }
+  if (any) return false;
+  return method || from == file || std::any_of(project_.file(from).python()->imports().begin(), project_.file(from).python()->imports().end(), [](const PythonImport& import) { return import.name == "*"; });
 }
 
-std::vector<CallAt> ValueOrigins::callers(std::string_view name) const {
+const ValueOrigins::Function* ValueOrigins::function(FileId file, std::string_view callee) const {
+  const auto dot = callee.rfind('.');
+  const auto [first, last] = functions_.equal_range(callee.substr(dot == std::string_view::npos ? 0 : dot + 1));
+  const Function* found = nullptr;
+  for (auto row = first; row != last; ++row) {
+    if (!may_mean(file, callee, row->second.file)) continue;
+    if (found != nullptr) return nullptr;
+    found = &row->second;
+  }
+  return found;
+}
+
+std::vector<CallAt> ValueOrigins::callers(FileId file, Node function) const {
+  const std::string_view own = function.field("name").text();
   std::vector<CallAt> found;
-  const auto [first, last] = calls_.equal_range(name);
-  for (auto call = first; call != last; ++call) found.push_back(call->second);
+  const auto [first, last] = calls_.equal_range(own == "__init__" ? function.enclosing("class_definition").field("name").text() : own);
+  for (auto call = first; call != last; ++call)
+    if (may_mean(call->second.file, call->second.call->callee, file)) found.push_back(call->second);
   return found;
 }
 
@@ -81,9 +107,8 @@ Origins ValueOrigins::followed(FileId first_file, Node first, int depth) const {
       if (scope && given != module.functions().end()) {
         auto position = static_cast<std::size_t>(std::find(given->parameters.begin(), given->parameters.end(), name) - given->parameters.begin());
         if (given->parameters.front() == "self" && position > 0) --position;
-        const std::string called = given->name == "__init__" ? std::string(scope.enclosing("class_definition").field("name").text()) : given->name;
         bool called_at_all = false;
-        for (const CallAt& call : callers(called)) {
+        for (const CallAt& call : callers(step.file, scope)) {
           const PythonArgument* const argument = call.call->argument(name) != nullptr ? call.call->argument(name) : call.call->positional(position);
           if (argument == nullptr || call.call->has_splat) result.complete = false;
           else open.push_back({call.file, argument->value, std::nullopt});
@@ -142,7 +167,7 @@ Origins ValueOrigins::followed(FileId first_file, Node first, int depth) const {
     } else if (const PythonCall* const call = node.is("call") ? call_at(step.file, node) : nullptr; call != nullptr) {
       leaf(step);
       if (std::find(kPassThrough.begin(), kPassThrough.end(), call->last_name()) != kPassThrough.end()) open.push_back({step.file, node.field("function").field("object"), std::nullopt});
-      if (const Function* const made_by = function(call->last_name()))
+      if (const Function* const made_by = function(step.file, call->callee))
         for (const Node& statement : made_by->node.descendants("return_statement"))
           if (statement.enclosing("function_definition") == made_by->node && statement.child(0)) open.push_back({made_by->file, statement.child(0), step.element});
     } else {

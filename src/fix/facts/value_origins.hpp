@@ -30,18 +30,19 @@ class ValueOrigins {
   // The calls among them, of these last names: all {"DataLoader"} that a loop may go over.
   std::vector<CallAt> calls(FileId file, Node expression, std::initializer_list<std::string_view> names) const;
 
-  // The function that a call means, where the reached files have one of that name and no more.
+  // The function that a call means, over the imports of its file; nothing where two would do.
   struct Function {
     FileId file = 0;
     Node node;
   };
-  const Function* function(std::string_view name) const;
-  // The calls of a function, by its name.
-  std::vector<CallAt> callers(std::string_view name) const;
+  const Function* function(FileId file, std::string_view callee) const;
+  // The calls that mean a function; those of a class for its __init__.
+  std::vector<CallAt> callers(FileId file, Node function) const;
   const PythonCall* call_at(FileId file, Node node) const;
 
  private:
   Origins followed(FileId file, Node expression, int depth) const;
+  bool may_mean(FileId from, std::string_view callee, FileId file) const;
 
   const Project& project_;
   std::multimap<std::string, Function, std::less<>> functions_;

@@ -147,7 +147,10 @@ std::vector<Edit> take_away(std::string_view text, Node statement) {
   const auto siblings = block_of(statement).children();
   const auto others = std::count_if(siblings.begin(), siblings.end(), [&](const Node& other) { return !other.is("comment") && other != statement; });
   if (others == 0) return {};  // a block may not be empty
-  return {{own->from, own->to, ""}};
+  // Of an empty line before and one after it, one goes too.
+  const bool empty_before = own->from > 0 && trim(text.substr(line_start(text, own->from - 1), own->from - line_start(text, own->from - 1))).empty();
+  const bool empty_after = own->to < text.size() && trim(text.substr(own->to, line_end(text, own->to) - own->to)).empty();
+  return {{own->from, empty_before && empty_after ? line_end(text, own->to) : own->to, ""}};
 }
 
 std::vector<Edit> move_above(std::string_view text, Node statement, Node target) {

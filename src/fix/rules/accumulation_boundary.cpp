@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "fix/rules/loop_rules.hpp"
+#include "fix/rules/accumulation.hpp"
 
 namespace lockstep {
 namespace {
@@ -43,52 +43,77 @@ bool knows_the_end(Node condition) {
   return text.find("len(") != std::string_view::npos || text.find(" or ") != std::string_view::npos || text.find("last") != std::string_view::npos;
 }
 
+// A turn that may end before the update, by `continue` under a condition, leaves passes out on purpose.
+bool skips_turns(const TrainingLoop& loop) {
+  const auto all = loop.body().descendants("continue_statement");
+  return std::any_of(all.begin(), all.end(), [&](const Node& item) { return loop_around(item) == loop.loop && item.from() < loop.backward->node.from(); });
+}
+
 }  // namespace
+
+std::string accumulation_group(const TrainingLoop& loop) { return fmt::format("accumulation of {}:{}", loop.file, loop.loop.from()); }
+
+MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop) {
+  MendedBoundary mended;
+  if (!loop.boundary || loop.by_library || loop.counter.empty() || loop.update->node.from() < loop.backward->node.from()) return mended;
+  const Node condition = loop.boundary.field("condition");
+  const auto few = every_few(condition);
+  if (!few || !few->equals_zero || few->counter != loop.counter || is_assigned_in(input, loop, loop.counter) || number_value(few->period) == 1 || loop.first_count < 0) return mended;
+  // The same `if` must not be about something else: an optimizer that is stepped rarely on purpose has its gradients cleared in every turn.
+  const bool clears_each_turn = std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& item) { return item.file == loop.file && item.call->last_name() == "zero_grad" && loop.body().contains(item.call->node) && in_every_turn(loop.loop, item.call->node); });
+  if (clears_each_turn) return mended;
+  mended.period = spaced(few->period);
+  const bool simple = condition.text().find(" and ") == std::string_view::npos && condition.text().find('\n') == std::string_view::npos && !knows_the_end(condition);
+  const std::string turn = loop.first_count == 0 ? fmt::format("{} + 1", loop.counter) : loop.counter;
+  const bool counts_right = loop.first_count == 0 ? few->plus_one : !few->plus_one;
+  if (simple && !counts_right && loop.first_count <= 1) {
+    mended.off_by_one = true;
+    mended.faults.push_back(fmt::format("the first update comes after one pass: `{}` is true at once", condition.text()));
+  }
+  const bool has_length = loop.source && (loop.source.is("identifier") || loop.source.is("attribute")) && !loop.loaders.empty() && !is_streamed(input, script, loop.loaders.front());
+  if (simple && has_length && loop.first_count <= 1 && !steps_after(input, loop) && !skips_turns(loop)) {
+    mended.loses_tail = true;
+    mended.faults.emplace_back("the passes after the last boundary of an epoch have no update of their own");
+  }
+  if (mended.off_by_one || mended.loses_tail) {
+    const std::string window = loop.first_count == 0 ? fmt::format("({}) % {} == 0", turn, mended.period) : fmt::format("{} % {} == 0", turn, mended.period);
+    mended.condition = window + (mended.loses_tail ? fmt::format(" or {} == len({})", turn, loop.source.text()) : "");
+  }
+  if (!is_divided(input, script, loop, *few)) {
+    mended.undivided = true;
+    mended.faults.push_back(fmt::format("the loss is not divided by {}: gradients are the sum of the passes, not their mean", few->period.text()));
+  }
+  return mended;
+}
 
 void accumulation_boundary(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
   for (const TrainingLoop& loop : script.loops) {
-    if (!loop.boundary || loop.by_library || loop.counter.empty() || loop.update->node.from() < loop.backward->node.from()) continue;
-    const Node condition = loop.boundary.field("condition");
-    const auto few = every_few(condition);
-    if (!few || few->counter != loop.counter || is_assigned_in(input, loop, loop.counter) || number_value(few->period) == 1) continue;
-    // The same `if` must not be about something else: an optimizer that is stepped rarely on purpose has no zero_grad elsewhere.
-    const bool clears_each_turn = std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& item) { return item.file == loop.file && item.call->last_name() == "zero_grad" && loop.body().contains(item.call->node) && in_every_turn(loop.loop, item.call->node); });
-    if (clears_each_turn) continue;
-    std::vector<std::string> faults;
-    std::vector<Edit> edits;
-    const bool early = few->equals_zero && ((loop.first_count == 0 && !few->plus_one) || (loop.first_count == 1 && few->plus_one));
-    const std::string turn = loop.first_count == 0 ? fmt::format("{} + 1", loop.counter) : loop.counter;
-    const std::string right = loop.first_count == 0 ? fmt::format("({}) % {}", turn, spaced(few->period)) : fmt::format("{} % {}", turn, spaced(few->period));
-    const bool off_by_one = early && !knows_the_end(condition);
-    if (off_by_one) faults.push_back(fmt::format("the first update comes after one pass: `{}` is true at once", condition.text()));
-    const bool source_has_length = loop.source && (loop.source.is("identifier") || loop.source.is("attribute")) && !loop.loaders.empty() && !is_streamed(input, script, loop.loaders.front());
-    const bool loses_tail = few->equals_zero && loop.first_count >= 0 && !knows_the_end(condition) && !steps_after(input, loop) && source_has_length;
-    const bool simple = condition.text().find(" and ") == std::string_view::npos && condition.text().find('\n') == std::string_view::npos;
-    if (loses_tail && simple) faults.emplace_back("the passes after the last boundary of an epoch have no update of their own");
-    if (off_by_one || (loses_tail && simple)) {
-      const std::string boundary = off_by_one ? right : std::string(few->modulo.text());
-      const std::string tail = loses_tail && simple ? fmt::format(" or {} == len({})", turn, loop.source.text()) : "";
-      if (simple) edits.push_back({condition.from(), condition.to(), fmt::format("{} == 0{}", boundary, tail)});
-    }
-    const bool undivided = !is_divided(input, script, loop, *few);
-    const Node loss = loss_of(loop);
-    if (undivided) {
-      faults.push_back(fmt::format("the loss is not divided by {}: gradients are the sum of the passes, not their mean", few->period.text()));
-      const bool bare = loss == loop.backward->node.field("function").field("object");
-      edits.push_back({loss.from(), loss.to(), fmt::format(fmt::runtime(bare ? "({} / {})" : "{} / {}"), loss.text(), spaced(few->period))});
-    }
-    if (faults.empty()) continue;
+    const MendedBoundary mended = mended_boundary(input, script, loop);
+    if (mended.faults.empty()) continue;
     std::string reason;
-    for (const std::string& fault : faults) reason += (reason.empty() ? "" : "; ") + fault;
+    for (const std::string& fault : mended.faults) reason += (reason.empty() ? "" : "; ") + fault;
+    const Node condition = loop.boundary.field("condition");
+    const Node loss = loss_of(loop);
+    std::vector<Edit> edits;
+    if (!mended.condition.empty()) edits.push_back({condition.from(), condition.to(), mended.condition});
+    if (mended.undivided) {
+      const bool bare = loss == loop.backward->node.field("function").field("object");
+      edits.push_back({loss.from(), loss.to(), fmt::format(fmt::runtime(bare ? "({} / {})" : "{} / {}"), loss.text(), mended.period)});
+    }
+    // Syncs that are left out by the old condition would leave the new updates without theirs.
+    const bool tied = !mended.condition.empty() && leaves_syncs_out(input, script);
+    if (tied) edits.clear();
     propose({.code = FindingCode::accumulation_boundary,
-             .severity = off_by_one || undivided ? Severity::warning : Severity::info,
-             .confidence = off_by_one ? 0.9 : 0.75,
+             .severity = mended.is_patched() ? Severity::warning : Severity::info,
+             .safety = mended.is_patched() ? FixSafety::unsafe : FixSafety::manual,
+             .confidence = mended.off_by_one ? 0.9 : 0.75,
              .where = {place_of(loop.file, loop.boundary)},
              .reason = std::move(reason),
-             .description = undivided ? "update after every whole window and at the end of the epoch, with the mean of its passes" : "update after every whole window, and at the end of the epoch",
+             .description = fmt::format("update after every whole window{}{}{}", mended.loses_tail ? ", and at the end of the epoch" : "", mended.undivided ? ", with the mean of its passes" : "", tied ? "; the condition of the gradient sync must change with it" : ""),
              .effect = "every update has its passes, and every pass its update",
-             .changes = undivided ? fmt::format("gradients are {} times smaller: a learning rate tuned to the sum has to grow", few->period.text()) : "which passes make up an update; one more update an epoch where passes are left over",
-             .files = {{loop.file, in_order(std::move(edits))}}},
+             .changes = mended.undivided ? fmt::format("gradients are {} times smaller: a learning rate tuned to the sum has to grow", mended.period) : "which passes make up an update; one more update an epoch where passes are left over",
+             .files = {{loop.file, in_order(std::move(edits))}},
+             .group = mended.is_patched() && !mended.condition.empty() && !tied ? accumulation_group(loop) : ""},
             findings);
   }
 }

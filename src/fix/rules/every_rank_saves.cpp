@@ -44,8 +44,12 @@ void every_rank_saves(const RuleInput& input, const ScriptFacts& script, std::ve
     const Node statement = statement_of(item.call->node);
     const bool alone = statement.is("expression_statement") && statement.child(0) == item.call->node;
     const std::string rank = rank_expression(module, item.call->node);
+    // A run of one process may have no group to ask.
+    const bool asks = rank.ends_with(".get_rank()");
+    const bool joins_always = std::none_of(script.code.joins.begin(), script.code.joins.end(), [](const CallAt& join) { return static_cast<bool>(condition_around(join.call->node)); });
+    const std::string one_process = asks && !joins_always ? fmt::format("not {}is_initialized() or ", rank.substr(0, rank.size() - std::string_view("get_rank()").size())) : "";
     std::vector<Edit> edits;
-    if (save && alone) edits = put_under(text_of(input, item.file), statement, fmt::format("if {} == 0:", rank));
+    if (save && alone) edits = put_under(text_of(input, item.file), statement, fmt::format("if {}{} == 0:", one_process, rank));
     if (!edits.empty() && rank.starts_with("torch.distributed.")) edits = with_import(std::move(edits), module, "torch.distributed");
     propose({.code = FindingCode::every_rank_saves,
              .confidence = 0.85,

@@ -9,16 +9,10 @@
 
 #include <algorithm>
 
-#include "fix/rules/loop_rules.hpp"
+#include "fix/rules/accumulation.hpp"
 
 namespace lockstep {
 namespace {
-
-bool leaves_syncs_out(const RuleInput& input, const ScriptFacts& script) {
-  std::set<FileId> files = {script.code.script};
-  for (const CallAt& item : script.code.all) files.insert(item.file);
-  return std::any_of(files.begin(), files.end(), [&](FileId file) { return text_of(input, file).find("no_sync") != std::string_view::npos || text_of(input, file).find("require_backward_grad_sync") != std::string_view::npos; });
-}
 
 // Whether a condition says the same at the turn's start: nothing that it asks is set within the turn.
 bool is_known_at_start(const RuleInput& input, const TrainingLoop& loop, Node condition) {
@@ -28,6 +22,12 @@ bool is_known_at_start(const RuleInput& input, const TrainingLoop& loop, Node co
 
 }  // namespace
 
+bool leaves_syncs_out(const RuleInput& input, const ScriptFacts& script) {
+  std::set<FileId> files = {script.code.script};
+  for (const CallAt& item : script.code.all) files.insert(item.file);
+  return std::any_of(files.begin(), files.end(), [&](FileId file) { return text_of(input, file).find("no_sync") != std::string_view::npos || text_of(input, file).find("require_backward_grad_sync") != std::string_view::npos; });
+}
+
 void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
   if (!is_hand_made_ddp(script) || leaves_syncs_out(input, script)) return;
   for (const TrainingLoop& loop : script.loops) {
@@ -36,7 +36,14 @@ void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vecto
     const std::string_view text = text_of(input, loop.file);
     std::string condition;
     Node passes = loop.loop;
-    if (loop.boundary && is_known_at_start(input, loop, loop.boundary.field("condition"))) condition = std::string(loop.boundary.field("condition").text());
+    std::string group;
+    if (loop.boundary && is_known_at_start(input, loop, loop.boundary.field("condition"))) {
+      condition = std::string(loop.boundary.field("condition").text());
+      if (const MendedBoundary mended = mended_boundary(input, script, loop); mended.is_patched() && !mended.condition.empty()) {
+        condition = mended.condition;
+        group = accumulation_group(loop);
+      }
+    }
     // for micro in range(k): … ; update
     if (loop.passes) {
       passes = loop.passes;
@@ -54,7 +61,8 @@ void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vecto
              .description = "average only in the pass that the update follows",
              .effect = "one all-reduce an update instead of one a pass",
              .changes = "gradients are added up on each rank first: the last digits",
-             .files = std::move(files)},
+             .files = std::move(files),
+             .group = std::move(group)},
             findings);
   }
 }

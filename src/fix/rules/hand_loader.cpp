@@ -15,10 +15,19 @@
 namespace lockstep {
 namespace {
 
-bool is_in_memory(const ScriptFacts& script, const CallAt& loader) {
+// return self.features[index], self.labels[index]: there is nothing to make.
+bool only_indexes(const RuleInput& input, const ScriptFacts& script, std::string_view class_name) {
+  for (const CallAt& item : script.code.all)
+    for (const PythonFunction& function : module_of(input, item.file).functions())
+      if (function.name == "__getitem__" && function.node.enclosing("class_definition").field("name").text() == class_name) return function.node.descendants("call").empty();
+  return false;
+}
+
+bool is_in_memory(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
   const Origins origins = script.origins->of(loader.file, dataset_of(*loader.call));
   return std::any_of(origins.all.begin(), origins.all.end(), [&](const Origin& origin) {
     const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
+    if (made != nullptr && only_indexes(input, script, made->last_name())) return true;
     return origin.expression.is("list") || origin.expression.is("list_comprehension") || (made != nullptr && (made->last_name() == "TensorDataset" || made->last_name() == "list" || made->last_name() == "zip"));
   });
 }
@@ -35,11 +44,28 @@ bool makes_gpu_tensors(const RuleInput& input, const ScriptFacts& script, const 
   }
   const PythonArgument* const collate = loader.call->argument("collate_fn");
   if (collate == nullptr) return false;
-  const ValueOrigins::Function* const function = script.origins->function(collate->value.text());
+  const ValueOrigins::Function* const function = script.origins->function(loader.file, collate->value.text());
   return function == nullptr ? collate->value.text().find('.') == std::string_view::npos && !collate->value.is("identifier") : on_gpu(function->node.text());
 }
 
+// A function within a function cannot be handed to a worker that is started anew.
+bool collates_locally(const ScriptFacts& script, const CallAt& loader) {
+  const PythonArgument* const collate = loader.call->argument("collate_fn");
+  if (collate == nullptr) return false;
+  const ValueOrigins::Function* const function = script.origins->function(loader.file, collate->value.text());
+  return collate->value.is("lambda") || (function != nullptr && function_around(function->node));
+}
+
 bool has_main_part(const RuleInput& input, const ScriptFacts& script) { return text_of(input, script.code.script).find("__main__") != std::string_view::npos; }
+
+// Whether a loop over this loader shows its batch on the way to the GPU: else there is nothing to pin for.
+bool is_copied(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
+  return std::any_of(script.loops.begin(), script.loops.end(), [&](const TrainingLoop& loop) {
+    if (std::none_of(loop.loaders.begin(), loop.loaders.end(), [&](const CallAt& other) { return other.call == loader.call; })) return false;
+    const auto calls = calls_in_turn(input, loop);
+    return !waiting_copies(input, script, loop).empty() || std::any_of(calls.begin(), calls.end(), [](const PythonCall* call) { return call->argument("non_blocking") != nullptr; });
+  });
+}
 
 // pin_memory=True, and non_blocking=True at the copies of the loops that go over this loader: without it the host still waits.
 std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
@@ -57,14 +83,14 @@ std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script, co
 
 void check(const RuleInput& input, const ScriptFacts& script, const CallAt& loader, std::vector<CodeFinding>& findings) {
   const ArgumentSet arguments = ArgumentSet::of_call(*loader.call);
-  if (arguments.is_open() || is_streamed(input, script, loader) || is_in_memory(script, loader) || makes_gpu_tensors(input, script, loader)) return;
+  if (arguments.is_open() || is_streamed(input, script, loader) || is_in_memory(input, script, loader) || makes_gpu_tensors(input, script, loader)) return;
   const std::string_view text = text_of(input, loader.file);
   const Place place = place_of(loader.file, loader.call->node);
   const Setting* const workers = arguments.find("num_workers");
   const bool positional = loader.call->positional(5) != nullptr;  // DataLoader(dataset, 32, True, None, None, 4)
   if (!positional && (workers == nullptr || workers->number == 0) && !arguments.has("multiprocessing_context"))
     propose({.code = FindingCode::loader_without_workers,
-             .safety = has_main_part(input, script) ? FixSafety::unsafe : FixSafety::manual,
+             .safety = has_main_part(input, script) && !collates_locally(script, loader) ? FixSafety::unsafe : FixSafety::manual,
              .where = {place},
              .reason = workers != nullptr ? "num_workers=0: the training thread makes each batch itself, and the GPU waits meanwhile" : "num_workers is not set and 0 by default: the training thread makes each batch itself, and the GPU waits meanwhile",
              .description = "let 4 workers a rank make the batches ahead",
@@ -74,7 +100,7 @@ void check(const RuleInput& input, const ScriptFacts& script, const CallAt& load
             findings);
   const bool pinned_by_position = loader.call->positional(7) != nullptr;
   if (!pinned_by_position && arguments.truth("pin_memory") == std::nullopt && arguments.has("pin_memory")) return;  // computed
-  if (!pinned_by_position && arguments.truth("pin_memory") != true && asks_for_cuda(input, script))
+  if (!pinned_by_position && arguments.truth("pin_memory") != true && asks_for_cuda(input, script) && is_copied(input, script, loader))
     propose({.code = FindingCode::pageable_copies,
              .where = {place},
              .reason = "pin_memory is off: every copy to the GPU goes through a staging buffer, and the host waits for it",

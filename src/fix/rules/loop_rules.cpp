@@ -30,6 +30,7 @@ void propose(LoopFix fix, std::vector<CodeFinding>& findings) {
   finding.confidence = fix.confidence;
   finding.reason = std::move(fix.reason);
   finding.where = std::move(fix.where);
+  finding.group = std::move(fix.group);
   Way way;
   way.safety = edits ? fix.safety : FixSafety::manual;
   way.kind = edits ? FixKind::edit : FixKind::advice;
@@ -65,7 +66,11 @@ std::vector<CallAt> wraps_of(const ScriptFacts& script, FileId file, Node expres
   std::vector<CallAt> found;
   for (const Origin& origin : script.origins->of(file, expression).all)
     for (const CallAt& wrap : script.code.wraps)
-      if (wrap.file == origin.file && wrap.call->node == origin.expression) found.push_back(wrap);
+      if (wrap.file == origin.file && wrap.call->node == origin.expression) {
+        // What stands before the wrap, in the same function and no loop around both, still has the bare model.
+        const bool before = wrap.file == file && function_around(wrap.call->node) == function_around(expression) && expression.to() <= wrap.call->node.from() && !loop_around(wrap.call->node);
+        if (!before) found.push_back(wrap);
+      }
   return found;
 }
 
@@ -85,6 +90,7 @@ std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const Scri
     const Node function = call->node.field("function");
     if (!function.is("attribute") || !is_of_batch(loop, function.field("object")) || call->has_splat || call->argument("non_blocking") != nullptr) continue;
     const std::string_view name = call->last_name();
+    if (std::any_of(call->arguments.begin(), call->arguments.end(), [](const PythonArgument& argument) { return !argument.name.empty() && argument.name != "device"; })) continue;  // async=True of old
     if ((name == "cuda" && call->arguments.size() <= 1) || (name == "to" && call->arguments.size() == 1 && is_cuda(script, loop.file, call->arguments.front().value))) found.push_back(call);
   }
   return found;
@@ -97,7 +103,7 @@ Node dataset_of(const PythonCall& loader) {
 
 bool is_streamed(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
   const Node dataset = dataset_of(*loader.call);
-  if (!dataset) return true;
+  if (!dataset || dataset.text().find("iter") != std::string_view::npos) return true;  // train_iter of torchtext
   for (const Origin& origin : script.origins->of(loader.file, dataset).all) {
     const std::string_view words = origin.expression.text();
     if (words.find("Iterable") != std::string_view::npos || words.find("streaming") != std::string_view::npos || words.find("WebDataset") != std::string_view::npos) return true;

@@ -69,7 +69,9 @@ void rank_as_device(const RuleInput& input, const ScriptFacts& script, std::vect
       // Quotes of the other kind within an f-string: before Python 3.12 the same kind ends it.
       const char quote = in_string && number.enclosing("string").text().find('"') != std::string_view::npos ? '\'' : '"';
       auto& list = edits[item.file];
-      list.push_back({number.from(), number.to(), fmt::format("int(os.environ[{0}LOCAL_RANK{0}])", quote)});
+      const Origins ways = script.origins->of(item.file, number);
+      const bool slurm = std::any_of(ways.all.begin(), ways.all.end(), [](const Origin& origin) { return environment_read_in(origin.expression).contains("SLURM_PROCID"); });
+      list.push_back({number.from(), number.to(), fmt::format("int(os.environ[{0}{1}{0}])", quote, slurm ? "SLURM_LOCALID" : "LOCAL_RANK")});
       for (Edit& edit : needed_import(module, "os")) list.push_back(std::move(edit));
     }
   if (where.empty()) return;
@@ -85,7 +87,7 @@ void rank_as_device(const RuleInput& input, const ScriptFacts& script, std::vect
            .confidence = 0.9,
            .where = std::move(where),
            .reason = "the global rank is used as the number of a GPU: from the second machine on there is no such GPU",
-           .description = "use LOCAL_RANK, the rank within the machine, as torchrun sets it",
+           .description = "use the rank within the machine: LOCAL_RANK as torchrun sets it (SLURM_LOCALID under srun)",
            .effect = "the script runs on several machines",
            .changes = "nothing on one machine; a launcher that does not set LOCAL_RANK is refused",
            .files = std::move(files)},

@@ -74,7 +74,10 @@ bool is_read_each_turn(const TrainingLoop& loop, const std::string& name, Node o
     if (identifier.text() != name || own_statement.contains(identifier)) continue;
     const Node parent = identifier.parent();
     if (parent.is("assignment") && parent.field("left") == identifier) continue;
-    if (in_every_turn(loop.loop, identifier)) return true;
+    // A condition on the rank does not make it rare there: only a count does.
+    bool rare = false;
+    for (Node outer = identifier.parent(); outer && outer != loop.loop; outer = outer.parent()) rare = rare || (outer.is("if_statement") && outer.field("condition").text().find('%') != std::string_view::npos);
+    if (!rare) return true;
   }
   return false;
 }

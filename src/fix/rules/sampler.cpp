@@ -57,7 +57,9 @@ void sampler(const RuleInput& input, const ScriptFacts& script, std::vector<Code
       if (item.value == loader.call->node && !item.element) named = item.target;
     const bool told = !shuffles || epochs.empty() || (epochs.size() == 1 && !epochs.front().counter.empty() && epochs.front().file == loader.file && !named.empty() &&
                                                      (function_around(epochs.front().loop) == function_around(loader.call->node) || !function_around(loader.call->node)));
-    if (by_name && known_shuffle && told) {
+    // A DistributedSampler needs the group: not where a run of one process does without.
+    const bool joins_always = std::none_of(script.code.joins.begin(), script.code.joins.end(), [](const CallAt& join) { return static_cast<bool>(condition_around(join.call->node)); });
+    if (by_name && known_shuffle && told && joins_always) {
       std::vector<Edit> edits;
       const std::string made = fmt::format("DistributedSampler({}{})", dataset.text(), shuffles ? "" : ", shuffle=False");
       if (shuffle != nullptr) edits.push_back({shuffle->whole.from(), shuffle->whole.to(), "sampler=" + made});

@@ -41,6 +41,11 @@ std::string sampler_words(const RuleInput& input, const TrainingLoop& loop, cons
   return "";
 }
 
+std::string told_the_epoch(std::string_view text, const std::string& sampler, const std::string& epoch, bool always) {
+  const std::string line = fmt::format("{}.set_epoch({})", sampler, epoch);
+  return always ? line : fmt::format("if hasattr({}, \"set_epoch\"):\n{}{}", sampler, indent_step(text), line);
+}
+
 }  // namespace
 
 void set_epoch(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
@@ -54,9 +59,11 @@ void set_epoch(const RuleInput& input, const ScriptFacts& script, std::vector<Co
         const auto epochs = epoch_loops(*script.origins, loop);
         if (epochs.empty() || std::all_of(epochs.begin(), epochs.end(), runs_once)) continue;
         std::vector<Change> files;
+        const Origins ways = script.origins->of(loader.file, given->value);
+        const bool always = ways.complete && ways.all.size() == 1;  // and not None in a run of one process
         if (epochs.size() == 1 && !epochs.front().counter.empty())
           if (const std::string name = sampler_words(input, loop, loader, sampler, epochs.front()); !name.empty())
-            files.push_back({epochs.front().file, first_in_body(text_of(input, epochs.front().file), epochs.front().loop, fmt::format("{}.set_epoch({})", name, epochs.front().counter))});
+            files.push_back({epochs.front().file, first_in_body(text_of(input, epochs.front().file), epochs.front().loop, told_the_epoch(text_of(input, epochs.front().file), name, epochs.front().counter, always))});
         propose({.code = FindingCode::set_epoch_missing,
                  .confidence = 0.9,
                  .where = {place_of(sampler.file, sampler.call->node), place_of(epochs.front().file, epochs.front().loop)},
