@@ -8,6 +8,18 @@
 #include "detectors/finding_tools.hpp"
 
 namespace lockstep {
+namespace {
+
+// What the GPU would run at: its own clock while nothing held it back, else that of another of its kind, else its highest.
+std::optional<double> free_clock(const Signals& signals, const GpuSignals& gpu) {
+  if (gpu.clock_while_free_mhz) return gpu.clock_while_free_mhz;
+  std::optional<double> best = gpu.clock_highest_mhz;
+  for (const GpuSignals& other : signals.gpus)
+    if (other.info.name == gpu.info.name && other.clock_while_free_mhz) best = std::max(best.value_or(0), *other.clock_while_free_mhz);
+  return best;
+}
+
+}  // namespace
 
 std::vector<Finding> find_thermal_throttle(const Seen& seen) {
   constexpr double kShareAtLeast = 0.05;
@@ -21,7 +33,7 @@ std::vector<Finding> find_thermal_throttle(const Seen& seen) {
     const double hot = std::max({share(ClockLimit::sw_thermal_slowdown), share(ClockLimit::hw_thermal_slowdown), brake ? 0.0 : share(ClockLimit::hw_slowdown)});
     if (hot < kShareAtLeast) continue;
     double kept = 1 - kUsualCut;
-    const auto free = gpu.clock_while_free_mhz ? gpu.clock_while_free_mhz : gpu.clock_highest_mhz;
+    const auto free = free_clock(seen.signals, gpu);
     if (gpu.clock_while_limited_mhz && free && *free > 0) kept = std::min(1.0, *gpu.clock_while_limited_mhz / *free);
     std::vector<Evidence> evidence = {{"throttled_share", hot, kShareAtLeast, "fraction"}, {"clock_kept", kept, std::nullopt, "fraction"}};
     if (gpu.temperature_highest_c) evidence.push_back({"temperature", *gpu.temperature_highest_c, std::nullopt, "C"});

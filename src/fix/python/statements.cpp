@@ -133,12 +133,17 @@ std::vector<Edit> first_in_body(std::string_view text, Node owner, std::string_v
   return {};
 }
 
-std::vector<Edit> put_under(std::string_view text, Node statement, std::string_view header) {
-  const auto own = lines_of(text, statement);
-  if (!own || has_long_string(statement)) return {};
-  const std::string_view indent = indentation_at(text, statement.from());
-  const std::string deeper = std::string(indent) + indent_step(text);
-  return {{own->from, own->to, std::string(indent) + std::string(header) + std::string(line_ending_of(text)) + reindented(text.substr(own->from, own->to - own->from), indent, deeper)}};
+std::vector<Edit> put_under(std::string_view text, Node first, Node last, std::string_view header) {
+  const auto from = lines_of(text, first);
+  const auto to = lines_of(text, last);
+  if (!from || !to || block_of(first) != block_of(last)) return {};
+  for (const Node& statement : block_of(first).children())
+    if (statement.from() >= first.from() && statement.to() <= last.to() && has_long_string(statement)) return {};
+  const std::string step = indent_step(text);
+  std::vector<Edit> edits = {{from->from, from->from, std::string(indentation_at(text, first.from())) + std::string(header) + std::string(line_ending_of(text)) + step}};
+  for (std::size_t line = line_end(text, from->from); line < to->to; line = line_end(text, line))
+    if (!trim(text.substr(line, line_end(text, line) - line)).empty()) edits.push_back({line, line, step});
+  return edits;
 }
 
 std::vector<Edit> take_away(std::string_view text, Node statement) {

@@ -37,8 +37,10 @@ std::vector<Edit> line_above(std::string_view text, Node statement, std::string_
 std::vector<Edit> line_below(std::string_view text, Node statement, std::string_view lines);
 // The first line of a loop's or a function's body, after its docstring.
 std::vector<Edit> first_in_body(std::string_view text, Node owner, std::string_view lines);
-// The statement under a line that ends with a colon: `if rank == 0:`.
-std::vector<Edit> put_under(std::string_view text, Node statement, std::string_view header);
+// Statements of one block, from the first to the last, under a line that ends with a colon: `if rank == 0:`. Only insertions, so that what stands
+// within may be edited, too.
+std::vector<Edit> put_under(std::string_view text, Node first, Node last, std::string_view header);
+inline std::vector<Edit> put_under(std::string_view text, Node statement, std::string_view header) { return put_under(text, statement, statement, header); }
 std::vector<Edit> take_away(std::string_view text, Node statement);
 // The statement's text as it would stand right above another.
 std::vector<Edit> move_above(std::string_view text, Node statement, Node target);

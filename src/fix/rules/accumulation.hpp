@@ -23,8 +23,9 @@ MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script
 
 // Whether the script already leaves gradient syncs out of some passes: no_sync(), require_backward_grad_sync.
 bool leaves_syncs_out(const RuleInput& input, const ScriptFacts& script);
-// The group of the patches that change when an update comes and when gradients are averaged: one without the other would update from gradients
-// that were not averaged, and the ranks' models would part.
-std::string accumulation_group(const TrainingLoop& loop);
+// The line that averages gradients only in the pass that the update follows, for a loop under DDP: empty where it cannot be written. It leans on the
+// update's condition, which is kept as it is by an edit that changes nothing: a patch of the condition has to wait for its own turn, and then changes
+// both. One without the other would update from gradients that were not averaged, and the ranks' models would part.
+std::vector<Edit> sync_with_the_update(const RuleInput& input, const TrainingLoop& loop, std::string_view model);
 
 }  // namespace lockstep

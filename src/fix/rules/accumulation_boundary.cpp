@@ -49,9 +49,14 @@ bool skips_turns(const TrainingLoop& loop) {
   return std::any_of(all.begin(), all.end(), [&](const Node& item) { return loop_around(item) == loop.loop && item.from() < loop.backward->node.from(); });
 }
 
-}  // namespace
+// model.require_backward_grad_sync = <the update's condition>: it has to change with it.
+Node sync_condition(const RuleInput& input, const TrainingLoop& loop) {
+  for (const PythonAssignment& item : module_of(input, loop.file).assignments())
+    if (item.target.ends_with(".require_backward_grad_sync") && loop.body().contains(item.statement) && item.value.text() == loop.boundary.field("condition").text()) return item.value;
+  return {};
+}
 
-std::string accumulation_group(const TrainingLoop& loop) { return fmt::format("accumulation of {}:{}", loop.file, loop.loop.from()); }
+}  // namespace
 
 MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop) {
   MendedBoundary mended;
@@ -101,7 +106,9 @@ void accumulation_boundary(const RuleInput& input, const ScriptFacts& script, st
       edits.push_back({loss.from(), loss.to(), fmt::format(fmt::runtime(bare ? "({} / {})" : "{} / {}"), loss.text(), mended.period)});
     }
     // Syncs that are left out by the old condition would leave the new updates without theirs.
-    const bool tied = !mended.condition.empty() && leaves_syncs_out(input, script);
+    const Node sync = sync_condition(input, loop);
+    if (sync && !mended.condition.empty()) edits.push_back({sync.from(), sync.to(), mended.condition});
+    const bool tied = !sync && !mended.condition.empty() && leaves_syncs_out(input, script);
     if (tied) edits.clear();
     propose({.code = FindingCode::accumulation_boundary,
              .severity = mended.is_patched() ? Severity::warning : Severity::info,
@@ -112,8 +119,7 @@ void accumulation_boundary(const RuleInput& input, const ScriptFacts& script, st
              .description = fmt::format("update after every whole window{}{}{}", mended.loses_tail ? ", and at the end of the epoch" : "", mended.undivided ? ", with the mean of its passes" : "", tied ? "; the condition of the gradient sync must change with it" : ""),
              .effect = "every update has its passes, and every pass its update",
              .changes = mended.undivided ? fmt::format("gradients are {} times smaller: a learning rate tuned to the sum has to grow", mended.period) : "which passes make up an update; one more update an epoch where passes are left over",
-             .files = {{loop.file, in_order(std::move(edits))}},
-             .group = mended.is_patched() && !mended.condition.empty() && !tied ? accumulation_group(loop) : ""},
+             .files = {{loop.file, in_order(std::move(edits))}}},
             findings);
   }
 }

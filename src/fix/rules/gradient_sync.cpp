@@ -28,32 +28,36 @@ bool leaves_syncs_out(const RuleInput& input, const ScriptFacts& script) {
   return std::any_of(files.begin(), files.end(), [&](FileId file) { return text_of(input, file).find("no_sync") != std::string_view::npos || text_of(input, file).find("require_backward_grad_sync") != std::string_view::npos; });
 }
 
+std::vector<Edit> sync_with_the_update(const RuleInput& input, const TrainingLoop& loop, std::string_view model) {
+  const std::string_view text = text_of(input, loop.file);
+  std::string condition;
+  std::vector<Edit> edits;
+  Node passes = loop.loop;
+  if (const Node asked = loop.boundary.field("condition"); asked && is_known_at_start(input, loop, asked)) {
+    condition = std::string(asked.text());
+    edits.push_back({asked.from(), asked.to(), condition});
+  }
+  // for micro in range(k): … ; update
+  if (loop.passes) {
+    passes = loop.passes;
+    const Node range = passes.field("right");
+    const auto items = range.field("arguments").children();
+    if (passes.field("left").is("identifier") && range.field("function").text() == "range" && items.size() == 1) condition = fmt::format("{} == {} - 1", passes.field("left").text(), items.front().text());
+  }
+  if (condition.empty() || condition.find('\n') != std::string::npos) return {};
+  auto line = first_in_body(text, passes, fmt::format("{}.require_backward_grad_sync = {}", model, condition));
+  if (line.empty()) return {};
+  edits.insert(edits.end(), line.begin(), line.end());
+  return in_order(std::move(edits));
+}
+
 void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
   if (!is_hand_made_ddp(script) || leaves_syncs_out(input, script)) return;
   for (const TrainingLoop& loop : script.loops) {
     const std::string model = wrapped_model(script, loop);
     if (!loop.accumulates() || loop.by_library || model.empty()) continue;
-    const std::string_view text = text_of(input, loop.file);
-    std::string condition;
-    Node passes = loop.loop;
-    std::string group;
-    if (loop.boundary && is_known_at_start(input, loop, loop.boundary.field("condition"))) {
-      condition = std::string(loop.boundary.field("condition").text());
-      if (const MendedBoundary mended = mended_boundary(input, script, loop); mended.is_patched() && !mended.condition.empty()) {
-        condition = mended.condition;
-        group = accumulation_group(loop);
-      }
-    }
-    // for micro in range(k): … ; update
-    if (loop.passes) {
-      passes = loop.passes;
-      const Node range = passes.field("right");
-      const auto items = range.field("arguments").children();
-      if (passes.field("left").is("identifier") && range.field("function").text() == "range" && items.size() == 1) condition = fmt::format("{} == {} - 1", passes.field("left").text(), items.front().text());
-    }
-    const bool one_line = condition.find('\n') == std::string::npos;
     std::vector<Change> files;
-    if (!condition.empty() && one_line) files.push_back({loop.file, first_in_body(text, passes, fmt::format("{}.require_backward_grad_sync = {}", model, condition))});
+    if (auto edits = sync_with_the_update(input, loop, model); !edits.empty()) files.push_back({loop.file, std::move(edits)});
     propose({.code = FindingCode::sync_every_micro_step,
              .confidence = 0.85,
              .where = {place_of(loop.file, loop.backward->node), place_of(loop.file, loop.boundary ? loop.boundary : loop.passes)},
@@ -61,8 +65,7 @@ void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vecto
              .description = "average only in the pass that the update follows",
              .effect = "one all-reduce an update instead of one a pass",
              .changes = "gradients are added up on each rank first: the last digits",
-             .files = std::move(files),
-             .group = std::move(group)},
+             .files = std::move(files)},
             findings);
   }
 }

@@ -30,7 +30,6 @@ void propose(LoopFix fix, std::vector<CodeFinding>& findings) {
   finding.confidence = fix.confidence;
   finding.reason = std::move(fix.reason);
   finding.where = std::move(fix.where);
-  finding.group = std::move(fix.group);
   Way way;
   way.safety = edits ? fix.safety : FixSafety::manual;
   way.kind = edits ? FixKind::edit : FixKind::advice;

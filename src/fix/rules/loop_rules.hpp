@@ -24,7 +24,6 @@ struct LoopFix {
   std::string effect;
   std::string changes;
   std::vector<Change> files;  // empty: it is only shown
-  std::string group = {};     // of findings that are applied together
 };
 void propose(LoopFix fix, std::vector<CodeFinding>& findings);
 

@@ -79,6 +79,8 @@ std::string shared_file(const Project& project, const TrainingCode& code) {
 
 // "cuda" is GPU 0 on every rank until something sets the rank's own: N copies of a model on one GPU.
 std::string bare_cuda(const Project& project, const TrainingCode& code) {
+  const bool chosen = std::any_of(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->full_name == "torch.cuda.set_device" && item.call->positional(0) != nullptr && !number_value(item.call->positional(0)->value); });
+  if (chosen) return "";
   for (const CallAt& item : code.all) {
     const std::string_view name = item.call->last_name();
     const PythonArgument* const first = item.call->positional(0);

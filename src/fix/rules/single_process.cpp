@@ -1,0 +1,116 @@
+// Understands a script of one process with a training loop of its own: which variable is the model, where it lives, where training starts.
+//
+// Everything must be seen with certainty; each doubt is an objection, in words that the reader can act on.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fix/rules/rank_hazards.hpp"
+#include "fix/rules/to_ddp.hpp"
+
+namespace lockstep {
+namespace {
+
+// The optimizer that a loop steps, as an expression.
+Node optimizer_of(const TrainingLoop& loop) {
+  if (loop.update->callee.find("scaler") != std::string::npos && loop.update->positional(0) != nullptr) return loop.update->positional(0)->value;
+  return loop.update->node.field("function").field("object");
+}
+
+// "model" of torch.optim.Adam(model.parameters(), …), and the call itself.
+struct Optimized {
+  std::set<std::string> models;
+  std::vector<CallAt> made;
+};
+Optimized optimized_by(const ScriptFacts& script, const TrainingLoop& loop) {
+  Optimized found;
+  for (const Origin& origin : script.origins->of(loop.file, optimizer_of(loop)).all) {
+    const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
+    if (made == nullptr) continue;
+    bool any = false;
+    for (const Node& call : made->list.descendants("call")) {
+      const std::string_view callee = call.field("function").text();
+      for (const std::string_view ending : {std::string_view(".module.parameters"), std::string_view(".parameters"), std::string_view(".module.named_parameters"), std::string_view(".named_parameters")})
+        if (callee.ends_with(ending)) {
+          found.models.emplace(callee.substr(0, callee.size() - ending.size()));
+          any = true;
+          break;
+        }
+    }
+    if (any) found.made.push_back({origin.file, made});
+  }
+  return found;
+}
+
+Node main_part_of(const PythonModule& module) {
+  for (const Node& statement : module.tree().root().children())
+    if (statement.is("if_statement") && statement.field("condition").text().find("__main__") != std::string_view::npos) return statement.field("consequence");
+  return {};
+}
+
+// The statement of a scope's own block (a function's body, the module, its main part) that a node stands in.
+Node own_statement(Node node, Node scope, Node main_part) {
+  for (Node statement = statement_of(node); statement; statement = statement_of(block_of(statement))) {
+    const Node block = block_of(statement);
+    if (scope ? block == scope.field("body") : block.is("module") || block == main_part) return statement;
+  }
+  return {};
+}
+
+}  // namespace
+
+SingleProcessScript understand_single_process(const RuleInput& input, const ScriptFacts& script) {
+  SingleProcessScript single;
+  single.file = script.code.script;
+  const auto object = [&](std::string words) {
+    if (single.objection.empty()) single.objection = std::move(words);
+    return single;
+  };
+  const PythonModule& module = module_of(input, single.file);
+  single.main_part = main_part_of(module);
+  for (const CallAt& item : script.code.all)
+    if (item.call->last_name() == "DataParallel") {
+      if (item.file != single.file) return object(fmt::format("{} is not in the script itself", words_of(input, item.file, item.call->node)));
+      single.parallels.push_back(item.call);
+    }
+  std::set<std::string> models;
+  std::vector<CallAt> optimizers;
+  for (const TrainingLoop& loop : script.loops) {
+    if (loop.file != single.file) return object(fmt::format("the training loop is in {}, not in the script itself", input.project.file(loop.file).name()));
+    if (loop.by_library) return object("backward() is a library's");
+    const Optimized optimized = optimized_by(script, loop);
+    if (optimized.made.empty()) return object(fmt::format("it is not seen which model the optimizer of {} trains", words_of(input, loop.file, loop.loop)));
+    models.insert(optimized.models.begin(), optimized.models.end());
+    optimizers.insert(optimizers.end(), optimized.made.begin(), optimized.made.end());
+  }
+  if (models.size() != 1) return object("several models are trained: each needs its own wrap");
+  single.model = *models.begin();
+  if (single.model.find('.') != std::string::npos) return object(fmt::format("the model is {}, an attribute", single.model));
+  for (const CallAt& made : optimizers)
+    if (made.file != single.file || function_around(made.call->node) != function_around(optimizers.front().call->node)) return object("the optimizers are made in several functions");
+  single.scope = function_around(optimizers.front().call->node);
+  if (single.scope.enclosing("class_definition")) return object("the training is a class's method");
+
+  for (const TrainingLoop& loop : script.loops) {
+    std::vector<Node> ways;
+    if (loop.function == single.scope) ways.push_back(loop.loop);
+    else
+      for (const CallAt& call : script.origins->callers(loop.file, loop.function))
+        if (call.file == single.file && function_around(call.call->node) == single.scope) ways.push_back(call.call->node);
+    if (ways.empty()) return object("the training is not started where the model and its optimizer are made");
+    for (const Node& way : ways) {
+      const Node statement = own_statement(way, single.scope, single.main_part);
+      if (!statement) return object("the training starts under a condition");
+      if (!single.training || statement.from() < single.training.from()) single.training = statement;
+    }
+    if (loop.loaders.size() != 1) return object(fmt::format("it is not seen which DataLoader {} goes over", words_of(input, loop.file, loop.loop)));
+    if (loop.loaders.front().file != single.file) return object(fmt::format("the DataLoader is made in {}", input.project.file(loop.loaders.front().file).name()));
+    if (std::find(single.loaders.begin(), single.loaders.end(), loop.loaders.front().call) == single.loaders.end()) single.loaders.push_back(loop.loaders.front().call);
+  }
+  if (script.code.sees_one_gpu || script.code.visible_devices) return object("the script sets CUDA_VISIBLE_DEVICES itself");
+  if (const std::string hazard = hazard_beside_the_map(input.project, script.code); !hazard.empty()) return object(hazard);
+  return single;
+}
+
+}  // namespace lockstep
