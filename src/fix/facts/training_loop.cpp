@@ -104,6 +104,10 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
     if (loop.update == nullptr) continue;
     const bool known = std::any_of(loops.begin(), loops.end(), [&](const TrainingLoop& other) { return other.file == loop.file && other.loop == loop.loop; });
     if (known) continue;  // a second backward() of the same turn
+    std::set<std::string> stepped;
+    for (const CallAt& item : code.all)
+      if (item.file == loop.file && loop.loop.contains(item.call->node) && is_update(*item.call)) stepped.insert(item.call->positional(0) != nullptr ? std::string(item.call->positional(0)->value.text()) : owner_of(*item.call));
+    loop.optimizers = stepped.size();
     loop.epochs = loop_around(loop.loop);
     loop.scales = backward.call->node.field("function").text().find(".scale(") != std::string_view::npos;
     loop.by_library = backward.call->positional(0) != nullptr;

@@ -23,6 +23,7 @@ struct TrainingLoop {
   std::set<std::string> batch;  // the names of what a turn gets
   const PythonCall* backward = nullptr;
   const PythonCall* update = nullptr;  // optimizer.step(), scaler.step(optimizer)
+  std::size_t optimizers = 0;          // that a turn steps: two for a GAN
   bool scales = false;                 // scaler.scale(loss).backward()
   bool by_library = false;             // accelerator.backward(loss), engine.backward(loss): who knows what else is done there
   Node boundary;                       // the `if` around the update, where only some turns end with one

@@ -60,7 +60,7 @@ Node sync_condition(const RuleInput& input, const TrainingLoop& loop) {
 
 MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop) {
   MendedBoundary mended;
-  if (!loop.boundary || loop.by_library || loop.counter.empty() || loop.update->node.from() < loop.backward->node.from()) return mended;
+  if (!loop.boundary || loop.by_library || loop.optimizers != 1 || loop.counter.empty() || loop.update->node.from() < loop.backward->node.from()) return mended;
   const Node condition = loop.boundary.field("condition");
   const auto few = every_few(condition);
   if (!few || !few->equals_zero || few->counter != loop.counter || is_assigned_in(input, loop, loop.counter) || number_value(few->period) == 1 || loop.first_count < 0) return mended;

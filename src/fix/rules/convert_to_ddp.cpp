@@ -128,9 +128,14 @@ class Conversion {
     }
     for (const PythonCall& call : module_.calls()) {
       const PythonArgument* const first = call.positional(0);
-      if (first == nullptr || !number_value(first->value)) continue;
-      if (call.last_name() == "cuda" && call.arguments.size() == 1) edits_.push_back({first->whole.from(), first->whole.to(), ""});
-      else if (call.last_name() == "set_device" || (call.last_name() == "to" && call.callee.find('.') != std::string::npos)) return object(fmt::format("{} names a GPU", words_of(input_, single_.file, call.node)));
+      if (first == nullptr || call.callee.find('.') == std::string::npos) continue;
+      if (call.last_name() == "set_device" || (call.last_name() == "to" && number_value(first->value))) return object(fmt::format("{} chooses a GPU itself", words_of(input_, single_.file, call.node)));
+      if (call.last_name() != "cuda" || call.arguments.size() != 1) continue;
+      // .cuda(0), or a name that is 0 on every way.
+      const Origins ways = script_.origins->of(single_.file, first->value);
+      const bool is_first = ways.complete && !ways.all.empty() && std::all_of(ways.all.begin(), ways.all.end(), [](const Origin& origin) { return number_value(origin.expression) == 0 || is_none(origin.expression); });
+      if (!is_first) return object(fmt::format("{} chooses a GPU itself", words_of(input_, single_.file, call.node)));
+      edits_.push_back({first->whole.from(), first->whole.to(), ""});
     }
   }
 
@@ -221,11 +226,13 @@ class Conversion {
            std::none_of(module_.assignments().begin(), module_.assignments().end(), [&](const PythonAssignment& item) { return item.function == function && item.target == single_.model; });
   }
 
-  // The bare module's own attributes and its names in a checkpoint: through `.module`. nn.DataParallel's scripts do that already.
+  // The bare module's own attributes and its names in a checkpoint: through `.module`. nn.DataParallel's scripts do that already; but where they load
+  // a checkpoint into the model before training, that model is the bare one now.
   void reach_into_the_wrapped() {
+    loads_before_ = std::any_of(module_.calls().begin(), module_.calls().end(), [&](const PythonCall& call) { return call.callee == single_.model + ".load_state_dict" && !is_wrapped_here(call.node); });
     for (const Node& name : module_.tree().root().descendants("identifier")) {
       if (name.text() != single_.model || !is_wrapped_here(name)) continue;
-      if (single_.parallels.empty()) reach_into(name);
+      if (single_.parallels.empty() || (loads_before_ && name.parent().is("attribute") && name.parent().field("attribute").text() == "state_dict")) reach_into(name);
       hand_over(name);
     }
   }
@@ -283,6 +290,19 @@ class Conversion {
     return std::any_of(gone_.begin(), gone_.end(), [&](const Node& other) { return other.contains(node); });
   }
 
+  static bool writes_a_file(const PythonCall& call) {
+    const PythonArgument* const mode = call.positional(1) != nullptr ? call.positional(1) : call.argument("mode");
+    return mode != nullptr && string_value(mode->value).value_or("").find_first_of("wax") != std::string::npos;
+  }
+
+  // What is said, and what is written to files that have one name on all ranks.
+  static bool is_for_rank_0(const PythonCall& call) {
+    static constexpr std::array<std::string_view, 6> kNames = {"save_pretrained", "savefig", "save_image", "imwrite", "save", "imsave"};
+    if (call.callee == "print") return true;
+    if (call.full_name == "os.mkdir" || (call.last_name() == "makedirs" && call.argument("exist_ok") == nullptr) || (call.last_name() == "mkdir" && call.argument("exist_ok") == nullptr)) return true;
+    return std::find(kNames.begin(), kNames.end(), call.last_name()) != kNames.end();
+  }
+
   // What a print asks for that all ranks have to do together (a wrapped model may talk to the others): done before, and only shown by rank 0.
   void do_before(Node statement, Node first) {
     for (const Node& call : statement.descendants("call")) {
@@ -303,9 +323,12 @@ class Conversion {
   void let_rank_0_speak() {
     std::vector<Node> statements;
     for (const PythonCall& call : module_.calls()) {
-      const bool speaks = call.callee == "print" || call.full_name == "torch.save" || call.last_name() == "save_pretrained" || call.last_name() == "savefig";
       const Node statement = statement_of(call.node);
-      if (!speaks || !statement.is("expression_statement") || statement.child(0) != call.node || is_gone(statement) || !is_after_start(statement)) continue;
+      const bool alone = statement.is("expression_statement") && statement.child(0) == call.node;
+      const bool opens = call.callee == "open" && statement.is("with_statement") && writes_a_file(call) && !statement.field("body").contains(call.node);
+      if (!(alone && is_for_rank_0(call)) && !opens) continue;
+      if (is_gone(statement) || !is_after_start(statement)) continue;
+      if (std::any_of(statements.begin(), statements.end(), [&](const Node& other) { return other.contains(statement); })) continue;
       if (call.node.enclosing("class_definition") && !function_around(call.node)) continue;
       statements.push_back(statement);
     }
@@ -336,6 +359,7 @@ class Conversion {
   const PythonModule& module_;
   std::string_view text_;
   std::vector<Edit> edits_;
+  bool loads_before_ = false;
   std::vector<Node> gone_;
   std::vector<Node> done_before_;
   std::vector<std::string> shown_;

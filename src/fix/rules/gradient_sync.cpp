@@ -55,7 +55,7 @@ void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vecto
   if (!is_hand_made_ddp(script) || leaves_syncs_out(input, script)) return;
   for (const TrainingLoop& loop : script.loops) {
     const std::string model = wrapped_model(script, loop);
-    if (!loop.accumulates() || loop.by_library || model.empty()) continue;
+    if (!loop.accumulates() || loop.by_library || loop.optimizers != 1 || model.empty()) continue;
     std::vector<Change> files;
     if (auto edits = sync_with_the_update(input, loop, model); !edits.empty()) files.push_back({loop.file, std::move(edits)});
     propose({.code = FindingCode::sync_every_micro_step,

@@ -58,6 +58,16 @@ Node own_statement(Node node, Node scope, Node main_part) {
   return {};
 }
 
+// Downloads, archives and files that are moved: N ranks at once would get into each other's way.
+std::string files_made_by_all(const RuleInput& input, const ScriptFacts& script) {
+  for (const CallAt& item : script.code.all) {
+    const std::string_view name = item.call->last_name();
+    if (name == "urlretrieve" || name == "extractall" || name == "ZipFile" || name == "to_csv" || name == "hf_hub_download" || item.call->full_name == "os.rename" || item.call->full_name == "requests.get" || item.call->full_name == "urllib.request.urlopen" || item.call->full_name.starts_with("shutil."))
+      return fmt::format("{} makes files that every rank would make at once: let rank 0 do it first", words_of(input, item.file, item.call->node));
+  }
+  return "";
+}
+
 }  // namespace
 
 SingleProcessScript understand_single_process(const RuleInput& input, const ScriptFacts& script) {
@@ -79,6 +89,7 @@ SingleProcessScript understand_single_process(const RuleInput& input, const Scri
   for (const TrainingLoop& loop : script.loops) {
     if (loop.file != single.file) return object(fmt::format("the training loop is in {}, not in the script itself", input.project.file(loop.file).name()));
     if (loop.by_library) return object("backward() is a library's");
+    if (loop.optimizers != 1) return object(fmt::format("{} steps several optimizers: each model needs its own wrap", words_of(input, loop.file, loop.loop)));
     const Optimized optimized = optimized_by(script, loop);
     if (optimized.made.empty()) return object(fmt::format("it is not seen which model the optimizer of {} trains", words_of(input, loop.file, loop.loop)));
     models.insert(optimized.models.begin(), optimized.models.end());
@@ -108,6 +119,7 @@ SingleProcessScript understand_single_process(const RuleInput& input, const Scri
     if (loop.loaders.front().file != single.file) return object(fmt::format("the DataLoader is made in {}", input.project.file(loop.loaders.front().file).name()));
     if (std::find(single.loaders.begin(), single.loaders.end(), loop.loaders.front().call) == single.loaders.end()) single.loaders.push_back(loop.loaders.front().call);
   }
+  if (const std::string files = files_made_by_all(input, script); !files.empty()) return object(files);
   if (script.code.sees_one_gpu || script.code.visible_devices) return object("the script sets CUDA_VISIBLE_DEVICES itself");
   if (const std::string hazard = hazard_beside_the_map(input.project, script.code); !hazard.empty()) return object(hazard);
   return single;

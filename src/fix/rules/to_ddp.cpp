@@ -50,7 +50,7 @@ LaunchChanges launch_changes(const RuleInput& input, const ScriptFacts& script, 
 
 std::string notes(const RuleInput& input, const SingleProcessScript& single) {
   std::string words = single.parallels.empty() && input.wishes.batch == GlobalBatch::grow ? "the global batch grows N times (--global-batch keep divides it); the order of the data" : "the order of the data";
-  if (!single.parallels.empty()) words += "; random layers draw on every rank by itself";
+  if (!single.parallels.empty()) words += "; random layers draw on every rank by itself; where a checkpoint is loaded before training, its names are those without `module.`";
   const std::string_view text = text_of(input, single.file);
   if (text.find("BatchNorm") != std::string_view::npos) words += "; BatchNorm sees each rank's share (SyncBatchNorm would see all)";
   return words + "; what is printed is rank 0's share";
