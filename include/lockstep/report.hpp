@@ -13,6 +13,7 @@
 #include "lockstep/record.hpp"
 #include "lockstep/signals.hpp"
 #include "lockstep/source.hpp"
+#include "lockstep/verification.hpp"
 
 namespace lockstep {
 
@@ -140,6 +141,7 @@ struct Report {
   std::optional<Comparison> comparison;
   std::optional<TraceSignals> trace;
   std::optional<CommandReport> command;
+  std::optional<Verification> verification;  // of patches: the command with and without them
 };
 
 // Whether the GPUs are virtual, live or in a recording: every screen and report says so.

@@ -80,7 +80,7 @@ constexpr std::array kCommands = {
                "Reads a project as it is (Python, shell, sbatch, Makefiles, YAML, JSON), finds what holds the GPUs back, and shows each "
                "patch as a diff with its reason, its safety and its effect. Writes only with --apply, all files of a patch or none; "
                "--undo takes it back exactly. `# lockstep: ignore[CODE]` on a line keeps it as it is.",
-               Takes::options, configure_fix},
+               Takes::options_and_command, configure_fix},
     CommandRow{"launch", "start the ranks of a training script, as torchrun does",
                "Starts one process a rank with torchrun's flags, environment and log files, in milliseconds. All ranks end together "
                "when one fails; the first failure is named with its reason, and its exit code is the launcher's. Nothing is left "

@@ -1,6 +1,5 @@
 #include "commands/demo_run.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "base/text.hpp"
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
+#include "commands/output_file.hpp"
 #include "signals/derive_signals.hpp"
 #include "sources/open_source.hpp"
 
@@ -57,35 +57,6 @@ double own_cpu_s() {
   ::getrusage(RUSAGE_CHILDREN, &children);
   return cpu_s(self) + cpu_s(children);
 }
-
-// An unnamed file for the child's lines.
-class OutputFile {
- public:
-  OutputFile() : file_(::open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600)) {
-    if (file_ >= 0) return;
-    char name[] = "/tmp/lockstep-demo.XXXXXX";  // a file system that has no unnamed files
-    file_ = ::mkostemp(name, O_CLOEXEC);
-    if (file_ >= 0) ::unlink(name);
-  }
-  ~OutputFile() {
-    if (file_ >= 0) ::close(file_);
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-  int descriptor() const { return file_; }
-  std::string content() const {
-    std::string text;
-    char piece[65536];
-    for (off_t at = 0;; at = static_cast<off_t>(text.size())) {
-      const ssize_t got = ::pread(file_, piece, sizeof piece, at);
-      if (got <= 0) return text;
-      text.append(piece, static_cast<std::size_t>(got));
-    }
-  }
-
- private:
-  int file_;
-};
 
 void show_progress(const DemoRunOptions& options, double worked_s) {
   if (options.quiet || ::isatty(STDERR_FILENO) != 1) return;

@@ -10,7 +10,9 @@
 #include "commands/command_line.hpp"
 #include "commands/finding_codes.hpp"
 #include "commands/observation.hpp"
+#include "commands/verify_fix.hpp"
 #include "commands/version.hpp"
+#include "base/interrupt.hpp"
 #include "fix/engine.hpp"
 #include "fix/fix_report.hpp"
 #include "fix/reported_patches.hpp"
@@ -20,6 +22,7 @@
 #include "render/text/fix_text.hpp"
 #include "render/text/github_lines.hpp"
 #include "render/text/paint.hpp"
+#include "render/text/verification_text.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -42,6 +45,10 @@ struct FixOptions {
   std::string global_batch;
   std::string gpus;
   std::vector<std::string> assume;
+  bool verify = false;
+  bool each = false;
+  std::string rounds;
+  std::string watch;
 };
 
 Result<Wishes> checked_wishes(const FixOptions& typed) {
@@ -144,6 +151,88 @@ Result<int> fix_from_report(const SharedOptions& options, const FixOptions& type
   return exit_code::kDone;
 }
 
+Result<VerifyOptions> checked_verify(const SharedOptions& options, const FixOptions& typed) {
+  VerifyOptions how;
+  if (!typed.rounds.empty()) {
+    const auto rounds = parse_integer(typed.rounds);
+    if (!rounds || *rounds < 1 || *rounds > 1000) return usage_error(fmt::format("--rounds {} is no number of rounds", printable(typed.rounds)), "give one; from 2 on there is an interval: --rounds 5");
+    how.rounds = static_cast<int>(*rounds);
+  }
+  how.duration = options.duration;
+  how.input = typed.watch;
+  how.quiet = options.quiet;
+  std::error_code failed;
+  how.folder = fs::current_path(failed);
+  return how;
+}
+
+// Where nothing is left to patch, what the newest --apply wrote is what can be proven.
+std::vector<ProjectVersion> versions_of_undo(const Project& project, const fs::path& folder, const std::vector<std::string>& command) {
+  const auto undo = undo_folder();
+  if (!undo) return {};
+  std::map<FileId, std::string> before;
+  for (const FileRewrite& file : newest_applied(*undo, {folder}))
+    if (const auto id = project.at(file.path)) before[*id] = file.after;
+  if (before.empty()) return {};
+  return {{"before the last --apply", project.with(before), command}, {"as it is now", project, command}};
+}
+
+std::string what_next(const FixOptions& typed, bool of_undo, const Speedup& gain, bool written) {
+  const std::string unsafe = typed.unsafe ? " --unsafe" : "";
+  if (of_undo) return gain.helped() ? "" : "take it back: lockstep fix --undo\n";
+  if (written) return "";
+  if (gain.helped()) return fmt::format("write it: lockstep fix --apply{} {}\n", unsafe, typed.paths.empty() ? "." : join(typed.paths, " "));
+  return typed.apply ? fmt::format("nothing was written; to have it all the same: lockstep fix --apply{} {}\n", unsafe, typed.paths.empty() ? "." : join(typed.paths, " ")) : "nothing was written\n";
+}
+
+Status write_patched(const SharedOptions& options, const Project& project, const Project& patched, std::size_t patches) {
+  std::vector<FileRewrite> files;
+  for (FileId id = 0; id < project.size(); ++id)
+    if (!is_the_command(project.file(id)) && project.file(id).text() != patched.file(id).text()) files.push_back({project.file(id).path(), project.file(id).text(), patched.file(id).text()});
+  if (Status written = write_files(files); !written) return written;
+  tell_applied(options, patches, files);
+  return Done{};
+}
+
+Result<int> verify_patches(const SharedOptions& options, const FixOptions& typed, const CodeFilter& filter, const Wishes& wishes, const std::optional<Versions>& installed) {
+  if (options.command.empty()) return usage_error("no command to measure with", "write it after --: lockstep fix . --verify -- python train.py");
+  auto how = checked_verify(options, typed);
+  if (!how) return std::move(how).error();
+  auto project = read_project(typed.paths.empty() ? std::vector<std::string>{"."} : typed.paths, installed, Neighbours::context, {command_as_file(options.command, how->folder)});
+  if (!project) return std::move(project).error();
+  auto versions = versions_to_measure(*project, wishes, filter, typed.unsafe ? Apply::safe_and_unsafe : Apply::safe, typed.each, options.command);
+  const bool of_undo = versions.size() == 1;
+  if (of_undo) versions = versions_of_undo(*project, how->folder, options.command);
+  if (versions.empty()) {
+    const FixPlan plan = plan_fixes(*project, wishes, filter);
+    const bool unsafe = std::any_of(plan.groups.begin(), plan.groups.end(), [](const PatchGroup& group) { return group.safety == FixSafety::unsafe; });
+    return usage_error("there is no patch to verify", unsafe ? "add --unsafe: there are patches that may change results (lockstep fix shows them)" : "lockstep fix . shows what it found");
+  }
+  for (const ProjectVersion& version : versions)
+    for (FileId id = 0; id < project->size(); ++id)
+      if (version.project.file(id).text() != versions.front().project.file(id).text() && project->file(id).path().lexically_relative(how->folder).native().starts_with(".."))
+        return usage_error(fmt::format("{} would change, and is not below this folder", printable(project->file(id).path().string())), "run it from the folder that holds the project: the command runs in a copy of where you are");
+  watch_for_interrupts();
+  if (!options.quiet) say(fmt::format("lockstep: {} runs of your command, {} versions by turns, in copies of {}\n", static_cast<std::size_t>(how->rounds) * versions.size(), versions.size(), printable(how->folder.string())));
+  auto verified = verify(versions, *how);
+  if (interrupted_by() != 0) return exit_code::kInterrupted;
+  if (!verified) return std::move(verified).error();
+  if (!verified->failure.empty()) {
+    say(fmt::format("lockstep: error: {}  next: see that the command runs by itself, and that its patched form is what you want: lockstep fix shows it\n", verified->failure));
+    return exit_code::kCommandFailed;
+  }
+  const Speedup gain = verified->measured.speedups.back();
+  Report report = report_of_plan(*project, plan_fixes(*project, wishes, filter));
+  report.verification = std::move(verified->measured);
+  report.checklist = verified->last.checklist;
+  const bool write = typed.apply && !of_undo && gain.helped();
+  const std::string text = options.format == Format::json || typed.format == "json" ? JsonRenderer().render(report) : verification_text(*report.verification, report.checklist, options.colors) + "\n" + what_next(typed, of_undo, gain, write);
+  if (Status put = put_result(options, text); !put) return std::move(put).error();
+  if (write)
+    if (Status written = write_patched(options, *project, versions.back().project, versions.size() - 1); !written) return std::move(written).error();
+  return gain.helped() ? exit_code::kDone : exit_code::kFindings;
+}
+
 Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
   auto options = check(raw);
   if (!options) return std::move(options).error();
@@ -163,6 +252,9 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
   const CodeFilter filter{std::move(*select), std::move(*ignore)};
   if (!typed.from.empty() && (!typed.format.empty() || raw.json)) return usage_error("--from shows the report's own patches, as text", "leave --format away; the report itself is JSON already");
   if (!typed.from.empty()) return fix_from_report(*options, typed, filter, *wishes);
+  if (!typed.verify && (typed.each || !typed.rounds.empty() || !typed.watch.empty() || options->duration)) return usage_error("--each, --rounds, --duration and --watch belong to --verify", "lockstep fix . --verify --each -- python train.py");
+  if (!typed.verify && !options->command.empty()) return usage_error("a command after -- is for --verify", "lockstep fix . --verify -- python train.py");
+  if (typed.verify) return verify_patches(*options, typed, filter, *wishes, *versions);
   if (typed.paths.empty()) return usage_error("no file or folder to look at", "lockstep fix . looks at the folder you are in");
 
   auto project = read_project(typed.paths, *versions);
@@ -197,6 +289,11 @@ Run configure_fix(CLI::App& app, RawOptions& raw) {
   app.add_option("--global-batch", typed->global_batch, "when one process becomes N: grow (the batch x N, default) or keep (accumulation / N)")->type_name("HOW");
   app.add_option("--gpus", typed->gpus, "how many GPUs there are, where no line says so")->type_name("N");
   app.add_option("--assume", typed->assume, "take this version for the installed one: transformers=4.44.2")->allow_extra_args(false)->type_name("PACKAGE=VERSION");
+  app.add_flag("--verify", typed->verify, "prove it: run the command after -- with and without the patches, by turns, and say what they bring");
+  app.add_flag("--each", typed->each, "with --verify: one patch after the other, with what each adds");
+  app.add_option("--rounds", typed->rounds, "with --verify: so many runs of each version (5)")->type_name("N");
+  app.add_option("--duration", raw.duration, "with --verify: end each run after so long (else it runs to its end)")->type_name("TIME");
+  app.add_option("--watch", typed->watch, "with --verify: the GPUs to watch (this machine's; virtual:2)")->type_name("INPUT");
   app.add_option("--format", typed->format, "text, json, sarif or github")->type_name("FORMAT");
   app.add_flag("--json", raw.json, "short for --format json");
   app.add_option("-o,--output", raw.output, "write the result to this file instead of standard output")->type_name("FILE");

@@ -240,6 +240,18 @@ Status write_back(const std::vector<FileRewrite>& files, const fs::path& undo) {
   return Done{};
 }
 
+std::vector<FileRewrite> newest_applied(const fs::path& undo, const std::vector<fs::path>& paths) {
+  auto records = records_in(undo);
+  std::reverse(records.begin(), records.end());
+  for (const fs::path& record : records) {
+    auto files = read_record(record);
+    if (!files || !concerns(*files, paths)) continue;
+    const bool as_applied = std::all_of(files->begin(), files->end(), [](const FileRewrite& file) { return read_small_file(file.path, kLargest) == file.before; });
+    return as_applied ? std::move(*files) : std::vector<FileRewrite>{};
+  }
+  return {};
+}
+
 Result<std::vector<fs::path>> undo_newest(const fs::path& undo, const std::vector<fs::path>& paths) {
   std::error_code failed;
   if (!fs::is_directory(undo, failed)) return usage_error("there is nothing to undo", "lockstep fix --apply keeps what it changes; nothing was applied yet");

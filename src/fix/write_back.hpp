@@ -23,6 +23,9 @@ Result<std::filesystem::path> undo_folder();
 
 Status write_back(const std::vector<FileRewrite>& files, const std::filesystem::path& undo);
 
+// What undo_newest would bring back: each file as it is now, and as it was. Empty: nothing.
+std::vector<FileRewrite> newest_applied(const std::filesystem::path& undo, const std::vector<std::filesystem::path>& paths);
+
 // The newest record that has a file at or below one of the paths (none given: the newest of all). What was restored.
 Result<std::vector<std::filesystem::path>> undo_newest(const std::filesystem::path& undo, const std::vector<std::filesystem::path>& paths);
 

@@ -78,6 +78,7 @@ class Project {
 
 // Reads files and folders. Hidden folders, virtual environments, caches and other people's packages are passed over.
 enum class Neighbours : std::uint8_t { context, editable };  // of a file that is named alone
-Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed, Neighbours neighbours = Neighbours::context);
+// `more`: files that are not on the disk, such as the command that the user typed, as a launch line.
+Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed, Neighbours neighbours = Neighbours::context, std::vector<SourceFile::Facts> more = {});
 
 }  // namespace lockstep

@@ -263,13 +263,14 @@ void add_requirements(Project::Contents& contents, const Versions& otherwise) {
 
 }  // namespace
 
-Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed, Neighbours neighbours) {
+Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed, Neighbours neighbours, std::vector<SourceFile::Facts> more) {
   Project::Contents contents;
   contents.root = root_of(paths);
   Walk walk(contents, neighbours);
   for (const std::string& path : paths)
     if (Status added = walk.add(path); !added) return std::move(added).error();
   walk.read_all();
+  for (SourceFile::Facts& facts : more) contents.files.push_back(std::make_shared<const SourceFile>(std::move(facts)));
   const bool any_asked = std::any_of(contents.files.begin(), contents.files.end(), [](const auto& file) { return file->asked_for(); });
   std::error_code status;
   const bool only_files = std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return fs::is_directory(path, status); });

@@ -222,6 +222,23 @@ Json loader_json(const LoaderAnswer& answer) {
   return json;
 }
 
+Json verification_json(const Verification& verification) {
+  static constexpr std::array<const char*, 4> kBases = {"samples", "batches", "gpu_work", "whole_run"};
+  Json variants = Json::array();
+  for (std::size_t i = 0; i < verification.variants.size(); ++i) {
+    const VerifiedVariant& variant = verification.variants[i];
+    const Speedup& speedup = verification.speedups[i];
+    variants.push_back({{"title", variant.title},
+                        {"command", variant.command},
+                        {"speeds", variant.speeds},
+                        {"seconds", variant.seconds},
+                        {"speedup", number(speedup.ratio)},
+                        {"low", number(speedup.low)},
+                        {"high", number(speedup.high)}});
+  }
+  return {{"measured_by", kBases[static_cast<std::size_t>(verification.basis)]}, {"cut_short", verification.cut_short}, {"variants", std::move(variants)}};
+}
+
 Json comparison_json(const Comparison& comparison) {
   Json json = {{"against", comparison.against},
           {"speedup", number(comparison.speedup)},
@@ -268,6 +285,7 @@ Json report_json(const Report& report) {
                        {"exit_code", or_null(report.command->exit_code)},
                        {"stopped_by_lockstep", report.command->stopped_by_lockstep}};
   if (report.comparison) json["comparison"] = comparison_json(*report.comparison);
+  if (report.verification) json["verification"] = verification_json(*report.verification);
   if (report.trace) json["trace"] = trace_object(*report.trace);
   return json;
 }

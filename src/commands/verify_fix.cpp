@@ -1,0 +1,210 @@
+#include "commands/verify_fix.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/interrupt.hpp"
+#include "base/subprocess.hpp"
+#include "base/text.hpp"
+#include "commands/child_command.hpp"
+#include "commands/judgement.hpp"
+#include "commands/observation.hpp"
+#include "commands/output_file.hpp"
+#include "commands/probe_session.hpp"
+#include "fix/shadow_tree.hpp"
+#include "report/verification.hpp"
+#include "sources/probe/probe_source.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr const char* kCommandFile = ".lockstep-command.sh";
+
+// A word as a shell reads it back.
+std::string quoted(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+") == std::string::npos;
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// The command as the patched line has it. One that is no longer one line of known words is given to a shell.
+std::vector<std::string> command_in(const Project& project, const std::vector<std::string>& typed) {
+  for (FileId id = 0; id < project.size(); ++id) {
+    const SourceFile& file = project.file(id);
+    if (!is_the_command(file)) continue;
+    const auto& lines = file.commands();
+    if (lines.size() == 1 && std::all_of(lines.front().words.begin(), lines.front().words.end(), [](const CommandWord& word) { return word.value.has_value(); })) {
+      std::vector<std::string> words;
+      for (const CommandWord& word : lines.front().words) words.push_back(*word.value);
+      // CUDA_VISIBLE_DEVICES=0,1 before a command is a shell's word.
+      if (words.empty() || words.front().find('=') == std::string::npos) return words;
+    }
+    return {"/bin/sh", "-c", file.text()};
+  }
+  return typed;
+}
+
+std::string title_of(const Project& project, const FixPlan& plan, const PatchGroup& group) {
+  std::vector<std::string> codes;
+  for (const std::size_t member : group.findings)
+    if (const std::string id(name_of(plan.findings[member].code).id); std::find(codes.begin(), codes.end(), id) == codes.end()) codes.push_back(id);
+  const CodeFinding& first = plan.findings[group.findings.front()];
+  return fmt::format("{} {}: {}", join(codes, ", "), place_words(project, first.where.front()), first.ways.front().description);
+}
+
+bool is_wanted(const PatchGroup& group, Apply wanted) { return group.safety == FixSafety::safe || (group.safety == FixSafety::unsafe && wanted == Apply::safe_and_unsafe); }
+
+// Ends it and everything it started: ranks of a launcher are its group's.
+void end(Subprocess& child) {
+  child.send(SIGTERM);
+  for (int waited = 0; waited < 50 && !child.poll(); ++waited) std::this_thread::sleep_for(100ms);
+  if (!child.poll()) child.send(SIGKILL);
+  child.wait();
+}
+
+std::string last_lines(const std::string& text) {
+  constexpr std::size_t kLines = 15;
+  const auto lines = split(trim(text), '\n');
+  std::string tail;
+  for (std::size_t i = lines.size() > kLines ? lines.size() - kLines : 0; i < lines.size(); ++i) tail += fmt::format("    {}\n", printable(std::string(lines[i])));
+  return tail;
+}
+
+struct RunResult {
+  RunSpeed speed;
+  Report report;
+  std::string failure;
+};
+
+Result<RunResult> run_once(const ProjectVersion& version, const VerifyOptions& options) {
+  auto tree = ShadowTree::of(version.project, options.folder);
+  if (!tree) return std::move(tree).error();
+  auto session = ProbeSession::start(ProbeChoice{.python = true, .host = false});
+  if (!session) return std::move(session).error();
+  SourceOptions how_often;
+  how_often.process_period = 1s;
+  how_often.attention = Attention::close;
+  auto gpus = open_source(options.input, how_often);
+  ProbeSource source(session->folder(), gpus ? std::move(*gpus) : nullptr);
+  const OutputFile lines;
+  std::vector<std::string> command = {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", tree->path().string()};
+  command.insert(command.end(), version.command.begin(), version.command.end());
+  const auto begin = monotonic_now();
+  auto child = Subprocess::start(command, ChildOutput::to_file, lines.descriptor(), session->environment());
+  if (!child) return std::move(child).error();
+  ObservationOptions how;
+  how.pid = child->pid();
+  how.without_gpus = true;
+  how.keep_free_gpus = true;
+  how.stop = [&child] { return child->poll().has_value(); };
+  bool cut = false;
+  how.enough = [&](const Timeline&) {
+    cut = options.duration && monotonic_now() - begin > *options.duration;
+    return cut;
+  };
+  auto timeline = observe(source, how);
+  if (cut || interrupted_by() != 0) end(*child);
+  const ChildEnd ended = child->wait();
+  const double seconds = to_ms(monotonic_now() - begin) / 1000;
+  if (interrupted_by() != 0) return Error{"interrupted", "nothing was written"};
+  RunResult result;
+  if (!cut && ended.exit_code != 0) {
+    result.failure = fmt::format("{}: the command {}; its last words:\n{}", version.title, in_words(ended), last_lines(lines.content()));
+    return result;
+  }
+  result.speed.seconds = seconds;
+  if (!timeline) return result;  // no step and no GPU was seen: the time it took is all there is
+  result.speed = speed_of(*timeline, seconds);
+  result.report = report_of(*timeline, judge(*timeline));
+  double busy = 0;
+  for (const GpuReport& gpu : result.report.gpus) busy += gpu.busy.value_or(0);
+  if (busy > 0.01) result.speed.gpu_work = busy;
+  return result;
+}
+
+}  // namespace
+
+bool is_the_command(const SourceFile& file) { return file.path().filename() == kCommandFile; }
+
+SourceFile::Facts command_as_file(const std::vector<std::string>& command, const fs::path& folder) {
+  std::string line;
+  for (const std::string& word : command) line += (line.empty() ? "" : " ") + quoted(word);
+  SourceFile::Facts facts;
+  facts.name = "your command";
+  facts.path = folder / kCommandFile;
+  facts.kind = FileKind::shell;
+  facts.text = line + "\n";
+  return facts;
+}
+
+std::vector<ProjectVersion> versions_to_measure(const Project& project, const Wishes& wishes, const CodeFilter& filter, Apply wanted, bool each, const std::vector<std::string>& command) {
+  std::vector<ProjectVersion> versions = {{"as it is", project, command}};
+  const FixPlan plan = plan_fixes(project, wishes, filter);
+  if (!each) {
+    const Patched patched = apply_in_memory(project, plan, wishes, filter, wanted);
+    if (patched.texts.empty()) return versions;
+    const Project after = project.with(patched.texts);
+    versions.push_back({fmt::format("with {}", patched.applied == 1 ? "the patch" : fmt::format("all {} patches", patched.applied)), after, command_in(after, command)});
+    return versions;
+  }
+  // One more each time, over a new look: a patch may make the next one possible.
+  constexpr std::size_t kMost = 12;
+  while (versions.size() <= kMost) {
+    const Project& now = versions.back().project;
+    const FixPlan next = plan_fixes(now, wishes, filter);
+    const auto group = std::find_if(next.groups.begin(), next.groups.end(), [&](const PatchGroup& entry) { return is_wanted(entry, wanted); });
+    if (group == next.groups.end()) break;
+    std::map<FileId, std::string> texts;
+    for (const auto& [file, edits] : group->edits) texts[file] = edited(now.file(file).text(), edits);
+    const std::string title = title_of(now, next, *group);
+    Project after = now.with(texts);
+    auto line = command_in(after, command);
+    versions.push_back({title, std::move(after), std::move(line)});
+  }
+  return versions;
+}
+
+Result<Verified> verify(const std::vector<ProjectVersion>& versions, const VerifyOptions& options) {
+  Verified verified;
+  std::vector<std::vector<RunSpeed>> runs(versions.size());
+  for (int round = 0; round < options.rounds; ++round)
+    for (std::size_t i = 0; i < versions.size(); ++i) {
+      auto run = run_once(versions[i], options);
+      if (!run) return std::move(run).error();
+      if (!run->failure.empty()) {
+        verified.failure = std::move(run->failure);
+        return verified;
+      }
+      if (!options.quiet) {
+        const RunSpeed& speed = run->speed;
+        const std::string rate = speed.samples_per_s ? fmt::format(", {:.1f} samples/s", *speed.samples_per_s) : speed.batches_per_s ? fmt::format(", {:.1f} batches/s", *speed.batches_per_s) : "";
+        say(fmt::format("round {} of {}, {}: {:.1f} s{}\n", round + 1, options.rounds, i == 0 ? "as it is" : versions.size() == 2 ? "patched" : fmt::format("step {}", i), speed.seconds, rate));
+      }
+      runs[i].push_back(run->speed);
+      if (i + 1 == versions.size()) verified.last = std::move(run->report);
+    }
+  Verification& measured = verified.measured;
+  measured.basis = common_basis(runs);
+  measured.cut_short = options.duration.has_value();
+  for (std::size_t i = 0; i < versions.size(); ++i) {
+    VerifiedVariant variant{versions[i].title, versions[i].command, {}, {}};
+    for (const RunSpeed& run : runs[i]) {
+      variant.speeds.push_back(speed_by(measured.basis, run));
+      variant.seconds.push_back(run.seconds);
+    }
+    measured.variants.push_back(std::move(variant));
+    measured.speedups.push_back(i == 0 ? Speedup{1, 1, 1} : speedup_between(measured.variants.front().speeds, measured.variants.back().speeds));
+  }
+  return verified;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+#include "render/text/verification_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.hpp"
+#include "render/text/paint.hpp"
+#include "render/words/words.hpp"
+
+namespace lockstep {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string time_words(double seconds) {
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 6000) return fmt::format("{:.1f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string speed_words(SpeedBasis basis, double speed) {
+  switch (basis) {
+    case SpeedBasis::samples: return fmt::format("{:.1f} samples/s", speed);
+    case SpeedBasis::batches: return fmt::format("{:.1f} batches/s", speed);
+    case SpeedBasis::gpu_work: return fmt::format("{:.2f} GPUs busy", speed);
+    case SpeedBasis::whole_run: break;
+  }
+  return "";
+}
+
+std::string interval_words(const Speedup& speedup) {
+  if (!std::isfinite(speedup.high) || speedup.low <= 0) return "one round: no interval";
+  return fmt::format("{:.2f}-{:.2f}", speedup.low, speedup.high);
+}
+
+const char* basis_words(SpeedBasis basis) {
+  switch (basis) {
+    case SpeedBasis::samples: return "samples a second of all ranks";
+    case SpeedBasis::batches: return "batches a second of all ranks (their size is not known)";
+    case SpeedBasis::gpu_work: return "the GPUs' busy time (no step was seen)";
+    case SpeedBasis::whole_run: return "the time of whole runs (no step was seen)";
+  }
+  return "";
+}
+
+std::string verdict(const Verification& verification, const Painter& paint) {
+  const Speedup& all = verification.speedups.back();
+  const double before = median(verification.variants.front().seconds);
+  const double after = median(verification.variants.back().seconds);
+  const std::string times = verification.cut_short ? "" : fmt::format(": {} -> {}", time_words(before), time_words(after));
+  if (all.helped()) return paint.good(fmt::format("it helped: {:.2f}x (95 % interval {}){}", all.ratio, interval_words(all), times)) + "\n";
+  if (all.harmed()) return paint.bold(fmt::format("it made things slower: {:.2f}x (95 % interval {}){}", all.ratio, interval_words(all), times)) + "\n";
+  return paint.bold(fmt::format("not shown to help: {:.2f}x, and the interval ({}) does not exclude that nothing changed{}", all.ratio, interval_words(all), times)) + "\n";
+}
+
+}  // namespace
+
+std::string verification_text(const Verification& verification, const std::vector<CheckItem>& checklist, Colors colors) {
+  const Painter paint(colors);
+  const auto& variants = verification.variants;
+  std::string text = fmt::format("measured by {}, {} {} by turns\n\n", basis_words(verification.basis), variants.front().speeds.size(), variants.front().speeds.size() == 1 ? "round" : "rounds");
+  const bool ladder = variants.size() > 2;
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    const Speedup& speedup = verification.speedups[i];
+    const std::string gain = i == 0 ? "" : fmt::format("{:.2f}x ({})", speedup.ratio, interval_words(speedup));
+    text += fmt::format("  {}{:>10}  {:>18}  {}\n", ladder ? fmt::format("{}  ", i) : "", time_words(median(variants[i].seconds)), speed_words(verification.basis, median(variants[i].speeds)), gain);
+    text += fmt::format("  {}{}\n", ladder ? "   " : "", paint.faint(printable(variants[i].title)));
+  }
+  if (ladder) text += "\n  each line has all patches of the lines above it\n";
+  text += "\n" + verdict(verification, paint);
+  text += fmt::format("  as it is: {}\n  patched:  {}\n", command_words(variants.front().command), command_words(variants.back().command));
+  if (!checklist.empty()) text += "\na healthy run, patched:\n";
+  for (const CheckItem& item : checklist) text += fmt::format("  {}  {}: {}\n", item.yes ? paint.good("yes") : "no ", item.question, item.measured);
+  return text;
+}
+
+}  // namespace lockstep
