@@ -249,6 +249,8 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
   if (typed.undo && (typed.apply || typed.check || !typed.from.empty())) return usage_error("--undo goes alone", "lockstep fix --undo [PATH]");
   if (typed.apply && typed.check) return usage_error("--apply writes and --check only looks", "give one of them");
   if (typed.undo) return undo(*options, typed);
+  for (const FindingCode code : {FindingCode::memory_nearly_full, FindingCode::out_of_memory})
+    if (select->contains(code)) wishes->short_of_memory = code;
   const CodeFilter filter{std::move(*select), std::move(*ignore)};
   if (!typed.from.empty() && (!typed.format.empty() || raw.json)) return usage_error("--from shows the report's own patches, as text", "leave --format away; the report itself is JSON already");
   if (!typed.from.empty()) return fix_from_report(*options, typed, filter, *wishes);

@@ -23,6 +23,8 @@ void add_code_of_processes(Report& report, const std::vector<std::string>& own_c
   std::set<fs::path> seen;
   std::error_code failed;
   const auto add = [&](RunningScript running, const std::vector<int>& pids) {
+    for (const Finding& finding : report.findings)
+      if (finding.code == FindingCode::memory_nearly_full || finding.code == FindingCode::out_of_memory) running.short_of_memory = finding.code;
     const auto script = script_of(running);
     if (!script || !seen.insert(*script).second) return;
     if (const auto code = code_report(running)) join_code_findings(report, *code, pids);

@@ -96,7 +96,7 @@ Result<RunResult> run_once(const ProjectVersion& version, const VerifyOptions& o
   auto gpus = open_source(options.input, how_often);
   ProbeSource source(session->folder(), gpus ? std::move(*gpus) : nullptr);
   const OutputFile lines;
-  std::vector<std::string> command = {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", tree->path().string()};
+  std::vector<std::string> command = {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\" 2>&1", tree->path().string()};
   command.insert(command.end(), version.command.begin(), version.command.end());
   const auto begin = monotonic_now();
   auto child = Subprocess::start(command, ChildOutput::to_file, lines.descriptor(), session->environment());

@@ -157,7 +157,6 @@ class Planner {
     plan_.findings = findings_in(input, [](FileId) { return true; }, [](const ScriptFacts&) { return true; });
     before_ = counts_of(plan_.findings);
     plan_.refusals = project_.refusals();
-    refuse_notebooks();
     leave_unasked();
     choose();
     refuse();
@@ -166,17 +165,6 @@ class Planner {
   }
 
  private:
-  void refuse_notebooks() {
-    for (FileId id = 0; id < project_.size(); ++id) {
-      const SourceFile& file = project_.file(id);
-      if (file.kind() != FileKind::notebook || !file.asked_for()) continue;
-      std::vector<std::string> found;
-      for (const char* word : {"device_map", "TrainingArguments", "logging_steps=1,", "evaluation_strategy"})
-        if (file.text().find(word) != std::string::npos) found.emplace_back(word);
-      if (!found.empty()) plan_.refusals.push_back({file.name(), fmt::format("it is a notebook, which lockstep does not edit; it has {}: look there by hand, or export it as a script", join(found, ", "))});
-    }
-  }
-
   // What was only read to understand the rest is not reported; a patch that would have to change it too is shown only.
   void leave_unasked() {
     std::map<std::string, std::string> needs;  // group: a file that was not named

@@ -48,7 +48,10 @@ Report report_of_plan(const Project& project, const FixPlan& plan) {
     finding.severity = source.severity;
     finding.confidence = source.confidence;
     finding.reason = source.reason;
-    for (const Place& place : source.where) finding.where.push_back({project.file(place.file).name(), line_number(project.file(place.file).text(), place.from)});
+    for (const Place& place : source.where) {
+      const SourceFile::Spot spot = project.file(place.file).spot(place.from);
+      finding.where.push_back({spot.name, spot.line});
+    }
     for (const Way& way : source.ways) finding.fixes.push_back(fix_of(project, way));
     if (const auto found = group_of.find(i); found != group_of.end() && !finding.fixes.empty()) {
       // The first way's diff is the group's: a part of it alone would break the run.

@@ -52,8 +52,8 @@ bool is_sharded_by_launch(const Project& project, const ScriptFacts& script) {
 }
 
 std::string place_words(const Project& project, const Place& place) {
-  const SourceFile& file = project.file(place.file);
-  return fmt::format("{}:{}", file.name(), line_number(file.text(), place.from));
+  const SourceFile::Spot spot = project.file(place.file).spot(place.from);
+  return fmt::format("{}:{}", spot.name, spot.line);
 }
 
 std::vector<Edit> needed_import(const PythonModule& module, std::string_view name) {

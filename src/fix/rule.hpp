@@ -55,6 +55,7 @@ struct Wishes {
   GlobalBatch batch = GlobalBatch::grow;
   Preset preset = Preset::none;
   std::optional<int> gpus;  // how many there are, where no line says so
+  std::optional<FindingCode> short_of_memory;  // B502 or B506, where a run showed it or the user says so
 };
 
 // A script with what it trains with and how it is started.

@@ -14,6 +14,7 @@ struct RunningScript {
   std::vector<std::string> command;
   std::filesystem::path folder;  // the process's working folder
   std::optional<int> gpus;       // that it holds
+  std::optional<FindingCode> short_of_memory = {};  // B502 or B506, where it was seen
 };
 
 // The script that `python [-u] train.py ...` runs; nothing for other programs.

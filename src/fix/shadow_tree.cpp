@@ -27,7 +27,7 @@ class Mirror {
     for (FileId id = 0; id < project.size(); ++id) {
       const fs::path path = project.file(id).path().lexically_normal();
       const fs::path below = path.lexically_relative(from);
-      if (below.empty() || below.native().starts_with("..")) continue;
+      if (below.empty() || below.native().starts_with("..") || !project.file(id).cells().empty()) continue;  // of a notebook only the code was read
       files_[path] = &project.file(id);
       for (fs::path folder = path.parent_path(); folder != from && folder.has_relative_path(); folder = folder.parent_path()) folders_.insert(folder);
     }

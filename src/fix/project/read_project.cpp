@@ -79,7 +79,7 @@ bool is_generated(std::string_view text) {
 }
 
 std::string refusal_of(const SourceFile::Facts& facts, const fs::path& root) {
-  if (facts.kind == FileKind::notebook) return "it is a notebook: lockstep reports what it holds and does not edit it; change the cell by hand";
+  if (!facts.cells.empty()) return "it is a notebook: lockstep reports what it holds and does not edit it; change the cell by hand";
   if (!is_utf8(facts.text)) return "it is not UTF-8 text: convert it, then run this again";
   if (has_long_line(facts.text)) return fmt::format("it has a line of more than {} characters, as generated files have", kLongestLine);
   if (is_generated(facts.text)) return "its head says that it is generated: change what it is made from";
@@ -204,6 +204,13 @@ class Walk {
     if (!kind) kind = kind_by_first_line(*text);
     if (!kind) return candidate.named ? refuse("lockstep reads Python, shell, sbatch, Makefile, YAML and JSON; this is none of them by its name") : result;
     SourceFile::Facts facts{shown(candidate.path), candidate.path, *kind, std::move(*text), "", candidate.asked_for};
+    if (kind == FileKind::notebook) {
+      auto code = code_of_notebook(facts.text);
+      if (!code) return candidate.named ? refuse("it is called a notebook and cannot be read as one") : result;
+      facts.kind = FileKind::python;
+      facts.text = std::move(code->text);
+      facts.cells = std::move(code->cells);
+    }
     facts.refusal = refusal_of(facts, into_.root);
     result.file = std::make_shared<SourceFile>(std::move(facts));
     return result;

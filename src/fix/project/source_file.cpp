@@ -1,5 +1,9 @@
 #include "fix/project/source_file.hpp"
 
+#include <fmt/format.h>
+
+#include "fix/edit.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -16,6 +20,13 @@ std::optional<Language> language_of(FileKind kind) {
 }
 
 }  // namespace
+
+SourceFile::Spot SourceFile::spot(std::size_t offset) const {
+  Spot spot{facts_.name, line_number(facts_.text, offset)};
+  for (auto cell = facts_.cells.rbegin(); cell != facts_.cells.rend(); ++cell)
+    if (cell->first_line <= spot.line) return {fmt::format("{} cell {}", facts_.name, cell->number), spot.line - cell->first_line + 1};
+  return spot;
+}
 
 const SyntaxTree* SourceFile::tree() const {
   std::call_once(parse_once_, [this] {

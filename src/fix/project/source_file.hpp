@@ -10,13 +10,14 @@
 #include <optional>
 #include <string>
 
+#include "fix/project/notebook.hpp"
 #include "fix/python/python_module.hpp"
 #include "fix/shell/launch_lines.hpp"
 #include "fix/syntax/syntax_tree.hpp"
 
 namespace lockstep {
 
-enum class FileKind : std::uint8_t { python, shell, makefile, yaml, json, notebook };
+enum class FileKind : std::uint8_t { python, shell, makefile, yaml, json, notebook };  // a notebook that was read is Python
 
 class SourceFile {
  public:
@@ -27,6 +28,7 @@ class SourceFile {
     std::string text;
     std::string refusal;      // why it is never edited; empty: it may be
     bool asked_for = true;    // false: read to understand its neighbours, neither reported nor edited
+    std::vector<NotebookCell> cells = {};  // of a notebook, whose text is the code of its cells
   };
   explicit SourceFile(Facts facts) : facts_(std::move(facts)) {}
 
@@ -36,13 +38,20 @@ class SourceFile {
   const std::string& text() const { return facts_.text; }
   const std::string& refusal() const { return facts_.refusal; }
   bool asked_for() const { return facts_.asked_for; }
+  const std::vector<NotebookCell>& cells() const { return facts_.cells; }
+  // Where a byte stands, for a reader: the file and its line, or the notebook's cell and its line in that.
+  struct Spot {
+    std::string name;
+    int line = 0;
+  };
+  Spot spot(std::size_t offset) const;
   Facts with_text(std::string text) const {
     Facts other = facts_;
     other.text = std::move(text);
     return other;
   }
 
-  // Nothing for a notebook, and for a text that no parser could make sense of.
+  // Nothing for a broken notebook, and for a text that no parser could make sense of.
   const SyntaxTree* tree() const;
   // Nothing but for Python.
   const PythonModule* python() const;

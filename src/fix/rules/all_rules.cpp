@@ -45,6 +45,8 @@ void same_seed(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void divisible_accumulation(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void environment_of_script(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void to_ddp(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void notebook(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void short_of_memory(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void environment_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
 
 namespace {
@@ -64,6 +66,8 @@ constexpr std::array kRules = {
     Rule{"attention", attention, nullptr},
     Rule{"deepspeed-config", nullptr, deepspeed_config},
     Rule{"to-ddp", to_ddp, nullptr},
+    Rule{"notebook", notebook, nullptr},
+    Rule{"short-of-memory", short_of_memory, nullptr},
     Rule{"hand-loader", hand_loader, nullptr},
     Rule{"batch-copies", batch_copies, nullptr},
     Rule{"sampler", sampler, nullptr},
@@ -91,7 +95,7 @@ constexpr std::array kFound = {
     FindingCode::workers_restarted_each_epoch, FindingCode::host_sync_every_step, FindingCode::logging_too_often, FindingCode::checkpoint_stall, FindingCode::launch_bound,
     FindingCode::exposed_collectives, FindingCode::find_unused_parameters, FindingCode::batch_too_small, FindingCode::tensor_cores_unused, FindingCode::unfused_optimizer,
     FindingCode::world_size_not_set, FindingCode::unknown_training_argument, FindingCode::unknown_accelerate_field, FindingCode::legacy_launcher, FindingCode::more_ranks_than_gpus,
-    FindingCode::one_gpu_leads, FindingCode::unsharded_data, FindingCode::set_epoch_missing, FindingCode::uneven_batches, FindingCode::sync_every_micro_step, FindingCode::clip_before_unscale, FindingCode::compile_before_ddp,
+    FindingCode::one_gpu_leads, FindingCode::memory_nearly_full, FindingCode::out_of_memory, FindingCode::unsharded_data, FindingCode::set_epoch_missing, FindingCode::uneven_batches, FindingCode::sync_every_micro_step, FindingCode::clip_before_unscale, FindingCode::compile_before_ddp,
     FindingCode::unwrapped_module_called, FindingCode::accumulation_boundary, FindingCode::reduce_every_step, FindingCode::rank_as_device, FindingCode::checkpoint_not_portable,
     FindingCode::rank_conditional_collective, FindingCode::nccl_timeout, FindingCode::every_rank_saves, FindingCode::same_seed_every_rank, FindingCode::accumulation_not_divisible, FindingCode::harmful_environment,
 };

@@ -70,8 +70,8 @@ std::string verification_text(const Verification& verification, const std::vecto
   for (std::size_t i = 0; i < variants.size(); ++i) {
     const Speedup& speedup = verification.speedups[i];
     const std::string gain = i == 0 ? "" : fmt::format("{:.2f}x ({})", speedup.ratio, interval_words(speedup));
-    text += fmt::format("  {}{:>10}  {:>18}  {}\n", ladder ? fmt::format("{}  ", i) : "", time_words(median(variants[i].seconds)), speed_words(verification.basis, median(variants[i].speeds)), gain);
-    text += fmt::format("  {}{}\n", ladder ? "   " : "", paint.faint(printable(variants[i].title)));
+    if (ladder) text += fmt::format("  {}  {}\n", i, printable(variants[i].title));
+    text += fmt::format("  {:<24}{:>10}  {:>18}  {}\n", ladder ? "" : printable(variants[i].title), time_words(median(variants[i].seconds)), speed_words(verification.basis, median(variants[i].speeds)), gain);
   }
   if (ladder) text += "\n  each line has all patches of the lines above it\n";
   text += "\n" + verdict(verification, paint);

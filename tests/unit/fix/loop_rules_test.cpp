@@ -92,6 +92,39 @@ TEST_P(ScriptsOfTestsFixes, HaveTheFindingsTheirLinesNameAndThePatchBesideThem) 
   }
 }
 
+// Whether memory is short is not in the code: it is said.
+class WhereMemoryIsShort : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
+
+TEST_P(WhereMemoryIsShort, ALoopMakesTwoPassesAnUpdateAndIsOnlyShown) {
+  const auto& [script, expected] = GetParam();
+  FixProject project;
+  project.file("train.py", script).filter({{FindingCode::out_of_memory}, {}});
+  EXPECT_TRUE(project.findings().empty());
+
+  Wishes wishes;
+  wishes.short_of_memory = FindingCode::out_of_memory;
+  project.wish(wishes);
+  const FixPlan plan = project.plan();
+
+  ASSERT_EQ(plan.groups.size(), expected.empty() ? 0 : 1);
+  if (expected.empty()) return;
+  EXPECT_EQ(plan.groups.front().safety, FixSafety::manual);
+  EXPECT_NE(plan.findings.front().ways.front().description.find("16 samples a pass and 2 passes an update: the effective batch stays 32"), std::string::npos);
+  const auto& [file, edits] = *plan.groups.front().edits.begin();
+  EXPECT_EQ(edited(script, edits), expected);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Loops, WhereMemoryIsShort,
+    ::testing::Values(
+        std::pair<std::string, std::string>{"import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, 4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                                            "loader = DataLoader(data, batch_size=32, num_workers=2)\nfor x, y in loader:\n    optimizer.zero_grad()\n    loss = model(x).sum()\n    loss.backward()\n    optimizer.step()\n    scheduler.step()\n    seen += 1\n",
+                                            "import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, 4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                                            "loader = DataLoader(data, batch_size=16, num_workers=2)\nfor turn, (x, y) in enumerate(loader):\n    loss = model(x).sum()\n    (loss / 2).backward()\n    if (turn + 1) % 2 == 0 or turn + 1 == len(loader):\n        optimizer.step()\n        scheduler.step()\n        optimizer.zero_grad()\n    seen += 1\n"},
+        // It accumulates already: how far is its author's business.
+        std::pair<std::string, std::string>{"import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, 4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                                            "loader = DataLoader(data, batch_size=32, num_workers=2)\nfor i, x in enumerate(loader):\n    loss = model(x).sum() / 4\n    loss.backward()\n    if (i + 1) % 4 == 0:\n        optimizer.step()\n        optimizer.zero_grad()\n",
+                                            ""}));
+
 INSTANTIATE_TEST_SUITE_P(All, ScriptsOfTestsFixes, ::testing::ValuesIn(entries()), [](const auto& entry) { return entry.param.substr(0, entry.param.find('.')); });
 
 }  // namespace
