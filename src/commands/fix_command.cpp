@@ -23,6 +23,7 @@
 #include "render/text/github_lines.hpp"
 #include "render/text/paint.hpp"
 #include "render/text/verification_text.hpp"
+#include "report/verification.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -177,11 +178,11 @@ std::vector<ProjectVersion> versions_of_undo(const Project& project, const fs::p
   return {{"before the last --apply", project.with(before), command}, {"as it is now", project, command}};
 }
 
-std::string what_next(const FixOptions& typed, bool of_undo, const Speedup& gain, bool written) {
+std::string what_next(const FixOptions& typed, bool of_undo, bool helped, bool written) {
   const std::string unsafe = typed.unsafe ? " --unsafe" : "";
-  if (of_undo) return gain.helped() ? "" : "take it back: lockstep fix --undo\n";
+  if (of_undo) return helped ? "" : "take it back: lockstep fix --undo\n";
   if (written) return "";
-  if (gain.helped()) return fmt::format("write it: lockstep fix --apply{} {}\n", unsafe, typed.paths.empty() ? "." : join(typed.paths, " "));
+  if (helped) return fmt::format("write it: lockstep fix --apply{} {}\n", unsafe, typed.paths.empty() ? "." : join(typed.paths, " "));
   return typed.apply ? fmt::format("nothing was written; to have it all the same: lockstep fix --apply{} {}\n", unsafe, typed.paths.empty() ? "." : join(typed.paths, " ")) : "nothing was written\n";
 }
 
@@ -221,16 +222,16 @@ Result<int> verify_patches(const SharedOptions& options, const FixOptions& typed
     say(fmt::format("lockstep: error: {}  next: see that the command runs by itself, and that its patched form is what you want: lockstep fix shows it\n", verified->failure));
     return exit_code::kCommandFailed;
   }
-  const Speedup gain = verified->measured.speedups.back();
   Report report = report_of_plan(*project, plan_fixes(*project, wishes, filter));
   report.verification = std::move(verified->measured);
   report.checklist = verified->last.checklist;
-  const bool write = typed.apply && !of_undo && gain.helped();
-  const std::string text = options.format == Format::json || typed.format == "json" ? JsonRenderer().render(report) : verification_text(*report.verification, report.checklist, options.colors) + "\n" + what_next(typed, of_undo, gain, write);
+  const bool helped = is_proven(*report.verification);
+  const bool write = typed.apply && !of_undo && helped;
+  const std::string text = options.format == Format::json || typed.format == "json" ? JsonRenderer().render(report) : verification_text(*report.verification, only_steps_gain(*report.verification), report.checklist, options.colors) + "\n" + what_next(typed, of_undo, helped, write);
   if (Status put = put_result(options, text); !put) return std::move(put).error();
   if (write)
     if (Status written = write_patched(options, *project, versions.back().project, versions.size() - 1); !written) return std::move(written).error();
-  return gain.helped() ? exit_code::kDone : exit_code::kFindings;
+  return helped ? exit_code::kDone : exit_code::kFindings;
 }
 
 Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {

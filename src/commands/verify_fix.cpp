@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -79,10 +80,26 @@ std::string last_lines(const std::string& text) {
   return tail;
 }
 
+// Words that name the folder itself mean its copy.
+std::string in_the_copy(std::string word, const fs::path& folder, const fs::path& copy) {
+  const std::string from = folder.string();
+  for (std::size_t at = word.find(from); from.size() > 1 && at != std::string::npos; at = word.find(from, at)) {
+    const std::size_t end = at + from.size();
+    if (end == word.size() || std::string_view("/ '\";&|").find(word[end]) != std::string_view::npos) {
+      word.replace(at, from.size(), copy.string());
+      at += copy.string().size();
+    } else {
+      at = end;
+    }
+  }
+  return word;
+}
+
 struct RunResult {
   RunSpeed speed;
   Report report;
   std::string failure;
+  std::vector<fs::path> written_through;  // links that led the command to the user's own files
 };
 
 Result<RunResult> run_once(const ProjectVersion& version, const VerifyOptions& options) {
@@ -97,7 +114,7 @@ Result<RunResult> run_once(const ProjectVersion& version, const VerifyOptions& o
   ProbeSource source(session->folder(), gpus ? std::move(*gpus) : nullptr);
   const OutputFile lines;
   std::vector<std::string> command = {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\" 2>&1", tree->path().string()};
-  command.insert(command.end(), version.command.begin(), version.command.end());
+  for (const std::string& word : version.command) command.push_back(in_the_copy(word, options.folder, tree->path()));
   const auto begin = monotonic_now();
   auto child = Subprocess::start(command, ChildOutput::to_file, lines.descriptor(), session->environment());
   if (!child) return std::move(child).error();
@@ -117,6 +134,7 @@ Result<RunResult> run_once(const ProjectVersion& version, const VerifyOptions& o
   const double seconds = to_ms(monotonic_now() - begin) / 1000;
   if (interrupted_by() != 0) return Error{"interrupted", "nothing was written"};
   RunResult result;
+  result.written_through = tree->changed_behind_links();
   if (!cut && ended.exit_code != 0) {
     result.failure = fmt::format("{}: the command {}; its last words:\n{}", version.title, in_words(ended), last_lines(lines.content()));
     return result;
@@ -176,6 +194,7 @@ std::vector<ProjectVersion> versions_to_measure(const Project& project, const Wi
 Result<Verified> verify(const std::vector<ProjectVersion>& versions, const VerifyOptions& options) {
   Verified verified;
   std::vector<std::vector<RunSpeed>> runs(versions.size());
+  std::set<fs::path> told;
   for (int round = 0; round < options.rounds; ++round)
     for (std::size_t i = 0; i < versions.size(); ++i) {
       auto run = run_once(versions[i], options);
@@ -190,6 +209,8 @@ Result<Verified> verify(const std::vector<ProjectVersion>& versions, const Verif
         say(fmt::format("round {} of {}, {}: {:.1f} s{}\n", round + 1, options.rounds, i == 0 ? "as it is" : versions.size() == 2 ? "patched" : fmt::format("step {}", i), speed.seconds, rate));
       }
       runs[i].push_back(run->speed);
+      for (const fs::path& path : run->written_through)
+        if (told.insert(path).second && !options.quiet) say(fmt::format("lockstep: the command writes to {}, which is too large to be copied: that is your own file\n", printable(path.string())));
       if (i + 1 == versions.size()) verified.last = std::move(run->report);
     }
   Verification& measured = verified.measured;

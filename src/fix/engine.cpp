@@ -133,6 +133,13 @@ std::string objection(const SourceFile& file, const std::vector<Edit>& edits) {
 std::size_t damage_of(const SourceFile& file) {
   if (file.tree() == nullptr) return 0;
   std::size_t damage = file.tree()->errors().size();
+  // Python's parser here does not mind a header whose block is missing.
+  if (file.kind() == FileKind::python)
+    for (std::uint32_t index = 0; index < file.tree()->size(); ++index) {
+      const Node node = file.tree()->at(index);
+      const char* const body = node.is("if_statement") ? "consequence" : node.is("for_statement") || node.is("while_statement") || node.is("with_statement") || node.is("function_definition") ? "body" : nullptr;
+      if (body != nullptr && node.field(body).children().empty()) ++damage;
+    }
   if (const PythonModule* const module = file.python())
     for (const PythonCall& call : module->calls()) {
       std::set<std::string_view> names;
@@ -256,6 +263,7 @@ class Planner {
       if (!plan_.findings[member].ways.empty()) {
         plan_.findings[member].ways.front().files.clear();
         plan_.findings[member].ways.front().safety = FixSafety::manual;
+        plan_.findings[member].ways.front().description += fmt::format(", by hand (no patch: {})", why);
       }
     plan_.refusals.push_back({project_.file(file).name(), "a patch was held back: " + why});
   }

@@ -20,48 +20,75 @@ Error cannot(const char* what, const fs::path& path, const std::string& why) {
   return Error{fmt::format("cannot {} {}: {}", what, printable(path.string()), why), "give a roomy folder for temporary files: TMPDIR=/path lockstep fix --verify ...", ErrorKind::cannot_measure};
 }
 
-// Folders on the way to a file of the project are made anew, all others are links.
+constexpr std::uintmax_t kLargestCopied = 16U << 20U;   // a checkpoint of a small model; data is larger
+constexpr std::uintmax_t kMostCopied = 512U << 20U;
+constexpr std::size_t kMostEntries = 20'000;
+
 class Mirror {
  public:
   Mirror(const Project& project, const fs::path& from) {
-    for (FileId id = 0; id < project.size(); ++id) {
-      const fs::path path = project.file(id).path().lexically_normal();
-      const fs::path below = path.lexically_relative(from);
-      if (below.empty() || below.native().starts_with("..") || !project.file(id).cells().empty()) continue;  // of a notebook only the code was read
-      files_[path] = &project.file(id);
+    for (FileId id = 0; id < project.size(); ++id)
+      if (project.file(id).cells().empty()) files_[project.file(id).path().lexically_normal()] = &project.file(id);  // of a notebook only the code was read
+    for (const auto& [path, file] : files_)
       for (fs::path folder = path.parent_path(); folder != from && folder.has_relative_path(); folder = folder.parent_path()) folders_.insert(folder);
-    }
   }
 
-  Status fill(const fs::path& from, const fs::path& to) const {
+  std::map<fs::path, fs::file_time_type> take_links() { return std::move(linked_); }
+
+  Status fill(const fs::path& from, const fs::path& to) {
     std::error_code failed;
     for (const auto& entry : fs::directory_iterator(from, failed)) {
       const fs::path name = entry.path().filename();
       if (name == "__pycache__") continue;  // compiled from the other texts
-      const fs::path target = to / name;
-      std::error_code error;
-      if (folders_.contains(entry.path()) && !entry.is_symlink(error)) {
-        fs::create_directory(target, error);
-        if (error) return cannot("make", target, error.message());
-        if (Status filled = fill(entry.path(), target); !filled) return filled;
-      } else if (const auto file = files_.find(entry.path()); file != files_.end()) {
-        std::ofstream out(target, std::ios::binary);
-        out << file->second->text();
-        out.close();
-        if (!out) return cannot("write", target, std::strerror(errno));
-        fs::permissions(target, fs::status(entry.path(), error).permissions(), error);
-      } else {
-        fs::create_symlink(entry.path(), target, error);
-        if (error) return cannot("link", target, error.message());
-      }
+      if (Status put = one(entry, to / name); !put) return put;
     }
     if (failed) return cannot("read", from, failed.message());
     return Done{};
   }
 
  private:
+  Status one(const fs::directory_entry& entry, const fs::path& target) {
+    std::error_code error;
+    ++entries_;
+    const bool ours = folders_.contains(entry.path());
+    if (entry.is_symlink(error)) return link(fs::read_symlink(entry.path(), error).is_absolute() ? fs::read_symlink(entry.path(), error) : entry.path(), target);
+    if (entry.is_directory(error)) {
+      // Environments and hidden folders are read, not written, and large.
+      const bool aside = entry.path().filename().native().starts_with(".") || entry.path().filename() == "node_modules" || fs::exists(entry.path() / "pyvenv.cfg", error);
+      if (!ours && (aside || entries_ > kMostEntries)) return link(entry.path(), target);
+      fs::create_directory(target, error);
+      if (error) return cannot("make", target, error.message());
+      return fill(entry.path(), target);
+    }
+    if (const auto file = files_.find(entry.path()); file != files_.end()) {
+      std::ofstream out(target, std::ios::binary);
+      out << file->second->text();
+      out.close();
+      if (!out) return cannot("write", target, std::strerror(errno));
+      fs::permissions(target, fs::status(entry.path(), error).permissions(), error);
+      return Done{};
+    }
+    const std::uintmax_t size = entry.is_regular_file(error) ? entry.file_size(error) : kMostCopied;
+    if (size > kLargestCopied || copied_ + size > kMostCopied || entries_ > kMostEntries) return link(entry.path(), target);
+    copied_ += size;
+    fs::copy_file(entry.path(), target, error);
+    return error ? link(entry.path(), target) : Status(Done{});
+  }
+
+  Status link(const fs::path& to, const fs::path& target) {
+    std::error_code error;
+    fs::create_symlink(to, target, error);
+    if (error) return cannot("link", target, error.message());
+    if (fs::is_regular_file(to, error))
+      if (const auto time = fs::last_write_time(to, error); !error) linked_[to] = time;
+    return Done{};
+  }
+
   std::map<fs::path, const SourceFile*> files_;
   std::set<fs::path> folders_;
+  std::map<fs::path, fs::file_time_type> linked_;
+  std::uintmax_t copied_ = 0;
+  std::size_t entries_ = 0;
 };
 
 }  // namespace
@@ -73,11 +100,21 @@ Result<ShadowTree> ShadowTree::of(const Project& project, const fs::path& folder
   std::string pattern = (base / "lockstep-verify-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) return cannot("make a folder in", base, std::strerror(errno));
   ShadowTree tree{fs::path(pattern)};
-  if (Status filled = Mirror(project, folder.lexically_normal()).fill(folder.lexically_normal(), tree.path()); !filled) return std::move(filled).error();
+  Mirror mirror(project, folder.lexically_normal());
+  if (Status filled = mirror.fill(folder.lexically_normal(), tree.path()); !filled) return std::move(filled).error();
+  tree.linked_ = mirror.take_links();
   return tree;
 }
 
-ShadowTree::ShadowTree(ShadowTree&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
+ShadowTree::ShadowTree(ShadowTree&& other) noexcept : path_(std::move(other.path_)), linked_(std::move(other.linked_)) { other.path_.clear(); }
+
+std::vector<fs::path> ShadowTree::changed_behind_links() const {
+  std::vector<fs::path> changed;
+  std::error_code error;
+  for (const auto& [path, time] : linked_)
+    if (fs::last_write_time(path, error) != time || error) changed.push_back(path);
+  return changed;
+}
 
 ShadowTree::~ShadowTree() {
   if (path_.empty()) return;

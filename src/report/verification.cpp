@@ -43,7 +43,8 @@ double median(std::vector<double> values) {
 }  // namespace
 
 RunSpeed speed_of(const Timeline& timeline, double seconds) {
-  constexpr std::size_t kFewestSteps = 4;
+  constexpr std::size_t kFewestSteps = 10;  // after the warm-up: fewer are over before they are steady
+  constexpr double kShortest_s = 0.2;
   constexpr double kWarmUp = 0.2;  // of the steps, and two at least
   RunSpeed speed;
   speed.seconds = seconds;
@@ -53,12 +54,13 @@ RunSpeed speed_of(const Timeline& timeline, double seconds) {
   double samples = 0;
   bool all_have_batches = !ranks.empty();
   for (const auto& [rank, steps] : ranks) {
-    if (steps.size() < kFewestSteps) return speed;
+    if (steps.size() < kFewestSteps + 2) return speed;
     const std::size_t first = std::max<std::size_t>(2, static_cast<std::size_t>(kWarmUp * static_cast<double>(steps.size())));
+    if (steps.size() - first < kFewestSteps) return speed;
     double passes = 0;
     for (std::size_t i = first; i < steps.size(); ++i) passes += steps[i]->step.passes.value_or(1);
     const double lasted = (steps.back()->t_ms - steps[first - 1]->t_ms) / 1000;
-    if (lasted <= 0) return speed;
+    if (lasted < kShortest_s) return speed;
     batches += passes / lasted;
     const auto batch = batch_of(timeline, rank);
     all_have_batches = all_have_batches && batch.has_value();
@@ -78,6 +80,13 @@ SpeedBasis common_basis(const std::vector<std::vector<RunSpeed>>& runs) {
   if (all_have([](const RunSpeed& run) { return run.gpu_work.value_or(0) > 0; })) return SpeedBasis::gpu_work;
   return SpeedBasis::whole_run;
 }
+
+bool only_steps_gain(const Verification& verification) {
+  if (verification.cut_short || verification.variants.size() < 2 || (verification.basis != SpeedBasis::samples && verification.basis != SpeedBasis::batches)) return false;
+  return verification.speedups.back().helped() && median(verification.variants.back().seconds) > 0.98 * median(verification.variants.front().seconds);
+}
+
+bool is_proven(const Verification& verification) { return verification.speedups.back().helped() && !only_steps_gain(verification); }
 
 double speed_by(SpeedBasis basis, const RunSpeed& run) {
   switch (basis) {

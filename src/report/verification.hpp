@@ -22,6 +22,10 @@ RunSpeed speed_of(const Timeline& timeline, double seconds);
 
 // Runs by variant and round. The basis is the best that every run has.
 SpeedBasis common_basis(const std::vector<std::vector<RunSpeed>>& runs);
+// Whether steps are faster while whole runs take no less time: too short to be worth their start.
+bool only_steps_gain(const Verification& verification);
+// Whether the last version is proven to be faster than the first.
+bool is_proven(const Verification& verification);
 double speed_by(SpeedBasis basis, const RunSpeed& run);
 
 // The ratio's interval from the logarithms of each round's ratio, by Student's t: rounds share what the machine was doing. With one round there is

@@ -243,6 +243,54 @@ TEST(Fix, WritesGithubsLines) {
   EXPECT_THAT(work.fix({"--format", "github", work.path()}).out, HasSubstr("train.py,line=3,title=P101 taking-turns::"));
 }
 
+// In the project's own folder, as --verify has to be called.
+ProgramEnd verify(const Work& work, const std::string& words) {
+  return run_program({"sh", "-c", "cd '" + work.path() + "' && XDG_STATE_HOME='" + (work.state / "state").string() + "' '" + testing::lockstep_program() + "' fix . --verify " + words});
+}
+
+TEST(FixVerify, NeedsACommandAndItsOptionsNeedIt) {
+  Work work;
+
+  EXPECT_EQ(verify(work, "").code, 2);
+  EXPECT_THAT(verify(work, "").err, HasSubstr("lockstep fix . --verify -- python train.py"));
+  EXPECT_EQ(verify(work, "--rounds 0 -- true").code, 2);
+  EXPECT_EQ(work.fix({work.path(), "--each"}).code, 2);
+  EXPECT_EQ(work.fix({work.path(), "--", "true"}).code, 2);
+}
+
+TEST(FixVerify, RunsTheCommandOnCopiesAndLeavesTheProjectAlone) {
+  Work work;
+  // The copy is told by what it holds: the safe patch renames an argument.
+  const ProgramEnd end = verify(work, "--rounds 2 --json -- sh -c 'grep -q eval_strategy= train.py && grep -q evaluation_strategy train.py || sleep 0.3; echo seen > out.txt'");
+
+  ASSERT_THAT(end.out, HasSubstr("verification")) << end.err;
+  const Json verification = Json::parse(end.out)["verification"];
+  EXPECT_EQ(verification["measured_by"], "whole_run");
+  ASSERT_EQ(verification["variants"].size(), 2U);
+  EXPECT_EQ(verification["variants"][0]["title"], "as it is");
+  EXPECT_EQ(verification["variants"][1]["seconds"].size(), 2U);
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+  EXPECT_FALSE(std::filesystem::exists(work.tree / "out.txt"));
+}
+
+TEST(FixVerify, SaysHowACommandFailed) {
+  Work work;
+  const ProgramEnd end = verify(work, "--rounds 2 -- sh -c 'echo no data here; exit 7'");
+
+  EXPECT_EQ(end.code, 4);
+  EXPECT_THAT(end.err, HasSubstr("ended with code 7"));
+  EXPECT_THAT(end.err, HasSubstr("no data here"));
+}
+
+TEST(FixVerify, HasNothingToProveWithoutAPatch) {
+  Work work;
+  work.tree.write("train.py", kHealthy);
+  const ProgramEnd end = verify(work, "-- true");
+
+  EXPECT_EQ(end.code, 2);
+  EXPECT_THAT(end.err, HasSubstr("there is no patch to verify"));
+}
+
 TEST(Fix, DiffsCanBeGivenToPatch) {
   if (run_program({"sh", "-c", "command -v patch"}).code != 0) GTEST_SKIP() << "patch is not installed here";
   Work work;

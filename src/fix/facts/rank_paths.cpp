@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include "fix/python/statements.hpp"
@@ -99,15 +100,17 @@ namespace {
 
 // Writes down the collectives on the way of one kind of rank through a block. Conditions that are the same for all stay in as they are, so
 // that two ways are alike when their words are.
+struct Walked {
+  std::vector<std::string> words;  // "barrier", and brackets of loops and conditions
+  std::vector<const PythonCall*> calls;
+  bool leaves = false;             // by return, raise, continue or break
+};
+// Functions that were walked, by file and node: each once, however often it is called.
+using WalkedFunctions = std::map<std::pair<FileId, std::uint32_t>, Walked>;
+
 class RankWalk {
  public:
-  RankWalk(const ValueOrigins& origins, bool main) : origins_(origins), main_(main) {}
-
-  struct Walked {
-    std::vector<std::string> words;  // "barrier", and brackets of loops and conditions
-    std::vector<const PythonCall*> calls;
-    bool leaves = false;             // by return, raise, continue or break
-  };
+  RankWalk(const ValueOrigins& origins, bool main, WalkedFunctions& functions) : origins_(origins), main_(main), functions_(functions) {}
 
   Walked block(FileId file, Node block, int depth = 0) {
     Walked all;
@@ -212,27 +215,33 @@ class RankWalk {
         all.calls.push_back(call);
       } else if (call->full_name == "sys.exit" || call->callee == "exit" || call->full_name == "os._exit") {
         all.leaves = true;
-      } else if (const ValueOrigins::Function* const called = depth < kDeepest ? origins_.function(file, call->callee) : nullptr; called != nullptr && inside_.insert(called->node.index()).second) {
-        // A function that parts ways by itself is reported itself: here both kinds come through alike.
-        Walked within = RankWalk(origins_, true).inside_of(inside_).block(called->file, called->node.field("body"), depth + 1);
-        within.leaves = false;
+      } else if (const ValueOrigins::Function* const called = origins_.function(file, call->callee); called != nullptr) {
+        Walked within = function_way(*called, depth);
         for (const PythonCall*& inner : within.calls) inner = call;  // where it is to be seen from here
         append(all, std::move(within));
-        inside_.erase(called->node.index());
       }
     }
     return all;
   }
 
-  RankWalk& inside_of(const std::set<std::uint32_t>& functions) {
-    inside_ = functions;
-    return *this;
+  // A function that parts ways by itself is reported itself: from outside both kinds come through as rank 0 does.
+  Walked function_way(const ValueOrigins::Function& function, int depth) {
+    constexpr int kDeepest = 30;        // calls in calls
+    constexpr std::size_t kLongest = 500;  // words: what goes on for longer is not compared any more
+    const auto [known, fresh] = functions_.try_emplace({function.file, function.node.index()});  // empty while it is walked: one that calls itself ends
+    if (!fresh || depth > kDeepest) return known->second;
+    Walked way = RankWalk(origins_, true, functions_).block(function.file, function.node.field("body"), depth + 1);
+    way.leaves = false;
+    // One that asks for the rank itself around a collective may be called with another rank than its own: nothing is said of it from outside.
+    const auto conditions = function.node.descendants("if_statement");
+    const bool asks = std::any_of(conditions.begin(), conditions.end(), [&](const Node& condition) { return rank_test(condition.field("condition")) != RankTest::nobody_in_particular && (condition.text().find("barrier") != std::string_view::npos || condition.text().find("all_") != std::string_view::npos || condition.text().find("broadcast") != std::string_view::npos); });
+    if (asks || way.words.size() > kLongest) way = {};
+    return functions_[{function.file, function.node.index()}] = std::move(way);
   }
 
-  static constexpr int kDeepest = 4;
   const ValueOrigins& origins_;
   bool main_;
-  std::set<std::uint32_t> inside_;
+  WalkedFunctions& functions_;
 };
 
 std::string joined(const std::vector<std::string>& words) {
@@ -259,9 +268,10 @@ std::vector<SplitPath> split_paths(const Project& project, const TrainingCode& c
     for (const PythonFunction& function : module.functions()) bodies.push_back({file, function.node, function.node.field("body")});
   }
   std::vector<SplitPath> found;
+  WalkedFunctions functions;
   for (const Body& body : bodies) {
-    RankWalk main(origins, true);
-    RankWalk others(origins, false);
+    RankWalk main(origins, true, functions);
+    RankWalk others(origins, false, functions);
     const auto of_main = main.block(body.file, body.block);
     const auto of_others = others.block(body.file, body.block);
     if (of_main.words == of_others.words) continue;
@@ -288,32 +298,35 @@ std::optional<bool> runs_on_every_rank(const ValueOrigins& origins, FileId first
   std::vector<Step> open = {{first_file, first}};
   std::set<std::pair<FileId, std::uint32_t>> seen;
   bool guarded_somewhere = false;
+  bool reached = false;
   while (!open.empty()) {
     const Step step = open.back();
     open.pop_back();
     bool guarded = false;
     for (Node outer = step.node.parent(), inner = step.node; outer && !outer.is("function_definition") && !outer.is("module"); inner = outer, outer = outer.parent())
-      if ((outer.is("if_statement") || outer.is("elif_clause")) && names_a_rank(outer.field("condition"))) guarded = true;
-      else if (outer.is("else_clause") && names_a_rank(outer.parent().field("condition"))) guarded = true;
+      if ((outer.is("if_statement") || outer.is("elif_clause")) && (names_a_rank(outer.field("condition")) || (asks_for_one_process(outer.field("condition")) && outer.field("condition").text().find("not ") != std::string_view::npos))) guarded = true;
+      else if (outer.is("else_clause") && (names_a_rank(outer.parent().field("condition")) || asks_for_one_process(outer.parent().field("condition")))) guarded = true;  // the other branch is that of several ranks
       else if (outer.is("conditional_expression") && names_a_rank(outer)) guarded = true;
-    for (Node statement = statement_of(step.node); statement; statement = statement_of(block_of(statement))) {
-      for (Node before = previous_statement(statement); before; before = previous_statement(before))
-        if (before.is("if_statement") && names_a_rank(before.field("condition")) && (!before.descendants("return_statement").empty() || !before.descendants("continue_statement").empty())) guarded = true;
-      if (block_of(statement).parent().is("function_definition")) break;
-    }
+    for (const Node& before : statements_before(step.node, {}))
+      if (before.is("if_statement") && names_a_rank(before.field("condition")) && (!before.descendants("return_statement").empty() || !before.descendants("continue_statement").empty())) guarded = true;
     const Node function = function_around(step.node);
     if (function.parent().is("decorated_definition") && names_a_rank(function.parent().child(0))) guarded = true;
     if (guarded) {
       guarded_somewhere = true;
       continue;
     }
-    if (!function) return true;
+    if (!function) {
+      reached = true;
+      continue;
+    }
     if (!seen.emplace(step.file, function.index()).second) continue;
     const std::string_view name = function.field("name").text();
     const auto callers = origins.callers(step.file, function);
-    if (callers.empty() && name == "main") return true;  // started by an entry point
+    if (callers.empty() && name == "main") reached = true;  // started by an entry point
     for (const CallAt& call : callers) open.push_back({call.file, call.call->node});
   }
+  // One way with a condition and one without: the function itself may know which is which.
+  if (reached) return guarded_somewhere ? std::nullopt : std::optional(true);
   return guarded_somewhere ? std::optional(false) : std::nullopt;
 }
 
@@ -321,7 +334,7 @@ std::string rank_expression(const PythonModule& module, Node at) {
   for (const char* name : {"rank", "global_rank", "ddp_rank", "world_rank", "args.rank", "self.rank", "self.global_rank"}) {
     const Node scope = function_around(at);
     for (const PythonAssignment& item : module.assignments())
-      if (item.target == name && (item.function == scope || !item.function)) return name;
+      if (item.target == name && (item.function == scope || !item.function) && !condition_around(item.statement)) return name;
     for (const PythonFunction& function : module.functions())
       if (function.node == scope && std::find(function.parameters.begin(), function.parameters.end(), name) != function.parameters.end()) return name;
   }

@@ -126,10 +126,10 @@ bool in_every_turn(Node loop, Node node) {
     if (outer.is("if_clause")) return false;
   }
   // What comes after a `continue` under a condition is not met in every turn either.
-  for (Node statement = statement_of(node); statement && loop.contains(statement) && statement != loop; statement = statement_of(block_of(statement)))
-    for (Node before = previous_statement(statement); before; before = previous_statement(before))
-      if (before.is("if_statement") && (!before.descendants("continue_statement").empty() || !before.descendants("break_statement").empty()) && before.field("condition").text().find('%') != std::string_view::npos) return false;
-  return true;
+  const auto before = statements_before(node, loop);
+  return std::none_of(before.begin(), before.end(), [](const Node& statement) {
+    return statement.is("if_statement") && statement.field("condition").text().find('%') != std::string_view::npos && (!statement.descendants("continue_statement").empty() || !statement.descendants("break_statement").empty());
+  });
 }
 
 Node loss_of(const TrainingLoop& loop) {
@@ -172,8 +172,14 @@ std::vector<EpochLoop> epoch_loops(const ValueOrigins& origins, const TrainingLo
   std::vector<EpochLoop> found;
   const auto add = [&](FileId file, Node around) {
     const Node target = around.is("for_statement") ? around.field("left") : Node();
+    // range(n), trange(n), tqdm(range(n)), count(); enumerate() counts by its first name. A list of stages does not count.
+    const Node over = around.field("right");
+    const std::string_view callee = over.field("function").text();
+    const bool enumerates = callee == "enumerate";
+    const bool counts = enumerates || callee == "range" || callee.ends_with("trange") || callee.ends_with("count") || (callee.ends_with("tqdm") && over.text().find("range(") != std::string_view::npos);
+    const std::string counter = !counts ? "" : !enumerates && target.is("identifier") ? std::string(target.text()) : enumerates && target.is("pattern_list") ? std::string(target.child(0).text()) : "";
     const bool known = std::any_of(found.begin(), found.end(), [&](const EpochLoop& other) { return other.file == file && other.loop == around; });
-    if (!known) found.push_back({file, around, target.is("identifier") ? std::string(target.text()) : target.is("pattern_list") ? std::string(target.child(0).text()) : ""});
+    if (!known) found.push_back({file, around, counter});
   };
   if (loop.epochs) {
     add(loop.file, loop.epochs);

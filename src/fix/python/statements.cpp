@@ -74,13 +74,16 @@ Node next_statement(Node statement) {
   return {};
 }
 
-Node previous_statement(Node statement) {
-  Node last;
-  for (const Node& other : block_of(statement).children()) {
-    if (other == statement) return last;
-    if (!other.is("comment")) last = other;
+std::vector<Node> statements_before(Node node, Node outermost) {
+  std::vector<Node> before;
+  for (Node statement = statement_of(node); statement && statement != outermost; statement = statement_of(block_of(statement))) {
+    for (const Node& other : block_of(statement).children()) {
+      if (other == statement) break;
+      before.push_back(other);
+    }
+    if (block_of(statement).parent().is("function_definition")) break;
   }
-  return {};
+  return before;
 }
 
 bool is_loop(Node node) { return node.is("for_statement") || node.is("while_statement"); }
@@ -140,7 +143,9 @@ std::vector<Edit> put_under(std::string_view text, Node first, Node last, std::s
   for (const Node& statement : block_of(first).children())
     if (statement.from() >= first.from() && statement.to() <= last.to() && has_long_string(statement)) return {};
   const std::string step = indent_step(text);
-  std::vector<Edit> edits = {{from->from, from->from, std::string(indentation_at(text, first.from())) + std::string(header) + std::string(line_ending_of(text)) + step}};
+  // The first byte is written anew, so that two that want to wrap one statement are in each other's way, and come one after the other.
+  const std::string indent(indentation_at(text, first.from()));
+  std::vector<Edit> edits = {{from->from, first.from() + 1, indent + std::string(header) + std::string(line_ending_of(text)) + indent + step + std::string(text.substr(first.from(), 1))}};
   for (std::size_t line = line_end(text, from->from); line < to->to; line = line_end(text, line))
     if (!trim(text.substr(line, line_end(text, line) - line)).empty()) edits.push_back({line, line, step});
   return edits;

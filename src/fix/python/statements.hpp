@@ -17,9 +17,10 @@ namespace lockstep {
 // The statement that a node stands in, and the block or module that holds that.
 Node statement_of(Node node);
 Node block_of(Node statement);
-// The statement right after or before in the same block.
+// The statement right after in the same block.
 Node next_statement(Node statement);
-Node previous_statement(Node statement);
+// All statements that stand before a node, in its block and in those around it up to `outermost` (a loop, or none: up to its function).
+std::vector<Node> statements_before(Node node, Node outermost);
 // Whether the node is the `for` or `while` of a loop.
 bool is_loop(Node node);
 // The nearest loop around a node within its function.
@@ -37,8 +38,8 @@ std::vector<Edit> line_above(std::string_view text, Node statement, std::string_
 std::vector<Edit> line_below(std::string_view text, Node statement, std::string_view lines);
 // The first line of a loop's or a function's body, after its docstring.
 std::vector<Edit> first_in_body(std::string_view text, Node owner, std::string_view lines);
-// Statements of one block, from the first to the last, under a line that ends with a colon: `if rank == 0:`. Only insertions, so that what stands
-// within may be edited, too.
+// Statements of one block, from the first to the last, under a line that ends with a colon: `if rank == 0:`. What stands within
+// may be edited, too.
 std::vector<Edit> put_under(std::string_view text, Node first, Node last, std::string_view header);
 inline std::vector<Edit> put_under(std::string_view text, Node statement, std::string_view header) { return put_under(text, statement, statement, header); }
 std::vector<Edit> take_away(std::string_view text, Node statement);

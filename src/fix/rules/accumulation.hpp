@@ -21,6 +21,8 @@ struct MendedBoundary {
 };
 MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop);
 
+// Whether the same optimizer is stepped once more after the loop, for the passes that were left.
+bool steps_after(const RuleInput& input, const TrainingLoop& loop);
 // Whether the script already leaves gradient syncs out of some passes: no_sync(), require_backward_grad_sync.
 bool leaves_syncs_out(const RuleInput& input, const ScriptFacts& script);
 // The line that averages gradients only in the pass that the update follows, for a loop under DDP: empty where it cannot be written. It leans on the

@@ -21,6 +21,7 @@ bool is_divided(const RuleInput& input, const ScriptFacts& script, const Trainin
   const Node loss = loss_of(loop);
   if (loss.is("binary_operator") || !loss.is("identifier")) return true;  // (loss / 4).backward(), or something that is not understood
   const std::string name(loss.text());
+  if (!is_assigned_in(input, loop, name)) return true;  // bound by `with amp.scale_loss(loss) as scaled_loss`, or elsewhere
   const auto speaks_of_period = [&](std::string_view text) { return text.find('/') != std::string_view::npos || text.find(few.period.text()) != std::string_view::npos; };
   for (const Node& item : loop.body().descendants("augmented_assignment"))
     if (item.field("left").text() == name && (item.field("operator").text() == "/=" || item.field("operator").text() == "*=")) return true;
@@ -30,11 +31,6 @@ bool is_divided(const RuleInput& input, const ScriptFacts& script, const Trainin
   for (const Origin& origin : script.origins->of(loop.file, loss).all)
     if (speaks_of_period(origin.expression.text()) || origin.expression.text().find(".sum(") != std::string_view::npos) return true;
   return false;
-}
-
-bool steps_after(const RuleInput& input, const TrainingLoop& loop) {
-  const auto& calls = module_of(input, loop.file).calls();
-  return std::any_of(calls.begin(), calls.end(), [&](const PythonCall& call) { return call.last_name() == "step" && call.callee == loop.update->callee && call.node.from() > loop.loop.to() && function_around(call.node) == loop.function; });
 }
 
 // len(loader), is_last, the number of turns: the condition knows where the epoch ends.
@@ -57,6 +53,11 @@ Node sync_condition(const RuleInput& input, const TrainingLoop& loop) {
 }
 
 }  // namespace
+
+bool steps_after(const RuleInput& input, const TrainingLoop& loop) {
+  const auto& calls = module_of(input, loop.file).calls();
+  return std::any_of(calls.begin(), calls.end(), [&](const PythonCall& call) { return call.last_name() == "step" && call.callee == loop.update->callee && call.node.from() > loop.loop.to() && function_around(call.node) == loop.function; });
+}
 
 MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop) {
   MendedBoundary mended;

@@ -36,7 +36,8 @@ void clipping(const RuleInput& input, const ScriptFacts& script, std::vector<Cod
                .description = fmt::format("unscale before the clip: {}.unscale_({})", scaler, loop.update->positional(0)->value.text()),
                .effect = "the clip sees the gradients as they are",
                .changes = "steps are as large as was meant: the learning rate may have been tuned around the fault",
-               .files = {{loop.file, line_above(text, statement, fmt::format("{}.unscale_({})", scaler, loop.update->positional(0)->value.text()))}}},
+               // In every pass of an accumulation a second unscale_ would end the run.
+               .files = {{loop.file, loop.boundary && !loop.boundary.contains((*clip)->node) ? std::vector<Edit>{} : line_above(text, statement, fmt::format("{}.unscale_({})", scaler, loop.update->positional(0)->value.text()))}}},
               findings);
       continue;
     }

@@ -27,6 +27,7 @@ class Conversion {
   Conversion(const RuleInput& input, const ScriptFacts& script, const SingleProcessScript& single) : input_(input), script_(script), single_(single), module_(module_of(input, single.file)), text_(text_of(input, single.file)) {}
 
   Converted run() {
+    find_start();
     join_the_group();
     for (const PythonCall* const call : single_.parallels) unwrap(*call);
     choose_devices();
@@ -55,7 +56,25 @@ class Conversion {
   bool is_after_start(Node node) const {
     if (function_around(node)) return true;
     if (single_.main_part) return single_.main_part.contains(node);
-    return node.from() >= import_place(module_);
+    return node.from() >= start_place_;
+  }
+
+  // After the imports, also where constants and definitions stand among them: everything that does something comes later.
+  void find_start() {
+    start_place_ = import_place(module_);
+    if (single_.main_part) return;
+    bool imports_torch = false;
+    for (const Node& statement : module_.tree().root().children()) {
+      const Node value = statement.is("expression_statement") ? statement.child(0).field("right") : Node();
+      const bool constant = value && (value.is("string") || value.is("integer") || value.is("float") || value.is("true") || value.is("false") || value.is("none"));
+      const bool import = statement.is("import_statement") || statement.is("import_from_statement") || statement.is("future_import_statement");
+      const bool harmless = constant || import || statement.is("comment") || statement.is("function_definition") || statement.is("class_definition") || statement.is("decorated_definition") || (statement.is("expression_statement") && statement.child(0).is("string"));
+      if (!harmless) break;
+      if (import) start_place_ = line_end(text_, statement.to());
+    }
+    for (const PythonImport& import : module_.imports())
+      if (import.at_top && import.statement.from() < start_place_ && import.module.starts_with("torch")) imports_torch = true;
+    if (!imports_torch) object("the script does something before it imports torch");
   }
 
   void join_the_group() {
@@ -68,7 +87,7 @@ class Conversion {
 
     std::string imports;
     const auto has = [&](std::string_view from, std::string_view name, std::string_view alias) {
-      return std::any_of(module_.imports().begin(), module_.imports().end(), [&](const PythonImport& import) { return import.at_top && import.module == from && import.name == name && import.alias == alias; });
+      return std::any_of(module_.imports().begin(), module_.imports().end(), [&](const PythonImport& import) { return import.at_top && import.statement.from() < start_place_ && import.module == from && import.name == name && import.alias == alias; });
     };
     for (const char* taken : {"dist", "DistributedDataParallel", "DistributedSampler"})
       if (!module_.assigned(taken).empty()) object(fmt::format("the name {} is taken", taken));
@@ -89,7 +108,7 @@ class Conversion {
       imports += ending;
       for (const std::string& line : lines) imports += line + ending;
     }
-    const std::size_t place = import_place(module_);
+    const std::size_t place = start_place_;
     const bool needs_break = place > 0 && place == text_.size() && !text_.ends_with('\n');
     if (!imports.empty()) edits_.push_back({place, place, (needs_break ? ending : "") + imports});
   }
@@ -121,13 +140,17 @@ class Conversion {
   void choose_devices() {
     for (const Node& node : module_.tree().root().descendants("string")) {
       const auto value = string_value(node);
-      if (!value || !value->starts_with("cuda:") || value->size() == 5) continue;
-      if (*value != "cuda:0") return object(fmt::format("{} names {}", words_of(input_, single_.file, node), *value));
+      if (!value && node.text().find("cuda:") != std::string_view::npos) return object(fmt::format("{} chooses a GPU itself", words_of(input_, single_.file, node)));
+      if (!value || !value->starts_with("cuda:")) continue;
+      if (*value != "cuda:0" || node.parent().is("binary_operator")) return object(fmt::format("{} names {}", words_of(input_, single_.file, node), *value));
       const std::size_t colon = node.from() + node.text().find(":0");
       edits_.push_back({colon, colon + 2, ""});
     }
     for (const PythonCall& call : module_.calls()) {
       const PythonArgument* const first = call.positional(0);
+      const PythonArgument* const named = call.argument("device");
+      const bool chooses = (call.last_name() == "device" && call.positional(1) != nullptr) || (named != nullptr && number_value(named->value)) || (call.last_name() == "set_device" && named != nullptr);
+      if (chooses) return object(fmt::format("{} chooses a GPU itself", words_of(input_, single_.file, call.node)));
       if (first == nullptr || call.callee.find('.') == std::string::npos) continue;
       if (call.last_name() == "set_device" || (call.last_name() == "to" && number_value(first->value))) return object(fmt::format("{} chooses a GPU itself", words_of(input_, single_.file, call.node)));
       if (call.last_name() != "cuda" || call.arguments.size() != 1) continue;
@@ -146,6 +169,7 @@ class Conversion {
       const PythonArgument* const download = call.argument("download");
       if (download == nullptr || bool_value(download->value) != true) continue;
       const Node statement = statement_of(call.node);
+      if (statement.is("return_statement")) return object(fmt::format("{} downloads and returns in one line: give it a name first", words_of(input_, single_.file, call.node)));
       if (!is_after_start(statement)) return object(fmt::format("{} downloads before the ranks have met", words_of(input_, single_.file, call.node)));
       auto [row, fresh] = blocks.emplace(block_of(statement).index(), std::pair(statement, statement));
       if (!fresh) row->second.second = statement;
@@ -179,6 +203,7 @@ class Conversion {
     // nn.DataParallel split this batch among the GPUs.
     const PythonArgument* const batch = loader.argument("batch_size") != nullptr ? loader.argument("batch_size") : loader.positional(1);
     const bool keeps = !single_.parallels.empty() || input_.wishes.batch == GlobalBatch::keep;
+    if (batch != nullptr && keeps && number_value(batch->value).value_or(2) < input_.wishes.gpus.value_or(2)) return object("the batch is smaller than the number of ranks");
     if (batch != nullptr && keeps) edits_.push_back({batch->value.from(), batch->value.to(), grouped(batch->value) + " // dist.get_world_size()"});
   }
 
@@ -231,8 +256,21 @@ class Conversion {
   void reach_into_the_wrapped() {
     loads_before_ = std::any_of(module_.calls().begin(), module_.calls().end(), [&](const PythonCall& call) { return call.callee == single_.model + ".load_state_dict" && !is_wrapped_here(call.node); });
     for (const Node& name : module_.tree().root().descendants("identifier")) {
-      if (name.text() != single_.model || !is_wrapped_here(name)) continue;
-      if (single_.parallels.empty() || (loads_before_ && name.parent().is("attribute") && name.parent().field("attribute").text() == "state_dict")) reach_into(name);
+      if (name.text() != single_.model) continue;
+      const Node parent = name.parent();
+      if (!is_wrapped_here(name)) {
+        // Between nn.DataParallel and the wrap the model is the bare one now.
+        if (!single_.parallels.empty() && function_around(name) == single_.scope && parent.is("attribute") && parent.field("object") == name && parent.field("attribute").text() == "module") edits_.push_back({name.to(), parent.to(), ""});
+        const Node function = function_around(name);
+        const bool label = parent.is("keyword_argument") && parent.field("name") == name;
+        const bool own = std::any_of(module_.functions().begin(), module_.functions().end(), [&](const PythonFunction& entry) { return entry.node == function && std::find(entry.parameters.begin(), entry.parameters.end(), single_.model) != entry.parameters.end(); });
+        if (function && single_.scope && function != single_.scope && function_around(function) == single_.scope && !own && !label) object(fmt::format("{} uses the model from a function within", words_of(input_, single_.file, name)));
+        continue;
+      }
+      const bool list_like = (parent.is("subscript") && parent.field("value") == name) || (parent.is("for_statement") && parent.field("right") == name) || parent.is("list_splat") || (parent.is("argument_list") && parent.parent().field("function").text() == "len");
+      if (list_like) object(fmt::format("{} takes the model apart, which DDP does not hand through", words_of(input_, single_.file, name)));
+      const bool saved = (loads_before_ && name.parent().is("attribute") && name.parent().field("attribute").text() == "state_dict") || name.parent().is("pair");
+      if (single_.parallels.empty() || saved) reach_into(name);
       hand_over(name);
     }
   }
@@ -255,6 +293,8 @@ class Conversion {
       if (std::find(kOfEveryModule.begin(), kOfEveryModule.end(), attribute) == kOfEveryModule.end()) edits_.push_back({name.to(), name.to(), ".module"});
       return;
     }
+    // {"net": net}, to be saved whole
+    if (parent.is("pair") && parent.field("value") == name) edits_.push_back({name.to(), name.to(), ".module"});
     // torch.save(model, path)
     if (parent.is("argument_list") && parent.parent().field("function").text() == "torch.save" && parent.child(0) == name) edits_.push_back({name.to(), name.to(), ".module"});
   }
@@ -270,12 +310,15 @@ class Conversion {
     std::size_t position = 0;
     const auto items = list.children();
     while (position < items.size() && items[position] != name) ++position;
+    if (list.descendants("list_splat").size() + called->node.field("parameters").descendants("list_splat_pattern").size() > 0) object(fmt::format("{} is given the model among others", words_of(input_, single_.file, list)));
     std::string parameter;
     for (const PythonFunction& function : module_of(input_, called->file).functions())
       if (function.node == called->node) parameter = named ? std::string(name.parent().field("name").text()) : position < function.parameters.size() ? function.parameters[position] : "";
     if (called->file == single_.file) handed_[called->node.index()] = parameter;
     if (parameter.empty() || !single_.parallels.empty()) return;
     bool reaches = false;
+    for (const Node& inner : called->node.field("body").descendants("identifier"))
+      if (called->file == single_.file && inner.text() == parameter && (inner.parent().is("argument_list") || inner.parent().is("keyword_argument"))) hand_over(inner);  // on to the next
     for (const Node& inner : called->node.field("body").descendants("identifier"))
       if (inner.text() == parameter && inner.parent().is("attribute") && inner.parent().field("object") == inner) {
         const std::string_view attribute = inner.parent().field("attribute").text();
@@ -299,17 +342,23 @@ class Conversion {
   static bool is_for_rank_0(const PythonCall& call) {
     static constexpr std::array<std::string_view, 6> kNames = {"save_pretrained", "savefig", "save_image", "imwrite", "save", "imsave"};
     if (call.callee == "print") return true;
-    if (call.full_name == "os.mkdir" || (call.last_name() == "makedirs" && call.argument("exist_ok") == nullptr) || (call.last_name() == "mkdir" && call.argument("exist_ok") == nullptr)) return true;
     return std::find(kNames.begin(), kNames.end(), call.last_name()) != kNames.end();
+  }
+
+  // A call of the model or of a function of ours: all ranks have to do it.
+  bool is_for_all(Node call) const {
+    const std::string_view callee = call.field("function").text();
+    return callee == single_.model || (callee.find('.') == std::string_view::npos && script_.origins->function(single_.file, callee) != nullptr);
   }
 
   // What a print asks for that all ranks have to do together (a wrapped model may talk to the others): done before, and only shown by rank 0.
   void do_before(Node statement, Node first) {
     for (const Node& call : statement.descendants("call")) {
-      const std::string_view callee = call.field("function").text();
-      const bool ours = callee == single_.model || (callee.find('.') == std::string_view::npos && script_.origins->function(single_.file, callee) != nullptr);
+      const bool ours = is_for_all(call);
       const bool within_another = std::any_of(done_before_.begin(), done_before_.end(), [&](const Node& other) { return other.contains(call); });
-      if (!ours || within_another || call.enclosing("list_comprehension") || call.enclosing("generator_expression")) continue;
+      if (!ours || within_another) continue;
+      for (const char* around : {"list_comprehension", "generator_expression", "dictionary_comprehension", "set_comprehension", "lambda", "conditional_expression", "boolean_operator"})
+        if (const Node outer = call.enclosing(around); outer && statement.contains(outer)) return object(fmt::format("{} asks for something within an expression that all ranks would have to do", words_of(input_, single_.file, call)));
       done_before_.push_back(call);
       std::string name = "shown";
       for (int number = 2; !module_.assigned(name).empty() || std::find(shown_.begin(), shown_.end(), name) != shown_.end(); ++number) name = fmt::format("shown_{}", number);
@@ -322,11 +371,20 @@ class Conversion {
   // Prints and saves, neighbours under one condition.
   void let_rank_0_speak() {
     std::vector<Node> statements;
+    for (FileId other = 0; other < input_.project.size() && !is_imported_; ++other)
+      if (const PythonModule* const module = other == single_.file ? nullptr : input_.project.file(other).python())
+        is_imported_ = std::any_of(module->imports().begin(), module->imports().end(), [&](const PythonImport& import) { return input_.project.module(other, import.module) == single_.file; });
     for (const PythonCall& call : module_.calls()) {
       const Node statement = statement_of(call.node);
       const bool alone = statement.is("expression_statement") && statement.child(0) == call.node;
       const bool opens = call.callee == "open" && statement.is("with_statement") && writes_a_file(call) && !statement.field("body").contains(call.node);
       if (!(alone && is_for_rank_0(call)) && !opens) continue;
+      // A print that other scripts or loader's workers come to may have no group to ask; printed N times it does no harm.
+      if (call.callee == "print" && (call.node.enclosing("class_definition") || (is_imported_ && function_around(call.node) && function_around(call.node) != single_.scope))) continue;
+      if (opens) {
+        const auto calls = statement.descendants("call");
+        if (!statement.descendants("for_statement").empty() || !statement.descendants("while_statement").empty() || std::any_of(calls.begin(), calls.end(), [&](const Node& inner) { return is_for_all(inner); })) return object(fmt::format("{} writes a file around more than rank 0's part", words_of(input_, single_.file, call.node)));
+      }
       if (is_gone(statement) || !is_after_start(statement)) continue;
       if (std::any_of(statements.begin(), statements.end(), [&](const Node& other) { return other.contains(statement); })) continue;
       if (call.node.enclosing("class_definition") && !function_around(call.node)) continue;
@@ -334,13 +392,29 @@ class Conversion {
     }
     for (std::size_t first = 0; first < statements.size();) {
       std::size_t last = first;
-      while (last + 1 < statements.size() && next_statement(statements[last]) == statements[last + 1]) ++last;
-      for (std::size_t i = first; i <= last; ++i) do_before(statements[i], statements[first]);
+      const auto asks = [&](Node statement) {
+        const auto calls = statement.descendants("call");
+        return std::any_of(calls.begin(), calls.end(), [&](const Node& call) { return is_for_all(call); });
+      };
+      while (last + 1 < statements.size() && next_statement(statements[last]) == statements[last + 1] && !asks(statements[last + 1])) ++last;
+      do_before(statements[first], statements[first]);  // the others of the group ask for nothing
       auto edits = put_under(text_, statements[first], statements[last], kOnRank0);
       const bool saves = std::any_of(statements.begin() + static_cast<std::ptrdiff_t>(first), statements.begin() + static_cast<std::ptrdiff_t>(last) + 1, [](const Node& statement) { return statement.text().find("print") != 0; });
       if (!edits.empty() || saves) add(std::move(edits), "rank 0's part", statements[first]);
       first = last + 1;
     }
+    // Folders are made by whoever comes first.
+    for (const PythonCall& call : module_.calls()) {
+      const bool makes = call.full_name == "os.mkdir" || call.full_name == "os.makedirs" || (call.last_name() == "mkdir" && call.callee.find('.') != std::string::npos);
+      if (!makes || call.argument("exist_ok") != nullptr || call.has_splat || is_gone(call.node)) continue;
+      add(ArgumentSet::of_call(call).set(text_, "exist_ok", "True"), "the folder", call.node);
+      if (const Node name = call.node.field("function").field("attribute"); call.full_name == "os.mkdir") edits_.push_back({name.from(), name.to(), "makedirs"});
+    }
+    for (const PythonCall& call : module_.calls())
+      if (call.full_name == "torch.load" && is_wrapped_here(call.node)) {
+        const bool saved_before = std::any_of(module_.calls().begin(), module_.calls().end(), [&](const PythonCall& save) { return save.full_name == "torch.save"; });
+        if (saved_before) add(line_above(text_, statement_of(call.node), "dist.barrier()  # rank 0 has written it"), "the wait", call.node);
+      }
     for (const PythonCall& call : module_.calls())
       if (call.full_name == "torch.load" && !call.has_splat && call.argument("map_location") == nullptr && call.positional(1) == nullptr) add(ArgumentSet::of_call(call).set(text_, "map_location", "\"cpu\""), "map_location", call.node);
   }
@@ -359,7 +433,9 @@ class Conversion {
   const PythonModule& module_;
   std::string_view text_;
   std::vector<Edit> edits_;
+  std::size_t start_place_ = 0;
   bool loads_before_ = false;
+  bool is_imported_ = false;
   std::vector<Node> gone_;
   std::vector<Node> done_before_;
   std::vector<std::string> shown_;

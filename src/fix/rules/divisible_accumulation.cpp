@@ -29,8 +29,7 @@ void divisible_accumulation(const RuleInput& input, const ScriptFacts& script, s
   for (const Launch& launch : script.launches)
     if (launch.is_distributed() && launch.processes && !option_among(launch.options, {"--nnodes"})) ranks = launch.processes;
   if (!ranks || script.loops.empty()) return;
-  std::set<FileId> files = {script.code.script};
-  for (const CallAt& item : script.code.all) files.insert(item.file);
+  const auto files = files_of(script);
   for (const FileId file : files) {
     const PythonModule& module = module_of(input, file);
     for (const Node& item : module.tree().root().descendants("augmented_assignment")) {

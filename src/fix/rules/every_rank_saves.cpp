@@ -34,7 +34,7 @@ void every_rank_saves(const RuleInput& input, const ScriptFacts& script, std::ve
   if (!is_hand_made_ddp(script) || saves_in_parts(script)) return;
   for (const CallAt& item : script.code.all) {
     const bool save = item.call->full_name == "torch.save";
-    const bool tracker = item.call->full_name == "wandb.init";
+    const bool tracker = item.call->full_name == "wandb.init" || item.call->last_name() == "SummaryWriter";
     if (!save && !tracker) continue;
     if (item.call->node.enclosing("class_definition") && !function_around(item.call->node)) continue;
     if (runs_on_every_rank(*script.origins, item.file, item.call->node) != true) continue;
@@ -46,16 +46,25 @@ void every_rank_saves(const RuleInput& input, const ScriptFacts& script, std::ve
     const std::string rank = rank_expression(module, item.call->node);
     // A run of one process may have no group to ask.
     const bool asks = rank.ends_with(".get_rank()");
-    const bool joins_always = std::none_of(script.code.joins.begin(), script.code.joins.end(), [](const CallAt& join) { return static_cast<bool>(condition_around(join.call->node)); });
+    const bool joins_always = item.file == script.code.script && std::none_of(script.code.joins.begin(), script.code.joins.end(), [](const CallAt& join) { return static_cast<bool>(condition_around(join.call->node)); });
     const std::string one_process = asks && !joins_always ? fmt::format("not {}is_initialized() or ", rank.substr(0, rank.size() - std::string_view("get_rank()").size())) : "";
     std::vector<Edit> edits;
-    if (save && alone) edits = put_under(text_of(input, item.file), statement, fmt::format("if {}{} == 0:", one_process, rank));
+    // Who reads it back right after would have to wait for rank 0.
+    const PythonArgument* const written = save ? (item.call->positional(1) != nullptr ? item.call->positional(1) : item.call->argument("f")) : nullptr;
+    const bool read_back = written != nullptr && std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& other) { return other.file == item.file && other.call->full_name == "torch.load" && other.call->node.from() > item.call->node.from() && other.call->list.text().find(written->value.text()) != std::string_view::npos; });
+    if (save && alone && !read_back) {
+      // What goes on with the file belongs to whoever wrote it.
+      const PythonArgument* const path = item.call->positional(1) != nullptr ? item.call->positional(1) : item.call->argument("f");
+      Node last = statement;
+      for (Node next = next_statement(last); next && path != nullptr && next.text().find(path->value.text()) != std::string_view::npos; next = next_statement(next)) last = next;
+      edits = put_under(text_of(input, item.file), statement, last, fmt::format("if {}{} == 0:", one_process, rank));
+    }
     if (!edits.empty() && rank.starts_with("torch.distributed.")) edits = with_import(std::move(edits), module, "torch.distributed");
     propose({.code = FindingCode::every_rank_saves,
              .confidence = 0.85,
              .where = {place_of(item.file, item.call->node)},
-             .reason = save ? "every rank writes this checkpoint, to the same file, at the same time" : "every rank opens a run of its own at the tracker",
-             .description = save ? "let rank 0 write it" : "let rank 0 alone call wandb.init (and wandb.log), or give the others mode=\"disabled\"",
+             .reason = save ? std::string("every rank writes this checkpoint, to the same file, at the same time") : fmt::format("every rank calls {}: one training, N logs", item.call->callee),
+             .description = save ? std::string("let rank 0 write it") : fmt::format("let rank 0 alone call {} and log to it", item.call->callee),
              .effect = save ? "one write instead of N, and a file that is whole" : "one run instead of N",
              .changes = save ? "nothing: DDP's ranks hold the same model" : "which ranks report",
              .files = {{item.file, std::move(edits)}}},

@@ -23,8 +23,7 @@ bool is_known_at_start(const RuleInput& input, const TrainingLoop& loop, Node co
 }  // namespace
 
 bool leaves_syncs_out(const RuleInput& input, const ScriptFacts& script) {
-  std::set<FileId> files = {script.code.script};
-  for (const CallAt& item : script.code.all) files.insert(item.file);
+  const auto files = files_of(script);
   return std::any_of(files.begin(), files.end(), [&](FileId file) { return text_of(input, file).find("no_sync") != std::string_view::npos || text_of(input, file).find("require_backward_grad_sync") != std::string_view::npos; });
 }
 
@@ -55,9 +54,10 @@ void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vecto
   if (!is_hand_made_ddp(script) || leaves_syncs_out(input, script)) return;
   for (const TrainingLoop& loop : script.loops) {
     const std::string model = wrapped_model(script, loop);
-    if (!loop.accumulates() || loop.by_library || loop.optimizers != 1 || model.empty()) continue;
+    if (!loop.accumulates() || loop.by_library || loop.optimizers != 1 || model.empty() || is_assigned_in(input, loop, model)) continue;
     std::vector<Change> files;
-    if (auto edits = sync_with_the_update(input, loop, model); !edits.empty()) files.push_back({loop.file, std::move(edits)});
+    // An update after the loop would be one of gradients that were never averaged.
+    if (auto edits = steps_after(input, loop) ? std::vector<Edit>{} : sync_with_the_update(input, loop, model); !edits.empty()) files.push_back({loop.file, std::move(edits)});
     propose({.code = FindingCode::sync_every_micro_step,
              .confidence = 0.85,
              .where = {place_of(loop.file, loop.backward->node), place_of(loop.file, loop.boundary ? loop.boundary : loop.passes)},

@@ -17,9 +17,8 @@ namespace {
 
 // return self.features[index], self.labels[index]: there is nothing to make.
 bool only_indexes(const RuleInput& input, const ScriptFacts& script, std::string_view class_name) {
-  for (const CallAt& item : script.code.all)
-    for (const PythonFunction& function : module_of(input, item.file).functions())
-      if (function.name == "__getitem__" && function.node.enclosing("class_definition").field("name").text() == class_name) return function.node.descendants("call").empty();
+  for (const Node& function : class_named(input, script, class_name).descendants("function_definition"))
+    if (function.field("name").text() == "__getitem__") return function.descendants("call").empty();
   return false;
 }
 
@@ -37,10 +36,7 @@ bool makes_gpu_tensors(const RuleInput& input, const ScriptFacts& script, const 
   const auto on_gpu = [](std::string_view text) { return text.find(".cuda(") != std::string_view::npos || text.find(".to(") != std::string_view::npos; };
   for (const Origin& origin : script.origins->of(loader.file, dataset_of(*loader.call)).all) {
     const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
-    if (made == nullptr) continue;
-    for (const CallAt& item : script.code.all)
-      for (const PythonClass& entry : module_of(input, item.file).classes())
-        if (entry.name == made->last_name() && on_gpu(entry.node.text())) return true;
+    if (made != nullptr && on_gpu(class_named(input, script, made->last_name()).text())) return true;
   }
   const PythonArgument* const collate = loader.call->argument("collate_fn");
   if (collate == nullptr) return false;
@@ -100,7 +96,7 @@ void check(const RuleInput& input, const ScriptFacts& script, const CallAt& load
             findings);
   const bool pinned_by_position = loader.call->positional(7) != nullptr;
   if (!pinned_by_position && arguments.truth("pin_memory") == std::nullopt && arguments.has("pin_memory")) return;  // computed
-  if (!pinned_by_position && arguments.truth("pin_memory") != true && asks_for_cuda(input, script) && is_copied(input, script, loader))
+  if (!pinned_by_position && arguments.truth("pin_memory") != true && is_copied(input, script, loader))
     propose({.code = FindingCode::pageable_copies,
              .where = {place},
              .reason = "pin_memory is off: every copy to the GPU goes through a staging buffer, and the host waits for it",
@@ -114,6 +110,7 @@ void check(const RuleInput& input, const ScriptFacts& script, const CallAt& load
 }  // namespace
 
 void hand_loader(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
+  if (!asks_for_cuda(input, script)) return;
   if (text_of(input, script.code.script).find("mps") != std::string_view::npos) return;  // Apple's GPUs have no pinned memory, and macOS starts workers anew
   for (const TrainingLoop& loop : script.loops)
     for (const CallAt& loader : loop.loaders) check(input, script, loader, findings);

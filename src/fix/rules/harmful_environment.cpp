@@ -50,8 +50,7 @@ void tell(const Harm& harm, Place where, std::vector<Change> files, std::vector<
 }  // namespace
 
 void environment_of_script(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
-  std::set<FileId> files = {script.code.script};
-  for (const CallAt& item : script.code.all) files.insert(item.file);
+  const auto files = files_of(script);
   for (const FileId file : files) {
     const PythonModule& module = module_of(input, file);
     for (const PythonAssignment& item : module.assignments()) {

@@ -55,15 +55,36 @@ std::vector<Edit> needed_from_import(const PythonModule& module, std::string_vie
   return {{place, place, fmt::format("from {} import {}{}", from, name, line_ending_of(text))}};
 }
 
-bool asks_for_cuda(const RuleInput& input, const ScriptFacts& script) {
+std::set<FileId> files_of(const ScriptFacts& script) {
   std::set<FileId> files = {script.code.script};
   for (const CallAt& item : script.code.all) files.insert(item.file);
+  return files;
+}
+
+Node class_named(const RuleInput& input, const ScriptFacts& script, std::string_view name) {
+  for (const FileId file : files_of(script))
+    for (const PythonClass& entry : module_of(input, file).classes())
+      if (entry.name == name) return entry.node;
+  return {};
+}
+
+bool asks_for_cuda(const RuleInput& input, const ScriptFacts& script) {
+  const auto files = files_of(script);
   return std::any_of(files.begin(), files.end(), [&](FileId file) { return text_of(input, file).find("cuda") != std::string_view::npos; });
+}
+
+bool is_hand_made_ddp(const ScriptFacts& script) {
+  // Apex has a class of the same name, with other attributes.
+  const bool by_apex = std::any_of(script.code.wraps.begin(), script.code.wraps.end(), [](const CallAt& wrap) { return wrap.call->full_name.starts_with("apex."); });
+  return script.code.trains_with_ddp && script.code.accelerators.empty() && script.code.trainers.empty() && !by_apex;
 }
 
 std::vector<CallAt> wraps_of(const ScriptFacts& script, FileId file, Node expression) {
   std::vector<CallAt> found;
-  for (const Origin& origin : script.origins->of(file, expression).all)
+  const Origins origins = script.origins->of(file, expression);
+  // model.module if hasattr(model, "module") else model
+  if (std::any_of(origins.all.begin(), origins.all.end(), [](const Origin& origin) { return origin.expression.is("attribute") && origin.expression.text().ends_with(".module"); })) return found;
+  for (const Origin& origin : origins.all)
     for (const CallAt& wrap : script.code.wraps)
       if (wrap.file == origin.file && wrap.call->node == origin.expression) {
         // What stands before the wrap, in the same function and no loop around both, still has the bare model.
@@ -107,10 +128,7 @@ bool is_streamed(const RuleInput& input, const ScriptFacts& script, const CallAt
     const std::string_view words = origin.expression.text();
     if (words.find("Iterable") != std::string_view::npos || words.find("streaming") != std::string_view::npos || words.find("WebDataset") != std::string_view::npos) return true;
     const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
-    if (made == nullptr) continue;
-    for (const CallAt& item : script.code.all)
-      for (const PythonClass& entry : module_of(input, item.file).classes())
-        if (entry.name == made->last_name() && std::any_of(entry.bases.begin(), entry.bases.end(), [](const std::string& base) { return base.ends_with("IterableDataset"); })) return true;
+    if (made != nullptr && class_named(input, script, made->last_name()).field("superclasses").text().find("IterableDataset") != std::string_view::npos) return true;
   }
   return false;
 }

@@ -31,6 +31,11 @@ void propose(LoopFix fix, std::vector<CodeFinding>& findings);
 inline std::string_view text_of(const RuleInput& input, FileId file) { return input.project.file(file).text(); }
 inline const PythonModule& module_of(const RuleInput& input, FileId file) { return *input.project.file(file).python(); }
 
+// The script, and the files of the project in which it reaches code.
+std::set<FileId> files_of(const ScriptFacts& script);
+// The class of a name in any of them; none: there is none.
+Node class_named(const RuleInput& input, const ScriptFacts& script, std::string_view name);
+
 // Edits of one file with the import that they need.
 std::vector<Edit> with_import(std::vector<Edit> edits, const PythonModule& module, std::string_view name);
 // `from module import name`, unless the file has it under that name.
@@ -43,7 +48,7 @@ std::string wrapped_model(const ScriptFacts& script, const TrainingLoop& loop);
 // The DistributedDataParallel(...) calls that a value may come from.
 std::vector<CallAt> wraps_of(const ScriptFacts& script, FileId file, Node expression);
 // Whether a loop is that of a run of several ranks that the script itself puts together.
-inline bool is_hand_made_ddp(const ScriptFacts& script) { return script.code.trains_with_ddp && script.code.accelerators.empty() && script.code.trainers.empty(); }
+bool is_hand_made_ddp(const ScriptFacts& script);
 
 // The copies of a loop's batch to a GPU that do not say non_blocking.
 std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop);

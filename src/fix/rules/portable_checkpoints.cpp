@@ -23,6 +23,7 @@ void names_in_checkpoint(const ScriptFacts& script, std::vector<CodeFinding>& fi
       const Node object = item.call->node.field("function").field("object");
       if (!object.is("identifier") && !object.is("attribute")) continue;
       if (object.text().ends_with(".module") || wraps_of(script, item.file, object).empty()) continue;
+      if (item.call->node.enclosing("else_clause") || runs_on_every_rank(*script.origins, item.file, item.call->node) == std::nullopt) continue;  // the branch of one process, perhaps
       // A name that is DDP's in one way and bare in another (`if distributed: model = DDP(model)`) has no .module in the other.
       const bool sometimes = std::any_of(script.code.wraps.begin(), script.code.wraps.end(), [](const CallAt& wrap) { return static_cast<bool>(condition_around(wrap.call->node)); });
       propose({.code = FindingCode::checkpoint_not_portable,

@@ -34,16 +34,12 @@ std::vector<Node> device_numbers(const PythonCall& call) {
   const PythonArgument* const first = call.positional(0);
   std::vector<Node> found;
   const auto add = [&](Node value) {
-    if (value.is("string"))
-      for (const Node& part : value.descendants("interpolation"))
-        if (value.text().find("cuda:") != std::string_view::npos) found.push_back(part.child(0));
     if (value.is("identifier") || value.is("attribute") || value.is("call")) found.push_back(value);
   };
   if (name == "set_device" && first != nullptr) add(first->value);
   if (name == "cuda" && first != nullptr && call.callee.find('.') != std::string::npos) add(first->value);
   if ((name == "device" || name == "to") && first != nullptr) {
-    if (first->value.is("string")) add(first->value);
-    else if (name == "device" && string_value(first->value) == "cuda" && call.positional(1) != nullptr) add(call.positional(1)->value);
+    if (name == "device" && string_value(first->value) == "cuda" && call.positional(1) != nullptr) add(call.positional(1)->value);
     else if (name == "to" && first->value.is("identifier")) add(first->value);
   }
   if (name == "device" && first != nullptr && string_value(first->value) == "cuda" && call.positional(1) != nullptr) add(call.positional(1)->value);
@@ -73,6 +69,22 @@ void rank_as_device(const RuleInput& input, const ScriptFacts& script, std::vect
       const bool slurm = std::any_of(ways.all.begin(), ways.all.end(), [](const Origin& origin) { return environment_read_in(origin.expression).contains("SLURM_PROCID"); });
       list.push_back({number.from(), number.to(), fmt::format("int(os.environ[{0}{1}{0}])", quote, slurm ? "SLURM_LOCALID" : "LOCAL_RANK")});
       for (Edit& edit : needed_import(module, "os")) list.push_back(std::move(edit));
+    }
+  // device = f"cuda:{rank}", wherever it stands; what is put together in other ways is not followed.
+  for (const FileId file : files_of(script))
+    for (const Node& text : module_of(input, file).tree().root().descendants("string")) {
+      if (text.text().find("cuda:") == std::string_view::npos) continue;
+      for (const Node& part : text.descendants("interpolation")) {
+        const Node number = part.child(0);
+        if (kind_of(script, file, number) != RankKind::global) continue;
+        const PythonModule& module = module_of(input, file);
+        possible = possible && can_import(module, "os", number);
+        where.push_back(place_of(file, number));
+        const char quote = text.text().find('"') != std::string_view::npos ? '\'' : '"';
+        edits[file].push_back({number.from(), number.to(), fmt::format("int(os.environ[{0}LOCAL_RANK{0}])", quote)});
+        for (Edit& edit : needed_import(module, "os")) edits[file].push_back(std::move(edit));
+      }
+      if (text.parent().is("attribute") || text.parent().is("binary_operator")) possible = false;  // "cuda:{}".format(rank)
     }
   if (where.empty()) return;
   const bool several_machines = std::any_of(script.launches.begin(), script.launches.end(), [](const Launch& launch) {

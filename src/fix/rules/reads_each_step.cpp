@@ -86,7 +86,8 @@ void sums(const RuleInput& input, const TrainingLoop& loop, const PythonCall& re
   const std::string_view text = text_of(input, loop.file);
   const Node statement = statement_of(read.node);
   std::vector<Edit> edits;
-  if (loop.loop.is("for_statement") && !is_read_each_turn(loop, name, statement)) {
+  // A handler around the loop would meet the sum as a tensor.
+  if (loop.loop.is("for_statement") && !is_read_each_turn(loop, name, statement) && !loop.loop.enclosing("try_statement")) {
     const Node method = read.node.field("function").field("attribute");
     auto after = line_below(text, loop.loop, fmt::format("{0} = float({0})  # read once", name));
     if (!after.empty()) {

@@ -15,8 +15,7 @@ namespace lockstep {
 namespace {
 
 bool has_words(const RuleInput& input, const ScriptFacts& script, std::initializer_list<std::string_view> words) {
-  std::set<FileId> files = {script.code.script};
-  for (const CallAt& item : script.code.all) files.insert(item.file);
+  const auto files = files_of(script);
   return std::any_of(files.begin(), files.end(), [&](FileId file) { return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return text_of(input, file).find(word) != std::string_view::npos; }); });
 }
 

@@ -26,9 +26,7 @@ bool is_shared_out(const RuleInput& input, const ScriptFacts& script, const Call
     for (const PythonArgument& argument : made->arguments)
       for (const Origin& part : script.origins->of(origin.file, argument.value).all)
         if (speaks_of_ranks(part.expression)) return true;
-    for (const CallAt& item : script.code.all)
-      for (const PythonClass& entry : module_of(input, item.file).classes())
-        if (entry.name == made->last_name() && speaks_of_ranks(entry.node)) return true;
+    if (const Node own = class_named(input, script, made->last_name()); own && speaks_of_ranks(own)) return true;
   }
   return false;
 }

@@ -53,7 +53,8 @@ std::string notes(const RuleInput& input, const SingleProcessScript& single) {
   if (!single.parallels.empty()) words += "; random layers draw on every rank by itself; where a checkpoint is loaded before training, its names are those without `module.`";
   const std::string_view text = text_of(input, single.file);
   if (text.find("BatchNorm") != std::string_view::npos) words += "; BatchNorm sees each rank's share (SyncBatchNorm would see all)";
-  return words + "; what is printed is rank 0's share";
+  if (text.find("tqdm") != std::string_view::npos) words += "; progress bars stay on every rank";
+  return words + "; what is printed is rank 0's share; a parameter that a pass does not use ends the run (find_unused_parameters=True allows it)";
 }
 
 }  // namespace

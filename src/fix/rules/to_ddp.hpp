@@ -18,6 +18,8 @@ struct SingleProcessScript {
   std::vector<const PythonCall*> parallels;  // nn.DataParallel(...)
   std::string objection;   // why it is not understood; empty: it is
 };
+// What a loop calls the model that lives in the script's scope: its own name, or the parameter that it is given by. Empty: not seen.
+std::string model_in_loop(const RuleInput& input, const ScriptFacts& script, const SingleProcessScript& single, const TrainingLoop& loop);
 SingleProcessScript understand_single_process(const RuleInput& input, const ScriptFacts& script);
 
 // Everything that changes in the script. Empty with an objection: what is in the way.

@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
-std::string verification_text(const Verification& verification, const std::vector<CheckItem>& checklist, Colors colors);
+// `only_steps`: the steps got faster, and the whole runs did not.
+std::string verification_text(const Verification& verification, bool only_steps, const std::vector<CheckItem>& checklist, Colors colors);
 
 }  // namespace lockstep

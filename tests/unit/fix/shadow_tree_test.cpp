@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <sstream>
 
@@ -47,11 +48,32 @@ TEST_F(ShadowTreeTest, HasTheProjectsTextsAndLinksToTheRest) {
   EXPECT_EQ(get(tree->path() / "src/engine.py"), "print(2)\n");
   EXPECT_EQ(get(tree->path() / "train.py"), "import src.engine\n");
   EXPECT_FALSE(fs::is_symlink(tree->path() / "train.py"));  // Python looks for modules beside the file that a link means
-  EXPECT_TRUE(fs::is_symlink(tree->path() / "data"));
   EXPECT_EQ(get(tree->path() / "data/big.bin"), "numbers");
   EXPECT_FALSE(fs::exists(tree->path() / "src/__pycache__"));
   EXPECT_NE(fs::status(tree->path() / "run.sh").permissions() & fs::perms::owner_exec, fs::perms::none);
   EXPECT_EQ(get(folder_.path() / "src/engine.py"), "print(1)\n");
+}
+
+TEST_F(ShadowTreeTest, KeepsWritesToExistingFilesToItself) {
+  const auto tree = ShadowTree::of(project(), folder_.path());
+  ASSERT_TRUE(tree);
+  put(tree->path() / "data/big.bin", "other numbers");
+
+  EXPECT_EQ(get(folder_.path() / "data/big.bin"), "numbers");
+  EXPECT_TRUE(tree->changed_behind_links().empty());
+}
+
+TEST_F(ShadowTreeTest, LinksWhatIsTooLargeToCopyAndSeesWhenItIsWrittenTo) {
+  put(folder_.path() / "data/huge.bin", std::string(17U << 20U, 'x'));
+  const auto tree = ShadowTree::of(project(), folder_.path());
+  ASSERT_TRUE(tree);
+  EXPECT_TRUE(fs::is_symlink(tree->path() / "data/huge.bin"));
+  EXPECT_TRUE(tree->changed_behind_links().empty());
+
+  fs::last_write_time(folder_.path() / "data/huge.bin", fs::file_time_type::clock::now() + std::chrono::hours(1));
+
+  ASSERT_EQ(tree->changed_behind_links().size(), 1U);
+  EXPECT_EQ(tree->changed_behind_links().front().filename(), "huge.bin");
 }
 
 TEST_F(ShadowTreeTest, IsGoneAfterwardsAndTakesNothingAlong) {

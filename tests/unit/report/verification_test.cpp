@@ -55,7 +55,21 @@ TEST(RunSpeed, LeavesTheFirstStepsOut) {
   EXPECT_NEAR(*speed_of(timeline, 62).batches_per_s, 10, 0.01);
 }
 
-TEST(RunSpeed, OfThreeStepsIsNotKnown) { EXPECT_FALSE(speed_of(steps_at({100}, 3), 1).batches_per_s); }
+TEST(RunSpeed, OfAFewStepsIsNotKnown) {
+  EXPECT_FALSE(speed_of(steps_at({100}, 8), 1).batches_per_s);
+  EXPECT_FALSE(speed_of(steps_at({1}, 100), 1).batches_per_s);  // all of them made ahead, and gone in a tenth of a second
+}
+
+TEST(Verification, OfStepsThatAreFasterInRunsThatAreNotIsNoHelp) {
+  Verification verification;
+  verification.basis = SpeedBasis::samples;
+  verification.variants = {{"as it is", {}, {100, 101}, {3.7, 3.7}}, {"patched", {}, {200, 202}, {3.8, 3.8}}};
+  verification.speedups = {{1, 1, 1}, speedup_between(verification.variants[0].speeds, verification.variants[1].speeds)};
+  EXPECT_TRUE(only_steps_gain(verification));
+
+  verification.variants[1].seconds = {2.2, 2.3};
+  EXPECT_FALSE(only_steps_gain(verification));
+}
 
 TEST(SpeedBasis, IsTheBestThatAllRunsHave) {
   const RunSpeed whole = speed_of(steps_at({100}, 50, "8"), 5);
