@@ -305,7 +305,7 @@ class Conversion {
     const bool named = list.is("keyword_argument");
     if (named) list = list.parent();
     if (!list.is("argument_list")) return;
-    const ValueOrigins::Function* const called = script_.origins->function(single_.file, list.parent().field("function").text());
+    const ValueOrigins::Function* const called = script_.origins->function(single_.file, callee_of(list.parent()));
     if (called == nullptr || handed_.contains(called->node.index())) return;
     std::size_t position = 0;
     const auto items = list.children();
@@ -345,9 +345,16 @@ class Conversion {
     return std::find(kNames.begin(), kNames.end(), call.last_name()) != kNames.end();
   }
 
+  // What a call's name is: the parser takes the star of f(*g(x)) for a part of g's.
+  static std::string_view callee_of(Node call) {
+    std::string_view callee = call.field("function").text();
+    while (callee.starts_with("*")) callee.remove_prefix(1);
+    return callee;
+  }
+
   // A call of the model or of a function of ours: all ranks have to do it.
   bool is_for_all(Node call) const {
-    const std::string_view callee = call.field("function").text();
+    const std::string_view callee = callee_of(call);
     return callee == single_.model || (callee.find('.') == std::string_view::npos && script_.origins->function(single_.file, callee) != nullptr);
   }
 
@@ -363,8 +370,9 @@ class Conversion {
       std::string name = "shown";
       for (int number = 2; !module_.assigned(name).empty() || std::find(shown_.begin(), shown_.end(), name) != shown_.end(); ++number) name = fmt::format("shown_{}", number);
       shown_.push_back(name);
-      add(line_above(text_, first, fmt::format("{} = {}", name, call.text())), "a value that is shown", call);
-      edits_.push_back({call.from(), call.to(), name});
+      const std::size_t stars = static_cast<std::size_t>(callee_of(call).data() - call.field("function").text().data());
+      add(line_above(text_, first, fmt::format("{} = {}", name, call.text().substr(stars))), "a value that is shown", call);
+      edits_.push_back({call.from() + stars, call.to(), name});
     }
   }
 

@@ -1,0 +1,17 @@
+import torch
+from torch.utils.data import DataLoader
+
+from data import Faces
+from nets import Net
+
+if __name__ == "__main__":
+    model = Net().cuda()
+    net = model
+    optimizer = torch.optim.Adam(model.parameters())
+    loader = DataLoader(Faces(), batch_size=8, shuffle=True, num_workers=4, pin_memory=True)
+    for epoch in range(10):
+        for x, y in loader:  #: P103
+            loss = net(x.cuda(non_blocking=True)).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
