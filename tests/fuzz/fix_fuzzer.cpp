@@ -26,9 +26,12 @@ void read_files(const std::string& text) {
     contents.files.push_back(std::make_shared<SourceFile>(SourceFile::Facts{name, std::filesystem::path("/p") / name, kind, std::string(part), "", true}));
   }
   const Project project(std::move(contents));
-  const FixPlan plan = plan_fixes(project, {}, {});
+  Wishes wishes;
+  wishes.gpus = 2;  // loops are converted
+  wishes.short_of_memory = FindingCode::out_of_memory;
+  const FixPlan plan = plan_fixes(project, wishes, {});
   (void)report_of_plan(project, plan);
-  const Patched patched = apply_in_memory(project, plan, {}, {}, Apply::safe_and_unsafe);
+  const Patched patched = apply_in_memory(project, plan, wishes, {}, Apply::safe_and_unsafe);
   const Project after = project.with(patched.texts);
   for (const auto& [file, unused] : patched.texts)
     if (project.file(file).tree() != nullptr && (after.file(file).tree() == nullptr || after.file(file).tree()->errors().size() > project.file(file).tree()->errors().size())) std::abort();
@@ -44,7 +47,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       for (const FileDiff& file : files_of_diff(text))
         if (const auto edits = edits_of_diff(text, file.hunks)) (void)edited(text, *edits);
       break;
-    case 2: (void)patches_of_report(text, "report"); break;
+    case 2:
+      (void)patches_of_report(text, "report");
+      (void)code_of_notebook(text);
+      break;
     case 3:
       for (const std::string_view line : split(text, '\n')) (void)requirement(line, "r");
       break;
