@@ -50,12 +50,19 @@ with tempfile.TemporaryDirectory() as folder:
         file.write('from transformers import AutoModel, Trainer\nmodel = AutoModel.from_pretrained("x", device_map="auto")\n'
                    "trainer = Trainer(model=model)\ntrainer.train()\n")
     with open(os.path.join(folder, "x.ipynb"), "w") as file:
-        file.write('{"cells": ["device_map"]}')
+        json.dump({"cells": [{"cell_type": "code", "source": "from transformers import AutoModel, Trainer, TrainingArguments\n"
+                              "Trainer(AutoModel.from_pretrained('x'), TrainingArguments('out', logging_steps=1)).train()"}]}, file)
     patches = json.loads(lockstep("fix", "--json", folder))
+    proof = subprocess.run([LOCKSTEP, "fix", ".", "--verify", "--unsafe", "--rounds", "2", "--json", "--", "true"], cwd=folder, capture_output=True, text=True)
+    assert proof.returncode in (0, 1), proof.stderr
+    verified = json.loads(proof.stdout)
 assert patches["findings"] and patches["not_measured"], patches
 seen = complaints(report, patches)
 assert not seen, seen
-print("ok: patches follow the report's schema")
+seen = complaints(report, verified)
+assert not seen, seen
+assert len(verified["verification"]["variants"]) == 2, verified["verification"]
+print("ok: patches and their proof follow the report's schema")
 
 
 with tempfile.TemporaryDirectory() as folder:
