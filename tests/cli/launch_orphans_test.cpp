@@ -39,8 +39,11 @@ class LaunchedFamily {
     program_ = std::make_unique<BackgroundProgram>(
         std::vector<std::string>{lockstep_program(), "launch", "--standalone", "--nproc-per-node=2", "--grace=100ms", "--quiet", "--no-python", script.string()},
         Variables{{mark_.substr(0, equals), mark_.substr(equals + 1)}, {"TMPDIR", (folder_ / "tmp").string()}});
-    // The launcher, the guard, and of each of two ranks the whole family.
-    for (int tries = 0; tries < 1000 && processes_with(mark_).size() < 2 + 2 * (1 + kOfEachRank); ++tries) std::this_thread::sleep_for(10ms);
+    // The launcher, the guard, and of each of two ranks the whole family; a shell that is about to become a sleep may stand beside it for a moment.
+    for (int tries = 0, whole = 0; tries < 1000 && whole < 3; ++tries) {
+      whole = is_whole() ? whole + 1 : 0;
+      std::this_thread::sleep_for(10ms);
+    }
   }
   ~LaunchedFamily() {
     for (const int pid : processes_with(mark_)) ::kill(pid, SIGKILL);
