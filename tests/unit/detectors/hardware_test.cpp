@@ -116,6 +116,19 @@ TEST(ThermalThrottle, AssumesACutWhereClocksWereNotRead) {
   EXPECT_TRUE(is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.05, 0.3));
 }
 
+TEST(ThermalThrottle, OfAGpuThatIsHotAllAlongIsMeasuredByItsNeighbour) {
+  Signals signals = healthy_ranks(2);
+  limit_clock(signals, 1, ClockLimit::hw_thermal_slowdown, 1.0, 1400);
+  signals.gpus[1].clock_while_free_mhz.reset();
+  signals.gpus[1].clock_highest_mhz = 1400;
+  signals.gpus[0].clock_while_free_mhz = 1980;
+
+  EXPECT_TRUE(is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.27, 0.31));
+
+  signals.gpus[0].info.name = "another model";  // whose clock says nothing of this one
+  EXPECT_TRUE(is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.01, 0.03));
+}
+
 TEST(ThermalThrottle, IsNotSaidInPassingOfACapOrOfUnknownLimits) {
   Signals in_passing = healthy_ranks(2);
   limit_clock(in_passing, 0, ClockLimit::hw_thermal_slowdown, 0.03, 1100);
