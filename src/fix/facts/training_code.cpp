@@ -203,7 +203,7 @@ class NameFlow {
       index_calls();
       const auto [first, last] = calls_by_name_.equal_range(called);
       for (auto call = first; call != last; ++call) {
-        const PythonArgument* const argument = call->second.call->argument(name.text) != nullptr ? call->second.call->argument(name.text) : call->second.call->positional(position);
+        const PythonArgument* const argument = call->second.call->given(name.text, position);
         if (argument != nullptr) follow(call->second.file, argument->value);
       }
     }
@@ -289,7 +289,7 @@ TrainingCode training_code(const Project& project, FileId script) {
   if (code.loads.empty()) return code;
   NameFlow flow(project, regions);
   for (const CallAt& trainer : code.trainers) {
-    const PythonArgument* const model = trainer.call->argument("model") != nullptr ? trainer.call->argument("model") : trainer.call->positional(0);
+    const PythonArgument* const model = trainer.call->given("model", 0);
     if (model != nullptr) flow.start_at(trainer.file, model->value);
   }
   for (const CallAt& item : code.all) {

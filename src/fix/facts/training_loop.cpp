@@ -35,7 +35,7 @@ void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
     if (call == nullptr || call->positional(0) == nullptr || (call->callee != "enumerate" && !is_bar(*call) && call->callee != "iter")) break;
     if (call->callee == "enumerate") {
       counts = true;
-      const PythonArgument* const start = call->argument("start") != nullptr ? call->argument("start") : call->positional(1);
+      const PythonArgument* const start = call->given("start", 1);
       if (start != nullptr) {
         const auto number = number_value(start->value);
         loop.first_count = number ? static_cast<int>(*number) : -1;

@@ -109,7 +109,7 @@ Origins ValueOrigins::followed(FileId first_file, Node first, int depth) const {
         if (given->parameters.front() == "self" && position > 0) --position;
         bool called_at_all = false;
         for (const CallAt& call : callers(step.file, scope)) {
-          const PythonArgument* const argument = call.call->argument(name) != nullptr ? call.call->argument(name) : call.call->positional(position);
+          const PythonArgument* const argument = call.call->given(name, position);
           if (argument == nullptr || call.call->has_splat) result.complete = false;
           else open.push_back({call.file, argument->value, std::nullopt});
           called_at_all = true;

@@ -40,6 +40,11 @@ const PythonArgument* PythonCall::positional(std::size_t position) const {
   return nullptr;
 }
 
+const PythonArgument* PythonCall::given(std::string_view name, std::size_t position) const {
+  const PythonArgument* const named = argument(name);
+  return named != nullptr ? named : positional(position);
+}
+
 std::string_view PythonCall::last_name() const {
   const auto dot = callee.rfind('.');
   return std::string_view(callee).substr(dot == std::string::npos ? 0 : dot + 1);

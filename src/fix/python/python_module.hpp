@@ -31,6 +31,7 @@ struct PythonCall {
 
   const PythonArgument* argument(std::string_view name) const;
   const PythonArgument* positional(std::size_t position) const;
+  const PythonArgument* given(std::string_view name, std::size_t position) const;  // by its name, else by its place
   std::string_view last_name() const;  // "from_pretrained"
 };
 

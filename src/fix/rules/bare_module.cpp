@@ -15,7 +15,7 @@ namespace {
 std::string wrapper_of(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop, std::string_view name) {
   const PythonModule& module = module_of(input, loop.file);
   for (const CallAt& wrap : script.code.wraps) {
-    const PythonArgument* const inner = wrap.call->argument("module") != nullptr ? wrap.call->argument("module") : wrap.call->positional(0);
+    const PythonArgument* const inner = wrap.call->given("module", 0);
     if (wrap.file != loop.file || inner == nullptr || inner->value.text() != name) continue;
     for (const PythonAssignment& item : module.assignments())
       if (item.value == wrap.call->node && item.target != name && (item.function == loop.function || !item.function)) return item.target;

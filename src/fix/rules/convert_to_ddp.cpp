@@ -24,7 +24,7 @@ std::string grouped(Node value) { return value.is("identifier") || value.is("int
 
 class Conversion {
  public:
-  Conversion(const RuleInput& input, const ScriptFacts& script, const SingleProcessScript& single) : input_(input), script_(script), single_(single), module_(module_of(input, single.file)), text_(text_of(input, single.file)) {}
+  Conversion(const RuleInput& input, const ScriptFacts& script, const SingleProcessScript& single) : input_(input), script_(script), single_(single), module_(module_of(input, single.file)), text_(text_of(input, single.file)), also_on_cpu_(text_.find("is_available") != std::string_view::npos) {}
 
   Converted run() {
     find_start();
@@ -79,10 +79,9 @@ class Conversion {
 
   void join_the_group() {
     const std::string ending(line_ending_of(text_));
-    const bool also_on_cpu = text_.find("is_available") != std::string_view::npos;
     const std::string step = indent_step(text_);
     std::vector<std::string> lines;
-    if (also_on_cpu) lines = {"dist.init_process_group(\"nccl\" if torch.cuda.is_available() else \"gloo\")", "if torch.cuda.is_available():", step + "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"};
+    if (also_on_cpu_) lines = {"dist.init_process_group(\"nccl\" if torch.cuda.is_available() else \"gloo\")", "if torch.cuda.is_available():", step + "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"};
     else lines = {"dist.init_process_group(\"nccl\")", "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"};
 
     std::string imports;
@@ -115,7 +114,7 @@ class Conversion {
 
   // nn.DataParallel(x) becomes x; a statement that does nothing else goes, with the condition on several GPUs around it.
   void unwrap(const PythonCall& call) {
-    const PythonArgument* const inner = call.argument("module") != nullptr ? call.argument("module") : call.positional(0);
+    const PythonArgument* const inner = call.given("module", 0);
     if (inner == nullptr) return object("nn.DataParallel has no module");
     const Node statement = statement_of(call.node);
     const Node assignment = statement.child(0);
@@ -201,7 +200,7 @@ class Conversion {
     if (shuffle != nullptr) edits_.push_back({shuffle->whole.from(), shuffle->whole.to(), "sampler=" + made});
     else add(arguments.set(text_, "sampler", made), "the sampler", loader.node);
     // nn.DataParallel split this batch among the GPUs.
-    const PythonArgument* const batch = loader.argument("batch_size") != nullptr ? loader.argument("batch_size") : loader.positional(1);
+    const PythonArgument* const batch = loader.given("batch_size", 1);
     const bool keeps = !single_.parallels.empty() || input_.wishes.batch == GlobalBatch::keep;
     if (batch != nullptr && keeps && number_value(batch->value).value_or(2) < input_.wishes.gpus.value_or(2)) return object("the batch is smaller than the number of ranks");
     if (batch != nullptr && keeps) edits_.push_back({batch->value.from(), batch->value.to(), grouped(batch->value) + " // dist.get_world_size()"});
@@ -231,8 +230,7 @@ class Conversion {
   }
 
   void wrap() {
-    const bool also_on_cpu = text_.find("is_available") != std::string_view::npos;
-    const std::string where = also_on_cpu ? "" : ", device_ids=[torch.cuda.current_device()]";
+    const std::string where = also_on_cpu_ ? "" : ", device_ids=[torch.cuda.current_device()]";
     add(line_above(text_, single_.training, fmt::format("{0} = DistributedDataParallel({0}{1})", single_.model, where)), "the wrap", single_.training);
     // A function that sets a name of the module needs to say so; the module's own code does not.
     if (single_.scope && module_.assigned(single_.model).empty()) {
@@ -333,11 +331,6 @@ class Conversion {
     return std::any_of(gone_.begin(), gone_.end(), [&](const Node& other) { return other.contains(node); });
   }
 
-  static bool writes_a_file(const PythonCall& call) {
-    const PythonArgument* const mode = call.positional(1) != nullptr ? call.positional(1) : call.argument("mode");
-    return mode != nullptr && string_value(mode->value).value_or("").find_first_of("wax") != std::string::npos;
-  }
-
   // What is said, and what is written to files that have one name on all ranks.
   static bool is_for_rank_0(const PythonCall& call) {
     static constexpr std::array<std::string_view, 6> kNames = {"save_pretrained", "savefig", "save_image", "imwrite", "save", "imsave"};
@@ -385,7 +378,7 @@ class Conversion {
     for (const PythonCall& call : module_.calls()) {
       const Node statement = statement_of(call.node);
       const bool alone = statement.is("expression_statement") && statement.child(0) == call.node;
-      const bool opens = call.callee == "open" && statement.is("with_statement") && writes_a_file(call) && !statement.field("body").contains(call.node);
+      const bool opens = statement.is("with_statement") && opens_for_writing(call) && !statement.field("body").contains(call.node);
       if (!(alone && is_for_rank_0(call)) && !opens) continue;
       // A print that other scripts or loader's workers come to may have no group to ask; printed N times it does no harm.
       if (call.callee == "print" && (call.node.enclosing("class_definition") || (is_imported_ && function_around(call.node) && function_around(call.node) != single_.scope))) continue;
@@ -440,6 +433,7 @@ class Conversion {
   const SingleProcessScript& single_;
   const PythonModule& module_;
   std::string_view text_;
+  bool also_on_cpu_;
   std::vector<Edit> edits_;
   std::size_t start_place_ = 0;
   bool loads_before_ = false;

@@ -22,7 +22,7 @@ bool saves_in_parts(const ScriptFacts& script) {
 }
 
 bool is_named_by_rank(const ScriptFacts& script, const CallAt& save) {
-  const PythonArgument* const path = save.call->positional(1) != nullptr ? save.call->positional(1) : save.call->argument("f");
+  const PythonArgument* const path = save.call->given("f", 1);
   if (path == nullptr || names_a_rank(path->value)) return true;
   const Origins origins = script.origins->of(save.file, path->value);
   return std::any_of(origins.all.begin(), origins.all.end(), [](const Origin& origin) { return names_a_rank(origin.expression); });
@@ -46,15 +46,14 @@ void every_rank_saves(const RuleInput& input, const ScriptFacts& script, std::ve
     const std::string rank = rank_expression(module, item.call->node);
     // A run of one process may have no group to ask.
     const bool asks = rank.ends_with(".get_rank()");
-    const bool joins_always = item.file == script.code.script && std::none_of(script.code.joins.begin(), script.code.joins.end(), [](const CallAt& join) { return static_cast<bool>(condition_around(join.call->node)); });
-    const std::string one_process = asks && !joins_always ? fmt::format("not {}is_initialized() or ", rank.substr(0, rank.size() - std::string_view("get_rank()").size())) : "";
+    const bool has_group = item.file == script.code.script && joins_always(script);
+    const std::string one_process = asks && !has_group ? fmt::format("not {}is_initialized() or ", rank.substr(0, rank.size() - std::string_view("get_rank()").size())) : "";
     std::vector<Edit> edits;
     // Who reads it back right after would have to wait for rank 0.
-    const PythonArgument* const written = save ? (item.call->positional(1) != nullptr ? item.call->positional(1) : item.call->argument("f")) : nullptr;
-    const bool read_back = written != nullptr && std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& other) { return other.file == item.file && other.call->full_name == "torch.load" && other.call->node.from() > item.call->node.from() && other.call->list.text().find(written->value.text()) != std::string_view::npos; });
+    const PythonArgument* const path = save ? item.call->given("f", 1) : nullptr;
+    const bool read_back = path != nullptr && std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& other) { return other.file == item.file && other.call->full_name == "torch.load" && other.call->node.from() > item.call->node.from() && other.call->list.text().find(path->value.text()) != std::string_view::npos; });
     if (save && alone && !read_back) {
       // What goes on with the file belongs to whoever wrote it.
-      const PythonArgument* const path = item.call->positional(1) != nullptr ? item.call->positional(1) : item.call->argument("f");
       Node last = statement;
       for (Node next = next_statement(last); next && path != nullptr && next.text().find(path->value.text()) != std::string_view::npos; next = next_statement(next)) last = next;
       edits = put_under(text_of(input, item.file), statement, last, fmt::format("if {}{} == 0:", one_process, rank));

@@ -116,8 +116,12 @@ std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const Scri
   return found;
 }
 
+bool joins_always(const ScriptFacts& script) {
+  return std::none_of(script.code.joins.begin(), script.code.joins.end(), [](const CallAt& join) { return static_cast<bool>(condition_around(join.call->node)); });
+}
+
 Node dataset_of(const PythonCall& loader) {
-  const PythonArgument* const argument = loader.argument("dataset") != nullptr ? loader.argument("dataset") : loader.positional(0);
+  const PythonArgument* const argument = loader.given("dataset", 0);
   return argument == nullptr ? Node() : argument->value;
 }
 

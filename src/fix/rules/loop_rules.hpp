@@ -53,6 +53,9 @@ bool is_hand_made_ddp(const ScriptFacts& script);
 // The copies of a loop's batch to a GPU that do not say non_blocking.
 std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop);
 
+// Whether every run joins a group, also one of one process.
+bool joins_always(const ScriptFacts& script);
+
 // A loader's dataset, and whether it is streamed: samplers and workers do not fit one.
 Node dataset_of(const PythonCall& loader);
 bool is_streamed(const RuleInput& input, const ScriptFacts& script, const CallAt& loader);

@@ -35,7 +35,7 @@ std::optional<double> billions_in_name(std::string_view name) {
 
 ModelNeeds model_needs(const PythonModule& module, const TrainingCode& code, const PythonCall& load, bool quantised) {
   ModelNeeds needs;
-  const PythonArgument* first = load.positional(0) != nullptr ? load.positional(0) : load.argument("pretrained_model_name_or_path");
+  const PythonArgument* first = load.given("pretrained_model_name_or_path", 0);
   if (first == nullptr) return needs;
   const Node value = first->value.is("identifier") ? module.only_value_of(first->value.text()) : first->value;
   const auto name = string_value(value);

@@ -66,7 +66,7 @@ std::string shared_file(const Project& project, const TrainingCode& code) {
   for (const CallAt& item : code.all) {
     if (item.call->callee != "open" || item.file != code.script) continue;
     const PythonArgument* const path = item.call->positional(0);
-    const PythonArgument* const mode = item.call->positional(1) != nullptr ? item.call->positional(1) : item.call->argument("mode");
+    const PythonArgument* const mode = item.call->given("mode", 1);
     const auto name = path != nullptr ? string_value(path->value) : std::nullopt;
     if (!name || mode == nullptr || string_value(mode->value).value_or("").find('w') == std::string::npos) continue;
     const auto same = [&](const Node& other) { return other != path->value && string_value(other) == name; };

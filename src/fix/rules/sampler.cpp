@@ -56,8 +56,7 @@ void sampler(const RuleInput& input, const ScriptFacts& script, std::vector<Code
     const bool told = !shuffles || epochs.empty() || (epochs.size() == 1 && !epochs.front().counter.empty() && epochs.front().file == loader.file && !named.empty() &&
                                                      (function_around(epochs.front().loop) == function_around(loader.call->node) || !function_around(loader.call->node)));
     // A DistributedSampler needs the group: not where a run of one process does without.
-    const bool joins_always = std::none_of(script.code.joins.begin(), script.code.joins.end(), [](const CallAt& join) { return static_cast<bool>(condition_around(join.call->node)); });
-    if (by_name && known_shuffle && told && joins_always) {
+    if (by_name && known_shuffle && told && joins_always(script)) {
       std::vector<Edit> edits;
       const std::string made = fmt::format("DistributedSampler({}{})", dataset.text(), shuffles ? "" : ", shuffle=False");
       if (shuffle != nullptr) edits.push_back({shuffle->whole.from(), shuffle->whole.to(), "sampler=" + made});

@@ -48,7 +48,7 @@ void short_of_memory(const RuleInput& input, const ScriptFacts& script, std::vec
   for (const TrainingLoop& loop : script.loops) {
     if (loop.by_library || loop.accumulates() || loop.optimizers != 1 || loop.loaders.size() != 1 || !loop.loop.is("for_statement") || !loop.source) continue;
     const CallAt& loader = loop.loaders.front();
-    const PythonArgument* const batch = loader.call->argument("batch_size") != nullptr ? loader.call->argument("batch_size") : loader.call->positional(1);
+    const PythonArgument* const batch = loader.call->given("batch_size", 1);
     const auto statements = update_statements(input, loop);
     if (batch == nullptr || !statements) continue;
     const auto number = number_value(batch->value);

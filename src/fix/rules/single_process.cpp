@@ -62,9 +62,8 @@ Node own_statement(Node node, Node scope, Node main_part) {
 std::string files_made_by_all(const RuleInput& input, const ScriptFacts& script) {
   for (const CallAt& item : script.code.all) {
     const std::string_view name = item.call->last_name();
-    const PythonArgument* const mode = item.call->positional(1) != nullptr ? item.call->positional(1) : item.call->argument("mode");
     const bool elsewhere = item.file != script.code.script || item.call->node.enclosing("class_definition");
-    if (item.call->callee == "open" && elsewhere && mode != nullptr && string_value(mode->value).value_or("").find_first_of("wax") != std::string::npos) return fmt::format("{} writes a file that every rank would write", words_of(input, item.file, item.call->node));
+    if (elsewhere && opens_for_writing(*item.call)) return fmt::format("{} writes a file that every rank would write", words_of(input, item.file, item.call->node));
     if (item.call->full_name == "os.system" || item.call->full_name.starts_with("subprocess.")) return fmt::format("{} runs a program that every rank would run", words_of(input, item.file, item.call->node));
     if (name == "urlretrieve" || name == "extractall" || name == "ZipFile" || name == "to_csv" || name == "hf_hub_download" || item.call->full_name == "os.rename" || item.call->full_name == "requests.get" || item.call->full_name == "urllib.request.urlopen" || item.call->full_name.starts_with("shutil."))
       return fmt::format("{} makes files that every rank would make at once: let rank 0 do it first", words_of(input, item.file, item.call->node));
@@ -113,6 +112,11 @@ std::string odd_pass(const RuleInput& input, const TrainingLoop& loop, const std
 }
 
 }  // namespace
+
+bool opens_for_writing(const PythonCall& call) {
+  const PythonArgument* const mode = call.given("mode", 1);
+  return call.callee == "open" && mode != nullptr && string_value(mode->value).value_or("").find_first_of("wax") != std::string::npos;
+}
 
 std::string model_in_loop(const RuleInput& input, const ScriptFacts& script, const SingleProcessScript& single, const TrainingLoop& loop) {
   const PythonModule& module = module_of(input, single.file);

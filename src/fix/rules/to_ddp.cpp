@@ -63,11 +63,11 @@ void to_ddp(const RuleInput& input, const ScriptFacts& script, std::vector<CodeF
   const TrainingCode& code = script.code;
   if (script.loops.empty() || code.trains() || !code.joins.empty() || !code.wraps.empty() || !code.accelerators.empty() || !code.trainers.empty() || !code.starts_itself.empty() || code.knows_of_ranks()) return;
   if (!asks_for_cuda(input, script) || !input.project.file(code.script).cells().empty()) return;  // a notebook has a way of its own
-  const SingleProcessScript single = understand_single_process(input, script);
   const auto parallel = std::find_if(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "DataParallel"; });
   const bool has_parallel = parallel != code.all.end();
   const auto gpus = several_gpus(input, script);
   if (!has_parallel && !gpus) return;
+  const SingleProcessScript single = understand_single_process(input, script);
 
   Converted converted;
   LaunchChanges lines;

@@ -18,6 +18,8 @@ struct SingleProcessScript {
   std::vector<const PythonCall*> parallels;  // nn.DataParallel(...)
   std::string objection;   // why it is not understood; empty: it is
 };
+// Whether a call of open() is one to write.
+bool opens_for_writing(const PythonCall& call);
 // What a loop calls the model that lives in the script's scope: its own name, or the parameter that it is given by. Empty: not seen.
 std::string model_in_loop(const RuleInput& input, const ScriptFacts& script, const SingleProcessScript& single, const TrainingLoop& loop);
 SingleProcessScript understand_single_process(const RuleInput& input, const ScriptFacts& script);

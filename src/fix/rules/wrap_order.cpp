@@ -10,7 +10,7 @@ namespace lockstep {
 void wrap_order(const RuleInput&, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
   if (!is_hand_made_ddp(script)) return;
   for (const CallAt& wrap : script.code.wraps) {
-    const PythonArgument* const model = wrap.call->argument("module") != nullptr ? wrap.call->argument("module") : wrap.call->positional(0);
+    const PythonArgument* const model = wrap.call->given("module", 0);
     if (model == nullptr) continue;
     for (const Origin& origin : script.origins->of(wrap.file, model->value).all) {
       const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
