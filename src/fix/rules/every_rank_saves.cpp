@@ -28,6 +28,27 @@ bool is_named_by_rank(const ScriptFacts& script, const CallAt& save) {
   return std::any_of(origins.all.begin(), origins.all.end(), [](const Origin& origin) { return names_a_rank(origin.expression); });
 }
 
+// `if not self.save_to_disk: return` at the head of the function: somebody has decided who writes.
+bool is_decided_above(Node save) {
+  const Node function = function_around(save);
+  if (!function) return false;
+  for (const Node& statement : function.field("body").children()) {
+    if (statement.from() >= save.from()) break;
+    if (!statement.is("if_statement") || statement.field("consequence").descendants("return_statement").empty()) continue;
+    const std::string_view condition = statement.field("condition").text();
+    for (const std::string_view word : {"save", "disk", "main", "master", "write"})
+      if (condition.find(word) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+// A rank of -1 stands for a run without ranks, in scripts that grew from YOLOv5.
+bool may_be_minus_one(std::string_view text, const std::string& rank) {
+  for (const char* asked : {" in [-1, 0]", " in (-1, 0)", " in {-1, 0}", " in [-1,0]", " == -1", " != -1"})
+    if (text.find(rank + asked) != std::string_view::npos) return true;
+  return false;
+}
+
 }  // namespace
 
 void every_rank_saves(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
@@ -35,10 +56,11 @@ void every_rank_saves(const RuleInput& input, const ScriptFacts& script, std::ve
   for (const CallAt& item : script.code.all) {
     const bool save = item.call->full_name == "torch.save";
     const bool tracker = item.call->full_name == "wandb.init" || item.call->last_name() == "SummaryWriter";
-    if (!save && !tracker) continue;
+    if ((!save && !tracker) || is_another_script(input, script, item.file)) continue;
     if (item.call->node.enclosing("class_definition") && !function_around(item.call->node)) continue;
     if (runs_on_every_rank(*script.origins, item.file, item.call->node) != true) continue;
-    if (save && is_named_by_rank(script, item)) continue;
+    if (save && (is_named_by_rank(script, item) || is_decided_above(item.call->node))) continue;
+    if (tracker && item.call->callee.starts_with("wandb.") && !module_of(input, item.file).assigned("wandb").empty()) continue;  // a stand-in of their own
     if (tracker && (names_a_rank(item.call->node) || item.call->argument("mode") != nullptr)) continue;  // group= and name= by rank: on purpose
     const PythonModule& module = module_of(input, item.file);
     const Node statement = statement_of(item.call->node);
@@ -56,7 +78,7 @@ void every_rank_saves(const RuleInput& input, const ScriptFacts& script, std::ve
       // What goes on with the file belongs to whoever wrote it.
       Node last = statement;
       for (Node next = next_statement(last); next && path != nullptr && next.text().find(path->value.text()) != std::string_view::npos; next = next_statement(next)) last = next;
-      edits = put_under(text_of(input, item.file), statement, last, fmt::format("if {}{} == 0:", one_process, rank));
+      edits = put_under(text_of(input, item.file), statement, last, fmt::format("if {}{} {}:", one_process, rank, may_be_minus_one(text_of(input, item.file), rank) ? "in (-1, 0)" : "== 0"));
     }
     if (!edits.empty() && rank.starts_with("torch.distributed.")) edits = with_import(std::move(edits), module, "torch.distributed");
     propose({.code = FindingCode::every_rank_saves,

@@ -56,8 +56,11 @@ void gradient_sync(const RuleInput& input, const ScriptFacts& script, std::vecto
     const std::string model = wrapped_model(script, loop);
     if (!loop.accumulates() || loop.by_library || loop.optimizers != 1 || model.empty() || is_assigned_in(input, loop, model)) continue;
     std::vector<Change> files;
+    // Clipping in every pass would measure gradients of one rank alone.
+    const auto turn = calls_in_turn(input, loop);
+    const bool clips_each_pass = std::any_of(turn.begin(), turn.end(), [&](const PythonCall* call) { return call->last_name().starts_with("clip_grad") && !(loop.boundary && loop.boundary.contains(call->node)) && !(loop.passes && !loop.passes.contains(call->node)); });
     // An update after the loop would be one of gradients that were never averaged.
-    if (auto edits = steps_after(input, loop) ? std::vector<Edit>{} : sync_with_the_update(input, loop, model); !edits.empty()) files.push_back({loop.file, std::move(edits)});
+    if (auto edits = steps_after(input, loop) || clips_each_pass ? std::vector<Edit>{} : sync_with_the_update(input, loop, model); !edits.empty()) files.push_back({loop.file, std::move(edits)});
     propose({.code = FindingCode::sync_every_micro_step,
              .confidence = 0.85,
              .where = {place_of(loop.file, loop.backward->node), place_of(loop.file, loop.boundary ? loop.boundary : loop.passes)},

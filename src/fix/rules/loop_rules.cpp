@@ -76,6 +76,10 @@ bool asks_for_cuda(const RuleInput& input, const ScriptFacts& script) {
 bool is_hand_made_ddp(const ScriptFacts& script) {
   // Apex has a class of the same name, with other attributes.
   const bool by_apex = std::any_of(script.code.wraps.begin(), script.code.wraps.end(), [](const CallAt& wrap) { return wrap.call->full_name.starts_with("apex."); });
+  // A script that wraps in nn.DataParallel itself, beside another of the project that is DDP's.
+  const auto in_script = [&](const CallAt& item) { return item.file == script.code.script; };
+  const bool parallel = std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& item) { return in_script(item) && item.call->last_name() == "DataParallel"; });
+  if (parallel && std::none_of(script.code.wraps.begin(), script.code.wraps.end(), in_script)) return false;
   return script.code.trains_with_ddp && script.code.accelerators.empty() && script.code.trainers.empty() && !by_apex;
 }
 
@@ -106,6 +110,7 @@ std::string wrapped_model(const ScriptFacts& script, const TrainingLoop& loop) {
 
 std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop) {
   std::vector<const PythonCall*> found;
+  if (text_of(input, loop.file).find("async=True") != std::string_view::npos) return found;  // PyTorch before 0.4 has no non_blocking
   for (const PythonCall* const call : calls_in_turn(input, loop)) {
     const Node function = call->node.field("function");
     if (!function.is("attribute") || !is_of_batch(loop, function.field("object")) || call->has_splat || call->argument("non_blocking") != nullptr) continue;

@@ -50,6 +50,9 @@ std::vector<CallAt> wraps_of(const ScriptFacts& script, FileId file, Node expres
 // Whether a loop is that of a run of several ranks that the script itself puts together.
 bool is_hand_made_ddp(const ScriptFacts& script);
 
+// A file that is started by itself, from which this script takes a function: what else it does is its own run's.
+inline bool is_another_script(const RuleInput& input, const ScriptFacts& script, FileId file) { return file != script.code.script && looks_like_a_script(input.project.file(file)); }
+
 // The copies of a loop's batch to a GPU that do not say non_blocking.
 std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop);
 

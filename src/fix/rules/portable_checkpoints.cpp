@@ -14,15 +14,15 @@
 namespace lockstep {
 namespace {
 
-void names_in_checkpoint(const ScriptFacts& script, std::vector<CodeFinding>& findings) {
+void names_in_checkpoint(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
   const bool loads = std::any_of(script.code.all.begin(), script.code.all.end(), [](const CallAt& item) { return item.call->last_name() == "load_state_dict"; });
   for (const CallAt& save : script.code.all) {
-    if (save.call->full_name != "torch.save") continue;
+    if (save.call->full_name != "torch.save" || is_another_script(input, script, save.file)) continue;
     for (const CallAt& item : script.code.all) {
       if (item.file != save.file || item.call->last_name() != "state_dict" || !save.call->node.contains(item.call->node)) continue;
       const Node object = item.call->node.field("function").field("object");
       if (!object.is("identifier") && !object.is("attribute")) continue;
-      if (object.text().ends_with(".module") || wraps_of(script, item.file, object).empty()) continue;
+      if (item.call->node.enclosing("conditional_expression") || object.text().ends_with(".module") || wraps_of(script, item.file, object).empty()) continue;
       if (item.call->node.enclosing("else_clause") || runs_on_every_rank(*script.origins, item.file, item.call->node) == std::nullopt) continue;  // the branch of one process, perhaps
       // A name that is DDP's in one way and bare in another (`if distributed: model = DDP(model)`) has no .module in the other.
       const bool sometimes = std::any_of(script.code.wraps.begin(), script.code.wraps.end(), [](const CallAt& wrap) { return static_cast<bool>(condition_around(wrap.call->node)); });
@@ -41,17 +41,26 @@ void names_in_checkpoint(const ScriptFacts& script, std::vector<CodeFinding>& fi
   }
 }
 
+// A scheduler's state is a few numbers.
+bool is_of_tensors(const PythonCall& call) { return call.last_name() == "load_state_dict" && call.callee.find("sched") == std::string::npos; }
+
+// Whether a name is read, and not a part of a longer one.
+bool reads(Node list, std::string_view name) {
+  const auto all = list.descendants("identifier");
+  return std::any_of(all.begin(), all.end(), [&](const Node& identifier) { return identifier.text() == name; }) || (name.find('.') != std::string_view::npos && list.text().find(name) != std::string_view::npos);
+}
+
 void place_of_load(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
   for (const CallAt& load : script.code.all) {
     if (load.call->full_name != "torch.load" || load.call->has_splat || load.call->argument("map_location") != nullptr || load.call->positional(1) != nullptr) continue;
-    if (runs_on_every_rank(*script.origins, load.file, load.call->node) == false) continue;
+    if (is_another_script(input, script, load.file) || runs_on_every_rank(*script.origins, load.file, load.call->node) == false) continue;
     // Only what is loaded into a model or an optimizer was on a GPU.
     const Node statement = statement_of(load.call->node);
     const std::string_view words = statement.text();
-    bool into_model = words.find("load_state_dict") != std::string_view::npos;
+    bool into_model = words.find("load_state_dict") != std::string_view::npos && words.find("scheduler") == std::string_view::npos;
     for (const PythonAssignment& item : module_of(input, load.file).assignments())
       if (item.value == load.call->node)
-        into_model = into_model || std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& other) { return other.file == load.file && other.call->last_name() == "load_state_dict" && other.call->list.text().find(item.target) != std::string_view::npos; });
+        into_model = into_model || std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& other) { return other.file == load.file && is_of_tensors(*other.call) && reads(other.call->list, item.target); });
     if (!into_model) continue;
     propose({.code = FindingCode::checkpoint_not_portable,
              .confidence = 0.85,
@@ -69,7 +78,7 @@ void place_of_load(const RuleInput& input, const ScriptFacts& script, std::vecto
 
 void portable_checkpoints(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
   if (!is_hand_made_ddp(script)) return;
-  names_in_checkpoint(script, findings);
+  names_in_checkpoint(input, script, findings);
   place_of_load(input, script, findings);
 }
 

@@ -68,7 +68,23 @@ std::string summed_name(const PythonCall& read) {
   return name;
 }
 
-// What the loop itself does with the sum in every turn: it would wait there instead.
+// Where a sum may be a tensor as well as a number: in what is printed or logged, as it is or divided. round(x) would raise, and `last = x`
+// would follow what is added later.
+bool takes_a_tensor(Node identifier) {
+  for (Node outer = identifier.parent(); outer; outer = outer.parent()) {
+    if (outer.is("call")) {
+      const std::string_view callee = outer.field("function").text();
+      const std::string_view name = callee.substr(callee.rfind('.') == std::string_view::npos ? 0 : callee.rfind('.') + 1);
+      static constexpr std::array<std::string_view, 12> kTaking = {"print", "format", "float", "info", "debug", "add_scalar", "log", "set_postfix", "set_postfix_str", "set_description", "set_description_str", "write"};
+      return std::find(kTaking.begin(), kTaking.end(), name) != kTaking.end();
+    }
+    if (outer.is("attribute") && outer.field("attribute").text() == "item") return false;
+    if (outer.is("expression_statement") || outer.is("block")) return false;
+  }
+  return false;
+}
+
+// What the loop itself does with the sum in every turn: it would wait there instead. And what would not take a tensor.
 bool is_read_each_turn(const TrainingLoop& loop, const std::string& name, Node own_statement) {
   for (const Node& identifier : loop.body().descendants("identifier")) {
     if (identifier.text() != name || own_statement.contains(identifier)) continue;
@@ -77,7 +93,7 @@ bool is_read_each_turn(const TrainingLoop& loop, const std::string& name, Node o
     // A condition on the rank does not make it rare there: only a count does.
     bool rare = false;
     for (Node outer = identifier.parent(); outer && outer != loop.loop; outer = outer.parent()) rare = rare || (outer.is("if_statement") && outer.field("condition").text().find('%') != std::string_view::npos);
-    if (!rare) return true;
+    if (!rare || !takes_a_tensor(identifier)) return true;
   }
   return false;
 }

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "fix/rules/to_ddp.hpp"
+#include "fix/rules/one_process.hpp"
 
 namespace lockstep {
 
@@ -66,12 +66,13 @@ void to_ddp(const RuleInput& input, const ScriptFacts& script, std::vector<CodeF
   const auto parallel = std::find_if(code.all.begin(), code.all.end(), [](const CallAt& item) { return item.call->last_name() == "DataParallel"; });
   const bool has_parallel = parallel != code.all.end();
   const auto gpus = several_gpus(input, script);
-  if (!has_parallel && !gpus) return;
+  if ((!has_parallel && !gpus) || is_meant_for_one_process(input, script)) return;
   const SingleProcessScript single = understand_single_process(input, script);
 
   Converted converted;
   LaunchChanges lines;
   std::string objection = single.objection;
+  if (objection.empty()) objection = breaks_as_several(input, script, single);
   if (objection.empty()) {
     converted = convert_to_ddp(input, script, single);
     objection = converted.objection;

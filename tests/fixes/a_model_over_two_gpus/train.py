@@ -1,0 +1,19 @@
+import torch
+from torch.utils.data import DataLoader
+
+from data import Faces
+
+first = 0
+second = 1
+
+if __name__ == "__main__":
+    body = torch.nn.Linear(10, 10).to(first)
+    model = torch.nn.Linear(10, 10).to(second)
+    optimizer = torch.optim.Adam(model.parameters())
+    loader = DataLoader(Faces(), batch_size=8, shuffle=True, num_workers=4, pin_memory=True)
+    for epoch in range(10):
+        for x in loader:  #: P103
+            loss = model(x.cuda(non_blocking=True)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()

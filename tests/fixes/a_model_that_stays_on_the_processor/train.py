@@ -1,0 +1,15 @@
+import torch
+from torch.utils.data import DataLoader
+
+from data import Faces
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(10, 10)
+    optimizer = torch.optim.Adam(model.parameters())
+    loader = DataLoader(Faces(), batch_size=8, shuffle=True, num_workers=4, pin_memory=True)
+    for epoch in range(10):
+        for x in loader:
+            loss = model(x.cuda(non_blocking=True)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()

@@ -1,0 +1,23 @@
+import multiprocessing
+import torch
+from torch.utils.data import DataLoader
+
+from data import Faces
+
+
+def count(path):
+    return 1
+
+
+if __name__ == "__main__":
+    with multiprocessing.Pool(4) as pool:
+        print(sum(pool.map(count, [1, 2])))
+    model = torch.nn.Linear(10, 10).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    loader = DataLoader(Faces(), batch_size=8, shuffle=True, num_workers=4, pin_memory=True)
+    for epoch in range(10):
+        for x in loader:  #: P103
+            loss = model(x.cuda(non_blocking=True)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
