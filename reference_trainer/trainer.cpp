@@ -68,7 +68,7 @@ class Run {
         progress_(settings.log_format == "json" ? Progress::Format::json : Progress::Format::text, ranks.is_main()),
         dataset_(open_dataset(settings, plan.shape)),
         loader_(*dataset_, sampler_options(), loader_options(settings, plan)),
-        feed_(loader_, devices_.size() == 1 ? std::optional(devices_.front()->torch_device()) : std::nullopt),
+        feed_(loader_, devices_.size() == 1 ? std::optional(devices_.front()->torch_device()) : std::nullopt, marks_),
         scaler_(plan.precision == Precision::fp16, devices_.front()->torch_device()) {
     check_data();
     for (const auto& device : devices_) RandomNumbers::seed(device->torch_device(), static_cast<std::uint64_t>(random_seed()));
@@ -250,13 +250,12 @@ void Run::one_update(std::int64_t passes, bool ends_epoch) {
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const bool is_last = pass + 1 == passes;
     marks_.begin(passes_++);
-    std::optional<Batch> batch;
-    marks_.time(LOCKSTEP_SPAN_DATA_WAIT, [&] { batch = feed_.next(); });
+    const std::optional<Batch> batch = feed_.next();
     fault_.slow_down(*devices_.front(), virtual_gpus_, marks_);
     losses_.push_back(strategy_->pass(*batch, {.loss_weight = 1 / static_cast<double>(passes), .loss_scale = scaler_.scale(), .exchange = is_last || fault_.is(TrainFault::sync_each_pass), .is_first = pass == 0}, marks_));
     samples_ += batch->samples() * ranks_.world();
     if (is_last) marks_.time(LOCKSTEP_SPAN_OPTIMIZER, [&] { optimizer_->step(learning_rate_at(position_.update, settings_, updates_), scaler_, ranks_, !strategy_->overwrites_gradients()); });
-    if (!is_last || position_.update + 1 < updates_) marks_.time(LOCKSTEP_SPAN_DATA_WAIT, [&] { feed_.fetch_ahead(); });
+    if (!is_last || position_.update + 1 < updates_) feed_.fetch_ahead();
     if (is_last) {
       ++position_.update;
       position_.samples += passes * plan_.samples_per_pass * ranks_.world();

@@ -23,6 +23,8 @@ struct GpuInfo {
   std::optional<std::string> name;
   std::optional<std::uint64_t> memory_total_bytes;
   std::optional<double> power_limit_mw;
+  std::optional<double> power_limit_default_mw;  // as its maker set it
+  std::optional<double> sm_clock_max_mhz;        // what it may run at where nothing holds it back
   std::optional<double> busy_window_ms;  // how far back `busy` looks; 200 on an H200
   std::optional<MigSlice> mig;
 

@@ -40,6 +40,7 @@ struct GpuSignals {
   std::optional<double> temperature_highest_c;
   // Of the time in which something ran: the share in which each limit was set. Nothing: limits were not read.
   std::optional<std::array<double, kClockLimitNames.size()>> limit_shares;
+  double limit_looks = 0;  // at how many moments of that time limits were read
   std::optional<double> clock_while_limited_mhz;  // median while a thermal or power limit was set
   std::optional<double> clock_while_free_mhz;     // median while busy and no limit was set
   std::optional<double> pcie_rx_bytes_s;

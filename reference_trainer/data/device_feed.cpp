@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-DeviceFeed::DeviceFeed(Loader& loader, std::optional<at::Device> device) : loader_(loader) {
+DeviceFeed::DeviceFeed(Loader& loader, std::optional<at::Device> device, StepMarks& marks) : loader_(loader), marks_(marks) {
   if (!device || device->is_cpu()) return;
   device_ = device;
   stream_ = c10::impl::VirtualGuardImpl(device->type()).getStreamFromGlobalPool(*device);
@@ -12,10 +12,12 @@ DeviceFeed::DeviceFeed(Loader& loader, std::optional<at::Device> device) : loade
 }
 
 std::optional<Batch> DeviceFeed::bring() {
-  std::optional<Batch> batch = loader_.next();
+  std::optional<Batch> batch;
+  marks_.time(LOCKSTEP_SPAN_DATA_WAIT, [&] { batch = loader_.next(); });
   if (!batch || !device_) return batch;
   const c10::StreamGuard on_own_stream(*stream_);
-  Batch there = {batch->inputs.to(*device_, /*non_blocking=*/true), batch->targets.to(*device_, /*non_blocking=*/true)};
+  Batch there;
+  marks_.time(LOCKSTEP_SPAN_COPY, [&] { there = {batch->inputs.to(*device_, /*non_blocking=*/true), batch->targets.to(*device_, /*non_blocking=*/true)}; });
   arrived_->record(*stream_);
   return there;
 }

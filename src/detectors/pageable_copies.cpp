@@ -11,9 +11,14 @@
 namespace lockstep {
 namespace {
 
-// A probe knows whether the memory was pinned: then the copies are as good as they get.
+// A probe knows whether the memory was pinned: then the copies are as good as they get. A program that tells of its steps
+// without lines tells it of its loader; what its host copies while the GPU is busy costs nothing.
 std::optional<Finding> from_steps(const JobSignals& job, double at_least) {
-  const double share = share_of_slowest(job, StepPart::copy);
+  double share = share_of_slowest(job, StepPart::copy);
+  if (is_told(job) && !is_probed(job)) {
+    const LoaderSetting* const loader = training_loader(job);
+    share = loader != nullptr && loader->pinned ? 0 : std::min(share, job.idle_together);
+  }
   if (share < at_least) return std::nullopt;
   std::vector<const PlaceSignals*> places;
   if (is_probed(job)) {

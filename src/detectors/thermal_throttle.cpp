@@ -23,6 +23,7 @@ std::optional<double> free_clock(const Signals& signals, const GpuSignals& gpu) 
 
 std::vector<Finding> find_thermal_throttle(const Seen& seen) {
   constexpr double kShareAtLeast = 0.05;
+  constexpr double kLooksAtLeast = 2;  // one reading may be left over from before: limits are read twice a second or less
   constexpr double kUsualCut = 0.3;  // of the clock, where it was not read: a hardware slowdown halves it or more
   std::vector<Finding> findings;
   for (const GpuSignals& gpu : seen.signals.gpus) {
@@ -31,7 +32,7 @@ std::vector<Finding> find_thermal_throttle(const Seen& seen) {
     // hw_slowdown is heat or the power brake: beside the brake's own flag it is the brake.
     const bool brake = share(ClockLimit::hw_power_brake_slowdown) > 0;
     const double hot = std::max({share(ClockLimit::sw_thermal_slowdown), share(ClockLimit::hw_thermal_slowdown), brake ? 0.0 : share(ClockLimit::hw_slowdown)});
-    if (hot < kShareAtLeast) continue;
+    if (hot < kShareAtLeast || hot * gpu.limit_looks < kLooksAtLeast - 0.5) continue;
     double kept = 1 - kUsualCut;
     const auto free = free_clock(seen.signals, gpu);
     if (gpu.clock_while_limited_mhz && free && *free > 0) kept = std::min(1.0, *gpu.clock_while_limited_mhz / *free);

@@ -294,6 +294,8 @@ GpuInfo gpu_info(ondemand::object fields, int position) {
     else if (key == "name") gpu.name = as_text(value);
     else if (key == "memory_total_bytes") gpu.memory_total_bytes = as_unsigned(value);
     else if (key == "power_limit_mw") gpu.power_limit_mw = as_number(value);
+    else if (key == "power_limit_default_mw") gpu.power_limit_default_mw = as_number(value);
+    else if (key == "sm_clock_max_mhz") gpu.sm_clock_max_mhz = as_number(value);
     else if (key == "busy_window_ms") gpu.busy_window_ms = as_number(value);
     else if (key == "mig" && !is_null(value)) {
       MigSlice slice;

@@ -161,6 +161,8 @@ std::string header_line(const Machine& machine, const WriterOptions& options) {
                   {"memory_total_bytes", or_null(gpu.memory_total_bytes)},
                   {"power_limit_mw", plain_or_null(gpu.power_limit_mw)},
                   {"busy_window_ms", plain_or_null(gpu.busy_window_ms)}};
+    if (gpu.power_limit_default_mw) entry["power_limit_default_mw"] = plain(*gpu.power_limit_default_mw);
+    if (gpu.sm_clock_max_mhz) entry["sm_clock_max_mhz"] = plain(*gpu.sm_clock_max_mhz);
     if (gpu.mig) entry["mig"] = {{"parent", gpu.mig->parent}, {"instance", gpu.mig->instance}};
     gpus.push_back(entry);
   }

@@ -105,6 +105,7 @@ void add_limits(const GpuTrack& gpu, const Running& running, GpuSignals& signals
   if (looks == 0) return;
   for (double& share : shares) share /= looks;
   signals.limit_shares = shares;
+  signals.limit_looks = looks;
   signals.clock_while_limited_mhz = median_of(limited);
   signals.clock_while_free_mhz = median_of(free);
 }

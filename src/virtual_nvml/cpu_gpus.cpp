@@ -80,7 +80,8 @@ CpuGpus::CpuGpus(std::size_t count)
     info.uuid = uuid.data();
     info.name = "lockstep virtual GPU";
     info.memory_total_bytes = total;
-    info.power_limit_mw = kPowerLimitMw;
+    info.power_limit_mw = info.power_limit_default_mw = kPowerLimitMw;
+    info.sm_clock_max_mhz = kBoostClockMhz;
     info.busy_window_ms = to_ms(kBusyWindow);
     machine_.gpus.push_back(info);
   }

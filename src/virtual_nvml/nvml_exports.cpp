@@ -315,6 +315,13 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t devi
   return nvmlDeviceGetEnforcedPowerLimit(device, milliwatts);
 }
 
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int* milliwatts) {
+  const Entry entry = enter(device, __func__);
+  if (!entry) return entry.problem;
+  if (!entry.info().power_limit_default_mw) return NVML_ERROR_NOT_SUPPORTED;
+  return put_number(Reading<double>(*entry.info().power_limit_default_mw), milliwatts);
+}
+
 LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t, unsigned int* celsius) {
   const Entry entry = enter(device, __func__);
   return entry ? put_number(entry.sample().temperature_c, celsius) : entry.problem;
@@ -327,8 +334,12 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClo
   return put_number(entry.sample().sm_clock_mhz, mhz);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t, unsigned int* mhz) {
-  return put_constant(device, __func__, mhz, 1980U);
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int* mhz) {
+  const Entry entry = enter(device, __func__);
+  if (!entry) return entry.problem;
+  const bool is_sm = type == NVML_CLOCK_SM || type == NVML_CLOCK_GRAPHICS;
+  if (!is_sm || !entry.info().sm_clock_max_mhz) return NVML_ERROR_NOT_SUPPORTED;
+  return put_number(Reading<double>(*entry.info().sm_clock_max_mhz), mhz);
 }
 
 LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long* reasons) {

@@ -34,6 +34,7 @@ GpuSignals gpu_that_works(int index) {
   gpu.temperature_highest_c = 64;
   gpu.limit_shares.emplace();
   gpu.limit_shares->fill(0);
+  gpu.limit_looks = 100;
   gpu.clock_while_free_mhz = 1830;
   gpu.pcie_rx_bytes_s = 60e6;
   gpu.pcie_tx_bytes_s = 20e6;

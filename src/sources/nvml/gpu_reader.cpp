@@ -66,11 +66,15 @@ void GpuReader::learn_static_facts() {
   if (api_.nvmlDeviceGetUUID(device_, text.data(), text.size()) == NVML_SUCCESS) info_.uuid = text.data();
   nvmlMemory_t memory{};
   if (api_.nvmlDeviceGetMemoryInfo(device_, &memory) == NVML_SUCCESS) info_.memory_total_bytes = memory.total;
-  unsigned int limit_mw = 0;
-  if (api_.nvmlDeviceGetEnforcedPowerLimit != nullptr && !place_.mig &&
-      api_.nvmlDeviceGetEnforcedPowerLimit(device_, &limit_mw) == NVML_SUCCESS)
-    info_.power_limit_mw = limit_mw;
-  if (!place_.mig) info_.busy_window_ms = busy_window_ms();
+  if (place_.mig) return;  // what follows is the whole GPU's
+  const auto learn = [this](std::optional<double>& fact, auto call, auto... arguments) {
+    unsigned int value = 0;
+    if (call != nullptr && call(device_, arguments..., &value) == NVML_SUCCESS && value > 0) fact = value;
+  };
+  learn(info_.power_limit_mw, api_.nvmlDeviceGetEnforcedPowerLimit);
+  learn(info_.power_limit_default_mw, api_.nvmlDeviceGetPowerManagementDefaultLimit);
+  learn(info_.sm_clock_max_mhz, api_.nvmlDeviceGetMaxClockInfo, NVML_CLOCK_SM);
+  info_.busy_window_ms = busy_window_ms();
 }
 
 // The driver keeps its utilization readings in a buffer; their spacing is the window.

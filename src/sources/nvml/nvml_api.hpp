@@ -31,6 +31,8 @@
   X(nvmlDeviceGetArchitecture, optional)                 \
   X(nvmlDeviceGetPowerUsage, optional)                   \
   X(nvmlDeviceGetEnforcedPowerLimit, optional)           \
+  X(nvmlDeviceGetPowerManagementDefaultLimit, optional)  \
+  X(nvmlDeviceGetMaxClockInfo, optional)                 \
   X(nvmlDeviceGetTemperature, optional)                  \
   X(nvmlDeviceGetClockInfo, optional)                    \
   X(nvmlDeviceGetCurrentClocksEventReasons, optional)    \

@@ -209,6 +209,22 @@ TEST(PageableCopies, AreMeasuredByStepMarks) {
   EXPECT_THAT(found_by(find_pageable_copies, fast), IsEmpty());
 }
 
+TEST(PageableCopies, AreNotSaidOfALoaderThatPinsNorBesideABusyGpu) {
+  Signals signals = with_steps(healthy_ranks(2));
+  JobSignals& job = signals.jobs.front();
+  give_part(*job.steps, "copy", 0.12);
+  job.settings.emplace().loaders.push_back({.id = 1, .pinned = false});
+  job.idle_together = 0.2;
+  EXPECT_TRUE(is_one(found_by(find_pageable_copies, signals), FindingCode::pageable_copies, 0.12, 0.12));
+
+  job.idle_together = 0.01;
+  EXPECT_THAT(found_by(find_pageable_copies, signals), IsEmpty());
+
+  job.idle_together = 0.2;
+  job.settings->loaders.front().pinned = true;
+  EXPECT_THAT(found_by(find_pageable_copies, signals), IsEmpty());
+}
+
 TEST(PageableCopies, AreNotCopiesThatOverlap) {
   Signals signals = waits_for_copies(2);
   signals.jobs.front().copy_while_idle = -0.45;

@@ -44,6 +44,47 @@ TEST(PowerCapped, IsFoundWhereTheLimitIsLowerThanThatOfItsTwins) {
   EXPECT_THAT(findings.front().gpus, ElementsAre(3));
 }
 
+TEST(PowerCapped, IsFoundWhereTheLimitIsLowerThanTheMakers) {
+  // An H200 at 300 of 700 W: 610 of 1980 MHz, and 253 instead of 572 thousand tokens/s (0.56 lost).
+  Signals signals = alone(1);
+  signals.gpus[0].info.power_limit_mw = 300'000;
+  signals.gpus[0].info.power_limit_default_mw = 700'000;
+  limit_clock(signals, 0, ClockLimit::sw_power_cap, 1, 610);
+
+  EXPECT_TRUE(is_one(found_by(find_power_capped, signals), FindingCode::power_capped, 0.5, 0.65));
+}
+
+TEST(PowerCapped, IsNotSaidAtTheMakersLimit) {
+  // The same H200 with nothing lowered: always at its 700 W, 1596 of 1980 MHz.
+  Signals signals = alone(1);
+  signals.gpus[0].info.power_limit_mw = signals.gpus[0].info.power_limit_default_mw = 700'000;
+  signals.gpus[0].clock_highest_mhz = 1980;
+  signals.gpus[0].clock_while_free_mhz.reset();
+  limit_clock(signals, 0, ClockLimit::sw_power_cap, 1, 1596);
+
+  EXPECT_THAT(found_by(find_power_capped, signals), IsEmpty());
+
+  signals.gpus[0].info.power_limit_default_mw.reset();  // as in a log that does not tell
+  EXPECT_THAT(found_by(find_power_capped, signals), IsEmpty());
+
+  limit_clock(signals, 0, ClockLimit::sw_power_cap, 1, 800);
+  EXPECT_TRUE(is_one(found_by(find_power_capped, signals), FindingCode::power_capped, 0.4, 0.6));
+}
+
+TEST(PowerCapped, IsFoundWhereClocksAreLocked) {
+  // nvidia-smi -lgc 900,900 on an H200: no flag, and 330 instead of 572 thousand tokens/s (0.42 lost).
+  Signals signals = alone(1);
+  signals.gpus[0].info.sm_clock_max_mhz = 1980;
+  signals.gpus[0].clock_mhz = signals.gpus[0].clock_highest_mhz = signals.gpus[0].clock_while_free_mhz = 900;
+
+  EXPECT_TRUE(is_one(found_by(find_power_capped, signals), FindingCode::power_capped, 0.35, 0.5));
+
+  signals.gpus[0].clock_highest_mhz = 1980;  // it may go higher, and does
+  EXPECT_THAT(found_by(find_power_capped, signals), IsEmpty());
+  signals.gpus[0].clock_mhz = signals.gpus[0].clock_highest_mhz = 1600;  // an applications clock somewhat below the highest
+  EXPECT_THAT(found_by(find_power_capped, signals), IsEmpty());
+}
+
 TEST(PowerCapped, IsCriticalWhereTheHardwareBrakes) {
   Signals signals = healthy_ranks(2);
   limit_clock(signals, 0, ClockLimit::hw_power_brake_slowdown, 0.1, 900);
@@ -106,6 +147,14 @@ TEST(ThermalThrottle, IsFoundAtSixPercentOfTheTime) {
   limit_clock(signals, 2, ClockLimit::sw_thermal_slowdown, 0.06, 1100);
 
   EXPECT_TRUE(is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.02, 0.05));
+}
+
+TEST(ThermalThrottle, IsNotSaidOfOneReading) {
+  Signals signals = healthy_ranks(2);
+  limit_clock(signals, 0, ClockLimit::sw_thermal_slowdown, 1.0 / 19, 1600);
+  signals.gpus[0].limit_looks = 19;
+
+  EXPECT_THAT(found_by(find_thermal_throttle, signals), IsEmpty());
 }
 
 TEST(ThermalThrottle, AssumesACutWhereClocksWereNotRead) {

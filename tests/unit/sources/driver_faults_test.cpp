@@ -161,8 +161,8 @@ TEST_F(DriverFaults, AnXidIsReportedOnceWithItsGpu) {
 TEST_F(DriverFaults, MigSlicesAreRowsOfTheirOwn) {
   Machine machine = two_gpu_machine();
   machine.gpus.resize(1);
-  machine.gpus.push_back({1, "MIG-a", "NVIDIA H200 MIG 1g.18gb", 18'000'000'000, std::nullopt, std::nullopt, MigSlice{0, 7}});
-  machine.gpus.push_back({2, "MIG-b", "NVIDIA H200 MIG 2g.35gb", 35'000'000'000, std::nullopt, std::nullopt, MigSlice{0, 3}});
+  machine.gpus.push_back({.index = 1, .uuid = "MIG-a", .name = "NVIDIA H200 MIG 1g.18gb", .memory_total_bytes = 18'000'000'000, .mig = MigSlice{0, 7}});
+  machine.gpus.push_back({.index = 2, .uuid = "MIG-b", .name = "NVIDIA H200 MIG 2g.35gb", .memory_total_bytes = 35'000'000'000, .mig = MigSlice{0, 3}});
   std::vector<Record> records = plateau({0.5, 0.1, 0.2}, 10);
   for (Record& record : records)
     for (GpuSample& gpu : std::get<GpuTick>(record.content)) gpu.sm = 0.1 * (gpu.index + 1);
