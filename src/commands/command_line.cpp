@@ -81,6 +81,11 @@ constexpr std::array kCommands = {
                "patch as a diff with its reason, its safety and its effect. Writes only with --apply, all files of a patch or none; "
                "--undo takes it back exactly. `# lockstep: ignore[CODE]` on a line keeps it as it is.",
                Takes::options_and_command, configure_fix},
+    CommandRow{"plan", "choose the strategy and settings that fit a machine and a model",
+               "From the machine (this one, or any: --gpus 8xH100-80GB --nodes 4) and the model (a name, a size, its files) chooses how GPUs share the work, "
+               "the batch, and the settings around it; predicts memory, time of a step and speedup with an error range; and writes the files that start it. "
+               "A script after -- is put into them. Ends with 1 when the model fits nowhere: by how much, and what would do.",
+               Takes::options_and_command, configure_plan},
     CommandRow{"launch", "start the ranks of a training script, as torchrun does",
                "Starts one process a rank with torchrun's flags, environment and log files, in milliseconds. All ranks end together "
                "when one fails; the first failure is named with its reason, and its exit code is the launcher's. Nothing is left "

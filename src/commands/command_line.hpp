@@ -63,6 +63,7 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw);
 Run configure_doctor(CLI::App& app, RawOptions& raw);
 Run configure_explain(CLI::App& app, RawOptions& raw);
 Run configure_fix(CLI::App& app, RawOptions& raw);
+Run configure_plan(CLI::App& app, RawOptions& raw);
 Run configure_profile(CLI::App& app, RawOptions& raw);
 Run configure_trace(CLI::App& app, RawOptions& raw);
 Run configure_launch(CLI::App& app, RawOptions& raw);

@@ -59,11 +59,13 @@ const std::map<std::string, Rule> kRules = {
     {"src/capture", {{}, {}, {"fmt"}}},  // the daemon that PyTorch's profiler asks
     {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann", "hwloc.h"}}},
     {"src/training", {{}, {"CLI"}, {"fmt", "nlohmann"}}},
+    {"src/model", {{}, {}, {}}},
+    {"src/plan", {{"src/model"}, {}, {"fmt", "nlohmann"}}},
     {"src/fix", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/fix/syntax", {{}, {}, {"tree_sitter"}}},  // the one room that knows the parser
     {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
     {"src/commands",
-     {{"src/recording", "src/sources", "src/timeline", "src/traces", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/doctor", "src/capture", "src/launch", "src/training", "src/fix"},
+     {{"src/recording", "src/sources", "src/timeline", "src/traces", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/doctor", "src/capture", "src/launch", "src/training", "src/model", "src/plan", "src/fix"},
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"probes/wire", {{}, {}, {}}},

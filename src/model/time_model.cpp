@@ -1,0 +1,169 @@
+#include "model/time_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+constexpr double kMemorySpeedReached = 0.87;      // of the data sheet's, by kernels that stream
+constexpr double kBucketBytes = 25 * 1024 * 1024;  // DDP's default
+constexpr double kCollectiveMs = 0.05;             // to start one, a bucket each
+constexpr double kHiddenAtBest = 0.9;              // of what runs beside compute: both want memory and multiprocessors
+constexpr double kUnevenShare = 0.012;             // of compute, for each doubling of ranks: published DDP runs reach 1.9 of 2 and 7.5 of 8
+constexpr double kHostWhenCheckpointed = 3.3;      // of the host's time for a layer: seen with torch.utils.checkpoint, 4.7 ms for 1.4
+constexpr double kTf32Reached = 0.63;              // of large_product_share: 0.43 of the peak, seen on an H200
+constexpr double kHostLinkReached = 0.8;           // of PCIe, by large pinned copies
+
+double compute_speed(const GpuKind& gpu, NumberFormat format) {
+  switch (format) {
+    case NumberFormat::bf16: return (gpu.has_bf16 ? gpu.half_tflops : gpu.single_tflops) * 1e12 * gpu.large_product_share;
+    case NumberFormat::fp16: return gpu.half_tflops * 1e12 * gpu.large_product_share;
+    case NumberFormat::tf32: return gpu.tf32_tflops * 1e12 * gpu.large_product_share * kTf32Reached;
+    case NumberFormat::fp32: return gpu.single_tflops * 1e12 * std::min(0.9, gpu.large_product_share + 0.1);
+  }
+  return 1;
+}
+
+// One pass of one copy on one GPU.
+struct PassTime {
+  double forward_ms = 0;
+  double backward_ms = 0;
+  bool host_bound = false;
+  double spare_ms = 0;  // in which the GPU waits for the host
+  double total_ms() const { return forward_ms + backward_ms; }
+};
+PassTime pass_of(const Footprint& footprint, double tokens, Checkpointing checkpointing, NumberFormat format, const GpuKind& gpu, double correction) {
+  const double again = checkpointing == Checkpointing::none ? 0 : 1;
+  const double speed = compute_speed(gpu, format);
+  const double memory = kMemorySpeedReached * gpu.memory_bytes_s;
+  const auto milliseconds = [&](double operations, double moved, double layers_share) {
+    return 1e3 * tokens * (operations / speed + moved / memory) + layers_share * footprint.layers * footprint.gap_ms_a_layer;
+  };
+  PassTime pass;
+  pass.forward_ms = correction * milliseconds(footprint.forward_operations, footprint.forward_moved_bytes, 1.0 / 3);
+  pass.backward_ms = correction * milliseconds(footprint.backward_operations + again * footprint.recomputed_operations, footprint.backward_moved_bytes + again * footprint.recomputed_moved_bytes, 2.0 / 3 + again / 3);
+  const double host_ms = footprint.layers * footprint.host_ms_a_layer * (again > 0 ? kHostWhenCheckpointed : 1);
+  if (const double pass_ms = pass.total_ms(); host_ms > pass_ms) {
+    pass.forward_ms = host_ms / 3;
+    pass.backward_ms = 2 * host_ms / 3;
+    pass.host_bound = true;
+    pass.spare_ms = host_ms - pass_ms;
+  }
+  return pass;
+}
+
+double ring(int members) { return members > 1 ? static_cast<double>(members - 1) / members : 0; }
+
+struct Speeds {
+  double near = 0;  // within a node
+  double far = 0;   // between nodes
+};
+
+// A ring over several nodes goes as fast as its slowest link.
+double ring_speed(const Speeds& speeds, int members, int a_node) { return members > a_node ? std::min(speeds.near, speeds.far) : speeds.near; }
+
+double milliseconds_for(double bytes, double bytes_s) { return bytes_s > 0 ? 1e3 * bytes / bytes_s : 0; }
+
+}  // namespace
+
+double exposed_by_ddp(double communication_ms, double backward_ms, double bucket_share) {
+  const double hidden = std::min(communication_ms * (1 - bucket_share), kHiddenAtBest * backward_ms);
+  return communication_ms - hidden;
+}
+
+double bytes_sent(const Footprint& footprint, const TrainingSetting& setting) {
+  const double passes = static_cast<double>(setting.accumulation);
+  const double all = ring(setting.gpus);
+  const double within = ring(setting.group);
+  switch (setting.strategy) {
+    case SplitStrategy::single: return 0;
+    case SplitStrategy::ddp:
+    case SplitStrategy::zero1:
+    case SplitStrategy::zero2: return 2 * all * footprint.gradients_bytes;
+    case SplitStrategy::fsdp:
+    case SplitStrategy::offload:
+    case SplitStrategy::hybrid_fsdp: {
+      // Weights are gathered in the format that is computed in, for forward and for backward of each pass.
+      const double gathered = footprint.casts_bytes > 0 ? footprint.casts_bytes + (footprint.weights_bytes - 2 * footprint.casts_bytes) : footprint.weights_bytes;
+      const double within_group = passes * within * 2 * gathered + within * footprint.gradients_bytes;
+      const int groups = setting.gpus / setting.group;
+      return within_group + 2 * ring(groups) * footprint.gradients_bytes / setting.group;
+    }
+    case SplitStrategy::hybrid_split: return 2 * ring(setting.gpus / setting.group) * footprint.gradients_bytes / setting.group;
+    case SplitStrategy::model_split: return 0;
+  }
+  return 0;
+}
+
+StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std::int64_t sequence_length, NumberFormat format, const PlannedMachine& machine, const Calibration& calibration) {
+  const double tokens = static_cast<double>(setting.micro_batch * sequence_length);
+  const double passes = static_cast<double>(setting.accumulation);
+  const Speeds speeds{machine.link_bytes_s * calibration.link, machine.network_bytes_s * calibration.link};
+  const int a_node = machine.gpus_a_node;
+  PassTime pass = pass_of(footprint, tokens, setting.checkpointing, format, machine.gpu, calibration.compute);
+  StepTime time;
+  time.host_bound = pass.host_bound;
+  double updated = 1;  // share of the parameters that one GPU updates
+  double last_bucket = 1;
+  switch (setting.strategy) {
+    case SplitStrategy::single: time.compute_ms = passes * pass.total_ms(); break;
+    case SplitStrategy::ddp:
+    case SplitStrategy::zero1:
+    case SplitStrategy::zero2: {
+      time.compute_ms = passes * pass.total_ms();
+      const double buckets = std::max(1.0, std::ceil(footprint.gradients_bytes / kBucketBytes));
+      time.communication_ms = milliseconds_for(bytes_sent(footprint, setting), ring_speed(speeds, setting.gpus, a_node)) + buckets * kCollectiveMs;
+      last_bucket = 1 / buckets;
+      // ZeRO gathers the new weights after the update, where nothing hides it.
+      const double hideable = setting.strategy == SplitStrategy::ddp ? 1 : 0.5;
+      time.exposed_ms = exposed_by_ddp(hideable * time.communication_ms, pass.backward_ms, last_bucket) + (1 - hideable) * time.communication_ms;
+      if (setting.strategy != SplitStrategy::ddp) updated = 1.0 / setting.gpus;
+      break;
+    }
+    case SplitStrategy::fsdp:
+    case SplitStrategy::offload:
+    case SplitStrategy::hybrid_fsdp: {
+      time.compute_ms = passes * pass.total_ms();
+      time.communication_ms = milliseconds_for(bytes_sent(footprint, setting), ring_speed(speeds, setting.group, a_node)) + 3 * passes * footprint.layers * kCollectiveMs;
+      // A layer is gathered while the one before it is computed; the first of each direction has nothing to hide behind.
+      const double first_share = 1 / std::max(1.0, footprint.layers);
+      const double hidden = std::min(time.communication_ms * (1 - first_share), kHiddenAtBest * time.compute_ms);
+      time.exposed_ms = time.communication_ms - hidden;
+      updated = 1.0 / setting.group;
+      if (setting.strategy == SplitStrategy::offload) {
+        // Weights come over PCIe for each pass, gradients go back; the host updates at the speed of its memory.
+        const double host_link = kHostLinkReached * machine.gpu.pcie_bytes_s;
+        const double over_pcie = milliseconds_for((2 * passes * footprint.weights_bytes / 2 + footprint.gradients_bytes) / setting.group, host_link);
+        const double on_host = 1e3 * footprint.update_moved_bytes / (1e11 / machine.nodes);
+        time.exposed_ms += over_pcie + on_host;
+        time.communication_ms += over_pcie;
+        updated = 0;
+      }
+      break;
+    }
+    case SplitStrategy::hybrid_split:
+    case SplitStrategy::model_split: {
+      // Stages take turns. A stage that several GPUs hold divides its samples among them: with 3 GPUs and two stages the first
+      // stage has two, and half of its time.
+      const int stages = setting.group;
+      double of_one = 0;  // of the time of a copy alone
+      for (int stage = 0; stage < stages; ++stage) {
+        const int holders = setting.strategy == SplitStrategy::model_split ? 1 : setting.gpus / stages + (stage < setting.gpus % stages ? 1 : 0);
+        of_one += 1.0 / stages / holders * setting.replicas();
+      }
+      time.compute_ms = passes * pass.total_ms() * of_one;
+      const double between = 2 * tokens * footprint.layer_bytes / std::max(1.0, footprint.parameters) * 0 + 0.1 * (stages - 1);
+      time.communication_ms = milliseconds_for(bytes_sent(footprint, setting), ring_speed(speeds, setting.gpus, a_node)) + passes * between;
+      time.exposed_ms = setting.replicas() > 1 ? exposed_by_ddp(time.communication_ms, pass.backward_ms, 0.1) : time.communication_ms;
+      updated = 1.0 / stages;
+      break;
+    }
+  }
+  time.optimizer_ms = calibration.compute * 1e3 * updated * footprint.update_moved_bytes / (kMemorySpeedReached * machine.gpu.memory_bytes_s);
+  time.optimizer_ms = std::max(0.0, time.optimizer_ms - passes * pass.spare_ms);
+  if (setting.replicas() > 1) time.uneven_ms = kUnevenShare * std::log2(setting.replicas()) * time.compute_ms;
+  return time;
+}
+
+}  // namespace lockstep

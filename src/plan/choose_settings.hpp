@@ -1,0 +1,16 @@
+// The settings beside batch and strategy, each with its reason.
+#pragma once
+
+#include <vector>
+
+#include "lockstep/plan.hpp"
+#include "plan/plan_request.hpp"
+
+namespace lockstep {
+
+std::vector<PlannedSetting> choose_settings(const PlanRequest& request, const PlannedWay& way);
+
+// The value of a setting in a plan; empty: it has none.
+std::string setting_of(const Plan& plan, const std::string& name);
+
+}  // namespace lockstep
