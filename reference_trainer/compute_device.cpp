@@ -84,6 +84,11 @@ std::int64_t resident_bytes() {
 
 }  // namespace
 
+CountedFor::CountedFor(const ComputeDevice& device) : before_(this_device) {
+  if (device.torch_device().is_cpu()) this_device = device.index() % kMostDevices;
+}
+CountedFor::~CountedFor() { this_device = before_; }
+
 void count_cpu_memory() {
   static CountingAllocator allocator;
   c10::SetCPUAllocator(&allocator, 1);

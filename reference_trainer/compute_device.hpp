@@ -73,4 +73,16 @@ int cores_of_this_process();
 // Makes tensors on the CPU count as memory of the device whose thread made them. Once, before the first tensor.
 void count_cpu_memory();
 
+// While it lives, tensors that this thread makes on the CPU count as the device's: what works for it on another thread.
+class CountedFor {
+ public:
+  explicit CountedFor(const ComputeDevice& device);
+  ~CountedFor();
+  CountedFor(const CountedFor&) = delete;
+  CountedFor& operator=(const CountedFor&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace lockstep

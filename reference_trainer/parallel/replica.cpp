@@ -14,6 +14,7 @@ Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), 
     parameters_.push_back({device, model.trainable(ranges[i])});
     trained.insert(trained.end(), parameters_.back().parameters.begin(), parameters_.back().parameters.end());
   }
+  const CountedFor buckets(*pieces_.front().device);
   if (!options.ranks.is_alone()) reducer_ = std::make_unique<GradientReducer>(options.ranks, trained, options.settings, options.virtual_gpus);
   graphs_ = graph_batch_ > 0 && pieces_.size() == 1 && !reducer_ && pieces_.front().device->torch_device().is_cuda();
 }
@@ -28,7 +29,10 @@ Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& 
   if (can_be_graphed(batch, options)) return graphed_pass(batch, options, marks);
   if (graphs_ && options.is_first) clear_gradients();  // they are still the last update's
   const bool exchange = reducer_ && options.exchange;
-  if (exchange) reducer_->before_forward();
+  if (exchange) {
+    const CountedFor buckets(*pieces_.front().device);
+    reducer_->before_forward();
+  }
   forward(batch, marks);
   if (exchange) {
     reducer_->before_backward(loss_);

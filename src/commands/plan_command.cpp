@@ -200,6 +200,8 @@ Result<PlanRequest> request_of(PlanFlags flags) {
   request.notes.insert(request.notes.end(), machine->notes.begin(), machine->notes.end());
   if (Status filled = fill_workload(flags, request); !filled) return std::move(filled).error();
   if (Status filled = fill_wishes(flags, request); !filled) return std::move(filled).error();
+  const bool by_lockstep = request.workload.program != TrainingProgram::pytorch && request.workload.program != TrainingProgram::pytorch_compiled;
+  if (by_lockstep) request.allowed = strategies_of_the_trainer();
   return request;
 }
 

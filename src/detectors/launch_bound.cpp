@@ -38,6 +38,7 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
   constexpr double kBusyAtLeast = 0.15;  // 0.28 on an H200 that ran 64 x 64 products one by one
   constexpr double kSmAtMost = 0.3;
   constexpr double kPowerAtMost = 0.4;
+  constexpr double kElsewhereAtMost = 0.3;  // of a step: copies from pageable memory fill a core, too
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
@@ -56,6 +57,8 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
       busy += member.busy.value_or(0) / static_cast<double>(job.members.size());
       power += member.power_of_limit.value_or(1) / static_cast<double>(job.members.size());
     }
+    // Where steps tell that the host is busy with something else, it is that.
+    if (job.steps && job.steps->count >= 5 && share_of_slowest(job, StepPart::copy) + share_of_slowest(job, StepPart::data_wait) > kElsewhereAtMost) continue;
     const bool hollow = sm ? *sm < kSmAtMost : power < kPowerAtMost;
     const bool one_core = job.host.main_cpu.value_or(0) > 0.85 && job.host.main_cpu.value_or(0) < 1.6;
     if (busy < kBusyAtLeast || !hollow || !one_core) continue;

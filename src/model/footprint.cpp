@@ -102,6 +102,7 @@ void add_frozen(const Workload& workload, const Architecture& net, Footprint& re
   const double size = parameters(net);
   result.parameters += size;
   result.weights_bytes += 2 * size;
+  result.forward_only_bytes += 2 * size;
   result.layer_bytes = std::max(result.layer_bytes, 2 * layer_parameters(net));
   result.largest_unit_bytes = std::max({result.largest_unit_bytes, result.layer_bytes, 2 * real(net.vocabulary * net.hidden)});
   result.one_layer_kept_bytes = std::max(result.one_layer_kept_bytes, kept_bytes_a_channel(net) * real(net.hidden));

@@ -13,6 +13,7 @@ struct Footprint {
   double parameters = 0;             // of all nets
   double trained_parameters = 0;
   double weights_bytes = 0;          // as they are stored
+  double forward_only_bytes = 0;     // of the weights: nets that have no backward
   double gradients_bytes = 0;
   double optimizer_bytes = 0;
   double casts_bytes = 0;            // half-precision copies of weights, while a pass runs

@@ -48,7 +48,7 @@ constexpr std::array kKinds = {
 };
 
 // One core of a server's processor, and the loopback between ranks. Rough: a measured step corrects it.
-constexpr GpuKind kVirtual{"virtual", "lockstep virtual GPU", 4 * kGiB, 0.05, 0.05, 0.05, 8 * kGiga, 0, 2 * kGiga, 1.0, false};
+constexpr GpuKind kVirtual{"virtual", "lockstep virtual GPU", 4 * kGiB, 0.1, 0.1, 0.1, 20 * kGiga, 0, 2 * kGiga, 1.0, false};
 
 std::string folded(std::string_view text) {
   std::string word;

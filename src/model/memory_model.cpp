@@ -7,7 +7,8 @@ namespace {
 
 constexpr double kContextBytes = 8.0e8;     // seen on an H200: nvidia-smi's figure less what torch's allocator holds
 constexpr double kNcclBytes = 6e8;          // a communicator's buffers: 0.3 to 1 GB
-constexpr double kSlack = 0.05;             // of allocations; freed pieces are given back before it ends in an error
+constexpr double kSlack = 0.06;             // of what comes and goes; freed pieces are given back before it ends in an error
+constexpr double kStatesSlack = 0.01;       // of what stays: blocks of 2 MiB
 constexpr double kUsable = 0.985;           // the display, ECC tables and others take the rest
 constexpr double kUnevenStages = 1.1;       // layers cannot be cut
 
@@ -56,7 +57,7 @@ MemoryParts memory_of(const Footprint& footprint, const TrainingSetting& setting
   at_start.gradients_bytes = has_gradients && !offloads ? gradients : 0;
   // Gradients live in their buckets where gradient_as_bucket_view is set, as lockstep-train does; the buckets that the first
   // step builds and the second throws away are there once.
-  if (fills_buckets(setting)) at_start.buckets_bytes = footprint.keeps_gradients ? 2.2 * footprint.trained_parameters / shares.gradients : gradients;
+  if (fills_buckets(setting)) at_start.buckets_bytes = !on_gpu ? 0 : footprint.keeps_gradients ? 2.2 * footprint.trained_parameters / shares.gradients : gradients;
   double working = footprint.fixed_bytes;
   if (gathers(setting.strategy)) working += 2 * footprint.layer_bytes + 2 * footprint.largest_unit_bytes;  // one ahead, and the gradients of one
   else if (setting.checkpointing == Checkpointing::none || footprint.fixed_bytes > 0) working += footprint.casts_bytes / shares.weights;
@@ -74,7 +75,8 @@ MemoryParts memory_of(const Footprint& footprint, const TrainingSetting& setting
 
   MemoryParts parts = at_start.peak_bytes() >= at_end.peak_bytes() ? at_start : at_end;
   for (double* const part : {&parts.activations_bytes, &parts.loss_bytes, &parts.working_bytes}) *part *= calibration.memory;
-  parts.slack_bytes = kSlack * parts.peak_bytes();
+  const double states = parts.weights_bytes + parts.gradients_bytes + parts.optimizer_bytes + parts.buckets_bytes;
+  parts.slack_bytes = kStatesSlack * states + kSlack * (parts.peak_bytes() - states);
   if (on_gpu) parts.context_bytes = kContextBytes + (setting.gpus > 1 && setting.strategy != SplitStrategy::model_split ? kNcclBytes : 0);
   return parts;
 }

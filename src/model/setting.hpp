@@ -29,6 +29,7 @@ struct PlannedMachine {
   double network_bytes_s = 0;  // the same between nodes, for each GPU
   double host_memory_bytes = 0;
   int cores_a_node = 1;
+  bool hides_communication = true;  // not where the cores that compute also carry the bytes
 
   int gpus() const { return gpus_a_node * nodes; }
 };

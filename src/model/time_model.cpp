@@ -84,9 +84,9 @@ double bytes_sent(const Footprint& footprint, const TrainingSetting& setting) {
     case SplitStrategy::fsdp:
     case SplitStrategy::offload:
     case SplitStrategy::hybrid_fsdp: {
-      // Weights are gathered in the format that is computed in, for forward and for backward of each pass.
+      // Weights are gathered in the format that is computed in, for forward and, where there is one, for backward of each pass.
       const double gathered = footprint.casts_bytes > 0 ? footprint.casts_bytes + (footprint.weights_bytes - 2 * footprint.casts_bytes) : footprint.weights_bytes;
-      const double within_group = passes * within * 2 * gathered + within * footprint.gradients_bytes;
+      const double within_group = passes * within * (2 * gathered - footprint.forward_only_bytes) + within * footprint.gradients_bytes;
       const int groups = setting.gpus / setting.group;
       return within_group + 2 * ring(groups) * footprint.gradients_bytes / setting.group;
     }
@@ -160,6 +160,7 @@ StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std
       break;
     }
   }
+  if (!machine.hides_communication) time.exposed_ms = time.communication_ms;
   time.optimizer_ms = calibration.compute * 1e3 * updated * footprint.update_moved_bytes / (kMemorySpeedReached * machine.gpu.memory_bytes_s);
   time.optimizer_ms = std::max(0.0, time.optimizer_ms - passes * pass.spare_ms);
   if (setting.replicas() > 1) time.uneven_ms = kUnevenShare * std::log2(setting.replicas()) * time.compute_ms;

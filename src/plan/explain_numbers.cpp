@@ -24,7 +24,7 @@ std::vector<ExplainedNumber> explain_numbers(const PlanRequest& request, const F
   add("logits and loss", memory.loss_bytes, "bytes", memory.loss_bytes > 0 ? fmt::format("{:.1f} bytes x {} words x {:.0f} tokens", footprint.loss_bytes / static_cast<double>(request.workload.net.vocabulary), request.workload.net.vocabulary, tokens) : "gone at the peak, which is after backward");
   add("casts, gathered layers, workspaces", memory.working_bytes, "bytes", "half-precision copies of weights while a pass runs; with FSDP two layers and the largest unit");
   add("buckets", memory.buckets_bytes, "bytes", memory.buckets_bytes > 0 ? "gradients once more; gradient_as_bucket_view=True takes this away" : "none");
-  add("allocator's slack", memory.slack_bytes, "bytes", "5 % of the above");
+  add("allocator's slack", memory.slack_bytes, "bytes", "6 % of what comes and goes, 1 % of what stays");
   add("CUDA, libraries, NCCL", memory.context_bytes, "bytes", "0.8 GB of context and libraries (seen on an H200), 0.6 GB of NCCL where ranks talk");
   const double operations = footprint.forward_operations + footprint.backward_operations + (setting.checkpointing == Checkpointing::none ? 0 : footprint.forward_operations);
   add("operations a token", operations, "FLOP", fmt::format("{} a weight that multiplies, 12 a layer, channel and position of attention", full ? "6" : "4") + (setting.checkpointing == Checkpointing::none ? "" : ", forward twice"));

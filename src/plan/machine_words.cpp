@@ -133,6 +133,7 @@ Result<MachineAnswer> machine_from(const MachineWish& wish, const std::vector<Gp
   }
   PlannedMachine& machine = answer.machine;
   machine.nodes = wish.nodes;
+  machine.hides_communication = machine.gpu.name != virtual_gpu_kind().name;
   if (wish.cores) machine.cores_a_node = *wish.cores;
   if (wish.host_memory_bytes) machine.host_memory_bytes = *wish.host_memory_bytes;
   if (!wish.links.empty() && wish.links != "nvlink" && wish.links != "pcie") return usage_error(fmt::format("--links {}", printable(wish.links)), "nvlink or pcie");

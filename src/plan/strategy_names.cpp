@@ -35,6 +35,8 @@ std::optional<SplitStrategy> strategy_named(std::string_view name) {
   return std::nullopt;
 }
 
+std::vector<SplitStrategy> strategies_of_the_trainer() { return {SplitStrategy::single, SplitStrategy::ddp, SplitStrategy::hybrid_split, SplitStrategy::model_split}; }
+
 std::string_view name_of(NumberFormat format) {
   switch (format) {
     case NumberFormat::fp32: return "fp32";

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/setting.hpp"
 
@@ -19,6 +20,9 @@ std::span<const StrategyName> strategy_names();
 std::string_view name_of(SplitStrategy strategy);
 std::string_view words_of(SplitStrategy strategy);
 std::optional<SplitStrategy> strategy_named(std::string_view name);
+
+// What lockstep-train can run.
+std::vector<SplitStrategy> strategies_of_the_trainer();
 
 std::string_view name_of(NumberFormat format);
 std::string_view name_of(TrainingMethod method);
