@@ -58,6 +58,16 @@ std::string folded(std::string_view text) {
   return word;
 }
 
+// "NVIDIA H100 80GB HBM3" as "-nvidia-h100-80gb-hbm3-": whole words can be looked for.
+std::string hyphened(std::string_view text) {
+  std::string words = "-";
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) words += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (words.back() != '-') words += '-';
+  }
+  return words.back() == '-' ? words : words + "-";
+}
+
 }  // namespace
 
 std::span<const GpuKind> gpu_kinds() { return kKinds; }
@@ -85,19 +95,18 @@ const GpuKind* gpu_kind_named(std::string_view name) {
 }
 
 const GpuKind* gpu_kind_of(std::string_view driver_name, std::optional<double> memory_bytes) {
-  const std::string seen = folded(driver_name);
-  if (seen.find(folded(kVirtual.driver_word)) != std::string::npos) return &kVirtual;
+  const std::string seen = hyphened(driver_name);
+  if (seen.find(hyphened(kVirtual.driver_word)) != std::string::npos) return &kVirtual;
   // The longest word that fits tells H100 PCIe from H100, and A10G from A10; memory tells the rest.
   const GpuKind* best = nullptr;
   for (const GpuKind& kind : kKinds) {
-    const std::string word = folded(kind.driver_word);
-    if (seen.find(word) == std::string::npos) continue;
-    if (best == nullptr || word.size() > folded(best->driver_word).size()) best = &kind;
+    if (seen.find(hyphened(kind.driver_word)) == std::string::npos) continue;
+    if (best == nullptr || kind.driver_word.size() > best->driver_word.size()) best = &kind;
   }
   if (best == nullptr) {  // names that hold the model but not the form: "A100-SXM-80GB", "Tesla V100-PCIE-32GB"
     for (const GpuKind& kind : kKinds) {
-      const std::string model = folded(kind.name.substr(0, kind.name.find('-')));
-      if (model == "rtx" || seen.find(model) == std::string::npos) continue;
+      const std::string model = hyphened(kind.name.substr(0, kind.name.find('-')));
+      if (model == "-rtx-" || seen.find(model) == std::string::npos) continue;
       const auto distance = [&](const GpuKind& other) { return std::abs(other.memory_bytes - memory_bytes.value_or(other.memory_bytes)); };
       if (best == nullptr || distance(kind) < distance(*best)) best = &kind;
     }

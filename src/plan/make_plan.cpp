@@ -218,6 +218,13 @@ void find_ways_out(const PlanRequest& request, Plan& plan) {
     plan.ways_out.push_back(fmt::format("{} of these GPUs{}", larger.machine.gpus(), larger.machine.nodes > 1 ? fmt::format(", on {} nodes", larger.machine.nodes) : ""));
     break;
   }
+  PlanRequest larger_host = request;
+  larger_host.machine.host_memory_bytes = 1e15;
+  if (fits(larger_host)) {
+    const Footprint footprint = footprint_of(request.workload);
+    const double resting = (footprint.weights_bytes + footprint.gradients_bytes + footprint.optimizer_bytes) / request.machine.nodes;
+    plan.ways_out.push_back(fmt::format("a host with {} of memory a node, for what rests: --strategy offload (slow)", format_bytes(resting / 0.8)));
+  }
   const GpuKind* smallest = nullptr;
   for (const GpuKind& kind : gpu_kinds()) {
     if (kind.memory_bytes <= request.machine.gpu.memory_bytes || (smallest != nullptr && kind.memory_bytes >= smallest->memory_bytes)) continue;
@@ -226,6 +233,24 @@ void find_ways_out(const PlanRequest& request, Plan& plan) {
     if (fits(larger)) smallest = &kind;
   }
   if (smallest != nullptr) plan.ways_out.push_back(fmt::format("GPUs with more memory: {}x{}", request.machine.gpus_a_node, smallest->name));
+  if (!plan.ways_out.empty()) return;
+  // No single change does: the smallest machine that would, of those that clouds have.
+  for (const int nodes : {1, 2, 4, 8, 16, 32})
+    for (const char* name : {"A100-80GB", "H100-80GB", "H200-141GB"})
+      for (const int gpus : {1, 2, 4, 8}) {
+        if (nodes > 1 && gpus < 8) continue;
+        PlanRequest other = request;
+        other.machine = {.gpu = *gpu_kind_named(name), .gpus_a_node = gpus, .nodes = nodes, .link_bytes_s = 2e11, .network_bytes_s = 4e10, .host_memory_bytes = 1e12, .cores_a_node = 96};
+        if (!fits(other)) continue;
+        plan.ways_out.push_back(fmt::format("{}{} x {}", nodes > 1 ? fmt::format("{} nodes of ", nodes) : "", gpus, name));
+        return;
+      }
+}
+
+// Of ways that do not fit the one that lacks least on a GPU. Offloading fails for the host's memory, which is another matter.
+Candidate least_of(const std::vector<Candidate>& candidates) {
+  const auto lacks = [](const Candidate& candidate) { return candidate.memory.total_bytes() + (candidate.setting.strategy == SplitStrategy::offload ? 1e18 : 0); };
+  return *std::min_element(candidates.begin(), candidates.end(), [&](const Candidate& one, const Candidate& other) { return lacks(one) < lacks(other); });
 }
 
 std::string reason_for(const Candidate& chosen, const SearchResult& found, const PlanRequest& request) {
@@ -295,7 +320,7 @@ Result<Plan> make_plan(const PlanRequest& request) {
     return usage_error(fmt::format("nothing can be planned so: {}", request.strategy ? fmt::format("--strategy {} needs another number of GPUs than {}", name_of(*request.strategy), request.machine.gpus()) : fmt::format("a global batch of {} cannot be shared out among {} GPUs", target.value_or(0), request.machine.gpus())),
                        target ? fmt::format("use --target-batch {} or {}", *target / request.machine.gpus() * request.machine.gpus(), (*target / request.machine.gpus() + 1) * request.machine.gpus()) : "leave --strategy out");
   }
-  const Candidate chosen = found.best ? *found.best : *std::min_element(found.of_each.begin(), found.of_each.end(), [](const Candidate& one, const Candidate& other) { return one.memory.total_bytes() < other.memory.total_bytes(); });
+  const Candidate chosen = found.best ? *found.best : least_of(found.of_each);
   plan.choice = planned_way(request, footprint, chosen);
   for (const Candidate& candidate : found.of_each)
     if (candidate.setting.strategy != chosen.setting.strategy) plan.alternatives.push_back(planned_way(request, footprint, candidate));
@@ -309,7 +334,7 @@ Result<Plan> make_plan(const PlanRequest& request) {
     fill_ladder(request, footprint, chosen, plan);
   }
   fill_scaling(request, footprint, plan);
-  plan.settings = choose_settings(request, plan.choice);
+  if (plan.choice.fits) plan.settings = choose_settings(request, plan.choice);
   plan.numbers = explain_numbers(request, footprint, chosen, plan);
   return plan;
 }

@@ -36,6 +36,12 @@ def lockstep(*arguments):
 
 report = schema("report.schema.json")
 line = schema("recording.schema.json")
+plan = schema("plan.schema.json")
+
+for words in (["--gpus", "8xH100-80GB", "--nodes", "4", "--model", "llama-8b", "--tokens", "50B"], ["--params", "1M"], ["--gpus", "2xA100-80GB", "--model", "gpt2", "--method", "lora"]):
+    seen = complaints(plan, json.loads(lockstep("plan", *words, "--json")))
+    assert not seen, seen
+print("ok: plans follow their schema")
 
 seen = complaints(report, json.loads(lockstep("monitor", "--once", "--json", "virtual:2")))
 assert not seen, seen

@@ -39,6 +39,8 @@ Result<Emitted> emit_accelerate(const EmitInput& input) {
   if (is_sharded(way)) text += fsdp_part(way);
   text += fmt::format("gpu_ids: all\nmachine_rank: 0\nmain_training_function: main\nmixed_precision: {}\n", plan.model.precision == "bf16" || plan.model.precision == "fp16" ? plan.model.precision : "\"no\"");
   text += fmt::format("num_machines: {}\nnum_processes: {}\nrdzv_backend: {}\nsame_network: true\ntpu_env: []\ntpu_use_cluster: false\ntpu_use_sudo: false\nuse_cpu: false\n", way.nodes, one ? 1 : processes_a_node(way) * way.nodes, way.nodes > 1 ? "c10d" : "static");
+  if (way.strategy == "hybrid-fsdp")
+    text += fmt::format("parallelism_config:\n  parallelism_config_cp_size: 1\n  parallelism_config_dp_replicate_size: {}\n  parallelism_config_dp_shard_size: {}\n  parallelism_config_tp_size: 1\n", way.gpus / way.group, way.group);
   Emitted emitted{text, {"start: accelerate launch --config_file FILE " + script_words(input), "Accelerator(gradient_accumulation_steps=" + std::to_string(way.accumulation) + ") in the script"}};
   if (way.nodes > 1) emitted.notes.emplace_back("on node N: --machine_rank N --main_process_ip HEAD --main_process_port 29500");
   for (std::string& note : notes_of(plan)) emitted.notes.push_back(std::move(note));

@@ -21,7 +21,7 @@ Emitted as_file(const Json& json, const Plan& plan) {
 bool is_sharded(const PlannedWay& way) { return way.strategy == "fsdp" || way.strategy == "hybrid-fsdp" || way.strategy == "offload"; }
 
 Json fsdp_settings(const PlannedWay& way) {
-  std::string words = way.strategy == "hybrid-fsdp" ? "hybrid_shard auto_wrap" : way.strategy == "zero2" ? "shard_grad_op auto_wrap" : "full_shard auto_wrap";
+  std::string words = way.strategy == "zero2" ? "shard_grad_op auto_wrap" : "full_shard auto_wrap";
   if (way.strategy == "offload") words += " offload";
   return {{"fsdp", words},
           {"fsdp_config",
@@ -85,6 +85,7 @@ Result<Emitted> emit_training_arguments(const EmitInput& input) {
   json["save_steps"] = 500;
   json["save_total_limit"] = 2;
   Emitted emitted = as_file(json, plan);
+  if (way.strategy == "hybrid-fsdp") emitted.notes.emplace_back("TrainingArguments has no words for FSDP within nodes and DDP across: this divides over all GPUs; --emit accelerate has the plan's own");
   emitted.notes.insert(emitted.notes.begin(), "read it with HfArgumentParser(TrainingArguments).parse_json_file(FILE), or TrainingArguments(**json.load(open(FILE)))");
   return emitted;
 }

@@ -30,7 +30,7 @@ std::string batch_words(const PlannedWay& way) { return fmt::format("{}/{}", way
 std::string head(const Plan& plan, const Painter& paint) {
   const PlannedHardware& hardware = plan.hardware;
   const PlannedModel& model = plan.model;
-  std::string text = paint.bold("plan: " + plan.choice.words) + (plan.choice.activation_checkpointing ? ", blocks computed twice" : "") + "\n";
+  std::string text = paint.bold((plan.choice.fits ? "plan: " : "nothing fits; the nearest: ") + plan.choice.words) + (plan.choice.activation_checkpointing ? ", blocks computed twice" : "") + "\n";
   std::string machine = fmt::format("{} x {}", hardware.gpus_a_node, hardware.gpu);
   if (hardware.nodes > 1) machine = fmt::format("{} nodes of {}", hardware.nodes, machine);
   text += fmt::format("{}; {} with {} parameters{}, {} tokens a sample, {}\n", machine, model.name, count(model.parameters),

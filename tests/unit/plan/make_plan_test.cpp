@@ -154,7 +154,7 @@ TEST(Plan, ScalesWithLittleLossOnFastLinks) {
   ASSERT_EQ(plan.scaling.size(), 4U);
   for (const PlannedScale& scale : plan.scaling) {
     EXPECT_GT(scale.efficiency, 0.9);
-    EXPECT_LE(scale.efficiency, 1.01);
+    EXPECT_LE(scale.efficiency, 1.05) << "another batch may be a little faster";
   }
   EXPECT_DOUBLE_EQ(plan.scaling.front().speedup, 1);
 }
