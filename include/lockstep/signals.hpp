@@ -227,9 +227,11 @@ struct ProbeSettings {
   bool optimizer_can_fuse = false;
   bool on_gpu = false;
   double parameter_tensors = 0;
+  std::optional<double> memory_states_bytes;    // the least that was allocated: between steps
   std::optional<double> memory_reserved_bytes;
   std::optional<double> memory_peak_bytes;
   std::optional<double> memory_total_bytes;
+  std::optional<double> batch_room;      // times the batch of a pass that would fit, by the memory model
   double allocation_retries = 0;         // in the time watched
   double device_allocations_a_s = 0;     // cudaMalloc calls once training runs
   std::map<int, std::string> seeds;      // torch's, by rank
@@ -280,6 +282,7 @@ struct JobSignals {
   HostSignals host;
   std::optional<StepSignals> steps;
   std::optional<ProbeSettings> settings;
+  std::optional<double> exposed_at_best;  // share of a step that collectives would take if all that can be hidden were, by the communication model
   std::optional<double> copy_while_idle;  // correlation of PCIe bytes to the GPUs with their work: -1 = copies wait
 };
 

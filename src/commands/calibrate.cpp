@@ -62,14 +62,13 @@ Result<Calibration> calibrate(const PlanRequest& request, bool quiet) {
   net.tied = net.biases = true;
   net.positions = trial.workload.sequence_length;
   net.counted_parameters = 0;
-  const Footprint footprint = footprint_of(trial.workload);
-  const SearchResult found = search(trial, footprint, 1);
+  const SearchResult found = search(trial, 1);
   if (!found.best) return Error{"--calibrate: not one sample of this model fits on one device here", "plan without it, or calibrate with a smaller --model"};
   TrainingSetting setting = found.best->setting;
   constexpr std::int64_t kMostSamples = 32;
   setting.micro_batch = std::min(request.micro_batch.value_or(std::min<std::int64_t>(setting.micro_batch, on_gpu ? 16 : 4)), kMostSamples);
   setting.accumulation = 1;
-  const Candidate predicted = evaluate(trial, footprint, setting);
+  const Candidate predicted = evaluate(trial, setting);
 
   constexpr std::int64_t kSteps = 15;
   std::vector<std::string> words = {*program, "--device", on_gpu ? "cuda" : "cpu", "--parallel", "single", "--devices", "1", "--model", "small", "--layers", std::to_string(net.layers), "--heads", std::to_string(net.heads), "--width", std::to_string(net.hidden),

@@ -12,13 +12,17 @@ namespace lockstep {
 std::vector<Finding> find_accumulation_too_high(const Seen& seen) {
   constexpr double kPassesAtLeast = 3.5;
   constexpr double kMemoryAtMost = 0.45;
+  constexpr double kRoomAtLeast = 2;
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
     const double passes = is_told(job) ? passes_of_an_update(job) : 0;
     if (passes < kPassesAtLeast || !job.settings->memory_peak_bytes || job.settings->memory_total_bytes.value_or(0) <= 0) continue;
     const double used = *job.settings->memory_peak_bytes / *job.settings->memory_total_bytes;
     if (used > kMemoryAtMost) continue;
+    const auto room = job.settings->batch_room;
+    if (room && *room < kRoomAtLeast) continue;  // states, not samples, take the memory: a double batch would not fit
     Finding finding = about_job(FindingCode::accumulation_too_high, job, Severity::info, 0.5, 0.05, {{"passes_a_step", passes, kPassesAtLeast, "passes"}, {"memory_used_at_most", used, kMemoryAtMost, "fraction"}});
+    if (room) finding.evidence.push_back({"batch_could_grow", *room, kRoomAtLeast, "times"});
     name_places(finding, job, main_places(job, StepPart::backward));
     findings.push_back(std::move(finding));
   }

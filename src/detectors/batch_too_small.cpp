@@ -53,6 +53,7 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
     std::vector<Evidence> evidence = {{"busy", busy, kBusyAtLeast, "fraction"}, {"memory", memory, kMemoryAtMost, "fraction"}};
     if (sm_known) evidence.push_back({"sm", sm, kSmAtMost, "fraction"});
     evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
+    if (job.settings && job.settings->batch_room) evidence.push_back({"batch_could_grow", *job.settings->batch_room, std::nullopt, "times"});
     const double lost = sm_known ? std::min(0.5, 1 - sm / kGoodSm) : 0.2;
     findings.push_back(about_job(FindingCode::batch_too_small, job, Severity::warning, sm_known && job.origin == JobOrigin::processes ? 0.6 : 0.4, lost, std::move(evidence)));
   }

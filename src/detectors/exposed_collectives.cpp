@@ -28,8 +28,10 @@ std::vector<Finding> find_exposed_collectives(const Seen& seen) {
       if (*share < kShareAtLeast) continue;
       // Gloo on the CPU adds up on the cores that compute: nothing there is to be hidden.
       if (job.settings && !job.settings->on_gpu && job.origin == JobOrigin::steps) continue;
+      // Overlap gives back what the links do not need; the rest takes fewer bytes or faster links, and is no less lost.
       Finding finding = about_job(FindingCode::exposed_collectives, job, *share > 0.3 ? Severity::critical : Severity::warning, 0.85, *share,
                                   {{"exposed_share_of_every_rank", *share, kShareAtLeast, "fraction"}});
+      if (job.exposed_at_best) finding.evidence.push_back({"exposed_if_all_that_can_be_hidden_were", std::min(*job.exposed_at_best, *share), std::nullopt, "fraction"});
       finding.rung = 1;
       if (is_probed(job)) name_places(finding, job, main_places(job, StepPart::collective_exposed));
       findings.push_back(std::move(finding));

@@ -33,6 +33,8 @@ std::vector<Finding> find_memory_nearly_full(const Seen& seen) {
     if (full.empty()) continue;
     Finding finding = about_job(FindingCode::memory_nearly_full, job, Severity::warning, job.origin == JobOrigin::likeness ? 0.45 : 0.7, 0, {{"memory_highest", most, kFull, "fraction"}});
     finding.gpus = full;
+    // Below 1 the batch is larger than what fits with some slack; above it the allocator's cache fills the GPU, not the training.
+    if (job.settings && job.settings->batch_room) finding.evidence.push_back({"batch_could_grow", *job.settings->batch_room, std::nullopt, "times"});
     findings.push_back(std::move(finding));
   }
   return findings;

@@ -126,6 +126,13 @@ double kept_bytes_a_channel(const Architecture& net) {
   return net.gated ? 56 : kHalfOfGpt2;
 }
 
+Footprint footprint_of(const Workload& workload, Checkpointing checkpointing) {
+  if (checkpointing == Checkpointing::none || workload.program != TrainingProgram::lockstep_fused) return footprint_of(workload);
+  Workload plain = workload;
+  plain.program = TrainingProgram::lockstep_plain;
+  return footprint_of(plain);
+}
+
 Footprint footprint_of(const Workload& workload) {
   const ProgramCosts costs = costs_of(workload.program);
   Footprint result;
@@ -142,6 +149,7 @@ Footprint footprint_of(const Workload& workload) {
   result.gap_ms_a_layer = costs.gap_ms_a_layer;
   result.fixed_bytes = costs.fixed_bytes + (costs.keeps_casts ? 0.4 * result.trained_parameters : 0);
   result.keeps_gradients = costs.keeps_gradients;
+  result.keeps_casts = costs.keeps_casts;
   return result;
 }
 

@@ -21,6 +21,7 @@ struct Footprint {
   double layer_bytes = 0;            // the largest layer, in the format that is computed in
   double largest_unit_bytes = 0;     // the largest of layers and tables, likewise
   bool keeps_gradients = false;      // zeroed, not freed, between steps
+  bool keeps_casts = false;          // at all times, not only while a pass runs
 
   double kept_bytes = 0;             // for backward, without checkpointing
   double kept_when_checkpointed_bytes = 0;
@@ -41,6 +42,8 @@ struct Footprint {
 };
 
 Footprint footprint_of(const Workload& workload);
+// The same for a setting: lockstep-train's own kernels keep what they need, so blocks that are computed twice are ATen's.
+Footprint footprint_of(const Workload& workload, Checkpointing checkpointing);
 
 // The bytes that forward keeps, for a channel and layer of one token, in half precision.
 double kept_bytes_a_channel(const Architecture& net);

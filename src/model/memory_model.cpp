@@ -60,7 +60,7 @@ MemoryParts memory_of(const Footprint& footprint, const TrainingSetting& setting
   if (fills_buckets(setting)) at_start.buckets_bytes = !on_gpu ? 0 : footprint.keeps_gradients ? 2.2 * footprint.trained_parameters / shares.gradients : gradients;
   double working = footprint.fixed_bytes;
   if (gathers(setting.strategy)) working += 2 * footprint.layer_bytes + 2 * footprint.largest_unit_bytes;  // one ahead, and the gradients of one
-  else if (setting.checkpointing == Checkpointing::none || footprint.fixed_bytes > 0) working += footprint.casts_bytes / shares.weights;
+  else if (setting.checkpointing == Checkpointing::none || footprint.keeps_casts) working += footprint.casts_bytes / shares.weights;
   const double kept = setting.checkpointing == Checkpointing::none ? footprint.kept_bytes : footprint.kept_when_checkpointed_bytes;
   at_start.activations_bytes = std::max(kept, footprint.one_layer_kept_bytes) * tokens / shares.activations;
   at_start.loss_bytes = footprint.loss_bytes * tokens;
@@ -70,7 +70,7 @@ MemoryParts memory_of(const Footprint& footprint, const TrainingSetting& setting
   at_end.gradients_bytes = offloads ? 2 * footprint.layer_bytes : gradients;
   at_end.activations_bytes = footprint.one_layer_kept_bytes * tokens;
   at_end.loss_bytes = 0;
-  at_end.working_bytes = (gathers(setting.strategy) ? working : footprint.fixed_bytes + (footprint.fixed_bytes > 0 ? footprint.casts_bytes / shares.weights : 0)) +
+  at_end.working_bytes = (gathers(setting.strategy) ? working : footprint.fixed_bytes + (footprint.keeps_casts ? footprint.casts_bytes / shares.weights : 0)) +
                          footprint.table_gradient_bytes / (gathers(setting.strategy) ? shares.gradients : 1);
 
   MemoryParts parts = at_start.peak_bytes() >= at_end.peak_bytes() ? at_start : at_end;
@@ -79,6 +79,10 @@ MemoryParts memory_of(const Footprint& footprint, const TrainingSetting& setting
   parts.slack_bytes = kStatesSlack * states + kSlack * (parts.peak_bytes() - states);
   if (on_gpu) parts.context_bytes = kContextBytes + (setting.gpus > 1 && setting.strategy != SplitStrategy::model_split ? kNcclBytes : 0);
   return parts;
+}
+
+double room_for_batches(double states_bytes, double total_bytes) {
+  return (kUsable * total_bytes - kContextBytes - kNcclBytes - (1 + kStatesSlack) * states_bytes) / (1 + kSlack);
 }
 
 double usable_memory(const GpuKind& gpu) { return kUsable * gpu.memory_bytes; }

@@ -23,6 +23,9 @@ struct MemoryParts {
 
 MemoryParts memory_of(const Footprint& footprint, const TrainingSetting& setting, std::int64_t sequence_length, const PlannedMachine& machine, const Calibration& calibration = {});
 
+// Of a GPU of so much memory: what is left for a batch beside states, context and slack.
+double room_for_batches(double states_bytes, double total_bytes);
+
 // What may be used of a GPU.
 double usable_memory(const GpuKind& gpu);
 

@@ -66,7 +66,7 @@ std::vector<int> counts_to_show(const PlannedMachine& machine) {
   return counts;
 }
 
-void fill_scaling(const PlanRequest& request, const Footprint& footprint, Plan& plan) {
+void fill_scaling(const PlanRequest& request, Plan& plan) {
   std::vector<int> counts = counts_to_show(request.machine);
   PlanRequest with_more = request;
   if (counts.size() < 4 && request.machine.nodes == 1 && request.tokens) {  // what more GPUs would bring
@@ -76,10 +76,10 @@ void fill_scaling(const PlanRequest& request, const Footprint& footprint, Plan& 
     with_more.machine.gpus_a_node = std::max(with_more.machine.gpus_a_node, 8);
   }
   for (const int gpus : counts) {
-    const SearchResult found = search(with_more, footprint, gpus);
+    const SearchResult found = search(with_more, gpus);
     plan.candidates += found.tried;
     if (!found.best) continue;
-    PlannedScale scale{planned_way(with_more, footprint, *found.best), 1, 1, std::nullopt, std::nullopt};
+    PlannedScale scale{planned_way(with_more, *found.best), 1, 1, std::nullopt, std::nullopt};
     if (request.tokens) {
       const double seconds = *request.tokens / scale.way.tokens_s;
       scale.days = seconds / 86400;
@@ -99,10 +99,10 @@ void fill_scaling(const PlanRequest& request, const Footprint& footprint, Plan& 
 
 // Half the samples in a pass and twice the passes, again and again; then computing more and dividing more. Accumulation alone
 // frees nothing.
-void fill_ladder(const PlanRequest& request, const Footprint& footprint, const Candidate& chosen, Plan& plan) {
+void fill_ladder(const PlanRequest& request, const Candidate& chosen, Plan& plan) {
   TrainingSetting setting = chosen.setting;
   const std::int64_t global = setting.global_batch();
-  const auto add = [&](const TrainingSetting& rung, std::string note) { plan.ladder.push_back({planned_way(request, footprint, evaluate(request, footprint, rung)), std::move(note)}); };
+  const auto add = [&](const TrainingSetting& rung, std::string note) { plan.ladder.push_back({planned_way(request, evaluate(request, rung)), std::move(note)}); };
   add(setting, "the plan");
   if (setting.micro_batch >= 4) {
     TrainingSetting less = setting;
@@ -178,7 +178,7 @@ std::string gigabytes(double bytes) { return format_bytes(bytes); }
 
 // The least change with which it would fit.
 void find_ways_out(const PlanRequest& request, Plan& plan) {
-  const auto fits = [](const PlanRequest& changed) { return search(changed, footprint_of(changed.workload), changed.machine.gpus()).best; };
+  const auto fits = [](const PlanRequest& changed) { return search(changed, changed.machine.gpus()).best; };
   if (request.target_batch || request.tokens_per_update || request.micro_batch || request.strategy || request.checkpointing) {
     PlanRequest free = request;
     free.target_batch = free.tokens_per_update = free.micro_batch = std::nullopt;
@@ -267,7 +267,8 @@ std::string reason_for(const Candidate& chosen, const SearchResult& found, const
 
 }  // namespace
 
-PlannedWay planned_way(const PlanRequest& request, const Footprint& footprint, const Candidate& candidate) {
+PlannedWay planned_way(const PlanRequest& request, const Candidate& candidate) {
+  const Footprint footprint = footprint_of(request.workload);
   const TrainingSetting& setting = candidate.setting;
   const MemoryParts& memory = candidate.memory;
   PlannedWay way;
@@ -311,7 +312,7 @@ Result<Plan> make_plan(const PlanRequest& request) {
   fill_model(request, footprint, plan);
   fill_hardware(request, plan);
   plan.calibrated = request.calibrated;
-  SearchResult found = search(request, footprint, request.machine.gpus());
+  SearchResult found = search(request, request.machine.gpus());
   plan.candidates = found.tried;
   if (found.of_each.empty()) {
     const auto target = asked_batch(request);
@@ -321,21 +322,22 @@ Result<Plan> make_plan(const PlanRequest& request) {
                        target ? fmt::format("use --target-batch {} or {}", *target / request.machine.gpus() * request.machine.gpus(), (*target / request.machine.gpus() + 1) * request.machine.gpus()) : "leave --strategy out");
   }
   const Candidate chosen = found.best ? *found.best : least_of(found.of_each);
-  plan.choice = planned_way(request, footprint, chosen);
+  plan.choice = planned_way(request, chosen);
   for (const Candidate& candidate : found.of_each)
-    if (candidate.setting.strategy != chosen.setting.strategy) plan.alternatives.push_back(planned_way(request, footprint, candidate));
-  fill_doubts(request, footprint, chosen, plan);
+    if (candidate.setting.strategy != chosen.setting.strategy) plan.alternatives.push_back(planned_way(request, candidate));
+  const Footprint of_choice = footprint_of(request.workload, chosen.setting.checkpointing);
+  fill_doubts(request, of_choice, chosen, plan);
   if (!found.best) {
     plan.missing_bytes = plan.choice.memory_bytes - plan.choice.memory_limit_bytes;
     plan.reason = plan.missing_bytes > 0 ? fmt::format("it fits nowhere: the least that a GPU would have to hold is {}, and it has {}", gigabytes(plan.choice.memory_bytes), gigabytes(plan.choice.memory_limit_bytes)) : std::string("it fits nowhere: the host's memory is too small for what would rest there");
     find_ways_out(request, plan);
   } else {
     plan.reason = reason_for(chosen, found, request);
-    fill_ladder(request, footprint, chosen, plan);
+    fill_ladder(request, chosen, plan);
   }
-  fill_scaling(request, footprint, plan);
+  fill_scaling(request, plan);
   if (plan.choice.fits) plan.settings = choose_settings(request, plan.choice);
-  plan.numbers = explain_numbers(request, footprint, chosen, plan);
+  plan.numbers = explain_numbers(request, of_choice, chosen, plan);
   return plan;
 }
 

@@ -11,6 +11,6 @@ namespace lockstep {
 Result<Plan> make_plan(const PlanRequest& request);
 
 // A setting with its numbers, as plans show it.
-PlannedWay planned_way(const PlanRequest& request, const Footprint& footprint, const Candidate& candidate);
+PlannedWay planned_way(const PlanRequest& request, const Candidate& candidate);
 
 }  // namespace lockstep

@@ -24,6 +24,8 @@ struct PlanRequest {
   Calibration calibration;
   bool calibrated = false;
   std::vector<SplitStrategy> allowed;             // empty: all
+  std::int64_t most_samples = 1024;               // in a pass
+  int group = 0;                                  // GPUs that hold one copy, fixed by the user; 0: open
 };
 
 }  // namespace lockstep

@@ -10,7 +10,6 @@ constexpr std::array kStrategies = {SplitStrategy::single,      SplitStrategy::d
                                     SplitStrategy::hybrid_fsdp, SplitStrategy::hybrid_split, SplitStrategy::offload, SplitStrategy::model_split};
 constexpr double kForSimplicity = 0.02;   // of throughput, a step in the order of strategies
 constexpr double kForSpareMemory = 0.02;  // of throughput, all of it against none
-constexpr std::int64_t kMostSamples = 1024;
 
 int rung(SplitStrategy strategy) { return static_cast<int>(std::find(kStrategies.begin(), kStrategies.end(), strategy) - kStrategies.begin()); }
 
@@ -46,14 +45,14 @@ std::vector<Batching> batchings_of(const PlanRequest& request, int replicas) {
   if (target) {
     if (*target % replicas != 0) return found;
     const std::int64_t each = *target / replicas;
-    for (std::int64_t micro = 1; micro <= std::min(each, kMostSamples); ++micro)
+    for (std::int64_t micro = 1; micro <= std::min(each, request.most_samples); ++micro)
       if (each % micro == 0 && (!request.micro_batch || *request.micro_batch == micro)) found.push_back({micro, each / micro});
     return found;
   }
   if (request.micro_batch) return {{*request.micro_batch, 1}};
-  for (std::int64_t micro = 1; micro <= kMostSamples; micro *= 2) {
+  for (std::int64_t micro = 1; micro <= request.most_samples; micro *= 2) {
     found.push_back({micro, 1});
-    if (micro > 1 && micro < kMostSamples) found.push_back({micro + micro / 2, 1});
+    if (micro > 1 && micro + micro / 2 <= request.most_samples) found.push_back({micro + micro / 2, 1});
   }
   return found;
 }
@@ -89,13 +88,18 @@ Candidate evaluate(const PlanRequest& request, const Footprint& footprint, const
   return candidate;
 }
 
-SearchResult search(const PlanRequest& request, const Footprint& footprint, int gpus) {
+Candidate evaluate(const PlanRequest& request, const TrainingSetting& setting) { return evaluate(request, footprint_of(request.workload, setting.checkpointing), setting); }
+
+SearchResult search(const PlanRequest& request, int gpus) {
   SearchResult result;
+  const Footprint plain = footprint_of(request.workload, Checkpointing::none);
+  const Footprint checkpointed = footprint_of(request.workload, Checkpointing::blocks);
   for (const SplitStrategy strategy : kStrategies) {
     if (request.strategy && *request.strategy != strategy) continue;
     if (!request.allowed.empty() && std::find(request.allowed.begin(), request.allowed.end(), strategy) == request.allowed.end()) continue;
     std::optional<Candidate> best;
     for (const int group : groups_of(strategy, gpus, request.machine)) {
+      if (request.group > 0 && strategy == SplitStrategy::hybrid_split && group != request.group) continue;
       TrainingSetting setting{.strategy = strategy, .gpus = gpus, .group = group};
       for (const Batching& batching : batchings_of(request, setting.replicas()))
         for (const Checkpointing checkpointing : {Checkpointing::none, Checkpointing::blocks}) {
@@ -103,7 +107,7 @@ SearchResult search(const PlanRequest& request, const Footprint& footprint, int 
           setting.micro_batch = batching.micro_batch;
           setting.accumulation = batching.accumulation;
           setting.checkpointing = checkpointing;
-          const Candidate candidate = evaluate(request, footprint, setting);
+          const Candidate candidate = evaluate(request, checkpointing == Checkpointing::none ? plain : checkpointed, setting);
           ++result.tried;
           if (!best || is_better(candidate, *best)) best = candidate;
         }

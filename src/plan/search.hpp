@@ -20,8 +20,9 @@ struct Candidate {
   double score = 0;  // tokens a second, less what is given for simplicity and spare memory
 };
 
-// All numbers of one setting.
+// All numbers of one setting; the footprint is that of its checkpointing.
 Candidate evaluate(const PlanRequest& request, const Footprint& footprint, const TrainingSetting& setting);
+Candidate evaluate(const PlanRequest& request, const TrainingSetting& setting);
 
 struct SearchResult {
   std::optional<Candidate> best;          // that fits
@@ -30,7 +31,7 @@ struct SearchResult {
 };
 
 // On so many of the machine's GPUs.
-SearchResult search(const PlanRequest& request, const Footprint& footprint, int gpus);
+SearchResult search(const PlanRequest& request, int gpus);
 
 // Samples an update that were asked for, if any.
 std::optional<std::int64_t> asked_batch(const PlanRequest& request);

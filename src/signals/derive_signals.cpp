@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "model/time_model.hpp"
 #include "signals/activity.hpp"
 #include "signals/gpu_signals.hpp"
 #include "signals/host_load.hpp"
@@ -267,6 +268,17 @@ JobSignals job_of_steps(const Timeline& timeline) {
   return job;
 }
 
+// Of a step, the share that collectives would take if gradients travelled in a few buckets, each as soon as it is full. Only where a GPU carries
+// them beside its work, and a program tells how many bytes they are.
+std::optional<double> exposed_at_best(const JobSignals& job) {
+  constexpr double kBucketBytes = 25 * 1024 * 1024;
+  constexpr double kLargestShare = 0.25;  // four buckets at least
+  if (!job.settings || !job.settings->on_gpu || job.settings->gradient_bytes.value_or(0) <= 0) return std::nullopt;
+  const auto share = [&](StepPart part) { return job.steps->share[index_of(part)]; };
+  const double travel = share(StepPart::collective_hidden) + job.steps->exposed_on_all;
+  return exposed_by_ddp(travel, share(StepPart::backward), std::min(kLargestShare, kBucketBytes / *job.settings->gradient_bytes));
+}
+
 // Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only or largest one.
 void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   if (timeline.steps.empty()) return;
@@ -281,6 +293,7 @@ void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   }
   owner->steps = step_signals(timeline.steps);
   owner->settings = probe_settings(timeline.facts);
+  owner->exposed_at_best = exposed_at_best(*owner);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "model/batch_room.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -129,6 +131,7 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
       settings.seeds[fact.rank] = values.word("torch");
     } else if (fact.name == "memory") {
       settings.memory_reserved_bytes = values.number("reserved");
+      if (const auto now = values.number("allocated"); now && *now > 0) settings.memory_states_bytes = std::min(settings.memory_states_bytes.value_or(*now), *now);
       settings.memory_peak_bytes = std::max(settings.memory_peak_bytes.value_or(0), values.number("peak").value_or(0));
       settings.memory_total_bytes = values.number("total");
       const Counters now{entry.t_ms, values.number("retries").value_or(0), values.number("device_allocs").value_or(0)};
@@ -144,6 +147,8 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
   }
   for (const auto& [loader, sums] : fetched)
     if (sums.first > 0) settings.batch_ms_of_worker[loader] = sums.second / sums.first;
+  if (settings.memory_states_bytes && settings.memory_peak_bytes && settings.memory_total_bytes.value_or(0) > 0)
+    settings.batch_room = batch_room(*settings.memory_states_bytes, *settings.memory_peak_bytes, *settings.memory_total_bytes);
   return settings;
 }
 

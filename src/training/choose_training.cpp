@@ -6,15 +6,14 @@
 #include <cmath>
 
 #include "base/text.hpp"
+#include "plan/strategy_names.hpp"
 #include "training/batch_plan.hpp"
 #include "training/model_shapes.hpp"
-#include "training/training_memory.hpp"
+#include "training/plan_of_training.hpp"
 
 namespace lockstep {
 namespace {
 
-constexpr double kUsableMemory = 0.9;        // the allocator's slack is 5 to 10 %
-constexpr std::int64_t kLargestBatch = 64;   // beyond it a GPU gains little and the loss changes
 constexpr std::int64_t kMostWorkers = 4;
 constexpr double kBucketsWanted = 4;         // so that the exchange starts while backward still runs
 
@@ -40,50 +39,67 @@ bool knows_bf16(const std::string& gpu) {
   return true;
 }
 
-std::string gigabytes(double bytes) { return format_bytes(bytes); }
-
-// The largest batch that fits, a power of two; 0: not even one sample.
-std::int64_t batch_that_fits(const MemoryNeeds& needs, double memory) {
-  std::int64_t batch = 0;
-  for (std::int64_t next = 1; next <= kLargestBatch && needs.of_batch(next) <= memory; next *= 2) batch = next;
-  return batch;
+// The trainer has no FSDP: where that would be faster, it is said.
+std::string better_way(const PlanRequest& request, int devices, const Candidate& chosen) {
+  PlanRequest free = request;
+  free.allowed.clear();
+  const SearchResult all = search(free, devices);
+  if (!all.best || all.best->tokens_s < 1.1 * chosen.tokens_s) return "";
+  return fmt::format("; {} would be {:.1f} times as fast, which this trainer does not have (lockstep plan)", name_of(all.best->setting.strategy), all.best->tokens_s / chosen.tokens_s);
 }
 
-// The largest batch up to `most` with which an update is a whole number of passes; `most` where none is.
-std::int64_t batch_that_divides(std::int64_t most, const TrainSettings& settings, const ModelShape& shape, std::int64_t replicas) {
-  for (std::int64_t batch = most; batch > 0; --batch) {
-    TrainSettings with_batch = settings;
-    with_batch.batch_size = batch;
-    if (plan_batch(with_batch, shape, replicas)) return batch;
+Error why_it_does_not_fit(const TrainSettings& settings, const PlanRequest& request, const SearchResult& found) {
+  const std::string has = format_bytes(usable_memory(request.machine.gpu));
+  const Candidate& least = found.of_each.front();
+  if (request.micro_batch && !asked_batch(request)) {
+    PlanRequest open = request;
+    open.micro_batch = std::nullopt;
+    std::int64_t fits = 0;
+    for (std::int64_t batch = 1; batch <= open.most_samples; batch *= 2) {
+      TrainingSetting setting = least.setting;
+      setting.micro_batch = batch;
+      if (evaluate(open, setting).fits) fits = batch;
+    }
+    if (fits > 0)
+      return Error{fmt::format("batch {} needs {} on each device, of {}", settings.batch_size, format_bytes(least.memory.total_bytes()), has),
+                   fmt::format("use --batch-size {} and --accumulation {}", fits, (settings.batch_size * settings.accumulation + fits - 1) / fits)};
   }
-  return most;
+  PlanRequest whole = request;
+  whole.allowed.clear();
+  const SearchResult all = search(whole, request.machine.gpus());
+  const std::string other = all.best ? fmt::format("{} would hold it, which this trainer does not have: lockstep plan --emit accelerate; ", name_of(all.best->setting.strategy)) : std::string();
+  return Error{fmt::format("{} does not fit: {} on each device at least, of {}", settings.model, format_bytes(least.memory.total_bytes()), has),
+               fmt::format("{}choose a smaller --model or --sequence-length{}", other, settings.parallel == "auto" || settings.parallel == "naive" ? "" : "; --parallel naive holds it over several devices, one at work at a time")};
 }
 
-// Batch and checkpointing for the memory of one device.
-Status fit_memory(Chooser& chooser, TrainingChoice& result, const ModelShape& shape, const TrainMachine& machine, bool on_gpu, std::int64_t replicas) {
-  if (machine.memory_bytes == 0) return Done{};
+// What the planner found for the net on these devices, as settings. An error where nothing fits that the trainer can run.
+Status take_plan(Chooser& chooser, TrainingChoice& result, const std::set<std::string>& given, const ModelShape& shape, const TrainMachine& machine, int devices) {
   TrainSettings& settings = result.settings;
-  const double memory = kUsableMemory * static_cast<double>(machine.memory_bytes) / (on_gpu ? 1 : std::max(1, result.ranks));
-  MemoryOptions options{.half_precision = settings.precision == "bf16" || settings.precision == "fp16", .activation_checkpointing = settings.activation_checkpointing, .on_gpu = on_gpu};
-  MemoryNeeds needs = memory_needs(shape, options);
-  const std::int64_t wanted = settings.batch_size;
-  if (needs.of_batch(chooser.is_open("batch-size") ? 1 : wanted) > memory && !options.activation_checkpointing && chooser.is_open("activation-checkpointing")) {
-    options.activation_checkpointing = true;
-    needs = memory_needs(shape, options);
-    chooser.choose("activation-checkpointing", "true", fmt::format("forward's results would need {} a sample beside {} of states", gigabytes(memory_needs(shape, {options.half_precision, false, on_gpu}).per_sample_bytes), gigabytes(needs.states_bytes)));
+  const bool on_gpu = settings.device == "cuda";
+  PlanRequest request = training_request(settings, given, shape, machine, devices);
+  const auto all_it_can = request.allowed;
+  const bool is_open = settings.parallel == "auto";
+  if (is_open) request.allowed = {SplitStrategy::single, SplitStrategy::ddp};
+  SearchResult found = search(request, devices);
+  // An update that cannot be shared out is another matter: plan_batch says what would do.
+  if (found.of_each.empty()) {
+    if (is_open) chooser.choose("parallel", devices > 1 ? "ddp" : "single", "as many as there are devices");
+    return Done{};
   }
-  if (!chooser.is_open("batch-size")) {
-    if (needs.of_batch(wanted) <= memory) return Done{};
-    const std::int64_t fits = batch_that_fits(needs, memory);
-    return Error{fmt::format("batch {} needs {} on each device, of {}", wanted, gigabytes(needs.of_batch(wanted)), gigabytes(memory)),
-                 fits > 0 ? fmt::format("use --batch-size {} and --accumulation {}", fits, (wanted * settings.accumulation + fits - 1) / fits) : "choose a smaller --model or --sequence-length"};
+  if (!found.best && is_open) {
+    request.allowed = all_it_can;
+    found = search(request, devices);
   }
-  const std::int64_t fits = batch_that_fits(needs, memory);
-  if (fits == 0)
-    return Error{fmt::format("{} does not fit: {} for states and {} a sample, of {} on each device", settings.model, gigabytes(needs.states_bytes), gigabytes(needs.per_sample_bytes), gigabytes(memory)),
-                 "choose a smaller --model or --sequence-length; --parallel naive holds it over several devices, one at work at a time"};
-  const std::int64_t batch = batch_that_divides(on_gpu ? fits : std::min(fits, wanted), settings, shape, replicas);
-  chooser.choose("batch-size", std::to_string(batch), on_gpu ? fmt::format("fits: {} of {} on each GPU (estimated)", gigabytes(needs.of_batch(batch)), gigabytes(memory)) : std::string("enough to keep a core busy"));
+  if (!found.best) return why_it_does_not_fit(settings, request, found);
+  const TrainingSetting& setting = found.best->setting;
+  if (settings.parallel == "auto") {
+    const std::string parallel = parallel_of(setting.strategy);
+    chooser.choose("parallel", parallel, parallel == "ddp" ? fmt::format("{} devices work at the same time, each on its own part of the batch", devices) : parallel == "single" ? std::string("there is one device") : fmt::format("it does not fit on one device: {}", words_of(setting.strategy)) + better_way(request, devices, *found.best));
+    if (parallel == "hybrid") chooser.choose("split", std::to_string(setting.group), "the fewest devices that hold the model");
+  }
+  if (setting.checkpointing == Checkpointing::blocks && !settings.activation_checkpointing)
+    chooser.choose("activation-checkpointing", "true", fmt::format("forward's results would not fit beside {} of states", format_bytes(found.best->memory.weights_bytes + found.best->memory.gradients_bytes + found.best->memory.optimizer_bytes)));
+  chooser.choose("batch-size", std::to_string(setting.micro_batch), on_gpu ? fmt::format("fits: {} of {} on each GPU (estimated)", format_bytes(found.best->memory.total_bytes()), format_bytes(usable_memory(request.machine.gpu))) : std::string("enough to keep a core busy"));
   return Done{};
 }
 
@@ -120,20 +136,19 @@ Result<TrainingChoice> choose_training(const TrainSettings& settings, const std:
     return usage_error(fmt::format("--devices {}, but this machine has {} GPUs", devices, machine.gpus), fmt::format("use --devices {}", machine.gpus));
   if (settings.devices == 0) chooser.choose("devices", std::to_string(devices), "all there are");
 
-  if (result.settings.parallel == "auto")
-    chooser.choose("parallel", devices > 1 ? "ddp" : "single", devices > 1 ? fmt::format("{} devices work at the same time, each on its own part of the batch", devices) : "there is one device");
-  if (result.settings.parallel == "ddp") result.ranks = devices;
-  if (result.settings.parallel == "hybrid") result.ranks = static_cast<int>((devices + settings.split - 1) / settings.split);
-
   if (result.settings.precision == "auto") {
     if (!on_gpu) chooser.choose("precision", "fp32", "cores have no matrix units for less");
     else if (knows_bf16(machine.gpu_name)) chooser.choose("precision", "bf16", "tensor cores, with fp32's range");
     else chooser.choose("precision", "fp16", fmt::format("{} has tensor cores for fp16 alone", machine.gpu_name));
   }
+  if (shape->kind == ModelKind::gpt && machine.memory_bytes > 0) {
+    if (Status planned = take_plan(chooser, result, given, *shape, machine, devices); !planned) return std::move(planned).error();
+  } else if (settings.parallel == "auto") {
+    chooser.choose("parallel", devices > 1 ? "ddp" : "single", devices > 1 ? fmt::format("{} devices work at the same time, each on its own part of the batch", devices) : "there is one device");
+  }
+  if (result.settings.parallel == "ddp") result.ranks = devices;
+  if (result.settings.parallel == "hybrid") result.ranks = static_cast<int>((devices + result.settings.split - 1) / result.settings.split);
   const std::int64_t replicas = result.settings.parallel == "data-parallel" ? devices : result.ranks;
-  const bool whole_model_on_each = result.settings.parallel != "naive" && result.settings.parallel != "hybrid";
-  if (whole_model_on_each)
-    if (Status fits = fit_memory(chooser, result, *shape, machine, on_gpu, replicas); !fits) return std::move(fits).error();
   auto plan = plan_batch(result.settings, *shape, replicas);
   if (!plan) return std::move(plan).error();
   result.settings.accumulation = plan->accumulation;

@@ -45,7 +45,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/messages", {{}, {}, {}}},
     {"src/timeline", {{}, {}, {}}},
     {"src/traces", {{}, {}, {}}},  // timeline and signals for the GPUs' own records
-    {"src/signals", {{}, {}, {}}},
+    {"src/signals", {{"src/model"}, {}, {}}},
     {"src/detectors", {{"src/messages"}, {}, {}}},
     {"src/advice", {{}, {}, {}}},
     {"src/report", {{}, {}, {}}},
@@ -58,7 +58,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/monitor", {{"src/timeline", "src/report", "src/recording"}, {}, {"fmt"}}},  // feeds the live screen
     {"src/capture", {{}, {}, {"fmt"}}},  // the daemon that PyTorch's profiler asks
     {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann", "hwloc.h"}}},
-    {"src/training", {{}, {"CLI"}, {"fmt", "nlohmann"}}},
+    {"src/training", {{"src/model", "src/plan"}, {"CLI"}, {"fmt", "nlohmann"}}},
     {"src/model", {{}, {}, {}}},
     {"src/plan", {{"src/model"}, {}, {"fmt", "nlohmann"}}},
     {"src/fix", {{}, {}, {"fmt", "nlohmann"}}},
@@ -69,7 +69,7 @@ const std::map<std::string, Rule> kRules = {
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"probes/wire", {{}, {}, {}}},
-    {"reference_trainer", {{"src/training", "probes/wire"}, {"ATen", "c10", "torch"}, {"fmt", "nlohmann", "CLI"}}},
+    {"reference_trainer", {{"src/training", "src/model", "probes/wire"}, {"ATen", "c10", "torch"}, {"fmt", "nlohmann", "CLI"}}},
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };
 

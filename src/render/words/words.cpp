@@ -20,6 +20,7 @@ std::string amount(double value, const std::string& unit) {
   if (unit == "ratio" || unit == "correlation") return fmt::format("{:.2f}", value);
   if (unit == "GPUs" || unit == "cores") return fmt::format("{:.2f} {}", value, unit);
   if (unit == "yes" || unit == "set") return value != 0 ? unit : "no";
+  if (unit == "times") return fmt::format("{:.1f} times", value);
   if (unit == "number") return fmt::format("{:.0f}", value);
   return fmt::format("{:.{}f} {}", value, value == std::floor(value) ? 0 : 2, unit);
 }

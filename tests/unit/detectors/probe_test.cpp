@@ -168,6 +168,18 @@ TEST(FindUnused, IsForNothingWhereNothingIsUnused) {
   EXPECT_THAT(found(find_find_unused_parameters, needed), IsEmpty());
 }
 
+TEST(AccumulationTooHigh, IsNotSaidWhereADoubleBatchWouldNotFit) {
+  JobSignals job = healthy();
+  job.steps->passes_a_step = 8;
+  job.settings->memory_total_bytes = 100;
+  job.settings->memory_peak_bytes = 40;
+  job.settings->batch_room = 3.5;
+  EXPECT_THAT(found(find_accumulation_too_high, job), SizeIs(1));
+
+  job.settings->batch_room = 1.6;
+  EXPECT_THAT(found(find_accumulation_too_high, job), IsEmpty());
+}
+
 TEST(AccumulationTooHigh, NeedsRoomInTheMemory) {
   JobSignals job = healthy();
   job.steps->passes_a_step = 8;

@@ -1,6 +1,7 @@
 // What the model says against what was measured and published.
 #include <gtest/gtest.h>
 
+#include "model/batch_room.hpp"
 #include "model/known_models.hpp"
 #include "model/memory_model.hpp"
 #include "model/time_model.hpp"
@@ -146,6 +147,17 @@ TEST(Communication, ThatIsShorterThanBackwardIsHiddenButForItsLastBucket) {
   EXPECT_DOUBLE_EQ(exposed_by_ddp(10, 100, 0.1), 1);
   EXPECT_DOUBLE_EQ(exposed_by_ddp(200, 100, 0.1), 110) << "nine tenths of backward hide something";
   EXPECT_DOUBLE_EQ(exposed_by_ddp(10, 100, 1), 10) << "one bucket is full when backward is over";
+}
+
+TEST(BatchRoom, IsHowManyTimesTheBatchWouldFit) {
+  // GPT-2 124M in PyTorch on an H200, batch 16: 15.6 GB at the peak, 1.99 between steps; batch 128 would take 111 GB, 160 139.
+  const auto room = batch_room(1.99e9, 15.6e9, 150.7e9);
+  ASSERT_TRUE(room);
+  EXPECT_NEAR(*room * 16, 156, 12);
+
+  EXPECT_FALSE(batch_room(1.99e9, 2.0e9, 150.7e9)) << "a peak that does not stand out tells nothing of a sample";
+  EXPECT_FALSE(batch_room(5e9, 200e9, 150.7e9));
+  EXPECT_LT(*batch_room(120e9, 148e9, 150.7e9), 1) << "no slack is left";
 }
 
 TEST(Memory, IsNotFreedByMorePasses) {

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "training/model_shapes.hpp"
+#include "training/plan_of_training.hpp"
 #include "training/report_settings.hpp"
-#include "training/training_memory.hpp"
 
 namespace lockstep {
 namespace {
@@ -69,8 +69,9 @@ TEST(ChooseTraining, TakesASmallerBatchOnASmallerGpu) {
 
   ASSERT_TRUE(choice);
   EXPECT_LT(choice->settings.batch_size, 64);
-  const MemoryNeeds needs = memory_needs(*shape_of(choice->settings), {.half_precision = true, .on_gpu = true});
-  EXPECT_LE(needs.of_batch(choice->settings.batch_size), 0.9 * 12 * kGigabyte);
+  const PlanRequest request = training_request(choice->settings, {}, *shape_of(choice->settings), machine_with(2, 12), 2);
+  EXPECT_TRUE(evaluate(request, {.strategy = SplitStrategy::ddp, .gpus = 2, .micro_batch = choice->settings.batch_size}).fits);
+  EXPECT_FALSE(evaluate(request, {.strategy = SplitStrategy::ddp, .gpus = 2, .micro_batch = 2 * choice->settings.batch_size}).fits);
 }
 
 TEST(ChooseTraining, ComputesBlocksTwiceBeforeItGivesUp) {
@@ -100,11 +101,24 @@ TEST(ChooseTraining, SaysWhatDoesNotFit) {
   TrainSettings settings;
   settings.model = "gpt2-xl";
 
-  const auto choice = choose_training(settings, {"model"}, machine_with(2, 16));
+  const auto choice = choose_training(settings, {"model"}, machine_with(2, 12));
 
   ASSERT_FALSE(choice);
   EXPECT_THAT(choice.error().what, HasSubstr("gpt2-xl does not fit"));
-  EXPECT_THAT(choice.error().next, HasSubstr("naive"));
+  EXPECT_THAT(choice.error().next, HasSubstr("smaller --model"));
+}
+
+TEST(ChooseTraining, SplitsWhatFitsOnNoSingleGpuAndNamesTheBetterWay) {
+  TrainSettings settings;
+  settings.model = "gpt2-xl";
+
+  const auto choice = choose_training(settings, {"model"}, machine_with(2, 24, "NVIDIA A10"));
+
+  ASSERT_TRUE(choice) << choice.error().what;
+  EXPECT_EQ(choice->settings.parallel, "naive");
+  const auto parallel = std::find_if(choice->choices.begin(), choice->choices.end(), [](const Choice& item) { return item.setting == "parallel"; });
+  ASSERT_NE(parallel, choice->choices.end());
+  EXPECT_THAT(parallel->why, HasSubstr("which this trainer does not have"));
 }
 
 TEST(ChooseTraining, OffersTheBatchAndAccumulationThatFit) {
