@@ -16,6 +16,7 @@
 #include "launch/launcher.hpp"
 #include "launch/machine_facts.hpp"
 #include "launch/probe_environment.hpp"
+#include "plan/choose_settings.hpp"
 
 namespace lockstep {
 namespace {
@@ -57,8 +58,11 @@ Status take_all_advice(LaunchSettings& settings) {
     advice = std::move(*found);
   }
   if (settings.recommended) {
-    const auto more = recommended_launch(situation_of(settings));
+    const LaunchSituation situation = situation_of(settings);
+    const auto more = recommended_launch(situation);
     advice.insert(advice.end(), more.begin(), more.end());
+    if (!situation.environment.contains("OMP_NUM_THREADS") && situation.gpus > 0)
+      for (LaunchAdvice& item : planned_launch(usable_cores(), situation.ranks > 1 ? situation.ranks : situation.gpus)) advice.push_back(std::move(item));
   }
   const auto words = take_advice(advice, settings);
   if (settings.quiet || (settings.from_report.empty() && !settings.recommended)) return Done{};

@@ -27,6 +27,7 @@ struct PlanFlags {
   std::string host_memory;
   std::string model;
   std::string params;
+  int pid = 0;
   std::string method = "full";
   std::int64_t lora_rank = 16;
   std::vector<std::string> frozen;
@@ -91,7 +92,41 @@ double host_memory() {
   return ::sysinfo(&facts) == 0 ? static_cast<double>(facts.totalram) * facts.mem_unit : 0;
 }
 
+// Bytes that a process holds on all GPUs of this machine.
+Result<double> memory_of_process(int pid) {
+  auto source = open_source("", {});
+  if (!source) return std::move(source).error();
+  constexpr int kLooks = 30;
+  for (int look = 0; look < kLooks; ++look) {
+    auto record = (*source)->next(std::chrono::milliseconds(100));
+    if (!record) return std::move(record).error();
+    const auto* const read = std::get_if<Record>(&*record);
+    const auto* const processes = read == nullptr ? nullptr : std::get_if<ProcessTick>(&read->content);
+    if (processes == nullptr) continue;
+    double bytes = 0;
+    for (const ProcessSample& process : *processes)
+      if (process.pid == pid)
+        for (const ProcessOnGpu& gpu : process.gpus) bytes += static_cast<double>(gpu.memory_bytes.value_or(0));
+    if (bytes > 0) return bytes;
+  }
+  return Error{fmt::format("process {} holds no memory on a GPU of this machine", pid), "see `lockstep monitor --once` for those that do, or name the model: --model llama-8b"};
+}
+
+// A net of which only its process is known.
+Result<Architecture> model_of_process(const PlanFlags& flags, std::vector<std::string>& notes) {
+  constexpr double kStates = 0.7;  // of what a training process holds, as a rule; the rest comes and goes with the batch
+  auto bytes = memory_of_process(flags.pid);
+  if (!bytes) return std::move(bytes).error();
+  const double bytes_a_parameter = flags.method == "full" ? 16 : flags.method == "lora" ? 2 : 0.6;
+  Architecture net = usual_architecture(kStates * *bytes / bytes_a_parameter);
+  net.name = fmt::format("process {}", flags.pid);
+  notes.push_back(fmt::format("process {} holds {} on its GPUs: as a rule 0.7 of that are states, {} bytes a parameter ({}); --model says it exactly", flags.pid, format_bytes(*bytes), bytes_a_parameter, flags.method));
+  return net;
+}
+
 Result<Architecture> model_of(const PlanFlags& flags, std::vector<std::string>& notes) {
+  if (flags.pid != 0 && (!flags.model.empty() || !flags.params.empty())) return usage_error("--pid and --model name two models", "give one of them");
+  if (flags.pid != 0) return model_of_process(flags, notes);
   if (!flags.model.empty() && !flags.params.empty()) return usage_error("--model and --params name two models", "give one of them");
   if (!flags.params.empty()) {
     auto count = count_flag("--params", flags.params);
@@ -268,6 +303,7 @@ Run configure_plan(CLI::App& app, RawOptions& raw) {
   app.add_option("--host-memory", flags->host_memory, "of a node, bytes: 512G")->type_name("BYTES");
   app.add_option("--model", flags->model, "a known name (gpt2, llama-8b), a config.json, a .safetensors file, or a folder with one")->type_name("MODEL");
   app.add_option("--params", flags->params, "parameters, where no more is known: 13B, 350M")->type_name("N");
+  app.add_option("--pid", flags->pid, "a running process: its measured memory stands for the model")->type_name("PID")->check(CLI::PositiveNumber);
   app.add_option("--method", flags->method, "full, lora or qlora (full)")->type_name("METHOD");
   app.add_option("--lora-rank", flags->lora_rank, "of LoRA's matrices (16)")->type_name("N");
   app.add_option("--frozen", flags->frozen, "another model beside it that only runs forward, in half precision; may be given again")->type_name("MODEL")->allow_extra_args(false);

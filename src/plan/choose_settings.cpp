@@ -19,7 +19,17 @@ double bucket_mb(double gradients_bytes, bool far) {
   return far ? 100 : 25;
 }
 
+// Threads of one rank: half of its cores, the others are its loader's workers'.
+int threads_of(int cores, int ranks) { return std::max(1, cores / std::max(1, ranks) / 2); }
+constexpr const char* kThreadsReason = "ranks share the cores, half for computing and half for workers; torchrun would set 1";
+
 }  // namespace
+
+std::vector<LaunchAdvice> planned_launch(int cores, int ranks) {
+  const int threads = threads_of(cores, ranks);
+  if (ranks < 2 || threads < 2) return {};  // 1 is what launch sets anyway
+  return {{LaunchAdvice::Kind::set_variable, "OMP_NUM_THREADS", std::to_string(threads), kThreadsReason}};
+}
 
 std::vector<PlannedSetting> choose_settings(const PlanRequest& request, const PlannedWay& way) {
   const PlannedMachine& machine = request.machine;
@@ -46,7 +56,7 @@ std::vector<PlannedSetting> choose_settings(const PlanRequest& request, const Pl
   if (way.accumulation > 1 && way.replicas > 1) add("no_sync", "true", fmt::format("gradients travel once an update instead of {} times", way.accumulation));
   if (way.strategy == "fsdp" || way.strategy == "hybrid-fsdp" || way.strategy == "offload") add("wrap", "transformer blocks", "a block is gathered while the one before it is computed");
   if (on_gpu && way.memory_bytes > 0.85 * way.memory_limit_bytes) add("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", fmt::format("{:.0f} % of memory is planned for: no room for pieces that fit nowhere", 100 * way.memory_bytes / way.memory_limit_bytes));
-  if (way.gpus > 1) add("OMP_NUM_THREADS", std::to_string(std::max(1, machine.cores_a_node / machine.gpus_a_node / 2)), "ranks share the cores; torchrun would set 1");
+  if (way.gpus > 1) add("OMP_NUM_THREADS", std::to_string(threads_of(machine.cores_a_node, machine.gpus_a_node)), kThreadsReason);
   // NCCL finds its way by itself; only what it cannot know is said.
   if (way.nodes > 1 && machine.network_bytes_s < 5e9) add("NCCL_SOCKET_IFNAME", "the fast interface's name", "several nodes over Ethernet: NCCL may take the wrong interface");
   if (way.nodes > 1) add("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", "a node that is lost ends the job instead of a wait of 30 minutes");

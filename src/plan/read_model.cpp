@@ -20,11 +20,12 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestConfig = std::size_t{16} << 20U;
+constexpr double kLargestNumber = 1e7;  // of layers, channels, words: products of two stay whole numbers
 constexpr std::uint64_t kLargestHeader = std::uint64_t{100} << 20U;  // safetensors' own limit
 
 std::optional<std::int64_t> number(const json& config, std::initializer_list<const char*> names) {
   for (const char* name : names)
-    if (const auto found = config.find(name); found != config.end() && found->is_number() && found->get<double>() >= 1 && found->get<double>() < 1e12) return static_cast<std::int64_t>(found->get<double>());
+    if (const auto found = config.find(name); found != config.end() && found->is_number() && found->get<double>() >= 1 && found->get<double>() < kLargestNumber) return static_cast<std::int64_t>(found->get<double>());
   return std::nullopt;
 }
 std::optional<bool> truth(const json& config, const char* name) {
@@ -145,7 +146,7 @@ Result<Architecture> model_from_safetensors(std::string_view header_text, const 
     total += count;
     if (const auto layer = layer_of(key)) layers.insert(*layer);
     // The largest matrix outside of the layers is the words' table.
-    else if (shape->size() == 2 && count > largest_table && (*shape)[0].is_number() && (*shape)[1].is_number()) {
+    else if (shape->size() == 2 && count > largest_table && (*shape)[0].is_number() && (*shape)[1].is_number() && (*shape)[0].get<double>() < kLargestNumber && (*shape)[1].get<double>() < kLargestNumber) {
       largest_table = count;
       vocabulary = static_cast<std::int64_t>((*shape)[0].get<double>());
       hidden = static_cast<std::int64_t>((*shape)[1].get<double>());
@@ -154,7 +155,7 @@ Result<Architecture> model_from_safetensors(std::string_view header_text, const 
   if (total < 1 || total > 1e15) return not_understood(name, "has a header without tensors");
   Architecture net = usual_architecture(total);
   net.name = name;
-  if (!layers.empty() && hidden > 0 && hidden < 1'000'000 && vocabulary > 0) {
+  if (!layers.empty() && hidden > 0 && vocabulary > 0) {
     net.layers = static_cast<std::int64_t>(layers.size());
     net.hidden = hidden;
     net.vocabulary = vocabulary;
