@@ -47,7 +47,7 @@ struct PlannedWay {
 
 struct PlannedScale {
   PlannedWay way;
-  double speedup = 1;     // against one GPU of the fewest that hold the training without swapping or taking turns
+  double speedup = 1;     // against Plan::base_tokens_s
   double efficiency = 1;
   std::optional<double> days;       // for --tokens
   std::optional<double> gpu_hours;
@@ -116,6 +116,7 @@ struct Plan {
   double missing_bytes = 0;            // on each GPU, where it fits nowhere
   std::vector<std::string> ways_out;   // likewise, the cheapest first
   std::vector<PlannedScale> scaling;
+  double base_tokens_s = 0;            // of one GPU, with memory enough where it has not: what speedups are measured by
   std::vector<PlannedWay> alternatives;  // the best of every other strategy
   std::vector<LadderRung> ladder;
   std::vector<PlannedSetting> settings;

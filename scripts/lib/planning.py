@@ -2,7 +2,6 @@
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import tempfile
 
@@ -33,7 +32,7 @@ def trained(lockstep, ranks, words):
 
 
 def bench_plan_on_cpu(lockstep, rounds):
-    print("\npredicted by `lockstep plan --calibrate` against measured, a core each (medians; each round calibrates once and trains on one rank and on two)")
+    print(f"\npredicted by `lockstep plan --calibrate` against measured, a core each (the fastest of {rounds} rounds, for others on the machine only slow it down; a round calibrates once and trains on one rank and on two)")
     for name, (layers, heads, width, length, vocabulary, batch) in CPU_NETS.items():
         with tempfile.TemporaryDirectory() as folder:
             config = os.path.join(folder, "config.json")
@@ -48,7 +47,7 @@ def bench_plan_on_cpu(lockstep, rounds):
                     times[ranks].append((way["step"]["total_ms"], step))
                     memory[ranks] = (way["memory"]["peak_allocated_bytes"], peak)
         for ranks, pairs in times.items():
-            predicted, measured = statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
+            predicted, measured = min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
             print(f"  {name:6} {ranks} {'rank ' if ranks == 1 else 'ranks'} step {predicted:6.1f} ms predicted, {measured:6.1f} measured, {off(predicted, measured)} (goal 15)   "
                   f"memory {memory[ranks][0] / 1e6:6.1f} MB, {memory[ranks][1] / 1e6:6.1f}, {off(*memory[ranks])} (goal 10)", flush=True)
 

@@ -41,7 +41,7 @@ Result<Calibration> calibrate(const PlanRequest& request, bool quiet) {
   if (!program) return std::move(program).error();
   const TrainMachine here = train_machine();
   const bool on_gpu = here.gpus > 0;
-  const bool plans_for_gpus = request.machine.gpu.name != virtual_gpu_kind().name;
+  const bool plans_for_gpus = !is_virtual(request.machine.gpu);
   if (on_gpu != plans_for_gpus || (on_gpu && gpu_kind_of(here.gpu_name, static_cast<double>(here.memory_bytes))->name != request.machine.gpu.name))
     return usage_error(fmt::format("--calibrate measures here, and the plan is for {}", request.machine.gpu.name), "leave --gpus out to plan for this machine, or --calibrate");
 

@@ -147,7 +147,7 @@ Result<Architecture> model_of(const PlanFlags& flags, std::vector<std::string>& 
 Status fill_workload(const PlanFlags& flags, PlanRequest& request) {
   Workload& workload = request.workload;
   const PlannedMachine& machine = request.machine;
-  const bool is_virtual = machine.gpu.name == virtual_gpu_kind().name;
+  const bool on_cores = is_virtual(machine.gpu);
   auto net = model_of(flags, request.notes);
   if (!net) return std::move(net).error();
   workload.net = std::move(*net);
@@ -165,16 +165,17 @@ Status fill_workload(const PlanFlags& flags, PlanRequest& request) {
   auto trainable = count_flag("--trainable", flags.trainable);
   if (!trainable) return std::move(trainable).error();
   workload.extra_trained_parameters = trainable->value_or(0);
-  if (flags.sequence_length < 0 || flags.sequence_length > 10'000'000) return usage_error(fmt::format("--sequence-length {}", flags.sequence_length), "give the tokens of a sample: --sequence-length 2048");
+  if (flags.sequence_length < 0 || flags.sequence_length > 10'000'000) return usage_error(fmt::format("--sequence-length {}: a sample has 1 to 10,000,000 tokens", flags.sequence_length), "give the tokens of a sample: --sequence-length 2048");
   constexpr std::int64_t kUsualLength = 2048;
   workload.sequence_length = flags.sequence_length > 0 ? flags.sequence_length : std::min(kUsualLength, std::max<std::int64_t>(1, workload.net.longest));
+  if (workload.net.positions > 0 && workload.sequence_length > workload.net.positions) request.notes.push_back(fmt::format("{} learnt {} positions: longer samples need a larger table", workload.net.name, workload.net.positions));
   if (flags.sequence_length == 0) request.notes.push_back(fmt::format("{} tokens a sample", workload.sequence_length));
   constexpr NamedChoice<NumberFormat> kFormats[] = {{"fp32", NumberFormat::fp32}, {"tf32", NumberFormat::tf32}, {"bf16", NumberFormat::bf16}, {"fp16", NumberFormat::fp16}, {"auto", NumberFormat::bf16}};
   auto format = chosen("--precision", flags.precision, kFormats);
   if (!format) return std::move(format).error();
   workload.format = *format;
-  if (flags.precision == "auto") workload.format = is_virtual ? NumberFormat::fp32 : machine.gpu.has_bf16 ? NumberFormat::bf16 : NumberFormat::fp16;
-  if (workload.format == NumberFormat::bf16 && !machine.gpu.has_bf16 && !is_virtual) return usage_error(fmt::format("--precision bf16: a {} has no matrix units for it", machine.gpu.name), "use --precision fp16");
+  if (flags.precision == "auto") workload.format = on_cores ? NumberFormat::fp32 : machine.gpu.has_bf16 ? NumberFormat::bf16 : NumberFormat::fp16;
+  if (workload.format == NumberFormat::bf16 && !machine.gpu.has_bf16 && !on_cores) return usage_error(fmt::format("--precision bf16: a {} has no matrix units for it", machine.gpu.name), "use --precision fp16");
   constexpr NamedChoice<OptimizerKind> kOptimizers[] = {{"adamw", OptimizerKind::adamw}, {"adamw-8bit", OptimizerKind::adamw_8bit}, {"sgd", OptimizerKind::sgd}};
   auto optimizer = chosen("--optimizer", flags.optimizer, kOptimizers);
   if (!optimizer) return std::move(optimizer).error();
@@ -183,7 +184,7 @@ Status fill_workload(const PlanFlags& flags, PlanRequest& request) {
   auto program = chosen("--program", flags.program, kPrograms);
   if (!program) return std::move(program).error();
   workload.program = *program;
-  if (is_virtual) workload.program = TrainingProgram::lockstep_cpu;
+  if (on_cores) workload.program = TrainingProgram::lockstep_cpu;
   else if (workload.program == TrainingProgram::lockstep_fused && workload.format != NumberFormat::bf16) workload.program = TrainingProgram::lockstep_plain;
   return Done{};
 }
@@ -196,7 +197,13 @@ Status fill_wishes(const PlanFlags& flags, PlanRequest& request) {
   if (flags.target_batch > 0) request.target_batch = flags.target_batch;
   auto per_update = count_flag("--tokens-per-update", flags.tokens_per_update);
   if (!per_update) return std::move(per_update).error();
-  if (*per_update) request.tokens_per_update = std::llround(**per_update);
+  if (*per_update) {
+    // 0.5M is no exact number: what the GPUs can share out in whole samples is meant.
+    const double share = static_cast<double>(request.workload.sequence_length) * request.machine.gpus();
+    const bool is_rounded = !parse_integer(flags.tokens_per_update);
+    request.tokens_per_update = is_rounded ? std::llround(std::max(1.0, std::round(**per_update / share)) * share) : std::llround(**per_update);
+    if (is_rounded) request.notes.push_back(fmt::format("{} tokens an update, which the GPUs can share out in whole samples", *request.tokens_per_update));
+  }
   auto tokens = count_flag("--tokens", flags.tokens);
   if (!tokens) return std::move(tokens).error();
   request.tokens = *tokens;
@@ -221,9 +228,10 @@ Status fill_wishes(const PlanFlags& flags, PlanRequest& request) {
 Result<PlanRequest> request_of(PlanFlags flags) {
   PlanRequest request;
   std::vector<std::string> notes;
-  auto network = count_flag("--network", flags.network);
-  if (!network) return std::move(network).error();
-  flags.machine.network_gbit_s = *network;
+  if (!flags.network.empty()) {
+    flags.machine.network_gbit_s = parse_count(flags.network);
+    if (!flags.machine.network_gbit_s || *flags.machine.network_gbit_s < 0.01 || *flags.machine.network_gbit_s > 1e6) return usage_error(fmt::format("--network {}", printable(flags.network)), "give the Gbit/s of a node: --network 100");
+  }
   auto memory = count_flag("--host-memory", flags.host_memory);
   if (!memory) return std::move(memory).error();
   flags.machine.host_memory_bytes = *memory;
@@ -296,10 +304,10 @@ Result<int> run_plan(const RawOptions& raw, const PlanFlags& flags) {
 Run configure_plan(CLI::App& app, RawOptions& raw) {
   auto flags = std::make_shared<PlanFlags>();
   app.add_option("--gpus", flags->machine.gpus, "the GPUs of one node: 8xH100-80GB, 2x24GB (default: this machine's)")->type_name("NxKIND");
-  app.add_option("--nodes", flags->machine.nodes, "how many such nodes (1)")->type_name("N");
+  app.add_option("--nodes", flags->machine.nodes, "how many such nodes (1)")->type_name("N")->check(CLI::PositiveNumber);
   app.add_option("--links", flags->machine.links, "between the GPUs of a node: nvlink or pcie (by the kind)")->type_name("KIND");
   app.add_option("--network", flags->network, "between nodes, Gbit/s of a node")->type_name("GBIT");
-  app.add_option("--cores", flags->machine.cores, "of a node")->type_name("N");
+  app.add_option("--cores", flags->machine.cores, "of a node")->type_name("N")->check(CLI::PositiveNumber);
   app.add_option("--host-memory", flags->host_memory, "of a node, bytes: 512G")->type_name("BYTES");
   app.add_option("--model", flags->model, "a known name (gpt2, llama-8b), a config.json, a .safetensors file, or a folder with one")->type_name("MODEL");
   app.add_option("--params", flags->params, "parameters, where no more is known: 13B, 350M")->type_name("N");
@@ -313,8 +321,8 @@ Run configure_plan(CLI::App& app, RawOptions& raw) {
   app.add_option("--optimizer", flags->optimizer, "adamw, adamw-8bit or sgd (adamw)")->type_name("NAME");
   app.add_option("--program", flags->program, "what trains: pytorch, compile (torch.compile) or lockstep (lockstep train)")->type_name("NAME");
   app.add_option("--strategy", flags->strategy, "take this one: single, ddp, zero1, zero2, fsdp, hybrid-fsdp, hybrid-split, offload, model-split")->type_name("NAME");
-  app.add_option("--micro-batch", flags->micro_batch, "take this many samples a GPU and pass")->type_name("N");
-  app.add_option("--target-batch", flags->target_batch, "samples an update over all GPUs, to be kept")->type_name("N");
+  app.add_option("--micro-batch", flags->micro_batch, "take this many samples a GPU and pass")->type_name("N")->check(CLI::PositiveNumber);
+  app.add_option("--target-batch", flags->target_batch, "samples an update over all GPUs, to be kept")->type_name("N")->check(CLI::PositiveNumber);
   app.add_option("--tokens-per-update", flags->tokens_per_update, "the same in tokens: 0.5M")->type_name("N");
   app.add_option("--tokens", flags->tokens, "to train on: 50B; adds days and GPU-hours")->type_name("N");
   app.add_option("--activation-checkpointing", flags->checkpointing, "on or off (as needed)")->type_name("WHEN");

@@ -69,6 +69,7 @@ void add_net(const Workload& workload, const ProgramCosts& costs, Footprint& res
     result.table_gradient_bytes = net.tied && !costs.keeps_casts ? 8 * real(net.vocabulary * net.hidden) : 0;
   } else {
     result.trained_parameters += lora_parameters(net, workload.lora_rank);
+    if (workload.method == TrainingMethod::qlora) result.unpacked_bytes = 2 * (kFourBit + 2 + 2) * (size - tables);
     result.weights_bytes += workload.method == TrainingMethod::lora ? compute_bytes * size : kFourBit * (size - tables) + 2 * tables;
   }
   result.layer_bytes = std::max(result.layer_bytes, compute_bytes * layer_parameters(net));
@@ -78,6 +79,7 @@ void add_net(const Workload& workload, const ProgramCosts& costs, Footprint& res
   const double kept = (half ? costs.kept_a_channel * family : kSingleOfGpt2 * family) + (workload.dropout > 0 ? kMoreWithDropout : 0);
   const double residual = is_full || !half ? kResidual : kHalfResidual;
   const double words = real(net.vocabulary);
+  result.handed_on_bytes = compute_bytes * real(net.hidden);
   result.kept_bytes += kept * channels(net) + kAtTheEnds * real(net.hidden);
   result.kept_when_checkpointed_bytes += residual * channels(net) + kAtTheEnds * real(net.hidden);
   result.one_layer_kept_bytes = std::max(result.one_layer_kept_bytes, kept * real(net.hidden));

@@ -26,6 +26,7 @@ struct Footprint {
   double kept_bytes = 0;             // for backward, without checkpointing
   double kept_when_checkpointed_bytes = 0;
   double one_layer_kept_bytes = 0;   // what a block that is computed again keeps
+  double handed_on_bytes = 0;        // from one layer to the next
   double loss_bytes = 0;             // logits, their softmax and gradient at the peak
   double fixed_bytes = 0;            // whatever the batch: workspaces of libraries
 
@@ -35,6 +36,7 @@ struct Footprint {
   double backward_moved_bytes = 0;
   double recomputed_operations = 0;  // where blocks are computed again: all of forward but the loss
   double recomputed_moved_bytes = 0;
+  double unpacked_bytes = 0;         // moved in a pass to turn 4-bit weights into numbers, whatever the batch
   double update_moved_bytes = 0;     // in an update, whatever the batch
   double layers = 0;                 // that kernels are started for
   double host_ms_a_layer = 0;        // until the host has started a layer's forward and backward

@@ -35,5 +35,6 @@ const GpuKind& gpu_kind_with_memory(double memory_bytes);
 
 // One core of a processor that stands for a GPU.
 const GpuKind& virtual_gpu_kind();
+inline bool is_virtual(const GpuKind& kind) { return kind.name == virtual_gpu_kind().name; }
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ struct PlannedMachine {
   int gpus_a_node = 1;
   int nodes = 1;
   double link_bytes_s = 0;     // what a ring over the GPUs of a node reaches, one way
-  double network_bytes_s = 0;  // the same between nodes, for each GPU
+  double network_bytes_s = 0;  // the same between nodes, of one node: rings cross it over all its adapters
   double host_memory_bytes = 0;
   int cores_a_node = 1;
   bool hides_communication = true;  // not where the cores that compute also carry the bytes

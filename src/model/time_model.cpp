@@ -13,6 +13,7 @@ constexpr double kHiddenAtBest = 0.9;              // of what runs beside comput
 constexpr double kUnevenShare = 0.012;             // of compute, for each doubling of ranks: published DDP runs reach 1.9 of 2 and 7.5 of 8
 constexpr double kHostWhenCheckpointed = 3.3;      // of the host's time for a layer: seen with torch.utils.checkpoint, 4.7 ms for 1.4
 constexpr double kTf32Reached = 0.63;              // of large_product_share: 0.43 of the peak, seen on an H200
+constexpr double kHostMemoryBytesS = 1e11;          // of a node's processors, by an optimizer that streams
 constexpr double kHostLinkReached = 0.8;           // of PCIe, by large pinned copies
 
 double compute_speed(const GpuKind& gpu, NumberFormat format) {
@@ -40,9 +41,10 @@ PassTime pass_of(const Footprint& footprint, double tokens, Checkpointing checkp
   const auto milliseconds = [&](double operations, double moved, double layers_share) {
     return 1e3 * tokens * (operations / speed + moved / memory) + layers_share * footprint.layers * footprint.gap_ms_a_layer;
   };
+  const double unpacked_ms = 1e3 * footprint.unpacked_bytes / memory / 2;  // weights in 4 bits, once in each direction
   PassTime pass;
-  pass.forward_ms = correction * milliseconds(footprint.forward_operations, footprint.forward_moved_bytes, 1.0 / 3);
-  pass.backward_ms = correction * milliseconds(footprint.backward_operations + again * footprint.recomputed_operations, footprint.backward_moved_bytes + again * footprint.recomputed_moved_bytes, 2.0 / 3 + again / 3);
+  pass.forward_ms = correction * (unpacked_ms + milliseconds(footprint.forward_operations, footprint.forward_moved_bytes, 1.0 / 3));
+  pass.backward_ms = correction * (unpacked_ms + milliseconds(footprint.backward_operations + again * footprint.recomputed_operations, footprint.backward_moved_bytes + again * footprint.recomputed_moved_bytes, 2.0 / 3 + again / 3));
   const double host_ms = footprint.layers * footprint.host_ms_a_layer * (again > 0 ? kHostWhenCheckpointed : 1);
   if (const double pass_ms = pass.total_ms(); host_ms > pass_ms) {
     pass.forward_ms = host_ms / 3;
@@ -60,10 +62,9 @@ struct Speeds {
   double far = 0;   // between nodes
 };
 
-// A ring over several nodes goes as fast as its slowest link.
-double ring_speed(const Speeds& speeds, int members, int a_node) { return members > a_node ? std::min(speeds.near, speeds.far) : speeds.near; }
-
 double milliseconds_for(double bytes, double bytes_s) { return bytes_s > 0 ? 1e3 * bytes / bytes_s : 0; }
+
+double milliseconds_for(const Traffic& traffic, const Speeds& speeds) { return milliseconds_for(traffic.near_bytes, speeds.near) + milliseconds_for(traffic.far_bytes, std::min(speeds.near, speeds.far)); }
 
 }  // namespace
 
@@ -72,35 +73,40 @@ double exposed_by_ddp(double communication_ms, double backward_ms, double bucket
   return communication_ms - hidden;
 }
 
-double bytes_sent(const Footprint& footprint, const TrainingSetting& setting) {
+Traffic traffic_of(const Footprint& footprint, const TrainingSetting& setting, int gpus_a_node) {
   const double passes = static_cast<double>(setting.accumulation);
-  const double all = ring(setting.gpus);
-  const double within = ring(setting.group);
+  const int groups = setting.gpus / setting.group;
+  // A ring over several nodes is as fast as what joins them; all its bytes pass there once.
+  const auto ring_of = [&](int members, double bytes) { return members > gpus_a_node ? Traffic{0, bytes} : Traffic{bytes, 0}; };
   switch (setting.strategy) {
-    case SplitStrategy::single: return 0;
+    case SplitStrategy::single:
+    case SplitStrategy::model_split: return {};
     case SplitStrategy::ddp:
     case SplitStrategy::zero1:
-    case SplitStrategy::zero2: return 2 * all * footprint.gradients_bytes;
+    case SplitStrategy::zero2: return ring_of(setting.gpus, 2 * ring(setting.gpus) * footprint.gradients_bytes);
     case SplitStrategy::fsdp:
     case SplitStrategy::offload:
     case SplitStrategy::hybrid_fsdp: {
       // Weights are gathered in the format that is computed in, for forward and, where there is one, for backward of each pass.
       const double gathered = footprint.casts_bytes > 0 ? footprint.casts_bytes + (footprint.weights_bytes - 2 * footprint.casts_bytes) : footprint.weights_bytes;
-      const double within_group = passes * within * (2 * gathered - footprint.forward_only_bytes) + within * footprint.gradients_bytes;
-      const int groups = setting.gpus / setting.group;
-      return within_group + 2 * ring(groups) * footprint.gradients_bytes / setting.group;
+      Traffic traffic = ring_of(setting.group, ring(setting.group) * (passes * (2 * gathered - footprint.forward_only_bytes) + footprint.gradients_bytes));
+      // Each GPU averages its share with its fellows in the other nodes: all of them together the whole.
+      traffic.far_bytes += 2 * ring(groups) * footprint.gradients_bytes;
+      return traffic;
     }
-    case SplitStrategy::hybrid_split: return 2 * ring(setting.gpus / setting.group) * footprint.gradients_bytes / setting.group;
-    case SplitStrategy::model_split: return 0;
+    case SplitStrategy::hybrid_split: {
+      const double gradients = 2 * ring(groups) * footprint.gradients_bytes;
+      return setting.gpus > gpus_a_node ? Traffic{0, gradients} : Traffic{gradients / setting.group, 0};
+    }
   }
-  return 0;
+  return {};
 }
 
 StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std::int64_t sequence_length, NumberFormat format, const PlannedMachine& machine, const Calibration& calibration) {
   const double tokens = static_cast<double>(setting.micro_batch * sequence_length);
   const double passes = static_cast<double>(setting.accumulation);
   const Speeds speeds{machine.link_bytes_s * calibration.link, machine.network_bytes_s * calibration.link};
-  const int a_node = machine.gpus_a_node;
+  const Traffic traffic = traffic_of(footprint, setting, machine.gpus_a_node);
   PassTime pass = pass_of(footprint, tokens, setting.checkpointing, format, machine.gpu, calibration.compute);
   StepTime time;
   time.host_bound = pass.host_bound;
@@ -113,7 +119,7 @@ StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std
     case SplitStrategy::zero2: {
       time.compute_ms = passes * pass.total_ms();
       const double buckets = std::max(1.0, std::ceil(footprint.gradients_bytes / kBucketBytes));
-      time.communication_ms = milliseconds_for(bytes_sent(footprint, setting), ring_speed(speeds, setting.gpus, a_node)) + buckets * kCollectiveMs;
+      time.communication_ms = milliseconds_for(traffic, speeds) + buckets * kCollectiveMs;
       last_bucket = 1 / buckets;
       // ZeRO gathers the new weights after the update, where nothing hides it.
       const double hideable = setting.strategy == SplitStrategy::ddp ? 1 : 0.5;
@@ -125,7 +131,7 @@ StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std
     case SplitStrategy::offload:
     case SplitStrategy::hybrid_fsdp: {
       time.compute_ms = passes * pass.total_ms();
-      time.communication_ms = milliseconds_for(bytes_sent(footprint, setting), ring_speed(speeds, setting.group, a_node)) + 3 * passes * footprint.layers * kCollectiveMs;
+      time.communication_ms = milliseconds_for(traffic, speeds) + 3 * passes * footprint.layers * kCollectiveMs;
       // A layer is gathered while the one before it is computed; the first of each direction has nothing to hide behind.
       const double first_share = 1 / std::max(1.0, footprint.layers);
       const double hidden = std::min(time.communication_ms * (1 - first_share), kHiddenAtBest * time.compute_ms);
@@ -135,7 +141,8 @@ StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std
         // Weights come over PCIe for each pass, gradients go back; the host updates at the speed of its memory.
         const double host_link = kHostLinkReached * machine.gpu.pcie_bytes_s;
         const double over_pcie = milliseconds_for((2 * passes * footprint.weights_bytes / 2 + footprint.gradients_bytes) / setting.group, host_link);
-        const double on_host = 1e3 * footprint.update_moved_bytes / (1e11 / machine.nodes);
+        const int nodes = (setting.gpus + machine.gpus_a_node - 1) / machine.gpus_a_node;
+        const double on_host = 1e3 * footprint.update_moved_bytes / nodes / kHostMemoryBytesS;
         time.exposed_ms += over_pcie + on_host;
         time.communication_ms += over_pcie;
         updated = 0;
@@ -153,8 +160,9 @@ StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std
         of_one += 1.0 / stages / holders * setting.replicas();
       }
       time.compute_ms = passes * pass.total_ms() * of_one;
-      const double between = 2 * tokens * footprint.layer_bytes / std::max(1.0, footprint.parameters) * 0 + 0.1 * (stages - 1);
-      time.communication_ms = milliseconds_for(bytes_sent(footprint, setting), ring_speed(speeds, setting.gpus, a_node)) + passes * between;
+      // Hidden states go from stage to stage, and their gradients back.
+      const double between = 2 * (stages - 1) * (milliseconds_for(tokens * footprint.handed_on_bytes, speeds.near) + kCollectiveMs);
+      time.communication_ms = milliseconds_for(traffic, speeds) + passes * between;
       time.exposed_ms = setting.replicas() > 1 ? exposed_by_ddp(time.communication_ms, pass.backward_ms, 0.1) : time.communication_ms;
       updated = 1.0 / stages;
       break;

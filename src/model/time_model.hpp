@@ -17,8 +17,12 @@ struct StepTime {
 
 StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std::int64_t sequence_length, NumberFormat format, const PlannedMachine& machine, const Calibration& calibration = {});
 
-// Bytes that one GPU sends for one update.
-double bytes_sent(const Footprint& footprint, const TrainingSetting& setting);
+// What travels for one update: within nodes, by each GPU; between nodes, by each node.
+struct Traffic {
+  double near_bytes = 0;
+  double far_bytes = 0;
+};
+Traffic traffic_of(const Footprint& footprint, const TrainingSetting& setting, int gpus_a_node);
 
 // Of `communication_ms`, what backward's `backward_ms` cannot hide: all that is longer, and the last bucket.
 double exposed_by_ddp(double communication_ms, double backward_ms, double bucket_share);

@@ -33,7 +33,7 @@ std::vector<LaunchAdvice> planned_launch(int cores, int ranks) {
 
 std::vector<PlannedSetting> choose_settings(const PlanRequest& request, const PlannedWay& way) {
   const PlannedMachine& machine = request.machine;
-  const bool on_gpu = machine.gpu.half_tflops > 1;
+  const bool on_gpu = !is_virtual(machine.gpu);
   const double gradients = 4 * footprint_of(request.workload).trained_parameters;
   std::vector<PlannedSetting> settings;
   const auto add = [&](std::string name, std::string value, std::string reason) { settings.push_back({std::move(name), std::move(value), std::move(reason)}); };

@@ -2,9 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.hpp"
 
 namespace lockstep {
+namespace {
+
+std::string travels(const Traffic& traffic, const PlannedMachine& machine) {
+  std::string words;
+  if (traffic.near_bytes > 0) words = fmt::format("{} sent by each GPU at {:.0f} GB/s", format_bytes(traffic.near_bytes), machine.link_bytes_s / 1e9);
+  if (traffic.far_bytes > 0) words += fmt::format("{}{} between nodes at {:.3g} GB/s", words.empty() ? "" : ", ", format_bytes(traffic.far_bytes), std::min(machine.link_bytes_s, machine.network_bytes_s) / 1e9);
+  return words + ", and starting each collective";
+}
+
+}  // namespace
+
 
 std::vector<ExplainedNumber> explain_numbers(const PlanRequest& request, const Footprint& footprint, const Candidate& chosen, const Plan& plan) {
   const TrainingSetting& setting = chosen.setting;
@@ -32,7 +45,7 @@ std::vector<ExplainedNumber> explain_numbers(const PlanRequest& request, const F
                                                       : fmt::format("{:.0f} tokens x ({:.3g} FLOP / {:.0f} TFLOP/s + {:.3g} bytes / {:.0f} GB/s) x {} passes, and gaps between kernels", tokens, operations, gpu.half_tflops * gpu.large_product_share,
                                                                     footprint.forward_moved_bytes + footprint.backward_moved_bytes, gpu.memory_bytes_s / 1e9, setting.accumulation));
   add("optimizer's time", time.optimizer_ms, "ms", fmt::format("50 bytes x {:.4g} parameters through memory", footprint.trained_parameters));
-  add("communication", time.communication_ms, "ms", time.communication_ms > 0 ? fmt::format("{} sent by each GPU at {:.0f} GB/s", format_bytes(bytes_sent(footprint, setting)), (setting.gpus > request.machine.gpus_a_node ? std::min(request.machine.link_bytes_s, request.machine.network_bytes_s) : request.machine.link_bytes_s) / 1e9) : "none");
+  add("communication", time.communication_ms, "ms", time.communication_ms > 0 ? travels(traffic_of(footprint, setting, request.machine.gpus_a_node), request.machine) : "none");
   add("exposed", time.exposed_ms, "ms", "what is longer than 0.9 of the backward (FSDP: of the compute) it runs beside, and the last bucket");
   add("uneven ranks", time.uneven_ms, "ms", "1.2 % of compute for each doubling of ranks");
   add("step", time.step_ms(), "ms", "compute + optimizer + exposed + uneven ranks");

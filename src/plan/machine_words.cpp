@@ -65,6 +65,7 @@ Result<GpuKind> kind_from(const std::string& name, std::vector<std::string>& not
       }
   const auto names = gpu_kind_names();
   const auto near = nearest(name, names);
+  if (const auto count = parse_count(name)) return usage_error(fmt::format("no GPU '{}' is known", printable(name)), fmt::format("gigabytes are written so: --gpus 2x{:.0f}GB", *count));
   return usage_error(fmt::format("no GPU '{}' is known", printable(name)), near ? fmt::format("did you mean {}? Or give its memory alone: --gpus 2x24GB", *near) : fmt::format("known: {}; or give its memory alone: --gpus 2x24GB", join(names, ", ")));
 }
 
@@ -84,7 +85,7 @@ Result<MachineAnswer> this_machine(const std::vector<GpuInfo>& here, int cores, 
   answer.machine.cores_a_node = cores;
   answer.machine.host_memory_bytes = memory_bytes;
   // Virtual GPUs share the host's memory.
-  if (answer.machine.gpu.name == virtual_gpu_kind().name) answer.machine.gpu.memory_bytes = memory_bytes / static_cast<double>(here.size());
+  if (is_virtual(answer.machine.gpu)) answer.machine.gpu.memory_bytes = memory_bytes / static_cast<double>(here.size());
   return answer;
 }
 
@@ -124,16 +125,16 @@ Result<MachineAnswer> machine_from(const MachineWish& wish, const std::vector<Gp
     if (!kind) return std::move(kind).error();
     answer.machine.gpu = *kind;
     answer.machine.gpus_a_node = named->first;
-    const bool is_virtual = kind->name == virtual_gpu_kind().name;
-    answer.machine.cores_a_node = is_virtual ? cores : 12 * named->first;
-    answer.machine.host_memory_bytes = is_virtual ? memory_bytes : 2 * named->first * kind->memory_bytes;
-    if (is_virtual) answer.machine.gpu.memory_bytes = memory_bytes / named->first;
+    const bool cores_for_gpus = is_virtual(*kind);
+    answer.machine.cores_a_node = cores_for_gpus ? cores : 12 * named->first;
+    answer.machine.host_memory_bytes = cores_for_gpus ? memory_bytes : 2 * named->first * kind->memory_bytes;
+    if (cores_for_gpus) answer.machine.gpu.memory_bytes = memory_bytes / named->first;
     else if (!wish.cores) answer.notes.push_back("12 cores a GPU");
-    if (!is_virtual && !wish.host_memory_bytes) answer.notes.push_back("host memory twice that of the GPUs");
+    if (!cores_for_gpus && !wish.host_memory_bytes) answer.notes.push_back("host memory twice that of the GPUs");
   }
   PlannedMachine& machine = answer.machine;
   machine.nodes = wish.nodes;
-  machine.hides_communication = machine.gpu.name != virtual_gpu_kind().name;
+  machine.hides_communication = !is_virtual(machine.gpu);
   if (wish.cores) machine.cores_a_node = *wish.cores;
   if (wish.host_memory_bytes) machine.host_memory_bytes = *wish.host_memory_bytes;
   if (!wish.links.empty() && wish.links != "nvlink" && wish.links != "pcie") return usage_error(fmt::format("--links {}", printable(wish.links)), "nvlink or pcie");
@@ -146,7 +147,7 @@ Result<MachineAnswer> machine_from(const MachineWish& wish, const std::vector<Gp
   machine.link_bytes_s = machine.gpu.nvlink_bytes_s > 0 ? kNvlinkReached * machine.gpu.nvlink_bytes_s : kPcieReached * machine.gpu.pcie_bytes_s;
   const double gbit = wish.network_gbit_s.value_or(machine.gpu.half_tflops > 500 && machine.gpu.nvlink_bytes_s > 0 ? kUsualFastNetworkGbit : kUsualNetworkGbit);
   if (wish.nodes > 1 && !wish.network_gbit_s) answer.notes.push_back(fmt::format("{:.0f} Gbit/s between nodes (--network says otherwise)", gbit));
-  machine.network_bytes_s = 0.8 * gbit / 8 * kGigabyte / machine.gpus_a_node;
+  machine.network_bytes_s = 0.8 * gbit / 8 * kGigabyte;
   return answer;
 }
 

@@ -66,8 +66,23 @@ std::vector<int> counts_to_show(const PlannedMachine& machine) {
   return counts;
 }
 
+// What speedups are measured by: one GPU as planned, or, where it holds the training only by computing twice, swapping or not at all, one
+// with memory enough.
+double rate_of_one(const PlanRequest& request, const PlannedWay& first) {
+  if (first.gpus == 1 && first.strategy == "single" && !first.activation_checkpointing) return first.tokens_s;
+  PlanRequest ideal = request;
+  ideal.machine.gpu.memory_bytes = 1e16;
+  ideal.strategy = SplitStrategy::single;
+  ideal.allowed.clear();
+  ideal.checkpointing = false;
+  ideal.most_samples = std::max<std::int64_t>(1, first.micro_batch * 4);
+  const SearchResult found = search(ideal, 1);
+  return found.best ? found.best->tokens_s : first.tokens_s / first.gpus;
+}
+
 void fill_scaling(const PlanRequest& request, Plan& plan) {
   std::vector<int> counts = counts_to_show(request.machine);
+  if (std::find(counts.begin(), counts.end(), plan.choice.gpus) == counts.end()) counts.insert(std::upper_bound(counts.begin(), counts.end(), plan.choice.gpus), plan.choice.gpus);
   PlanRequest with_more = request;
   if (counts.size() < 4 && request.machine.nodes == 1 && request.tokens) {  // what more GPUs would bring
     for (int gpus = 1; gpus <= 8; gpus *= 2)
@@ -87,12 +102,10 @@ void fill_scaling(const PlanRequest& request, Plan& plan) {
     }
     plan.scaling.push_back(std::move(scale));
   }
-  // Against a GPU of the fewest that hold the training in the usual way: those that swap or take turns are no measure.
-  const auto usual = std::find_if(plan.scaling.begin(), plan.scaling.end(), [](const PlannedScale& scale) { return scale.way.strategy != "offload" && scale.way.strategy != "model-split"; });
   if (plan.scaling.empty()) return;
-  const PlannedWay& measure = usual != plan.scaling.end() ? usual->way : plan.scaling.front().way;
+  plan.base_tokens_s = rate_of_one(with_more, plan.scaling.front().way);
   for (PlannedScale& scale : plan.scaling) {
-    scale.speedup = scale.way.tokens_s / (measure.tokens_s / measure.gpus);
+    scale.speedup = scale.way.tokens_s / plan.base_tokens_s;
     scale.efficiency = scale.speedup / scale.way.gpus;
   }
 }
@@ -253,6 +266,28 @@ Candidate least_of(const std::vector<Candidate>& candidates) {
   return *std::min_element(candidates.begin(), candidates.end(), [&](const Candidate& one, const Candidate& other) { return lacks(one) < lacks(other); });
 }
 
+// All GPUs, unless fewer are faster: over slow links, or where the global batch cannot be shared out well.
+struct SearchOn {
+  SearchResult found;
+  int gpus = 1;
+};
+SearchOn search_with_fewer(const PlanRequest& request, std::size_t& tried) {
+  constexpr double kFasterBy = 1.05;
+  const PlannedMachine& machine = request.machine;
+  SearchOn best{search(request, machine.gpus()), machine.gpus()};
+  tried += best.found.tried;
+  if (request.strategy) return best;
+  const int step = machine.nodes > 1 ? machine.gpus_a_node : 1;
+  for (int gpus = machine.gpus() - step; gpus >= 1; gpus -= step) {
+    SearchResult fewer = search(request, gpus);
+    tried += fewer.tried;
+    if (!fewer.best) continue;
+    const bool swaps = fewer.best->setting.strategy == SplitStrategy::offload && best.found.best && best.found.best->setting.strategy != SplitStrategy::offload;
+    if (!swaps && (!best.found.best || fewer.best->tokens_s > kFasterBy * best.found.best->tokens_s)) best = {std::move(fewer), gpus};
+  }
+  return best;
+}
+
 std::string reason_for(const Candidate& chosen, const SearchResult& found, const PlanRequest& request) {
   const SplitStrategy strategy = chosen.setting.strategy;
   const std::string limit = gigabytes(usable_memory(request.machine.gpu));
@@ -262,6 +297,7 @@ std::string reason_for(const Candidate& chosen, const SearchResult& found, const
     if (other.fits) return fmt::format("{:.2f} times the speed of {}", chosen.tokens_s / other.tokens_s, name_of(other.setting.strategy));
   }
   if (strategy == SplitStrategy::single) return request.machine.gpus() == 1 ? "there is one GPU, and it fits" : "it fits on one GPU";
+  if (strategy != SplitStrategy::ddp) return request.strategy ? "asked for" : "nothing simpler can be shared out so";
   return fmt::format("it fits on each GPU ({} of {}), and gradients are all that has to travel", gigabytes(chosen.memory.total_bytes()), limit);
 }
 
@@ -312,13 +348,12 @@ Result<Plan> make_plan(const PlanRequest& request) {
   fill_model(request, footprint, plan);
   fill_hardware(request, plan);
   plan.calibrated = request.calibrated;
-  SearchResult found = search(request, request.machine.gpus());
-  plan.candidates = found.tried;
+  const auto [found, gpus] = search_with_fewer(request, plan.candidates);
   if (found.of_each.empty()) {
     const auto target = asked_batch(request);
     if (target && *target < request.machine.gpus())
       return usage_error(fmt::format("a global batch of {} has less than one sample for each of {} GPUs", *target, request.machine.gpus()), "raise --target-batch, or plan for fewer GPUs");
-    return usage_error(fmt::format("nothing can be planned so: {}", request.strategy ? fmt::format("--strategy {} needs another number of GPUs than {}", name_of(*request.strategy), request.machine.gpus()) : fmt::format("a global batch of {} cannot be shared out among {} GPUs", target.value_or(0), request.machine.gpus())),
+    return usage_error(fmt::format("nothing can be planned so: {}", request.strategy == SplitStrategy::hybrid_fsdp ? std::string("--strategy hybrid-fsdp needs several nodes") : request.strategy ? fmt::format("--strategy {} needs another number of GPUs than {}", name_of(*request.strategy), request.machine.gpus()) : fmt::format("a global batch of {} cannot be shared out among {} GPUs", target.value_or(0), request.machine.gpus())),
                        target ? fmt::format("use --target-batch {} or {}", *target / request.machine.gpus() * request.machine.gpus(), (*target / request.machine.gpus() + 1) * request.machine.gpus()) : "leave --strategy out");
   }
   const Candidate chosen = found.best ? *found.best : least_of(found.of_each);
@@ -333,6 +368,10 @@ Result<Plan> make_plan(const PlanRequest& request) {
     find_ways_out(request, plan);
   } else {
     plan.reason = reason_for(chosen, found, request);
+    if (gpus < request.machine.gpus()) {
+      const auto all = search(request, request.machine.gpus()).best;
+      plan.reason = fmt::format("{} of {} GPUs: {}; {}", gpus, request.machine.gpus(), all ? fmt::format("all of them would be {:.1f} times slower, for what they have to wait for each other", chosen.tokens_s / all->tokens_s) : std::string("the batch cannot be shared out among all"), plan.reason);
+    }
     fill_ladder(request, chosen, plan);
   }
   fill_scaling(request, plan);

@@ -52,7 +52,7 @@ constexpr FamilyRow kFamilies[] = {
     {"bert", "bert", false, true, true, true},       {"roberta", "bert", false, true, true, true},     {"distilbert", "bert", false, true, true, true}, {"electra", "bert", false, true, true, true},
     {"llama", "llama", true, false, false, false},   {"mistral", "llama", true, false, false, false},  {"mixtral", "llama", true, false, false, false}, {"phi3", "llama", true, false, false, false},
     {"qwen2", "qwen", true, false, false, false},    {"qwen3", "qwen", true, false, false, false},     {"gemma", "gemma", true, false, false, true},    {"gemma2", "gemma", true, false, false, true},
-    {"vit", "bert", false, true, true, true},
+    {"vit", "bert", false, true, true, true},         {"t5", "bert", false, false, false, true},
 };
 
 Error not_understood(const std::string& name, const std::string& what) {
@@ -114,8 +114,8 @@ Result<Architecture> model_from_config(std::string_view text, const std::string&
   net.layers = *layers;
   net.heads = *heads;
   net.key_value_heads = number(*shape, {"num_key_value_heads", "num_kv_heads", "multi_query_group_num"}).value_or(truth(*shape, "multi_query").value_or(false) ? 1 : net.heads);
-  net.head_width = number(*shape, {"head_dim"}).value_or(std::max<std::int64_t>(1, net.hidden / net.heads));
-  net.feed_forward = number(*shape, {"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"}).value_or(4 * net.hidden);
+  net.head_width = number(*shape, {"head_dim", "d_kv"}).value_or(std::max<std::int64_t>(1, net.hidden / net.heads));
+  net.feed_forward = number(*shape, {"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "encoder_ffn_dim"}).value_or(4 * net.hidden);
   net.vocabulary = number(*shape, {"vocab_size", "num_labels"}).value_or(1000);
   net.longest = number(*shape, {"max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length"}).value_or(1024);
   const std::string activation = word(*shape, "hidden_act");
@@ -125,6 +125,13 @@ Result<Architecture> model_from_config(std::string_view text, const std::string&
   net.positions = family != nullptr && family->learns_positions ? net.longest : 0;
   net.experts = number(*shape, {"num_local_experts", "n_routed_experts", "num_experts"}).value_or(1);
   net.experts_at_work = std::min(net.experts, number(*shape, {"num_experts_per_tok"}).value_or(net.experts));
+  // Encoder and decoder: the decoder's layers have a second attention.
+  if (truth(config, "is_encoder_decoder").value_or(false)) {
+    const std::int64_t decoder = number(*shape, {"num_decoder_layers", "decoder_layers"}).value_or(net.layers);
+    if (const auto encoder = number(*shape, {"encoder_layers"})) net.layers = *encoder;
+    net.counted_parameters = parameters(net) + static_cast<double>(decoder) * (layer_parameters(net) + attention_parameters(net));
+    net.layers += decoder;
+  }
   if (const auto expert_width = number(*shape, {"moe_intermediate_size"}); expert_width && net.experts > 1) net.feed_forward = *expert_width;
   return net;
 }
@@ -175,11 +182,15 @@ Result<Architecture> read_model(const std::string& name_or_path) {
     return Error{fmt::format("{}: no config.json and no model.safetensors in this folder", printable(name_or_path)), "give a model's own folder, or --params 7B"};
   }
   if (fs::is_regular_file(path, problem)) {
-    if (const std::string header = safetensors_header(name_or_path); !header.empty()) return model_from_safetensors(header, path.filename().string());
+    const std::string folder = fs::absolute(path, problem).parent_path().filename().string();
+    const auto named = [&](Result<Architecture> net) {
+      if (net) net->name = path.filename() == "config.json" && !folder.empty() ? folder : path.filename().string();
+      return net;
+    };
+    if (const std::string header = safetensors_header(name_or_path); !header.empty()) return named(model_from_safetensors(header, name_or_path));
     auto text = read_whole(name_or_path);
     if (!text) return std::move(text).error();
-    const std::string folder = fs::absolute(path, problem).parent_path().filename().string();
-    return model_from_config(*text, folder.empty() ? path.filename().string() : folder);
+    return named(model_from_config(*text, name_or_path));
   }
   if (const Architecture* const known = known_model(name_or_path)) return *known;
   if (name_or_path.find('/') != std::string::npos && name_or_path.ends_with(".json")) return Error{fmt::format("{}: no such file", printable(name_or_path)), "give a model's name, its config.json, or --params 7B"};

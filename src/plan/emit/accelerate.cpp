@@ -31,6 +31,7 @@ std::string zero_part(const PlannedWay& way) {
 Result<Emitted> emit_accelerate(const EmitInput& input) {
   const Plan& plan = input.plan;
   const PlannedWay& way = plan.choice;
+  if (way.strategy == "hybrid-split") return usage_error("--emit accelerate: Accelerate trains no model that lies over several GPUs in one of several processes", "use --emit torchrun and place the layers in the script, or --strategy fsdp");
   const bool one = is_one_process(way);
   std::string text = "compute_environment: LOCAL_MACHINE\ndebug: false\n";
   if (is_zero(way)) text += zero_part(way);

@@ -12,6 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kNoHybrid = "this file divides over all GPUs: FSDP 2 within nodes and DDP across is said in --emit accelerate alone";
+
 Emitted as_file(const Json& json, const Plan& plan) {
   Emitted emitted{json.dump(2) + "\n", {}};
   emitted.notes = notes_of(plan);
@@ -52,7 +54,6 @@ Json deepspeed_settings(const Plan& plan) {
     zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
     zero["offload_param"] = {{"device", "cpu"}, {"pin_memory", true}};
   }
-  if (way.strategy == "hybrid-fsdp") zero["zero_hpz_partition_size"] = way.group;
   return json;
 }
 
@@ -61,6 +62,7 @@ Json deepspeed_settings(const Plan& plan) {
 Result<Emitted> emit_training_arguments(const EmitInput& input) {
   const Plan& plan = input.plan;
   const PlannedWay& way = plan.choice;
+  if (way.strategy == "hybrid-split") return usage_error("--emit training-arguments: Trainer trains no model that lies over several GPUs in one of several processes", "use --emit torchrun and place the layers in the script, or --strategy fsdp");
   Json json = {{"output_dir", "output"}, {"per_device_train_batch_size", way.micro_batch}, {"gradient_accumulation_steps", way.accumulation}};
   json["bf16"] = plan.model.precision == "bf16";
   json["fp16"] = plan.model.precision == "fp16";
@@ -85,18 +87,24 @@ Result<Emitted> emit_training_arguments(const EmitInput& input) {
   json["save_steps"] = 500;
   json["save_total_limit"] = 2;
   Emitted emitted = as_file(json, plan);
-  if (way.strategy == "hybrid-fsdp") emitted.notes.emplace_back("TrainingArguments has no words for FSDP within nodes and DDP across: this divides over all GPUs; --emit accelerate has the plan's own");
+  if (way.strategy == "hybrid-fsdp") emitted.notes.emplace_back(kNoHybrid);
   emitted.notes.insert(emitted.notes.begin(), "read it with HfArgumentParser(TrainingArguments).parse_json_file(FILE), or TrainingArguments(**json.load(open(FILE)))");
   return emitted;
 }
 
-Result<Emitted> emit_deepspeed(const EmitInput& input) { return as_file(deepspeed_settings(input.plan), input.plan); }
+Result<Emitted> emit_deepspeed(const EmitInput& input) {
+  Emitted emitted = as_file(deepspeed_settings(input.plan), input.plan);
+  if (input.plan.choice.strategy == "hybrid-fsdp") emitted.notes.emplace_back(kNoHybrid);
+  return emitted;
+}
 
 Result<Emitted> emit_fsdp(const EmitInput& input) {
   const PlannedWay& way = input.plan.choice;
   if (!is_sharded(way) && way.strategy != "zero2")
     return usage_error(fmt::format("--emit fsdp, but the plan is {}", way.strategy), fmt::format("FSDP is not needed here; force it with --strategy fsdp, or use --emit torchrun"));
-  return as_file(fsdp_settings(way), input.plan);
+  Emitted emitted = as_file(fsdp_settings(way), input.plan);
+  if (way.strategy == "hybrid-fsdp") emitted.notes.emplace_back(kNoHybrid);
+  return emitted;
 }
 
 }  // namespace lockstep

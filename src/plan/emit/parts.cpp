@@ -48,7 +48,7 @@ std::vector<std::string> notes_of(const Plan& plan) {
   notes.push_back(fmt::format("in the script: batch {} a device, {} {} an update{}", way.micro_batch, way.accumulation, way.accumulation == 1 ? "pass" : "passes", way.activation_checkpointing ? ", activation checkpointing" : ""));
   if (way.strategy == "fsdp" || way.strategy == "hybrid-fsdp" || way.strategy == "offload") notes.emplace_back("the script has to use FSDP: --emit accelerate or --emit fsdp has the settings");
   if (way.strategy == "zero1" || way.strategy == "zero2") notes.emplace_back("the script has to use ZeRO: --emit deepspeed has the settings");
-  if (way.strategy == "model-split" || way.strategy == "hybrid-split") notes.emplace_back("the model has to be placed over the GPUs of a process: device_map in transformers");
+  if (way.strategy == "model-split" || way.strategy == "hybrid-split") notes.push_back(way.strategy == "model-split" ? std::string("the model has to be placed over the GPUs: device_map in transformers") : fmt::format("the script has to place the layers: process i of a node has the GPUs {0} i to {0} i + {1}", way.group, way.group - 1));
   return notes;
 }
 

@@ -18,6 +18,7 @@ Result<Emitted> emit_sbatch(const EmitInput& input) {
   option("--ntasks-per-node=1");
   option(fmt::format("--gres=gpu:{}", gpus));
   option(fmt::format("--cpus-per-task={}", plan.hardware.cores_a_node));
+  if (way.strategy == "offload") option("--mem=0");
   option("--time=24:00:00");
   // Two minutes before the end the shell hears of it, and hands it on.
   option("--signal=B:TERM@120");
@@ -34,8 +35,9 @@ Result<Emitted> emit_sbatch(const EmitInput& input) {
   if (is_one_process(way)) launch = "python";
   else if (way.nodes == 1) launch = fmt::format("torchrun --standalone --nproc_per_node={}", processes_a_node(way));
   else launch = fmt::format("torchrun \\\n  --nnodes=\"$SLURM_JOB_NUM_NODES\" --nproc_per_node={} \\\n  --rdzv_id=\"$SLURM_JOB_ID\" --rdzv_backend=c10d --rdzv_endpoint=\"$head_node:29500\"", processes_a_node(way));
-  // In the background, so that the shell can hear the signal while it waits.
-  text += fmt::format("srun --kill-on-bad-exit=1 {} \\\n  {} &\nsteps=$!\ntrap 'kill -TERM \"$steps\"' TERM\nwait \"$steps\"\n", launch, script_words(input));
+  // In the background, so that the shell hears the signal while it waits; then it waits for the last checkpoint, too. srun takes no
+  // --cpus-per-task from its job since Slurm 22.05.
+  text += fmt::format("srun --kill-on-bad-exit=1 --cpus-per-task=\"$SLURM_CPUS_PER_TASK\" {} \\\n  {} &\nsteps=$!\ntrap 'kill -TERM \"$steps\"; wait \"$steps\"' TERM\nwait \"$steps\"\n", launch, script_words(input));
   Emitted emitted;
   emitted.text = text;
   emitted.notes = {fmt::format("submit: sbatch {}.sbatch", name), fmt::format("watch:  squeue --me --name={}", name), fmt::format("read:   tail -F {}-JOBID.log", name)};

@@ -67,6 +67,7 @@ std::string plan_json(const Plan& plan) {
   json["ways_out"] = plan.ways_out;
   json["error_range"] = {{"step", plan.step_doubt}, {"memory", plan.memory_doubt}};
   json["calibrated"] = plan.calibrated;
+  json["base_tokens_per_s"] = plan.base_tokens_s;
   json["scaling"] = list_of(plan.scaling, scale_json);
   json["alternatives"] = list_of(plan.alternatives, way_json);
   json["ladder"] = list_of(plan.ladder, [](const LadderRung& rung) { return Json{{"note", rung.note}, {"way", way_json(rung.way)}}; });

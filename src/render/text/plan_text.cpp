@@ -48,13 +48,17 @@ std::string numbers_of(const Plan& plan, const Painter& paint) {
   const std::string memory = fmt::format("{} of {} on each GPU", format_bytes(way.memory_bytes), format_bytes(way.memory_limit_bytes));
   text += fmt::format("  memory   {} ({} %)\n", way.fits ? paint.good(memory) : paint.bad(memory), fmt::format("± {:.0f}", 100 * plan.memory_doubt));
   std::string parts;
+  double small = 0;
   for (const PlannedPart& part : way.memory)
     if (part.bytes >= 0.005 * way.memory_bytes) parts += (parts.empty() ? "" : ", ") + fmt::format("{} {}", part.name, format_bytes(part.bytes));
+    else small += part.bytes;
+  if (small > 0) parts += fmt::format(", the rest {}", format_bytes(small));
   text += wrapped(parts, 11, kWidth);
   text += fmt::format("  step     {} (± {:.0f} %): compute {}, optimizer {}", milliseconds(way.step_ms), 100 * plan.step_doubt, milliseconds(way.compute_ms), milliseconds(way.optimizer_ms));
-  if (way.gpus > 1) text += fmt::format(", waiting for each other {} ({})", milliseconds(way.exposed_ms), percent(way.communication_share));
+  if (way.strategy == "offload") text += fmt::format(", over PCIe and on the host {} ({})", milliseconds(way.exposed_ms), percent(way.communication_share));
+  else if (way.gpus > 1) text += fmt::format(", waiting for each other {} ({})", milliseconds(way.exposed_ms), percent(way.communication_share));
   text += "\n";
-  if (way.communication_ms > 0) text += fmt::format("           communication {}, of which {} beside compute\n", milliseconds(way.communication_ms), milliseconds(std::max(0.0, way.communication_ms - way.exposed_ms)));
+  if (way.communication_ms > 0 && way.strategy != "offload") text += fmt::format("           communication {}, of which {} beside compute\n", milliseconds(way.communication_ms), milliseconds(std::max(0.0, way.communication_ms - way.exposed_ms)));
   if (way.host_bound) text += "           the host starts kernels slower than the GPU does them: a larger batch or torch.compile\n";
   text += fmt::format("  speed    {} tokens/s, {} samples/s, {} of the GPUs' peak\n", count(way.tokens_s), count(way.samples_s), percent(way.model_flops_share));
   return text + "\n";
@@ -78,7 +82,8 @@ std::string scaling_of(const Plan& plan) {
     }
     table.add(cells);
   }
-  return table.text(std::nullopt) + "\n";
+  const bool first_is_measure = plan.scaling.front().way.tokens_s == plan.base_tokens_s;
+  return table.text(std::nullopt) + (first_is_measure ? "" : fmt::format("  1.00x: one GPU with memory enough, {} tokens/s\n", count(plan.base_tokens_s))) + "\n";
 }
 
 std::string ways_text(const std::vector<PlannedWay>& ways, const PlannedWay& choice) {

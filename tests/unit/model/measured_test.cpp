@@ -136,11 +136,18 @@ TEST(Communication, IsThatOfTheRing) {
   const Footprint footprint = footprint_of(workload_of("gpt2", 1024, TrainingProgram::pytorch));
   const double gradients = footprint.gradients_bytes;
 
-  EXPECT_EQ(bytes_sent(footprint, {.strategy = SplitStrategy::single}), 0);
-  EXPECT_DOUBLE_EQ(bytes_sent(footprint, {.strategy = SplitStrategy::ddp, .gpus = 4}), 2 * 0.75 * gradients);
+  EXPECT_EQ(traffic_of(footprint, {.strategy = SplitStrategy::single}, 8).near_bytes, 0);
+  EXPECT_DOUBLE_EQ(traffic_of(footprint, {.strategy = SplitStrategy::ddp, .gpus = 4}, 8).near_bytes, 2 * 0.75 * gradients);
+  EXPECT_DOUBLE_EQ(traffic_of(footprint, {.strategy = SplitStrategy::ddp, .gpus = 4}, 2).far_bytes, 2 * 0.75 * gradients);
   // Twice the half-precision weights and once the gradients: with gradients in fp32 1.0 of DDP's bytes, 1.5 where both are of one size.
-  EXPECT_DOUBLE_EQ(bytes_sent(footprint, {.strategy = SplitStrategy::fsdp, .gpus = 4, .group = 4}), 0.75 * (2 * footprint.casts_bytes + gradients));
-  EXPECT_GT(bytes_sent(footprint, {.strategy = SplitStrategy::fsdp, .gpus = 4, .group = 4, .accumulation = 4}), 2 * bytes_sent(footprint, {.strategy = SplitStrategy::fsdp, .gpus = 4, .group = 4}));
+  const TrainingSetting sharded{.strategy = SplitStrategy::fsdp, .gpus = 4, .group = 4};
+  EXPECT_DOUBLE_EQ(traffic_of(footprint, sharded, 8).near_bytes, 0.75 * (2 * footprint.casts_bytes + gradients));
+  TrainingSetting four_passes = sharded;
+  four_passes.accumulation = 4;
+  EXPECT_GT(traffic_of(footprint, four_passes, 8).near_bytes, 2 * traffic_of(footprint, sharded, 8).near_bytes);
+  const Traffic hybrid = traffic_of(footprint, {.strategy = SplitStrategy::hybrid_fsdp, .gpus = 16, .group = 8}, 8);
+  EXPECT_DOUBLE_EQ(hybrid.near_bytes, 0.875 * (2 * footprint.casts_bytes + gradients)) << "weights stay in the node";
+  EXPECT_DOUBLE_EQ(hybrid.far_bytes, 2 * 0.5 * gradients) << "all its GPUs' shares together";
 }
 
 TEST(Communication, ThatIsShorterThanBackwardIsHiddenButForItsLastBucket) {

@@ -36,6 +36,14 @@ TEST(Config, OfAModelOfSeveralPartsIsThatOfItsText) {
   EXPECT_NEAR(parameters(*net), 6.74e9, 2e7);
 }
 
+TEST(Config, OfEncoderAndDecoderHasBoth) {
+  const auto net = model_from_config(R"({"model_type":"t5","d_model":768,"num_layers":12,"num_decoder_layers":12,"num_heads":12,"d_ff":3072,"d_kv":64,"vocab_size":32128,"is_encoder_decoder":true})", "t5-base");
+
+  ASSERT_TRUE(net);
+  EXPECT_NEAR(parameters(*net), 223e6, 2e6);
+  EXPECT_EQ(net->layers, 24);
+}
+
 TEST(Config, WithoutTheNeededFieldsSaysWhich) {
   const auto net = model_from_config(R"({"model_type":"llama","hidden_size":4096})", "broken");
 
