@@ -38,6 +38,17 @@ std::vector<std::string> training(const std::string& program, bool on_gpus) {
   return {program, "--device", "cpu", "--model", "tiny", "--batch-size", "16", "--steps", "1000000", "--dataset-size", "16384", "--preload", "--workers", "0", "--log-every", "4", "--log-format", "json"};
 }
 
+// How the planner would run the same training on both devices: what the fix is.
+std::string planned_parallel(bool on_gpus) {
+  TrainSettings settings;
+  settings.device = on_gpus ? "cuda" : "cpu";
+  settings.model = on_gpus ? "gpt2" : "tiny";
+  settings.batch_size = on_gpus ? 8 : 16;
+  settings.devices = kDevices;
+  const auto choice = choose_training(settings, {"device", "model", "batch-size", "devices"}, train_machine());
+  return choice ? choice->settings.parallel : "ddp";
+}
+
 std::vector<std::string> with(std::vector<std::string> words, std::initializer_list<std::string> more) {
   words.insert(words.end(), more);
   return words;
@@ -106,7 +117,7 @@ Result<int> run_demo(const RawOptions& raw, const DemoOptions& typed) {
   std::fflush(stdout);
 
   const std::string lockstep = (executable_folder() / "lockstep").string();
-  const auto trained = with(training(*program, on_gpus), {"--parallel", "ddp"});
+  const auto trained = with(training(*program, on_gpus), {"--parallel", planned_parallel(on_gpus)});
   auto right = std::vector<std::string>{lockstep, "launch", "--standalone", "--recommended", "--no-checks", "--quiet", "--nproc-per-node", std::to_string(kDevices), "--no-python"};
   right.insert(right.end(), trained.begin(), trained.end());
   words("2/3  the fix: one process a GPU, each with the whole model and its own part of the data (DDP), by lockstep launch");
