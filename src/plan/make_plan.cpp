@@ -270,11 +270,13 @@ Candidate least_of(const std::vector<Candidate>& candidates) {
 struct SearchOn {
   SearchResult found;
   int gpus = 1;
+  std::optional<Candidate> on_all;  // the best that all of them could do
 };
 SearchOn search_with_fewer(const PlanRequest& request, std::size_t& tried) {
   constexpr double kFasterBy = 1.05;
   const PlannedMachine& machine = request.machine;
-  SearchOn best{search(request, machine.gpus()), machine.gpus()};
+  SearchOn best{search(request, machine.gpus()), machine.gpus(), std::nullopt};
+  best.on_all = best.found.best;
   tried += best.found.tried;
   if (request.strategy) return best;
   const int step = machine.nodes > 1 ? machine.gpus_a_node : 1;
@@ -283,7 +285,7 @@ SearchOn search_with_fewer(const PlanRequest& request, std::size_t& tried) {
     tried += fewer.tried;
     if (!fewer.best) continue;
     const bool swaps = fewer.best->setting.strategy == SplitStrategy::offload && best.found.best && best.found.best->setting.strategy != SplitStrategy::offload;
-    if (!swaps && (!best.found.best || fewer.best->tokens_s > kFasterBy * best.found.best->tokens_s)) best = {std::move(fewer), gpus};
+    if (!swaps && (!best.found.best || fewer.best->tokens_s > kFasterBy * best.found.best->tokens_s)) best = {std::move(fewer), gpus, best.on_all};
   }
   return best;
 }
@@ -348,7 +350,7 @@ Result<Plan> make_plan(const PlanRequest& request) {
   fill_model(request, footprint, plan);
   fill_hardware(request, plan);
   plan.calibrated = request.calibrated;
-  const auto [found, gpus] = search_with_fewer(request, plan.candidates);
+  const auto [found, gpus, on_all] = search_with_fewer(request, plan.candidates);
   if (found.of_each.empty()) {
     const auto target = asked_batch(request);
     if (target && *target < request.machine.gpus())
@@ -369,8 +371,7 @@ Result<Plan> make_plan(const PlanRequest& request) {
   } else {
     plan.reason = reason_for(chosen, found, request);
     if (gpus < request.machine.gpus()) {
-      const auto all = search(request, request.machine.gpus()).best;
-      plan.reason = fmt::format("{} of {} GPUs: {}; {}", gpus, request.machine.gpus(), all ? fmt::format("all of them would be {:.1f} times slower, for what they have to wait for each other", chosen.tokens_s / all->tokens_s) : std::string("the batch cannot be shared out among all"), plan.reason);
+      plan.reason = fmt::format("{} of {} GPUs: {}; {}", gpus, request.machine.gpus(), on_all ? fmt::format("all of them would be {:.1f} times slower, for what they have to wait for each other", chosen.tokens_s / on_all->tokens_s) : std::string("the batch cannot be shared out among all"), plan.reason);
     }
     fill_ladder(request, chosen, plan);
   }

@@ -38,7 +38,7 @@ bool has_parallel_of_its_own(const ScriptFacts& script) {
 }
 
 // .to(x) and .cuda(): of whatever, but the batch's.
-bool moves_a_model(const RuleInput& input, const ScriptFacts& script) {
+bool moves_a_model(const ScriptFacts& script) {
   for (const CallAt& item : script.code.all) {
     const std::string_view name = item.call->last_name();
     if (name == "DataParallel" || name == "set_default_tensor_type" || name == "set_default_device" || item.call->argument("device_map") != nullptr) return true;
@@ -47,7 +47,7 @@ bool moves_a_model(const RuleInput& input, const ScriptFacts& script) {
     if (!in_a_loop) return true;
   }
   // with torch.device("cuda"):
-  return std::any_of(script.code.all.begin(), script.code.all.end(), [](const CallAt& item) { return item.call->full_name == "torch.device" && item.call->node.enclosing("with_clause"); }) || input.project.file(script.code.script).python() == nullptr;
+  return std::any_of(script.code.all.begin(), script.code.all.end(), [](const CallAt& item) { return item.call->full_name == "torch.device" && item.call->node.enclosing("with_clause"); });
 }
 
 // Numbers of GPUs that are named: cuda(1), to(1), torch.device(1); a name with a number for its value counts.
@@ -99,7 +99,7 @@ std::string reads_what_it_wrote(const RuleInput& input, const ScriptFacts& scrip
 
 bool is_meant_for_one_process(const RuleInput& input, const ScriptFacts& script) {
   if (imports_any(input, script, {"horovod", "deepspeed", "bmtrain", "colossalai", "oneflow"})) return true;
-  if (is_named_for_one_gpu(input.project.file(script.code.script).name()) || has_parallel_of_its_own(script) || !moves_a_model(input, script)) return true;
+  if (is_named_for_one_gpu(input.project.file(script.code.script).name()) || has_parallel_of_its_own(script) || !moves_a_model(script)) return true;
   // An optimizer of plain tensors, as of a picture: no model is trained.
   return std::all_of(script.loops.begin(), script.loops.end(), [&](const TrainingLoop& loop) {
     const Origins made = script.origins->of(loop.file, loop.update->node.field("function").field("object"));

@@ -6,9 +6,6 @@
 namespace lockstep {
 namespace {
 
-bool is_sharded(const PlannedWay& way) { return way.strategy == "fsdp" || way.strategy == "hybrid-fsdp" || way.strategy == "offload"; }
-bool is_zero(const PlannedWay& way) { return way.strategy == "zero1" || way.strategy == "zero2"; }
-
 std::string fsdp_part(const PlannedWay& way) {
   std::string text = "fsdp_config:\n";
   text += "  fsdp_activation_checkpointing: " + std::string(way.activation_checkpointing ? "true" : "false") + "\n";

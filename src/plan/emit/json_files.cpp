@@ -20,8 +20,6 @@ Emitted as_file(const Json& json, const Plan& plan) {
   return emitted;
 }
 
-bool is_sharded(const PlannedWay& way) { return way.strategy == "fsdp" || way.strategy == "hybrid-fsdp" || way.strategy == "offload"; }
-
 Json fsdp_settings(const PlannedWay& way) {
   std::string words = way.strategy == "zero2" ? "shard_grad_op auto_wrap" : "full_shard auto_wrap";
   if (way.strategy == "offload") words += " offload";
@@ -81,7 +79,7 @@ Result<Emitted> emit_training_arguments(const EmitInput& input) {
     if (const auto bucket = parse_integer(setting_of(plan, "bucket_mb"))) json["ddp_bucket_cap_mb"] = *bucket;
   }
   if (is_sharded(way)) json.update(fsdp_settings(way));
-  if (way.strategy == "zero1" || way.strategy == "zero2") json["deepspeed"] = deepspeed_settings(plan);
+  if (is_zero(way)) json["deepspeed"] = deepspeed_settings(plan);
   json["logging_steps"] = 50;
   json["save_strategy"] = "steps";
   json["save_steps"] = 500;

@@ -11,6 +11,9 @@ namespace lockstep {
 
 bool is_one_process(const PlannedWay& way) { return way.gpus == 1 || way.strategy == "model-split"; }
 
+bool is_sharded(const PlannedWay& way) { return way.strategy == "fsdp" || way.strategy == "hybrid-fsdp" || way.strategy == "offload"; }
+bool is_zero(const PlannedWay& way) { return way.strategy == "zero1" || way.strategy == "zero2"; }
+
 int processes_a_node(const PlannedWay& way) {
   if (is_one_process(way)) return 1;
   const int a_node = way.gpus / way.nodes;
@@ -46,8 +49,8 @@ std::vector<std::string> notes_of(const Plan& plan) {
   std::vector<std::string> notes;
   if (!way.fits) notes.emplace_back("this does not fit: see lockstep plan without --emit");
   notes.push_back(fmt::format("in the script: batch {} a device, {} {} an update{}", way.micro_batch, way.accumulation, way.accumulation == 1 ? "pass" : "passes", way.activation_checkpointing ? ", activation checkpointing" : ""));
-  if (way.strategy == "fsdp" || way.strategy == "hybrid-fsdp" || way.strategy == "offload") notes.emplace_back("the script has to use FSDP: --emit accelerate or --emit fsdp has the settings");
-  if (way.strategy == "zero1" || way.strategy == "zero2") notes.emplace_back("the script has to use ZeRO: --emit deepspeed has the settings");
+  if (is_sharded(way)) notes.emplace_back("the script has to use FSDP: --emit accelerate or --emit fsdp has the settings");
+  if (is_zero(way)) notes.emplace_back("the script has to use ZeRO: --emit deepspeed has the settings");
   if (way.strategy == "model-split" || way.strategy == "hybrid-split") notes.push_back(way.strategy == "model-split" ? std::string("the model has to be placed over the GPUs: device_map in transformers") : fmt::format("the script has to place the layers: process i of a node has the GPUs {0} i to {0} i + {1}", way.group, way.group - 1));
   return notes;
 }

@@ -13,6 +13,9 @@ namespace lockstep {
 int processes_a_node(const PlannedWay& way);
 // Whether it is one process in all, started by plain python.
 bool is_one_process(const PlannedWay& way);
+// Whether weights are divided, or only optimizer states and gradients.
+bool is_sharded(const PlannedWay& way);
+bool is_zero(const PlannedWay& way);
 // Variables to set, in order.
 std::vector<std::pair<std::string, std::string>> variables_of(const Plan& plan);
 // The script and its arguments, quoted for a shell.
