@@ -58,7 +58,6 @@ struct TrainingSetting {
 struct Calibration {
   double compute = 1;
   double memory = 1;
-  double link = 1;
 };
 
 }  // namespace lockstep

@@ -105,7 +105,7 @@ Traffic traffic_of(const Footprint& footprint, const TrainingSetting& setting, i
 StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std::int64_t sequence_length, NumberFormat format, const PlannedMachine& machine, const Calibration& calibration) {
   const double tokens = static_cast<double>(setting.micro_batch * sequence_length);
   const double passes = static_cast<double>(setting.accumulation);
-  const Speeds speeds{machine.link_bytes_s * calibration.link, machine.network_bytes_s * calibration.link};
+  const Speeds speeds{machine.link_bytes_s, machine.network_bytes_s};
   const Traffic traffic = traffic_of(footprint, setting, machine.gpus_a_node);
   PassTime pass = pass_of(footprint, tokens, setting.checkpointing, format, machine.gpu, calibration.compute);
   StepTime time;
