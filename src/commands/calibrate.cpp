@@ -37,13 +37,13 @@ std::optional<Measured> fastest_step(const std::string& output) {
 }  // namespace
 
 Result<Calibration> calibrate(const PlanRequest& request, bool quiet) {
-  auto program = trainer_program();
-  if (!program) return std::move(program).error();
   const TrainMachine here = train_machine();
   const bool on_gpu = here.gpus > 0;
   const bool plans_for_gpus = !is_virtual(request.machine.gpu);
   if (on_gpu != plans_for_gpus || (on_gpu && gpu_kind_of(here.gpu_name, static_cast<double>(here.memory_bytes))->name != request.machine.gpu.name))
     return usage_error(fmt::format("--calibrate measures here, and the plan is for {}", request.machine.gpu.name), "leave --gpus out to plan for this machine, or --calibrate");
+  auto program = trainer_program();
+  if (!program) return std::move(program).error();
 
   PlanRequest trial = request;
   trial.target_batch = trial.tokens_per_update = std::nullopt;

@@ -80,6 +80,9 @@ struct BadInput {
   std::string error;
   std::string next;
 };
+void PrintTo(const BadInput& input, std::ostream* out) {
+  for (const std::string& word : input.words) *out << word << " ";
+}
 class PlanErrors : public ::testing::TestWithParam<BadInput> {};
 TEST_P(PlanErrors, NameTheThingAndTheNextStep) {
   std::vector<std::string> words = {"plan"};

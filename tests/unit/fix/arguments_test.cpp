@@ -304,6 +304,7 @@ struct Range {
   const char* line;
   bool found;
 };
+void PrintTo(const Range& range, std::ostream* out) { *out << range.line; }
 class Requirements : public ::testing::TestWithParam<Range> {};
 TEST_P(Requirements, TellWhichReleasesAreAllowed) {
   FixProject project;

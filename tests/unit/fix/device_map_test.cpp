@@ -166,6 +166,7 @@ struct Untouched {
   const char* why;
   std::string script;
 };
+void PrintTo(const Untouched& untouched, std::ostream* out) { *out << untouched.why; }
 class DeviceMapStays : public ::testing::TestWithParam<Untouched> {};
 TEST_P(DeviceMapStays, ByteForByte) {
   EXPECT_FALSE(found(GetParam().script)) << GetParam().why;

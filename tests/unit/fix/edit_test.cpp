@@ -41,7 +41,12 @@ TEST(UnifiedDiff, SaysWhereTheFileHasNoLastLineEnd) {
 TEST(UnifiedDiff, IsEmptyWhereNothingChanges) { EXPECT_EQ(unified_diff("x", "a\n", {{0, 1, "a"}}), ""); }
 
 // Every diff must lead back to the edited text, whatever the edits.
-class DiffRoundTrip : public ::testing::TestWithParam<std::pair<std::string, std::vector<Edit>>> {};
+struct EditedText {
+  std::string before;
+  std::vector<Edit> edits;
+};
+void PrintTo(const EditedText& text, std::ostream* out) { *out << text.edits.size() << " edits of " << ::testing::PrintToString(text.before); }
+class DiffRoundTrip : public ::testing::TestWithParam<EditedText> {};
 
 TEST_P(DiffRoundTrip, GivesTheEditedTextBack) {
   const auto& [before, edits] = GetParam();
@@ -55,10 +60,10 @@ TEST_P(DiffRoundTrip, GivesTheEditedTextBack) {
   EXPECT_EQ(edited(before, *again), edited(before, edits));
 }
 INSTANTIATE_TEST_SUITE_P(Texts, DiffRoundTrip,
-                         ::testing::Values(std::pair<std::string, std::vector<Edit>>{"a\nb\nc\n", {{2, 4, ""}}}, std::pair<std::string, std::vector<Edit>>{"a\r\nb\r\nc\r\n", {{3, 4, "X"}}},
-                                           std::pair<std::string, std::vector<Edit>>{"a", {{1, 1, "\nb"}}}, std::pair<std::string, std::vector<Edit>>{"a\n", {{0, 2, ""}}},
-                                           std::pair<std::string, std::vector<Edit>>{"-- x\n++ y\n", {{0, 5, "--- z\n"}}},
-                                           std::pair<std::string, std::vector<Edit>>{"1\n2\n3\n4\n5\n6\n7\n8\n9\n", {{0, 0, "0\n"}, {6, 7, "four"}, {16, 18, ""}}}));
+                         ::testing::Values(EditedText{"a\nb\nc\n", {{2, 4, ""}}}, EditedText{"a\r\nb\r\nc\r\n", {{3, 4, "X"}}},
+                                           EditedText{"a", {{1, 1, "\nb"}}}, EditedText{"a\n", {{0, 2, ""}}},
+                                           EditedText{"-- x\n++ y\n", {{0, 5, "--- z\n"}}},
+                                           EditedText{"1\n2\n3\n4\n5\n6\n7\n8\n9\n", {{0, 0, "0\n"}, {6, 7, "four"}, {16, 18, ""}}}));
 
 TEST(EditsOfDiff, RefuseATextThatHasChangedSince) {
   const std::string before = "a\nb\nc\n";

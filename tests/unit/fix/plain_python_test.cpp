@@ -125,6 +125,7 @@ struct Untouched {
   std::string line;
   std::string script;
 };
+void PrintTo(const Untouched& untouched, std::ostream* out) { *out << untouched.why; }
 class PlainPythonStays : public ::testing::TestWithParam<Untouched> {};
 
 TEST_P(PlainPythonStays, ByteForByte) {

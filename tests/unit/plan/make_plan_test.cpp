@@ -64,6 +64,7 @@ struct ElasticRow {
   int gpus;
   const char* expected;
 };
+void PrintTo(const ElasticRow& row, std::ostream* out) { *out << row.gpus << "x" << row.gpu; }
 class ElasticTable : public ::testing::TestWithParam<ElasticRow> {};
 PlanRequest two_frozen_models(const ElasticRow& row) {
   PlanRequest request = request_for(std::to_string(row.gpus) + "x" + row.gpu, "llama-8b", TrainingMethod::lora);
