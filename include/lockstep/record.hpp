@@ -1,4 +1,4 @@
-// What happened at one moment: a tick of all GPUs, a list of processes, a training step, or an event.
+// What happened at one moment: a tick of all GPUs, a list of processes, a training step, an event, a collective.
 #pragma once
 
 #include <array>
@@ -11,7 +11,10 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/collective.hpp"
+#include "lockstep/device_time.hpp"
 #include "lockstep/sample.hpp"
+#include "lockstep/step_part.hpp"
 
 namespace lockstep {
 
@@ -43,15 +46,6 @@ struct ProcessSample {
 
   bool operator==(const ProcessSample&) const = default;
 };
-
-// The parts of a training step. All but collective_hidden sum to the step's duration.
-enum class StepPart : std::uint8_t {
-  data_wait, copy, forward, backward, collective_exposed, collective_hidden, optimizer, sync, logging, checkpoint, evaluation, gc, other
-};
-inline constexpr std::array<std::string_view, 13> kStepSpanNames = {
-    "data_wait", "copy", "forward", "backward",   "collective_exposed", "collective_hidden", "optimizer",
-    "sync",      "logging", "checkpoint", "evaluation", "gc",           "other"};
-constexpr std::size_t index_of(StepPart part) { return static_cast<std::size_t>(part); }
 
 // A line of the user's code, and what it does there: "Tensor.item", "print", "DataLoader".
 struct CodePlace {
@@ -118,6 +112,7 @@ struct StepMark {
   std::optional<double> gpu_idle_ms; // before its first pass, while the GPU had nothing to do
   std::optional<bool> gpu_ran_dry;   // it had done all the work of the step before as soon as that was queued
   std::shared_ptr<const StepDetail> detail;  // null: not from a probe, or read from a recording
+  std::optional<StepOnDevices> on_devices;   // where the GPUs' own records were read
 
   bool operator==(const StepMark&) const = default;
 };
@@ -145,7 +140,7 @@ using ProcessTick = std::vector<ProcessSample>;
 
 struct Record {
   double t_ms = 0;  // since the start of the recording
-  std::variant<GpuTick, ProcessTick, StepMark, Event, ProbeFact> content;
+  std::variant<GpuTick, ProcessTick, StepMark, Event, ProbeFact, CollectiveCall, CommunicatorCensus> content;
 
   bool operator==(const Record&) const = default;
 };

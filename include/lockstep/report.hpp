@@ -137,6 +137,9 @@ struct Report {
   std::vector<LanePicture> pictures;
   std::vector<CheckItem> checklist;
   std::optional<StepSignals> steps;
+  std::optional<CollectiveSignals> collectives;
+  std::optional<CommunicatorSignals> communicators;
+  std::vector<std::string> probes;  // that were heard: "python", "cuda"
   std::optional<LoaderAnswer> loader;
   std::optional<Comparison> comparison;
   std::optional<TraceSignals> trace;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/device_signals.hpp"
 #include "lockstep/machine.hpp"
 #include "lockstep/record.hpp"
 #include "lockstep/sample.hpp"
@@ -170,6 +171,7 @@ struct StepSignals {
   std::vector<PlaceSignals> places;         // costliest first
   std::vector<StepMark> median_step;        // on each rank that has it, by rank
   std::vector<StepMark> worst_step;
+  std::optional<DeviceSignals> devices;     // by the GPUs' own records
 };
 
 // A data loader as its process set it up; of several passes the newest.
@@ -283,6 +285,8 @@ struct JobSignals {
   std::optional<StepSignals> steps;
   std::optional<ProbeSettings> settings;
   std::optional<double> exposed_at_best;  // share of a step that collectives would take if all that can be hidden were, by the communication model
+  std::optional<CollectiveSignals> collectives;      // where NCCL's probe told them
+  std::optional<CommunicatorSignals> communicators;  // where NCCL's RAS answered
   std::optional<double> copy_while_idle;  // correlation of PCIe bytes to the GPUs with their work: -1 = copies wait
 };
 

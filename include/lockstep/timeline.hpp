@@ -67,6 +67,11 @@ struct FactAt {
   ProbeFact fact;
 };
 
+struct CensusAt {
+  double t_ms = 0;
+  CommunicatorCensus census;
+};
+
 // No tick arrived in here although ticks were due.
 struct Gap {
   double from_ms = 0;
@@ -84,6 +89,8 @@ struct Timeline {
   std::vector<StepAt> steps;
   std::vector<EventAt> events;
   std::vector<FactAt> facts;
+  std::vector<CollectiveCall> collectives;  // in the order in which they were told
+  std::vector<CensusAt> censuses;
   std::vector<Gap> gaps;
   std::vector<NotMeasured> not_measured;
   std::size_t impossible_values = 0;  // such as 400 % busy: left out

@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "probes/wire/ring.h"
+#include "probes/wire/ring_file.h"
 
 #define SHORTEST_NS 50000U      /* shorter calls are the price of doing anything */
 #define CHECKPOINT_BYTES 1000000U /* one write of this size is no line of a log */
@@ -40,12 +40,6 @@ static pid_t own_pid;
 static __thread int inside;
 static __thread signed char on_main; /* 0: not asked yet, 1: yes, -1: no */
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 static int is_main_thread(void) {
   if (on_main == 0) on_main = (pid_t)syscall(SYS_gettid) == getpid() ? 1 : -1;
   return on_main > 0;
@@ -53,9 +47,9 @@ static int is_main_thread(void) {
 
 static void give_up(const char* why) {
   failed = 1;
-  char text[200];
-  const int length = snprintf(text, sizeof text, "lockstep: the host probe stops: %s (%s)\n", why, strerror(errno));
-  if (length > 0) (void)syscall(SYS_write, STDERR_FILENO, text, (size_t)length);
+  char more[200];
+  snprintf(more, sizeof more, "%s (%s)", why, strerror(errno));
+  lockstep_probe_says("the host probe stops: ", more);
 }
 
 static int names_torch(struct dl_phdr_info* info, size_t size, void* found) {
@@ -72,60 +66,10 @@ static int torch_is_loaded(uint64_t now) {
   return has_torch;
 }
 
-static int32_t number_of(const char* name) {
-  const char* const text = getenv(name);
-  if (text == NULL || *text == '\0') return -1;
-  return (int32_t)strtol(text, NULL, 10);
-}
-
-/* Where rings lie; 0 where that is not known or not ours. */
-static int ring_path(char* path, size_t size) {
-  const char* const named = getenv("LOCKSTEP_PROBE_FOLDER");
-  const char* const runtime = getenv("XDG_RUNTIME_DIR");
-  char folder[400];
-  if (named != NULL && *named != '\0') {
-    snprintf(folder, sizeof folder, "%s", named);
-  } else if (runtime != NULL && *runtime != '\0') {
-    snprintf(folder, sizeof folder, "%s/lockstep", runtime);
-    mkdir(folder, 0700);
-  } else {
-    const char* const temporary = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/lockstep-%u", temporary != NULL && *temporary != '\0' ? temporary : "/tmp", (unsigned)getuid());
-    mkdir(folder, 0700);
-  }
-  struct stat facts;
-  if (lstat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode) || facts.st_uid != getuid() || (facts.st_mode & 0022) != 0) return 0;
-  return snprintf(path, size, "%s/host-%d.ring", folder, (int)getpid()) < (int)size;
-}
-
 static void open_ring(void) {
-  char path[512];
-  if (!ring_path(path, sizeof path)) {
-    give_up("its folder is missing or belongs to somebody else");
-    return;
-  }
-  unlink(path); /* of a process that had our number before */
-  const int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) {
-    give_up("no file");
-    return;
-  }
-  const uint64_t bytes = lockstep_wire_bytes(SLOTS);
-  void* mapped = MAP_FAILED;
-  if (posix_fallocate(file, 0, (off_t)bytes) == 0) mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  syscall(SYS_close, file);
-  if (mapped == MAP_FAILED) {
-    unlink(path);
-    give_up("no room");
-    return;
-  }
-  struct lockstep_wire_header* const made = mapped;
-  made->role = LOCKSTEP_ROLE_HOST;
-  made->rank_plus_1 = number_of("RANK") + 1;
-  made->world_size = number_of("WORLD_SIZE") > 0 ? number_of("WORLD_SIZE") : 0;
-  made->parent_pid = (int32_t)getppid();
-  lockstep_ring_open(made, SLOTS, (int32_t)getpid(), now_ns());
-  ring = made;
+  const char* why = "";
+  ring = lockstep_ring_create("host", LOCKSTEP_ROLE_HOST, SLOTS, &why);
+  if (ring == NULL) give_up(why);
 }
 
 /* The parent's ring is the parent's. A child that does not run another program serves it (a loader's worker): not watched. */
@@ -164,7 +108,7 @@ static uint32_t part_of(enum call_kind kind, const char* path, uint64_t bytes) {
 
 /* After a call that began at `begin`. `file`: its descriptor, or -1; `path`: where it is known. Keeps errno. */
 static void told(const char* what, enum call_kind kind, uint64_t begin, int file, const char* path, uint64_t bytes) {
-  const uint64_t end = now_ns();
+  const uint64_t end = lockstep_now_ns();
   if (end - begin < SHORTEST_NS || failed || !torch_is_loaded(end)) return;
   if (getpid() != own_pid) return; /* a child of vfork: its memory, and the ring, are the parent's */
   const int error = errno;
@@ -219,7 +163,7 @@ static void* real(const char* name) {
       return (result)-1;                                                    \
     }                                                                       \
     if (!WATCHED()) return real_##name arguments;                           \
-    const uint64_t begin = now_ns();                                        \
+    const uint64_t begin = lockstep_now_ns();                                        \
     const result value = real_##name arguments;                             \
     const int error = errno;                                                \
     told(#name, kind, begin, file, NULL, bytes);                            \
@@ -257,7 +201,7 @@ DEFINE_CALL(int, fflush, CALL_WRITES, stream != NULL ? fileno(stream) : -1, 0, (
 int fclose(FILE* stream) {
   REAL_OF(int, fclose, (FILE*));
   if (!WATCHED()) return real_fclose(stream);
-  const uint64_t begin = now_ns();
+  const uint64_t begin = lockstep_now_ns();
   const int value = real_fclose(stream);
   told("fclose", CALL_WRITES, begin, -1, NULL, 0); /* its descriptor is gone */
   return value;
@@ -278,7 +222,7 @@ int fclose(FILE* stream) {
     REAL_OF(int, name, (const char*, int, ...));             \
     MODE_OF(flags)                                           \
     if (!WATCHED()) return real_##name(path, flags, mode);   \
-    const uint64_t begin = now_ns();                         \
+    const uint64_t begin = lockstep_now_ns();                         \
     const int value = real_##name(path, flags, mode);        \
     told(#name, (flags & O_ACCMODE) == O_RDONLY ? CALL_READS : CALL_WRITES, begin, -1, path, 0); \
     return value;                                            \
@@ -291,7 +235,7 @@ DEFINE_OPEN(open64)
     REAL_OF(int, name, (int, const char*, int, ...));              \
     MODE_OF(flags)                                                 \
     if (!WATCHED()) return real_##name(folder, path, flags, mode); \
-    const uint64_t begin = now_ns();                               \
+    const uint64_t begin = lockstep_now_ns();                               \
     const int value = real_##name(folder, path, flags, mode);      \
     told(#name, (flags & O_ACCMODE) == O_RDONLY ? CALL_READS : CALL_WRITES, begin, -1, path, 0); \
     return value;                                                  \
@@ -301,18 +245,13 @@ DEFINE_OPENAT(openat64)
 
 __attribute__((constructor)) static void start(void) {
   own_pid = getpid();
-  const char* const wanted = getenv("LOCKSTEP_PROBE");
-  if (wanted == NULL || strstr(wanted, "host") == NULL) {
+  if (!lockstep_probe_wanted("host")) {
     failed = 1; /* loaded, and not asked for */
     return;
   }
   pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* Of a folder that is nobody's in particular; one that was named is its owner's to clean. */
 __attribute__((destructor)) static void end(void) {
-  const char* const named = getenv("LOCKSTEP_PROBE_FOLDER");
-  char path[512];
-  if (ring == NULL || own_pid != getpid() || (named != NULL && *named != '\0') || !ring_path(path, sizeof path)) return;
-  unlink(path);
+  if (ring != NULL && own_pid == getpid()) lockstep_ring_remove("host");
 }

@@ -1,6 +1,6 @@
 /* What a training process writes for lockstep to read: one file a writer, a ring of fixed-size records.
  *
- * The file is `wire-<pid>.ring` (the host probe's: `host-<pid>.ring`) in the folder that LOCKSTEP_PROBE_FOLDER names, else in
+ * The file is `wire-<pid>.ring` (host-, cuda- and nccl-<pid>.ring of the probes of these names) in the folder that LOCKSTEP_PROBE_FOLDER names, else in
  * $XDG_RUNTIME_DIR/lockstep, else in the 0700 folder lockstep-<uid> of the temporary folder, mapped shared. All numbers are
  * little-endian. Numbers of kinds, spans and flags are never reused; readers skip kinds that they do not know.
  * probes/python/lockstep_probe/wire.py says the same in Python. docs/formats/wire.md has the promises. */
@@ -44,7 +44,10 @@ enum lockstep_record_kind {
   LOCKSTEP_RECORD_STEP = 1,   /* a step whose parts the writer summed up itself: lockstep-train */
   LOCKSTEP_RECORD_SPAN = 2,   /* one piece of work, with its place in the source; the reader makes steps of them */
   LOCKSTEP_RECORD_SAMPLE = 3, /* where the training thread was at one moment */
-  LOCKSTEP_RECORD_FACT = 4    /* a setting or a count in words: `name key=value key=value` */
+  LOCKSTEP_RECORD_FACT = 4,   /* a setting or a count in words: `name key=value key=value` */
+  LOCKSTEP_RECORD_DEVICE = 5, /* up to ten things that GPUs did, or waits for them: size says how many */
+  LOCKSTEP_RECORD_NAME = 6,   /* what a kernel is called; written before the first row that says its number */
+  LOCKSTEP_RECORD_COLLECTIVE = 7 /* one rank's part in one collective */
 };
 
 /* One training step of one rank, written at its end. */
@@ -96,6 +99,57 @@ struct lockstep_sample {
   char file[144];
 };
 
+enum lockstep_device_kind {
+  LOCKSTEP_DEVICE_KERNEL = 0, /* subject: the number of its name */
+  LOCKSTEP_DEVICE_COPY = 1,   /* subject: CUPTI's numbers of the memory it reads (low byte) and writes (second byte): 1 pageable, 2 pinned, 3 a GPU's */
+  LOCKSTEP_DEVICE_SET = 2,
+  LOCKSTEP_DEVICE_WAIT = 3,   /* of the host for the GPU; subject: CUPTI's number of the kind of wait */
+  LOCKSTEP_DEVICE_OVERHEAD = 4 /* of the probe itself, on the host */
+};
+
+/* What takes longer than 4 s is written in pieces. */
+struct lockstep_device_row {
+  uint64_t begin_ns; /* CLOCK_MONOTONIC */
+  uint32_t duration_ns;
+  uint32_t subject;
+  uint32_t bytes;    /* of a copy: 4 GiB less one stands for more */
+  uint16_t stream;
+  uint8_t device;    /* as the process numbers them */
+  uint8_t kind;      /* lockstep_device_kind */
+};
+#define LOCKSTEP_DEVICE_ROWS 10U
+
+struct lockstep_name {
+  uint32_t number;
+  char text[236]; /* of a long name the begin */
+};
+
+enum lockstep_collective_flag {
+  LOCKSTEP_COLLECTIVE_CAPTURED = 1,   /* called once for a graph that runs many times */
+  LOCKSTEP_COLLECTIVE_TO_ONE_PEER = 2 /* a send or a receive */
+};
+
+/* Two ranks' records of one collective have the same communicator, operation and sequence. */
+struct lockstep_collective {
+  uint64_t communicator;
+  uint64_t sequence;
+  uint64_t called_ns;       /* CLOCK_MONOTONIC: the host asked for it */
+  uint64_t queued_ns;       /* it was given to the GPU */
+  uint64_t device_begin_ns; /* by the GPU's clock, set against the host's; 0: not measured */
+  uint64_t device_end_ns;
+  uint64_t bytes;           /* of the buffer that busbw is counted by; 0: not known */
+  int32_t rank;             /* in the communicator */
+  int32_t ranks;            /* 0: not known */
+  int32_t nodes;            /* 0: not known */
+  uint32_t channels;
+  uint32_t flags;           /* lockstep_collective_flag */
+  int32_t peer;             /* root, or whom it is sent to */
+  char operation[24];       /* "AllReduce" */
+  char algorithm[16];       /* "RING" */
+  char protocol[16];        /* "SIMPLE" */
+  char type[16];            /* "ncclFloat32" */
+};
+
 struct lockstep_record {
   uint64_t sequence; /* 1 + the record's place in the stream, written last; 0 while the record is being written */
   uint32_t kind;
@@ -104,6 +158,9 @@ struct lockstep_record {
     struct lockstep_step step;
     struct lockstep_span_record span;
     struct lockstep_sample sample;
+    struct lockstep_device_row rows[LOCKSTEP_DEVICE_ROWS];
+    struct lockstep_name name;
+    struct lockstep_collective collective;
     char fact[240];
     uint8_t bytes[240];
   } payload;
@@ -112,8 +169,11 @@ struct lockstep_record {
 enum lockstep_role {
   LOCKSTEP_ROLE_RANK = 0,
   LOCKSTEP_ROLE_WORKER = 1, /* of a data loader; parent_pid is its rank */
-  LOCKSTEP_ROLE_HOST = 2    /* the host probe's ring of a process */
+  LOCKSTEP_ROLE_HOST = 2,   /* the host probe's ring of a process */
+  LOCKSTEP_ROLE_CUDA = 3,
+  LOCKSTEP_ROLE_NCCL = 4
 };
+#define LOCKSTEP_ROLES 5U
 
 enum lockstep_wire_flag {
   LOCKSTEP_WIRE_UNORDERED = 1 /* the writer has no store barriers (Python): take a record at the look after the one that counted it */
@@ -139,6 +199,9 @@ struct lockstep_wire_header {
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_step) == 160, "the wire's step has a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_span_record) == 240, "the wire's span has a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_sample) == 240, "the wire's sample has a fixed size");
+LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_device_row) == 24, "the wire's device rows have a fixed size");
+LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_name) == 240, "the wire's names have a fixed size");
+LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_collective) == 152, "the wire's collectives have a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_record) == 256, "the wire's records have a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_wire_header) == 256, "the wire's header has a fixed size");
 

@@ -24,6 +24,7 @@
 #include "commands/running_code.hpp"
 #include "commands/trace_input.hpp"
 #include "commands/watch.hpp"
+#include "commands/with_ras.hpp"
 #include "detectors/diagnosis.hpp"
 #include "detectors/flight_findings.hpp"
 #include "render/json/merged_trace.hpp"
@@ -279,9 +280,9 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   const bool of_this_machine = pids_are_of_this_machine(**source);
   if (!options->command.empty() && !live)
     return usage_error("a command after -- needs live GPUs, not a file", "leave the input out, or use virtual:2");
-  auto probes = parse_probes(typed.probe);
+  auto probes = parse_probes(typed.probe, kLightProbes);
   if (!probes) return std::move(probes).error();
-  if (options->command.empty() || !of_this_machine) *probes = {false, false};
+  if (options->command.empty() || !of_this_machine) probes->python = probes->host = probes->cuda = probes->nccl = false;
   auto session = ProbeSession::start(*probes);
   if (!session) return std::move(session).error();
   if (typed.stop_after && options->command.empty())
@@ -289,6 +290,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   if (reference->alone && (live || options->duration || typed.until_sure) && options->command.empty())
     return usage_error("--baseline needs a whole run, and this looks at a part of one", "record the run: lockstep record -o run.jsonl -- CMD, then diagnose run.jsonl");
   if (!options->command.empty() && of_this_machine) *source = std::make_unique<ProbeSource>(session->folder(), std::move(*source));
+  if (live && of_this_machine && probes->ras) *source = with_ras(std::move(*source));
   auto child = ChildCommand::start(*options, session->environment());
   if (!child) return std::move(child).error();
 
@@ -347,7 +349,7 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   app.add_option("--ignore", typed->ignore, "leave these findings out")->allow_extra_args(false)->type_name("CODES");
   app.add_option("--against", typed->against, "another run's file: prints speedup, efficiency and what is missing")->type_name("INPUT");
   app.add_option("--baseline", typed->baseline, "time of the same work on one GPU: 18m")->type_name("DURATION");
-  app.add_option("--probe", typed->probe, "probes for the command after --: auto, none, or of host and python those that you want")->type_name("PROBES");
+  app.add_option("--probe", typed->probe, "probes for the command after --: auto, none, or of host, python, cuda, nccl and ras those that you want")->type_name("PROBES");
   app.add_option("--compat", typed->compat, "hta: a trace's numbers as HolisticTraceAnalysis has them, rounding and all")->type_name("TOOL");
   app.add_option("--trace", typed->trace, "of traces: also write all ranks as one, findings marked, for Perfetto")->type_name("FILE");
   app.add_flag("--until-sure", typed->until_sure, "read a recording as if live: stop as soon as the verdict is sure");

@@ -74,13 +74,14 @@ Status take_all_advice(LaunchSettings& settings) {
 // Rings go to the runtime folder, where monitor and diagnose look; the profiler asks there too, for `lockstep trace`.
 Status switch_probes_on(LaunchSettings& settings, RestingDaemon& resting) {
   if (settings.probes.empty()) return Done{};
-  auto choice = parse_probes(settings.probes);
+  auto choice = parse_probes(settings.probes, kLightProbes);
   if (!choice) return std::move(choice).error();
-  auto variables = with_probes(own_variables(), *choice, {});
-  if (!variables) return std::move(variables).error();
-  for (const char* name : {"PYTHONPATH", "LD_PRELOAD", "LOCKSTEP_PROBE"})
-    if (const auto found = variables->find(name); found != variables->end()) settings.set_variables[name] = found->second;
-  if (choice->python) resting = RestingDaemon::start();
+  auto probed = with_probes(own_variables(), *choice, {});
+  if (!probed) return std::move(probed).error();
+  for (const std::string& why : probed->left_out) say(fmt::format("lockstep: a probe is left out: {}\n", why));
+  for (const char* name : {"PYTHONPATH", "LD_PRELOAD", "CUDA_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN", "LOCKSTEP_NCCL_PROFILER_PLUGIN", "LOCKSTEP_PROBE"})
+    if (const auto found = probed->variables.find(name); found != probed->variables.end()) settings.set_variables[name] = found->second;
+  if (probed->probes.python && !probed->probes.cuda) resting = RestingDaemon::start();  // CUPTI has one user
   for (const auto& [name, value] : resting.variables()) settings.set_variables[name] = value;
   return Done{};
 }

@@ -21,6 +21,8 @@ class ProbeSession {
   ~ProbeSession();
 
   bool on() const { return !folder_.empty(); }
+  const ProbeChoice& probes() const { return probes_; }                       // those that are switched on
+  const std::vector<std::string>& left_out() const { return left_out_; }      // why others are not
   const std::filesystem::path& folder() const { return folder_; }
   const std::optional<std::vector<std::string>>& environment() const { return environment_; }
   // Tells the probes to stop: within a second or so their hooks are gone, and the command goes on.
@@ -30,6 +32,8 @@ class ProbeSession {
   ProbeSession() = default;
 
   std::filesystem::path folder_;
+  ProbeChoice probes_;
+  std::vector<std::string> left_out_;
   std::optional<std::vector<std::string>> environment_;
   RestingDaemon resting_;  // so that `lockstep trace` can ask its processes
 };

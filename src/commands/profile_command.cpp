@@ -16,6 +16,7 @@
 #include "commands/progress_line.hpp"
 #include "commands/renderer_for.hpp"
 #include "commands/running_code.hpp"
+#include "commands/with_ras.hpp"
 #include "render/json/trace_writer.hpp"
 #include "sources/probe/probe_source.hpp"
 
@@ -52,7 +53,17 @@ std::unique_ptr<Source> gpus_for(const SharedOptions& options, std::optional<Not
   return nullptr;
 }
 
-void say_what_was_not_heard(const ProbeSource& source, const ProbeChoice& probes, const Timeline& timeline, Report& report) {
+void tell_who_was_heard(const ProbeSource& source, const ProbeSession& session, const Timeline& timeline, Report& report) {
+  const ProbeChoice& probes = session.probes();
+  for (const auto& [role, name] : {std::pair{LOCKSTEP_ROLE_CUDA, "cuda"}, {LOCKSTEP_ROLE_NCCL, "nccl"}, {LOCKSTEP_ROLE_RANK, "python"}, {LOCKSTEP_ROLE_HOST, "host"}})
+    if (source.heard(role)) report.probes.emplace_back(name);
+  if (!timeline.censuses.empty()) report.probes.emplace_back("ras");
+  for (const std::string& why : session.left_out()) report.not_measured.push_back({why.substr(0, why.find(':')), why.substr(std::min(why.size(), why.find(':') + 2))});
+  const bool on_gpu = report.steps && !report.gpus.empty();
+  if (probes.cuda && on_gpu && !source.heard(LOCKSTEP_ROLE_CUDA)) report.not_measured.push_back({"cuda", "no process started CUDA with the probe: what the GPUs did is told from the host's side"});
+  for (const FactAt& entry : timeline.facts)
+    if (const auto why = entry.fact.values.find("stopped"); entry.fact.name == "cuda_probe" && why != entry.fact.values.end() && why->second == "torch.profiler")
+      report.not_measured.push_back({"cuda", "rank " + std::to_string(entry.fact.rank) + " started torch.profiler, which takes CUPTI's records for itself: the probe stopped there"});
   if (!probes.any()) {
     report.not_measured.push_back({"steps", "no probe was switched on (--probe none)"});
     return;
@@ -78,7 +89,7 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   auto options = check(raw, Formats::all);
   if (!options) return std::move(options).error();
   if (options->command.empty()) return usage_error("no command to profile", "write it after --: lockstep profile -- torchrun --nproc_per_node=2 train.py");
-  auto probes = parse_probes(typed.probe);
+  auto probes = parse_probes(typed.probe, ProbeChoice{});
   if (!probes) return std::move(probes).error();
   std::optional<std::int64_t> most_steps;
   if (!typed.steps.empty()) {
@@ -96,7 +107,9 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   auto session = ProbeSession::start(*probes);
   if (!session) return std::move(session).error();
   std::optional<NotMeasured> no_gpu;
-  ProbeSource source(session->folder(), gpus_for(*options, no_gpu));
+  auto rings = std::make_unique<ProbeSource>(session->folder(), gpus_for(*options, no_gpu), typed.trace.empty() ? ProbeReader::DeviceWork::counted : ProbeReader::DeviceWork::kept);
+  const ProbeSource& heard = *rings;
+  const std::unique_ptr<Source> source = probes->ras ? with_ras(std::move(rings)) : std::move(rings);
   auto child = ChildCommand::start(*options, session->environment());
   if (!child) return std::move(child).error();
 
@@ -112,7 +125,7 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
     if (most_steps && steps_of(so_far) >= *most_steps) return true;
     return options->duration && so_far.to_ms - so_far.steps.front().t_ms > to_ms(*options->duration);
   };
-  auto timeline = observe(source, how);
+  auto timeline = observe(*source, how);
   session->stop_measuring();
   if (!timeline) {
     child->finish(ChildCommand::AtEnd::wait);
@@ -123,7 +136,7 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   Report report = report_of(*timeline, run);
   if (report.gpus.empty()) report.verdict = report.steps && report.steps->ranks.size() > 1 ? report.verdict : std::nullopt;
   if (no_gpu) report.not_measured.push_back(*no_gpu);
-  say_what_was_not_heard(source, *probes, *timeline, report);
+  tell_who_was_heard(heard, *session, *timeline, report);
   add_code_of_processes(report, options->command);
   shorten_paths(report, std::filesystem::current_path());
   report.command = child->report();
@@ -142,7 +155,7 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   if (interrupted_by() != 0) return exit_code::kInterrupted;
   if (child_code != 0) return exit_code::kCommandFailed;
   if (timeline->steps.empty() && report.gpus.empty())
-    return Error{"no training step was seen", probes->any() ? "see `not measured` above; a step ends with torch.optim's step()" : "switch the probes on: leave --probe none out"};
+    return Error{"no training step was seen", probes->any_inside() ? "see `not measured` above; a step ends with torch.optim's step()" : "switch the probes on: leave --probe none out"};
   return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
 }
 
@@ -152,7 +165,7 @@ Run configure_profile(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<ProfileOptions>();
   add_input_options(app, raw);
   app.add_option("--steps", typed->steps, "measure so many steps, then leave the command alone")->type_name("N");
-  app.add_option("--probe", typed->probe, "auto, none, or of host and python those that you want")->type_name("PROBES");
+  app.add_option("--probe", typed->probe, "auto, none, or of host, python, cuda, nccl and ras those that you want")->type_name("PROBES");
   app.add_flag("--dataloader", typed->dataloader, "also time the training loader alone, and say whether it is what is slow");
   app.add_flag("--tune", typed->tune, "with --dataloader: try numbers of workers on your own dataset");
   app.add_option("--batches", typed->batches, "with --dataloader: so many batches (100)")->type_name("N");

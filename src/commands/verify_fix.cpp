@@ -105,7 +105,7 @@ struct RunResult {
 Result<RunResult> run_once(const ProjectVersion& version, const VerifyOptions& options) {
   auto tree = ShadowTree::of(version.project, options.folder);
   if (!tree) return std::move(tree).error();
-  auto session = ProbeSession::start(ProbeChoice{.python = true, .host = false});
+  auto session = ProbeSession::start(ProbeChoice{.python = true, .host = false, .cuda = false, .nccl = false, .ras = false});
   if (!session) return std::move(session).error();
   SourceOptions how_often;
   how_often.process_period = 1s;

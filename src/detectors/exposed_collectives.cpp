@@ -17,6 +17,25 @@ std::optional<double> least(const JobSignals& job) {
   return job.steps->exposed_on_all;  // what even the last to arrive spends there is transfer, not waiting
 }
 
+// By the GPUs' own records: what even the rank that spends least there has with nothing to compute is the transfer itself.
+std::optional<Finding> from_records(const JobSignals& job) {
+  double least = 1;
+  double hidden = 0;
+  for (const RankDevices& rank : job.steps->devices->ranks) {
+    const DeviceUse* const use = rank.main();
+    if (use == nullptr) return std::nullopt;
+    least = std::min(least, use->exposed);
+    hidden = std::max(hidden, use->hidden);
+  }
+  if (least < kShareAtLeast) return std::nullopt;
+  const bool alone = job.steps->devices->ranks.size() < 2;
+  Finding finding = about_job(FindingCode::exposed_collectives, job, least > 0.3 ? Severity::critical : Severity::warning, alone ? 0.6 : 0.95, least, {{"only_collectives_ran", least, kShareAtLeast, "fraction"}, {"collectives_hidden", hidden, std::nullopt, "fraction"}});
+  if (job.collectives && job.collectives->on_device) finding.evidence.push_back({"transfers_alone", job.collectives->transfer, std::nullopt, "fraction"});
+  if (job.exposed_at_best) finding.evidence.push_back({"exposed_if_all_that_can_be_hidden_were", std::min(*job.exposed_at_best, least), std::nullopt, "fraction"});
+  finding.rung = 2;
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_exposed_collectives(const Seen& seen) {
@@ -24,6 +43,10 @@ std::vector<Finding> find_exposed_collectives(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::in_step || (job.gpus.size() < 2 && job.origin != JobOrigin::steps) || !trains(job)) continue;
+    if (job.steps && job.steps->devices && job.steps->devices->steps >= 5) {
+      if (auto finding = from_records(job)) findings.push_back(std::move(*finding));
+      continue;
+    }
     if (const auto share = least(job)) {
       if (*share < kShareAtLeast) continue;
       // Gloo on the CPU adds up on the cores that compute: nothing there is to be hidden.

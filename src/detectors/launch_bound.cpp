@@ -32,6 +32,28 @@ std::optional<Finding> from_probes(const JobSignals& job, std::optional<double> 
   return finding;
 }
 
+// By the GPUs' own records: idle between kernels while the host was launching them.
+std::optional<Finding> from_records(const JobSignals& job) {
+  constexpr double kGapsAtLeast = 0.1;
+  constexpr double kWaitsAtMost = 0.5;  // of the idle time; what waits for the GPU in each step makes it run dry, and is another finding
+  double least = 1;
+  const RankDevices* of = nullptr;
+  for (const RankDevices& rank : job.steps->devices->ranks) {
+    double idle = 0;
+    for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer}) idle += rank.idle[index_of(part)];
+    if (of == nullptr || idle < least) {
+      of = &rank;
+      least = idle;
+    }
+  }
+  if (of == nullptr || of->main() == nullptr || least < kGapsAtLeast) return std::nullopt;
+  const bool waits = std::any_of(job.steps->places.begin(), job.steps->places.end(), [&](const PlaceSignals& place) { return place.part == StepPart::sync && place.on_device && place.present >= kWaitsAtMost && place.calls_a_step >= 1; });
+  Finding finding = about_job(FindingCode::launch_bound, job, least > 0.3 && !waits ? Severity::critical : Severity::warning, waits ? 0.6 : 0.95, least,
+                              {{"idle_while_launching", least, kGapsAtLeast, "fraction"}, {"gaps_a_step", of->launch_gaps_a_step, std::nullopt, "gaps"}, {"kernels_a_step", of->main()->kernels_a_step, std::nullopt, "kernels"}});
+  finding.rung = 2;
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_launch_bound(const Seen& seen) {
@@ -45,6 +67,10 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
     std::optional<double> sm;
     for (const GpuSignals& gpu : seen.signals.gpus)
       if (!job.gpus.empty() && gpu.index == job.gpus.front()) sm = gpu.sm;
+    if (is_probed(job) && job.steps->devices && job.steps->devices->steps >= 5) {
+      if (auto finding = from_records(job); finding && in_step_or_alone(pattern_of(seen, i))) findings.push_back(std::move(*finding));
+      continue;
+    }
     if (is_probed(job) && job.steps->gpu_ran_dry) {
       if (auto finding = from_probes(job, sm)) findings.push_back(std::move(*finding));
       continue;

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "detectors/finding_tools.hpp"
+#include "detectors/trace/judge_devices.hpp"
 
 namespace lockstep {
 namespace {
@@ -341,8 +342,35 @@ std::string gpu_names(const std::vector<int>& gpus) {
   return text;
 }
 
-JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
-  if (job.origin == JobOrigin::steps) return judge_steps(job);
+namespace {
+
+// One process on several GPUs whose own records were read: every kernel is known to the microsecond.
+std::optional<JobVerdict> judge_by_records(const JobSignals& job) {
+  constexpr std::int64_t kStepsAtLeast = 3;
+  constexpr double kWorks = 0.01;  // of the time: a context that was opened on another GPU by mistake computes nothing
+  if (!job.steps || !job.steps->devices || job.steps->devices->ranks.size() != 1 || job.steps->devices->steps < kStepsAtLeast) return std::nullopt;
+  const RankDevices& rank = job.steps->devices->ranks.front();
+  DeviceTurns turns;
+  for (const DeviceUse& use : rank.devices) {
+    if (use.computes < kWorks) continue;
+    const auto number = static_cast<std::size_t>(use.device);  // the process's own, which is the place among the GPUs that it sees
+    turns.devices.push_back(number < job.gpus.size() ? job.gpus[number] : use.device);
+    turns.busy.push_back(use.computes);
+  }
+  if (turns.devices.size() < 2) return std::nullopt;
+  turns.exclusive = rank.exclusive;
+  turns.hand_overs = static_cast<int>(std::lround(rank.hand_overs_a_step * static_cast<double>(job.steps->devices->steps)));
+  JobVerdict verdict = judge_devices(turns);
+  verdict.evidence = {{"exclusive_by_records", rank.exclusive, std::nullopt, "fraction"}, {"hand_overs_a_step", rank.hand_overs_a_step, std::nullopt, "times"}};
+  return verdict;
+}
+
+// NCCL's own count: so many processes have begun collectives together while they were watched.
+bool proves_ranks(const JobSignals& job) {
+  return job.communicators && job.communicators->looks >= 2 && job.communicators->processes >= 2 && job.communicators->begun > 0 && static_cast<int>(job.communicators->processes) == job.communicators->largest;
+}
+
+JobVerdict judge_from_outside(const JobSignals& job, const Signals& signals) {
   constexpr std::size_t kFewestTicks = 4;
   if (signals.ticks < kFewestTicks)
     return unclear(job, "one snapshot shows no pattern: take more readings (lockstep diagnose, or nvidia-smi with -l 1).", {});
@@ -353,6 +381,23 @@ JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
   if (job.one_process_on_all) return judge_one_process(job, signals);
   if (job.origin == JobOrigin::processes) return judge_ranks(job, signals);
   return judge_by_likeness(job, signals);
+}
+
+}  // namespace
+
+JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
+  constexpr double kProved = 0.97;
+  if (auto verdict = judge_by_records(job)) return std::move(*verdict);
+  if (job.origin == JobOrigin::steps) return judge_steps(job);
+  JobVerdict verdict = judge_from_outside(job, signals);
+  const Pattern pattern = verdict.verdict.pattern;
+  if (!proves_ranks(job) || (pattern != Pattern::in_step && pattern != Pattern::unclear)) return verdict;
+  if (pattern == Pattern::unclear)
+    verdict.verdict.sentence = gpu_names(job.gpus) + " work in step: NCCL counts " + std::to_string(job.communicators->processes) + " processes in one communicator, with " + std::to_string(job.communicators->begun) + " collectives begun meanwhile.";
+  verdict.verdict.pattern = Pattern::in_step;
+  verdict.verdict.confidence = std::max(verdict.verdict.confidence, kProved);
+  verdict.evidence.push_back({"processes_in_one_communicator", static_cast<double>(job.communicators->processes), 2.0, "processes"});
+  return verdict;
 }
 
 std::vector<JobVerdict> judge_patterns(const Signals& signals) {

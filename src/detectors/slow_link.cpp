@@ -9,6 +9,36 @@
 #include "detectors/finding_tools.hpp"
 
 namespace lockstep {
+namespace {
+
+// By what the collectives themselves took: the shortest on any rank, which waited for nobody, against what the links allow.
+std::optional<Finding> from_transfers(const JobSignals& job) {
+  constexpr double kLargeBytes = 4 << 20;  // below, latency counts and not the link
+  constexpr std::size_t kTimesAtLeast = 10;
+  constexpr double kOfLinkAtMost = 0.5;    // NCCL reaches 0.7 to 1 of what `plan` counts with at such sizes
+  constexpr double kTransferAtLeast = 0.05;
+  const CollectiveSignals& collectives = *job.collectives;
+  if (!collectives.link_bytes_s || collectives.transfer < kTransferAtLeast) return std::nullopt;
+  for (const CollectiveSpeed& speed : collectives.speeds) {
+    if (speed.bytes < kLargeBytes || speed.count < kTimesAtLeast) continue;
+    const double of_link = speed.bus_bytes_s / *collectives.link_bytes_s;
+    if (of_link > kOfLinkAtMost) return std::nullopt;
+    double exposed = collectives.transfer;
+    if (job.steps && job.steps->devices)
+      for (const RankDevices& rank : job.steps->devices->ranks)
+        if (const DeviceUse* const use = rank.main()) exposed = std::min(exposed, use->exposed);
+    Finding finding = about_job(FindingCode::slow_link, job, Severity::warning, 0.9, exposed * (1 - of_link),
+                                {{"bus_speed", speed.bus_bytes_s, kOfLinkAtMost * *collectives.link_bytes_s, "bytes/s"},
+                                 {"links_allow", *collectives.link_bytes_s, std::nullopt, "bytes/s"},
+                                 {"bytes_of_a_collective", speed.bytes, std::nullopt, "bytes"},
+                                 {"transfers_alone", collectives.transfer, kTransferAtLeast, "fraction"}});
+    finding.rung = 2;
+    return finding;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::vector<Finding> find_slow_link(const Seen& seen) {
   constexpr double kHollowAtLeast = 0.2;
@@ -17,6 +47,10 @@ std::vector<Finding> find_slow_link(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::in_step || job.gpus.size() < 2 || !trains(job)) continue;
+    if (job.collectives && job.collectives->on_device && job.collectives->link_bytes_s) {
+      if (auto finding = from_transfers(job)) findings.push_back(std::move(*finding));
+      continue;
+    }
     double lowest = 1;
     for (const GpuInJob& member : job.members) lowest = std::min(lowest, member.hollow.value_or(0) * member.busy.value_or(0));
     double in = 1e18;

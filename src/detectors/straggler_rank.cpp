@@ -100,6 +100,15 @@ void name_lateness(const JobSignals& job, const RankSteps& late, Finding& findin
   if (line != nullptr) name_line(finding, line->place);
 }
 
+void name_process(const JobSignals& job, int rank, Finding& finding) {
+  for (const ProcessSample& process : job.processes)
+    if (process.rank == rank) {
+      finding.pids = {process.pid};
+      finding.gpus.clear();
+      for (const ProcessOnGpu& use : process.gpus) finding.gpus.push_back(use.index);
+    }
+}
+
 std::optional<Finding> from_steps(const JobSignals& job) {
   const std::size_t exposed = step_part("collective_exposed");
   const std::vector<RankSteps>& ranks = job.steps->ranks;
@@ -121,12 +130,34 @@ std::optional<Finding> from_steps(const JobSignals& job) {
   finding.rung = 1;
   name_lateness(job, *late, finding);
   finding.ranks = {late->rank};
-  for (const ProcessSample& process : job.processes)
-    if (process.rank == late->rank) {
-      finding.pids = {process.pid};
-      finding.gpus.clear();
-      for (const ProcessOnGpu& use : process.gpus) finding.gpus.push_back(use.index);
-    }
+  name_process(job, late->rank, finding);
+  return finding;
+}
+
+// Where each rank was seen coming to each collective. The last waits for nobody and has the shortest kernel: whoever spends most time in NCCL
+// is never the culprit.
+std::optional<Finding> from_arrivals(const JobSignals& job) {
+  constexpr std::size_t kCollectivesAtLeast = 10;
+  constexpr double kLateShare = 0.6;  // of all lateness; two ranks that are late in turn have half each
+  constexpr double kLateAtLeast = 0.03;
+  const CollectiveSignals& collectives = *job.collectives;
+  if (collectives.matched < kCollectivesAtLeast || collectives.ranks.size() < 2) return std::nullopt;
+  const RankArrival& late = *std::max_element(collectives.ranks.begin(), collectives.ranks.end(), [](const RankArrival& a, const RankArrival& b) { return a.late < b.late; });
+  if (late.late < kLateAtLeast || late.late_share < kLateShare) return std::nullopt;
+  const bool on_host = late.late_on_host >= late.late_on_gpu;
+  Finding finding = about_job(FindingCode::straggler_rank, job, late.late > 0.3 ? Severity::critical : Severity::warning, collectives.on_device ? 0.95 : 0.85, late.late,
+                              {{"others_wait_for_it", late.late, kLateAtLeast, "fraction"},
+                               {"share_of_all_lateness", late.late_share, kLateShare, "fraction"},
+                               {"last_at_collectives", late.last, std::nullopt, "fraction"},
+                               {"late_since_its_host_asked_late", late.late_on_host, std::nullopt, "fraction"}});
+  if (collectives.on_device) finding.evidence.push_back({"late_since_its_gpu_was_busy", late.late_on_gpu, std::nullopt, "fraction"});
+  finding.evidence.push_back({on_host ? "late_on_the_host" : "slow_on_the_gpu", 1, std::nullopt, "yes"});
+  finding.rung = 2;
+  finding.ranks = {late.rank};
+  if (job.steps && job.steps->count >= 5)
+    for (const RankSteps& rank : job.steps->ranks)
+      if (rank.rank == late.rank) name_lateness(job, rank, finding);
+  name_process(job, late.rank, finding);
   return finding;
 }
 
@@ -138,8 +169,9 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::in_step || job.one_process_on_all) continue;
     const bool marked = job.steps && job.steps->count >= 5;
-    auto finding = marked ? from_steps(job) : from_outside(job, seen.signals);
-    if (!finding && !marked) finding = from_busy(job, seen.signals);
+    const bool arrivals = job.collectives && job.collectives->matched > 0;
+    auto finding = arrivals ? from_arrivals(job) : marked ? from_steps(job) : from_outside(job, seen.signals);
+    if (!finding && !marked && !arrivals) finding = from_busy(job, seen.signals);
     // A GPU that is gone is not late: H605 says what the others wait for.
     const auto is_lost = [&](int gpu) {
       return std::any_of(seen.signals.events.begin(), seen.signals.events.end(), [gpu](const EventAt& entry) { return entry.event.kind == "lost" && entry.event.gpu == gpu; });

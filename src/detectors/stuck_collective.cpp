@@ -42,12 +42,41 @@ bool perfectly_still(const JobSignals& job, const Signals& signals) {
   return true;
 }
 
+std::string numbers(const std::vector<int>& list) {
+  std::string text;
+  for (const int number : list) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text;
+}
+
+// NCCL's own count does not move, and some ranks have begun fewer collectives than others: those are the ones that do not come.
+std::optional<Finding> from_ras(const JobSignals& job) {
+  for (const StuckCommunicator& stuck : job.communicators->stuck) {
+    if (stuck.for_ms < kStuckAfterMs) continue;
+    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical, 0.95, 1,
+                                {{"no_collective_begun_ms", stuck.for_ms, kStuckAfterMs, "ms"}, {"ranks_in_communicator", static_cast<double>(stuck.size), std::nullopt, "ranks"}});
+    if (!stuck.behind.empty())
+      finding.evidence.push_back({(stuck.behind.size() == 1 ? "rank " : "ranks ") + numbers(stuck.behind) + (stuck.behind.size() == 1 ? " has" : " have") + " begun " + std::to_string(stuck.fewest) + " " + stuck.operation + ", the others " + std::to_string(stuck.most), 1, std::nullopt, "message"});
+    if (!stuck.silent.empty()) finding.evidence.push_back({(stuck.silent.size() == 1 ? "rank " : "ranks ") + numbers(stuck.silent) + " could not be reached", 1, std::nullopt, "message"});
+    finding.ranks = stuck.behind;
+    finding.ranks.insert(finding.ranks.end(), stuck.silent.begin(), stuck.silent.end());
+    finding.pids = stuck.behind_pids;
+    if (!stuck.behind_gpus.empty()) finding.gpus = stuck.behind_gpus;
+    return finding;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Finding> find_stuck_collective(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
+    if (job.communicators)
+      if (auto finding = from_ras(job)) {
+        findings.push_back(std::move(*finding));
+        continue;
+      }
     if (job.gpus.size() < 2 || job.one_process_on_all || job.serves || job.longest_hollow_ms < kStuckAfterMs) continue;
     if (pattern_of(seen, i) != Pattern::in_step && pattern_of(seen, i) != Pattern::unclear) continue;
     const bool steps_went_on = job.steps && job.steps->last_step_ms > job.longest_hollow_until_ms - kStuckAfterMs / 2;

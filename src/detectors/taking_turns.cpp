@@ -17,10 +17,18 @@ std::vector<Finding> find_taking_turns(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::taking_turns || job.serves) continue;
     // What the busiest would be if all did its share at once: the time in which any of them works.
-    const double any = std::min(1.0, std::max(job.busy_sum, job.fine ? job.fine->any_active : 0.0));
-    const double lost = any * (1 - 1.0 / static_cast<double>(job.gpus.size()));
-    findings.push_back(about_job(FindingCode::taking_turns, job, Severity::critical, seen.verdicts[i].verdict.confidence, lost,
-                                 seen.verdicts[i].evidence));
+    double any = std::min(1.0, std::max(job.busy_sum, job.fine ? job.fine->any_active : 0.0));
+    auto gpus = static_cast<double>(job.gpus.size());
+    const RankDevices* const recorded = job.steps && job.steps->devices && job.steps->devices->ranks.size() == 1 ? &job.steps->devices->ranks.front() : nullptr;
+    if (recorded != nullptr) {
+      double together = 0;
+      for (const DeviceUse& use : recorded->devices) together += use.computes;
+      any = std::min(1.0, together * (recorded->exclusive + (1 - recorded->exclusive) / 2));
+      gpus = std::max(gpus, static_cast<double>(recorded->devices.size()));
+    }
+    Finding finding = about_job(FindingCode::taking_turns, job, Severity::critical, seen.verdicts[i].verdict.confidence, any * (1 - 1 / std::max(2.0, gpus)), seen.verdicts[i].evidence);
+    if (recorded != nullptr) finding.rung = 2;
+    findings.push_back(std::move(finding));
   }
   return findings;
 }

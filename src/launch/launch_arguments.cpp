@@ -231,7 +231,7 @@ const LaunchFlag kFlags[] = {
     {"--pass-local-rank", "", "", "add --local-rank=N for scripts of torch.distributed.launch", false, set_switch<&LaunchSettings::pass_local_rank>},
     {"--watch", "", "", "say beside the job what its GPUs do, and print the report at its end", false, set_switch<&LaunchSettings::watch>},
     {"--nccl-debug", "", "", "NCCL's INFO log to one file a rank, and its essence at the end", false, set_switch<&LaunchSettings::nccl_debug>},
-    {"--probe", "", "[PROBES]", "switch probes on in the ranks (auto, or of host and python those that you want): lockstep monitor then shows their steps", false, set_text<&LaunchSettings::probes>},
+    {"--probe", "", "[PROBES]", "switch probes on in the ranks (auto, or of host, python, cuda and nccl those that you want): lockstep monitor then shows their steps", false, set_text<&LaunchSettings::probes>},
     {"--recommended", "", "", "add the settings that lockstep would choose, and say why", false, set_switch<&LaunchSettings::recommended>},
     {"--from", "", "REPORT", "add the settings that a report of lockstep diagnose --json asks for", false, set_text<&LaunchSettings::from_report>},
     {"--no-checks", "", "", "start without looking at GPUs, ports and memory first", false,
@@ -362,7 +362,7 @@ Result<LaunchSettings> parse_launch_arguments(const std::vector<std::string>& wo
     if (is_switch && typed.value) return usage_error(fmt::format("{} takes no value", (*flag)->name), "leave out what follows the =");
     const bool has_next = at + 1 < words.size();
     if ((*flag)->value_name[0] == '[' && !typed.value) {  // its value may be left out: the next word may be the script
-      typed.value = has_next && parse_probes(words[at + 1]) ? words[++at] : "auto";
+      typed.value = has_next && parse_probes(words[at + 1], kLightProbes) ? words[++at] : "auto";
     } else if (!is_switch && !typed.value) {
       if (!has_next || (words[at + 1].size() > 1 && words[at + 1][0] == '-' && !parse_integer(words[at + 1])))
         return usage_error(fmt::format("{} needs a value", (*flag)->name), fmt::format("write {}={}", (*flag)->name, (*flag)->value_name));

@@ -126,4 +126,10 @@ const GpuKind& gpu_kind_with_memory(double memory_bytes) {
   return *best;
 }
 
+double reachable_link_bytes_s(const GpuKind& kind) {
+  constexpr double kNvlinkReached = 0.75;   // by NCCL's rings, of all links one way: 230 of 300 GB/s on A100s, 340 of 450 on H100s
+  constexpr double kPcieReached = 0.4;      // over the host's memory
+  return kind.nvlink_bytes_s > 0 ? kNvlinkReached * kind.nvlink_bytes_s : kPcieReached * kind.pcie_bytes_s;
+}
+
 }  // namespace lockstep

@@ -33,6 +33,9 @@ const GpuKind* gpu_kind_of(std::string_view driver_name, std::optional<double> m
 // The slowest kind with about so much memory, for a GPU of which only that is known.
 const GpuKind& gpu_kind_with_memory(double memory_bytes);
 
+// What a collective reaches between GPUs of this kind within a node: over NVLink where it has one, else over PCIe.
+double reachable_link_bytes_s(const GpuKind& kind);
+
 // One core of a processor that stands for a GPU.
 const GpuKind& virtual_gpu_kind();
 inline bool is_virtual(const GpuKind& kind) { return kind.name == virtual_gpu_kind().name; }

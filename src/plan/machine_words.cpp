@@ -11,8 +11,6 @@
 namespace lockstep {
 namespace {
 
-constexpr double kNvlinkReached = 0.75;   // by NCCL's rings, of all links one way: 230 of 300 GB/s on A100s, 340 of 450 on H100s
-constexpr double kPcieReached = 0.4;      // over the host's memory
 constexpr double kNeedsABridge = 1e11;    // bytes/s: NVLink of cards that are joined in pairs, if at all
 constexpr double kUsualNetworkGbit = 100;
 constexpr double kUsualFastNetworkGbit = 3200;  // eight adapters of 400 Gbit/s, as H100 and H200 nodes have
@@ -144,7 +142,7 @@ Result<MachineAnswer> machine_from(const MachineWish& wish, const std::vector<Gp
     if (by_bridge && machine.gpus_a_node > 1) answer.notes.push_back("no NVLink bridge (--links nvlink where there is one)");
     machine.gpu.nvlink_bytes_s = 0;
   }
-  machine.link_bytes_s = machine.gpu.nvlink_bytes_s > 0 ? kNvlinkReached * machine.gpu.nvlink_bytes_s : kPcieReached * machine.gpu.pcie_bytes_s;
+  machine.link_bytes_s = reachable_link_bytes_s(machine.gpu);
   const double gbit = wish.network_gbit_s.value_or(machine.gpu.half_tflops > 500 && machine.gpu.nvlink_bytes_s > 0 ? kUsualFastNetworkGbit : kUsualNetworkGbit);
   if (wish.nodes > 1 && !wish.network_gbit_s) answer.notes.push_back(fmt::format("{:.0f} Gbit/s between nodes (--network says otherwise)", gbit));
   machine.network_bytes_s = 0.8 * gbit / 8 * kGigabyte;

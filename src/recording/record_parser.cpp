@@ -7,7 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "recording/collective_lines.hpp"
 #include "recording/format.hpp"
+#include "recording/step_names.hpp"
 
 namespace lockstep {
 namespace {
@@ -55,6 +57,8 @@ std::optional<std::string> as_text(Value value) {
   if (value.get_string().get(text) != simdjson::SUCCESS) return std::nullopt;
   return std::string(text);
 }
+
+std::string_view raw_text(ondemand::object object) { return object.raw_json(); }
 
 template <class T>
 Reading<T> reading(std::optional<T> value, bool null) {
@@ -227,6 +231,45 @@ ProcessTick process_tick(Value value) {
   return tick;
 }
 
+template <class Take>
+void each_part(ondemand::object fields, const Take& take) {
+  for (auto span : fields) {
+    const std::string_view name = span.unescaped_key();
+    Value length = span.value();
+    for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+      if (kStepSpanNames[i] == name) take(i, length);
+  }
+}
+
+DeviceTime device_time(ondemand::object fields) {
+  DeviceTime device;
+  for (auto field : fields) {
+    const std::string_view key = field.unescaped_key();
+    Value value = field.value();
+    if (key == "device") device.device = as_int(value).value_or(0);
+    if (key == "kernels") device.kernels = as_integer(value).value_or(0);
+    for (const auto& [name, member] : recording_format::kDeviceNumbers)
+      if (name == key) device.*member = as_number(value).value_or(0);
+  }
+  return device;
+}
+
+StepOnDevices on_devices(ondemand::object fields) {
+  StepOnDevices time;
+  for (auto field : fields) {
+    const std::string_view key = field.unescaped_key();
+    Value value = field.value();
+    if (key == "devices")
+      for (auto device : value.get_array()) time.devices.push_back(device_time(device.get_object()));
+    if (key == "idle_ms") each_part(value.get_object(), [&](std::size_t part, Value length) { time.idle_ms[part] = as_number(length).value_or(0); });
+    for (const auto& [name, member] : recording_format::kOnDevicesNumbers)
+      if (name == key) time.*member = as_number(value).value_or(0);
+    for (const auto& [name, member] : recording_format::kOnDevicesCounts)
+      if (name == key) time.*member = as_integer(value).value_or(0);
+  }
+  return time;
+}
+
 StepMark step_mark(ondemand::object fields) {
   StepMark step;
   for (auto field : fields) {
@@ -239,13 +282,8 @@ StepMark step_mark(ondemand::object fields) {
     if (key == "synced_passes") step.synced_passes = as_int(value);
     if (key == "gpu_idle_ms") step.gpu_idle_ms = as_number(value);
     if (bool dry = false; key == "gpu_ran_dry" && value.get_bool().get(dry) == simdjson::SUCCESS) step.gpu_ran_dry = dry;
-    if (key != "spans_ms") continue;
-    for (auto span : value.get_object()) {
-      const std::string_view name = span.unescaped_key();
-      Value length = span.value();
-      for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
-        if (kStepSpanNames[i] == name) step.spans_ms[i] = as_number(length);
-    }
+    if (key == "on_devices") step.on_devices = on_devices(value.get_object());
+    if (key == "spans_ms") each_part(value.get_object(), [&](std::size_t part, Value length) { step.spans_ms[part] = as_number(length); });
   }
   return step;
 }
@@ -412,6 +450,8 @@ ParsedLine RecordParser::parse_record(std::string_view line) {
       else if (key == "processes") record = Record{0, process_tick(value)};
       else if (key == "step") record = Record{0, step_mark(value.get_object())};
       else if (key == "fact") record = Record{0, probe_fact(value.get_object())};
+      else if (key == "collective") record = Record{0, read_collective(raw_text(value.get_object()))};
+      else if (key == "ras") record = Record{0, read_census(raw_text(value.get_object()))};
       else if (key == "event") record = Record{0, event(value.get_object())};
     }
     if (!at_end(*document) || !t_ms) return {std::nullopt, kDamaged};

@@ -14,8 +14,10 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "recording/collective_lines.hpp"
 #include "recording/format.hpp"
 #include "recording/reader.hpp"
+#include "recording/step_names.hpp"
 
 namespace lockstep {
 namespace {
@@ -138,6 +140,24 @@ Json process_json(const ProcessSample& process, const WriterOptions& options) {
           {"libraries", or_null(process.libraries)}};
 }
 
+Json on_devices_json(const StepOnDevices& time) {
+  Json devices = Json::array();
+  for (const DeviceTime& device : time.devices) {
+    Json entry = {{"device", device.device}, {"kernels", device.kernels}};
+    for (const auto& [name, field] : recording_format::kDeviceNumbers) entry[std::string(name)] = plain(device.*field);
+    devices.push_back(std::move(entry));
+  }
+  Json idle = Json::object();
+  for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+    if (time.idle_ms[i] > 0) idle[std::string(kStepSpanNames[i])] = plain(time.idle_ms[i]);
+  Json json = {{"devices", std::move(devices)}, {"idle_ms", std::move(idle)}};
+  for (const auto& [name, field] : recording_format::kOnDevicesNumbers)
+    if (time.*field != 0) json[std::string(name)] = plain(time.*field);
+  for (const auto& [name, field] : recording_format::kOnDevicesCounts)
+    if (time.*field != 0) json[std::string(name)] = time.*field;
+  return json;
+}
+
 Json step_json(const StepMark& step) {
   Json spans = Json::object();
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
@@ -147,6 +167,7 @@ Json step_json(const StepMark& step) {
   if (step.synced_passes) json["synced_passes"] = *step.synced_passes;
   if (step.gpu_idle_ms) json["gpu_idle_ms"] = plain(*step.gpu_idle_ms);
   if (step.gpu_ran_dry) json["gpu_ran_dry"] = *step.gpu_ran_dry;
+  if (step.on_devices) json["on_devices"] = on_devices_json(*step.on_devices);
   return json;
 }
 
@@ -184,6 +205,8 @@ std::string record_line(const Record& record, const WriterOptions& options) {
     for (const GpuSample& gpu : *tick) line.add(gpu);
     return line.take();
   }
+  if (const auto* call = std::get_if<CollectiveCall>(&record.content)) return fmt::format("{{\"t_ms\":{},\"collective\":{}}}\n", plain(record.t_ms).dump(), collective_json(*call));
+  if (const auto* census = std::get_if<CommunicatorCensus>(&record.content)) return fmt::format("{{\"t_ms\":{},\"ras\":{}}}\n", plain(record.t_ms).dump(), census_json(*census, options));
   Json json = {{"t_ms", plain(record.t_ms)}};
   if (const auto* processes = std::get_if<ProcessTick>(&record.content)) {
     Json list = Json::array();

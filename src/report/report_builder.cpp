@@ -179,6 +179,10 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
                                   any_job ? signals.jobs[diagnosis.first_job].to_ms : timeline.to_ms);
   if (any_job && signals.jobs[diagnosis.first_job].gpus.size() > 1 && !signals.trace)
     report.checklist = checklist_of(signals.jobs[diagnosis.first_job], diagnosis.verdicts[diagnosis.first_job].verdict);
+  for (const JobSignals& job : signals.jobs) {
+    if (job.collectives) report.collectives = job.collectives;
+    if (job.communicators) report.communicators = job.communicators;
+  }
   for (const JobSignals& job : signals.jobs)
     if (job.steps) {
       report.steps = job.steps;

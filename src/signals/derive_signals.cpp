@@ -4,8 +4,11 @@
 #include <cmath>
 #include <set>
 
+#include "model/gpu_kind.hpp"
 #include "model/time_model.hpp"
 #include "signals/activity.hpp"
+#include "signals/collective_arrivals.hpp"
+#include "signals/communicators.hpp"
 #include "signals/gpu_signals.hpp"
 #include "signals/host_load.hpp"
 #include "signals/job_groups.hpp"
@@ -279,6 +282,34 @@ std::optional<double> exposed_at_best(const JobSignals& job) {
   return exposed_by_ddp(travel, share(StepPart::backward), std::min(kLargestShare, kBucketBytes / *job.settings->gradient_bytes));
 }
 
+// What the links between a job's GPUs allow; nothing: a GPU of a kind that is not known, or several nodes.
+std::optional<double> allowed_by_links(const JobSignals& job, const std::vector<GpuSignals>& gpus) {
+  std::optional<double> slowest;
+  for (const CollectiveSpeed& speed : job.collectives->speeds)
+    if (speed.nodes > 1) return std::nullopt;
+  for (const GpuSignals& gpu : gpus) {
+    if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end()) continue;
+    const GpuKind* const known = gpu.info.name ? gpu_kind_of(*gpu.info.name, gpu.info.memory_total_bytes ? std::optional(static_cast<double>(*gpu.info.memory_total_bytes)) : std::nullopt) : nullptr;
+    if (known == nullptr) return std::nullopt;
+    GpuKind kind = *known;
+    if (!gpu.nvlink_bytes_s) kind.nvlink_bytes_s = 0;  // its counters cannot be read where there are no links
+    slowest = std::min(slowest.value_or(reachable_link_bytes_s(kind)), reachable_link_bytes_s(kind));
+  }
+  return slowest;
+}
+
+// Collectives and communicators belong to the job whose processes or ranks made them.
+void add_collectives(const Timeline& timeline, const std::vector<GpuSignals>& gpus, std::vector<JobSignals>& jobs) {
+  for (JobSignals& job : jobs) {
+    std::vector<CollectiveCall> own;
+    for (const CollectiveCall& call : timeline.collectives)
+      if (jobs.size() == 1 || std::find(job.pids.begin(), job.pids.end(), call.pid) != job.pids.end()) own.push_back(call);
+    job.collectives = collective_signals(own);
+    if (job.collectives) job.collectives->link_bytes_s = allowed_by_links(job, gpus);
+    job.communicators = communicator_signals(timeline.censuses, jobs.size() == 1 ? std::vector<int>() : job.pids);
+  }
+}
+
 // Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only or largest one.
 void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   if (timeline.steps.empty()) return;
@@ -362,6 +393,7 @@ Signals derive_signals(const Timeline& as_read) {
   for (JobSignals& job : signals.jobs) measure(timeline, job);
   join_turns(timeline, signals.jobs);
   add_steps(timeline, signals.jobs);
+  add_collectives(timeline, signals.gpus, signals.jobs);
   return signals;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "signals/device_times.hpp"
 #include "signals/statistics.hpp"
 #include "signals/step_places.hpp"
 
@@ -172,6 +173,7 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, Wa
     signals.ranks.push_back(entry);
   }
   add_what_probes_saw(steps, signals);
+  signals.devices = device_signals(steps);
   return signals;
 }
 

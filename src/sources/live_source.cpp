@@ -47,10 +47,8 @@ void LiveSource::take_probes(double until_ms) {
   if (!probes_.any()) return;
   const double offset_ms = to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
   for (ProbeRecord& record : probes_.read()) {
-    const double t_ms = static_cast<double>(record.end_ns) / 1e6 + offset_ms;
-    if (t_ms < kOldestMs) continue;
-    if (auto* step = std::get_if<StepMark>(&record.content)) early_.push_back({t_ms, std::move(*step)});
-    else early_.push_back({t_ms, std::get<ProbeFact>(std::move(record.content))});
+    Record of_timeline = on_timeline(std::move(record), offset_ms);
+    if (of_timeline.t_ms >= kOldestMs) early_.push_back(std::move(of_timeline));
   }
   while (!early_.empty() && early_.front().t_ms <= until_ms) {
     ready_.push_back(std::move(early_.front()));

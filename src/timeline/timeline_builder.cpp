@@ -83,7 +83,7 @@ bool TimelineBuilder::accepts(double t_ms) const { return std::abs(t_ms) < kLong
 
 void TimelineBuilder::add(const Record& record) {
   // Steps wait for what the GPU says of them: long ones come many seconds late.
-  const bool of_probe = std::holds_alternative<StepMark>(record.content) || std::holds_alternative<ProbeFact>(record.content);
+  const bool of_probe = std::holds_alternative<StepMark>(record.content) || std::holds_alternative<ProbeFact>(record.content) || std::holds_alternative<CollectiveCall>(record.content);
   const bool in_time = of_probe && any_ && record.t_ms > newest_ms_ - kStepsLateAtMostMs && std::abs(record.t_ms) < kLongestRunMs;
   if (!in_time && !accepts(record.t_ms)) {
     ++timeline_.backward_records;
@@ -101,6 +101,8 @@ void TimelineBuilder::add(const Record& record) {
   }
   else if (const auto* step = std::get_if<StepMark>(&record.content)) timeline_.steps.push_back({record.t_ms, *step});
   else if (const auto* fact = std::get_if<ProbeFact>(&record.content)) timeline_.facts.push_back({record.t_ms, *fact});
+  else if (const auto* call = std::get_if<CollectiveCall>(&record.content)) timeline_.collectives.push_back(*call);
+  else if (const auto* census = std::get_if<CommunicatorCensus>(&record.content)) timeline_.censuses.push_back({record.t_ms, *census});
   else timeline_.events.push_back({record.t_ms, std::get<Event>(record.content)});
 }
 
@@ -114,6 +116,8 @@ void TimelineBuilder::forget_before(double t_ms) {
   }
   const auto drop = [t_ms](auto& entries) { std::erase_if(entries, [t_ms](const auto& entry) { return entry.t_ms < t_ms; }); };
   drop(timeline_.steps);
+  drop(timeline_.censuses);
+  std::erase_if(timeline_.collectives, [t_ms](const CollectiveCall& call) { return call.queued_ms < t_ms; });
   // Settings are told at a loader's passes, counts every second: those of the last passes and minutes are enough.
   if (timeline_.facts.size() > kMostFacts) timeline_.facts.erase(timeline_.facts.begin(), timeline_.facts.end() - static_cast<std::ptrdiff_t>(kMostFacts / 2));
   auto& lists = timeline_.process_lists;  // the newest is kept in any case: who ran then runs still, as far as is known

@@ -9,7 +9,7 @@
 
 #include "base/in_parallel.hpp"
 #include "traces/collectives.hpp"
-#include "traces/matmul_kinds.hpp"
+#include "kernels/matmul_kinds.hpp"
 #include "traces/rank_view.hpp"
 #include "traces/replay.hpp"
 #include "traces/trace_timeline.hpp"

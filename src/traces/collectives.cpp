@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "traces/kernel_type.hpp"
+#include "kernels/kernel_type.hpp"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "traces/kernel_type.hpp"
+#include "kernels/kernel_type.hpp"
 
 namespace lockstep {
 namespace {

@@ -37,7 +37,7 @@ PlanRequest training_request(const TrainSettings& settings, const std::set<std::
   request.machine.gpu.memory_bytes = on_gpu ? memory : memory / devices;
   request.machine.gpus_a_node = devices;
   request.machine.cores_a_node = machine.cores;
-  request.machine.link_bytes_s = 0.75 * (request.machine.gpu.nvlink_bytes_s > 0 ? request.machine.gpu.nvlink_bytes_s : request.machine.gpu.pcie_bytes_s / 2);
+  request.machine.link_bytes_s = reachable_link_bytes_s(request.machine.gpu);
   request.machine.hides_communication = on_gpu;
   Workload& workload = request.workload;
   workload.net = architecture_of(settings, shape);

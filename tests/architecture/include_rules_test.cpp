@@ -32,7 +32,8 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources", {{"src/recording"}, {}, {"fmt"}}},
     {"src/sources/nvml", {{}, {"nvml.h"}, {"fmt"}}},
     {"src/sources/host", {{}, {}, {"fmt"}}},
-    {"src/sources/probe", {{"probes/wire"}, {}, {}}},
+    {"src/sources/probe", {{"probes/wire", "src/kernels"}, {}, {}}},
+    {"src/sources/ras", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/sources/replay", {{"src/recording"}, {}, {"fmt"}}},
     {"src/sources/parsed", {{}, {}, {"fmt"}}},  // what the readers of other tools' logs share
     {"src/sources/csv", {{"src/sources/parsed"}, {}, {"fmt"}}},
@@ -44,7 +45,8 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/wandb", {{"src/sources/parsed"}, {}, {"fmt", "protozero"}}},
     {"src/messages", {{}, {}, {}}},
     {"src/timeline", {{}, {}, {}}},
-    {"src/traces", {{}, {}, {}}},  // timeline and signals for the GPUs' own records
+    {"src/kernels", {{}, {}, {}}},  // what their names say
+    {"src/traces", {{"src/kernels"}, {}, {}}},  // timeline and signals for the GPUs' own records
     {"src/signals", {{"src/model"}, {}, {}}},
     {"src/detectors", {{"src/messages"}, {}, {}}},
     {"src/advice", {{}, {}, {}}},
@@ -69,6 +71,8 @@ const std::map<std::string, Rule> kRules = {
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"probes/wire", {{}, {}, {}}},
+    {"probes/cuda", {{"probes/wire"}, {}, {}}},
+    {"probes/nccl", {{"probes/wire"}, {}, {}}},
     {"reference_trainer", {{"src/training", "src/model", "probes/wire"}, {"ATen", "c10", "torch"}, {"fmt", "nlohmann", "CLI"}}},
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };

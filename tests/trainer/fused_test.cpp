@@ -8,6 +8,7 @@
 #include "reference_trainer/precision.hpp"
 
 namespace lockstep {
+static void PrintTo(const ModelShape& shape, std::ostream* out) { *out << shape.layers << " layers of " << shape.width; }
 namespace {
 
 struct Pass {

@@ -7,7 +7,7 @@ reads (wire.py). A hook that fails says so once and the probe is silent from the
 import atexit
 import os
 
-from . import collectives, collector, imports, loader, patches, recorder, sampler, saving, tensors, training, words
+from . import collectives, collector, imports, loader, patches, profiler, recorder, sampler, saving, tensors, training, words
 
 _started = False
 
@@ -36,6 +36,7 @@ def _torch_is_there(torch):
     collector.hook()
     imports.after("torch.cuda", tensors.hook_cuda)
     imports.after("torch.autograd", training.hook_autograd)
+    imports.after("torch.autograd.profiler", profiler.hook)
     imports.after("torch.optim.optimizer", training.hook_optimizer)
     imports.after("torch.utils.data.dataloader", loader.hook)
     imports.after("torch.utils.data._utils.fetch", loader.hook_fetch)

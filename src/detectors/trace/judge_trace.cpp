@@ -5,12 +5,12 @@
 #include <string>
 
 #include "detectors/pattern.hpp"
+#include "detectors/trace/judge_devices.hpp"
 #include "detectors/trace/trace_detectors.hpp"
 
 namespace lockstep {
-namespace {
 
-JobVerdict of_devices(const DeviceTurns& turns) {
+JobVerdict judge_devices(const DeviceTurns& turns) {
   constexpr double kTurns = 0.8;
   constexpr double kLeads = 1.25;
   constexpr double kTogether = 0.5;
@@ -27,10 +27,8 @@ JobVerdict of_devices(const DeviceTurns& turns) {
   return {{Pattern::in_step, 0.8, gpus + " of one process compute at the same time"}, {}};
 }
 
-}  // namespace
-
 JobVerdict judge_trace(const JobSignals& job, const TraceSignals& trace) {
-  if (trace.turns) return of_devices(*trace.turns);
+  if (trace.turns) return judge_devices(*trace.turns);
   if (trace.ranks.size() > 1) {
     constexpr double kTogether = 0.2;
     double least = 1;

@@ -27,6 +27,7 @@ std::string HtmlRenderer::render(const Report& report) const {
   if (report.throughput && !report.findings.empty()) html += fmt::format("<p>throughput now: <b>{:.0f} %</b> of what {} could do</p>", report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());
   if (report.steps) html += steps_html(*report.steps);
+  html += devices_html(report);
   if (report.trace) html += trace_html(*report.trace);
   if (report.loader) html += fmt::format("<h2>Data loader</h2><p>{}</p>", escaped(report.loader->sentence));
   html += report.findings.empty() ? "<h2>No findings</h2>" : "<h2>Findings</h2>";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "render/html/html_parts.hpp"
+#include "render/words/device_words.hpp"
 #include "render/words/trace_words.hpp"
 
 namespace lockstep {
@@ -38,6 +39,14 @@ std::string trace_html(const TraceSignals& trace) {
   if (const std::string path = critical_path_words(trace); !path.empty()) html += fmt::format("<p><b>critical path</b>: {}</p>", escaped(path));
   if (const auto sentences = what_if_sentences(trace); !sentences.empty()) html += "<h3>what if</h3>" + list_html(sentences);
   for (const WordTable& table : trace_tables(trace)) html += table_html(table);
+  return html;
+}
+
+std::string devices_html(const Report& report) {
+  std::string html;
+  for (const WordTable& table : device_tables(report)) html += table_html(table);
+  if (const auto sentences = device_sentences(report); !sentences.empty()) html += list_html(sentences);
+  if (const std::string standing = standing_words(report); !standing.empty()) html += fmt::format("<p class=\"soft\">{}</p>", escaped(standing));
   return html;
 }
 

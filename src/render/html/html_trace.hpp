@@ -8,6 +8,8 @@
 namespace lockstep {
 
 std::string trace_html(const TraceSignals& trace);
+// What the GPUs' own records and NCCL's say beside the steps; empty: nothing.
+std::string devices_html(const Report& report);
 std::string changes_html(const Comparison& comparison, const std::string& own);
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/probe_names.hpp"
+#include "render/json/device_json.hpp"
 #include "render/json/trace_json.hpp"
 
 namespace lockstep {
@@ -279,6 +281,10 @@ Json report_json(const Report& report) {
     json["checklist"] = list_json(report.checklist, [](const CheckItem& item) { return Json{{"question", item.question}, {"measured", item.measured}, {"yes", item.yes}}; });
   if (report.findings_left_out > 0) json["findings_left_out"] = report.findings_left_out;
   if (report.steps) json["steps"] = steps_json(*report.steps);
+  if (report.steps && report.steps->devices) json["steps"]["on_gpus"] = devices_json(*report.steps->devices);
+  if (report.collectives) json["collectives"] = collectives_json(*report.collectives);
+  if (report.communicators) json["communicators"] = communicators_json(*report.communicators);
+  if (!report.probes.empty()) json["probes"] = {{"heard", report.probes}, {"rung", rung_of(report.probes)}};
   if (report.loader) json["dataloader"] = loader_json(*report.loader);
   if (report.command)
     json["command"] = {{"command", report.command->command},

@@ -12,6 +12,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kStepsRow = 1;
 constexpr int kPiecesRow = 2;
+constexpr int kFirstStreamRow = 1000;     // a GPU's streams
+constexpr int kRowsOfADevice = 100'000;
 
 Json named(const char* what, int rank, int row, const std::string& name) { return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", row}, {"args", {{"name", name}}}}; }
 
@@ -24,6 +26,7 @@ Json span(const std::string& name, std::string_view category, int rank, int row,
 std::string trace_json(const Timeline& timeline) {
   Json events = Json::array();
   std::set<int> ranks;
+  std::set<std::pair<int, int>> streams;
   for (const StepAt& entry : timeline.steps) {
     const StepMark& step = entry.step;
     if (ranks.insert(step.rank).second) {
@@ -33,6 +36,13 @@ std::string trace_json(const Timeline& timeline) {
     }
     const double begin_ms = entry.t_ms - step.duration_ms;
     events.push_back(span("step " + std::to_string(step.index), "step", step.rank, kStepsRow, begin_ms, step.duration_ms));
+    if (step.on_devices)
+      for (const DeviceWork& work : step.on_devices->work) {
+        const int row = kFirstStreamRow + work.device * kRowsOfADevice + work.stream;
+        if (streams.emplace(step.rank, row).second) events.push_back(named("thread_name", step.rank, row, "GPU " + std::to_string(work.device) + ", stream " + std::to_string(work.stream)));
+        events.push_back(span(*work.name, work.name->starts_with("Memcpy") ? "gpu_memcpy" : work.name->starts_with("Memset") ? "gpu_memset" : "kernel", step.rank, row, begin_ms + work.from_ms, work.length_ms));
+        events.back()["args"] = {{"device", work.device}, {"stream", work.stream}};
+      }
     if (!step.detail) continue;
     for (const StepPiece& piece : step.detail->pieces) {
       const std::string_view part = kStepSpanNames[index_of(piece.part)];

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "render/words/device_words.hpp"
 #include "render/words/trace_words.hpp"
 #include "render/words/words.hpp"
 
@@ -103,6 +104,15 @@ std::string trace_text(const TraceSignals& trace) {
   return text + "\n";
 }
 
+std::string devices_text(const Report& report) {
+  std::string text;
+  for (const WordTable& table : device_tables(report)) text += table_text(table);
+  for (const std::string& sentence : device_sentences(report)) text += "- " + escaped(sentence) + "\n";
+  if (!text.empty()) text += "\n";
+  if (const std::string standing = standing_words(report); !standing.empty()) text += escaped(standing) + "\n\n";
+  return text;
+}
+
 std::string changes_text(const Comparison& comparison, const std::string& own) {
   std::string text = "## Comparison\n\n";
   for (const std::string& sentence : change_sentences(comparison, own)) text += "- " + escaped(sentence) + "\n";
@@ -132,6 +142,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
                                             picture.column_s * static_cast<double>(kPictureColumns) / static_cast<double>(kLaneColumns));
   }
   if (report.steps) text += steps_text(*report.steps);
+  text += devices_text(report);
   if (report.trace) text += trace_text(*report.trace);
   if (report.loader) text += "## Data loader\n\n" + escaped(report.loader->sentence) + "\n\n";
   text += report.findings.empty() ? "## No findings\n\n" : "## Findings\n\n";

@@ -125,6 +125,7 @@ std::string DiagnosisText::render(const Report& report) const {
   if (report.throughput && !report.findings.empty())
     text += fmt::format("throughput now: {:.0f} % of what {} could do\n\n", report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
   if (report.steps) text += steps_text(*report.steps, width, paint);
+  text += devices_text(report, width, paint);
   if (report.trace) text += trace_text(*report.trace, width, paint);
   if (report.loader) text += loader_text(*report.loader, width, paint);
   for (std::size_t i = 0; i < report.findings.size(); ++i) text += finding_text(report.findings[i], i + 1, width, paint) + "\n";

@@ -9,6 +9,8 @@
 
 #include "base/text.hpp"
 #include "render/text/table.hpp"
+#include "render/text/trace_text.hpp"
+#include "render/words/device_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -89,12 +91,20 @@ std::string steps_text(const StepSignals& steps, std::size_t width, const Painte
   text += by_part(steps, width) + "\n";
   text += by_place(steps, width);
   text += by_rank(steps, width);
-  if (steps.gpu_idle_share) {
+  if (steps.gpu_idle_share && !steps.devices) {
     text += fmt::format("between steps the GPU had nothing to do for {:.1f} % of the time", *steps.gpu_idle_share * 100);
     if (steps.hidden_data_wait && *steps.hidden_data_wait >= kWorthALine) text += fmt::format("; {:.1f} % of waiting for data was hidden behind its work and cost nothing", *steps.hidden_data_wait * 100);
     text += "\n\n";
   }
   return text;
+}
+
+std::string devices_text(const Report& report, std::size_t width, const Painter& paint) {
+  std::string text;
+  for (const WordTable& table : device_tables(report)) text += word_table_text(table, width, paint);
+  for (const std::string& sentence : device_sentences(report)) text += wrapped(sentence, 0, width);
+  if (const std::string standing = standing_words(report); !standing.empty()) text += paint.faint(standing) + "\n";
+  return text.empty() ? text : text + "\n";
 }
 
 std::string loader_text(const LoaderAnswer& answer, std::size_t width, const Painter& paint) {

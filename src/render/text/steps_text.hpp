@@ -9,6 +9,8 @@
 
 namespace lockstep {
 
+// What the GPUs' own records and NCCL's say; empty: nothing.
+std::string devices_text(const Report& report, std::size_t width, const Painter& paint);
 std::string loader_text(const LoaderAnswer& answer, std::size_t width, const Painter& paint);
 std::string steps_text(const StepSignals& steps, std::size_t width, const Painter& paint);
 

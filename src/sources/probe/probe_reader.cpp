@@ -56,6 +56,18 @@ double hidden_ms(const ProbeFact& ddp) {
 
 }  // namespace
 
+Record on_timeline(ProbeRecord record, double offset_ms) {
+  const double t_ms = static_cast<double>(record.end_ns) / 1e6 + offset_ms;
+  if (auto* step = std::get_if<StepMark>(&record.content)) return {t_ms, std::move(*step)};
+  if (auto* fact = std::get_if<ProbeFact>(&record.content)) return {t_ms, std::move(*fact)};
+  auto& call = std::get<CollectiveCall>(record.content);
+  call.called_ms += offset_ms;
+  call.queued_ms += offset_ms;
+  if (call.begin_ms) *call.begin_ms += offset_ms;
+  if (call.end_ms) *call.end_ms += offset_ms;
+  return {t_ms, std::move(call)};
+}
+
 void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, std::vector<ProbeRecord>& records) {
   heard_[owner.role] = true;
   const auto now_ns = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -78,13 +90,20 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, st
     fetches.loader = span.subject;
     return;
   }
-  Process& process = processes_[owner.pid];
+  Process& process = processes_.try_emplace(owner.pid, Process{0, StepAccountant(device_work_), {}}).first->second;
   if (owner.rank) process.rank = *owner.rank;
   if (record.kind == LOCKSTEP_RECORD_SPAN && record.size >= sizeof(lockstep_span_record)) {
     if (owner.role == LOCKSTEP_ROLE_HOST) process.accountant.add_host(record.payload.span);
     else process.accountant.add(record.payload.span);
   } else if (record.kind == LOCKSTEP_RECORD_SAMPLE && record.size >= sizeof(lockstep_sample)) {
     process.accountant.add(record.payload.sample);
+  } else if (record.kind == LOCKSTEP_RECORD_NAME && record.size >= sizeof(lockstep_name)) {
+    process.accountant.device().add(record.payload.name);
+  } else if (record.kind == LOCKSTEP_RECORD_DEVICE) {
+    const std::size_t rows = std::min<std::size_t>(record.size / sizeof(lockstep_device_row), LOCKSTEP_DEVICE_ROWS);
+    for (std::size_t i = 0; i < rows; ++i) process.accountant.device().add(record.payload.rows[i]);
+  } else if (record.kind == LOCKSTEP_RECORD_COLLECTIVE && record.size >= sizeof(lockstep_collective)) {
+    if (!process.collectives.add(record.payload.collective)) ++damaged_;
   } else if (record.kind == LOCKSTEP_RECORD_FACT) {
     if (auto fact = fact_of(record)) {
       fact->pid = owner.pid;
@@ -101,14 +120,36 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, st
   }
 }
 
+void ProbeReader::take_collectives(StepAccountant::Until until, std::vector<ProbeRecord>& records) {
+  const auto now_ns = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  for (auto& [pid, process] : processes_) {
+    DeviceAccountant& device = process.accountant.device();
+    process.collectives.add(device.take_collectives());
+    const auto ms = [](std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; };
+    for (TimedCollective& one : process.collectives.take(until == StepAccountant::Until::end ? CollectiveTimes::Until::end : CollectiveTimes::Until::settled, device.speaks(), now_ns)) {
+      CollectiveCall& call = one.call;
+      call.pid = pid;
+      call.rank = process.rank;
+      call.called_ms = ms(one.called_ns);
+      call.queued_ms = ms(one.queued_ns);
+      if (one.begin_ns != 0) {
+        call.begin_ms = ms(one.begin_ns);
+        call.end_ms = ms(one.end_ns);
+      }
+      records.push_back({one.queued_ns, std::move(call)});
+    }
+  }
+}
+
 std::vector<ProbeRecord> ProbeReader::read(StepAccountant::Until until) {
   std::vector<ProbeRecord> records;
   fetches_.clear();
   wire_.read([&](const WireOwner& owner, const lockstep_record& record) { take(owner, record, records); });
+  take_collectives(until, records);
   for (auto& [pid, process] : processes_)
     for (StepAccountant::Step& step : process.accountant.take(until)) {
       step.mark.rank = process.rank;
-      if (process.hidden_of_a_sync_ms > 0 && step.mark.synced_passes.value_or(0) > 0)
+      if (process.hidden_of_a_sync_ms > 0 && !step.mark.on_devices && step.mark.synced_passes.value_or(0) > 0)
         step.mark.spans_ms[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN] = std::min(process.hidden_of_a_sync_ms * *step.mark.synced_passes, step.mark.duration_ms);
       records.push_back({step.end_ns, std::move(step.mark)});
     }

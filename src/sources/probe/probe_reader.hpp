@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/record.hpp"
+#include "sources/probe/collective_times.hpp"
 #include "sources/probe/step_accountant.hpp"
 #include "sources/probe/wire_reader.hpp"
 
@@ -17,12 +18,16 @@ namespace lockstep {
 
 struct ProbeRecord {
   std::uint64_t end_ns = 0;  // CLOCK_MONOTONIC
-  std::variant<StepMark, ProbeFact> content;
+  std::variant<StepMark, ProbeFact, CollectiveCall> content;  // a collective's times are still nanoseconds of that clock, in milliseconds
 };
+
+// On a timeline whose clock is `offset_ms` ahead of CLOCK_MONOTONIC.
+Record on_timeline(ProbeRecord record, double offset_ms);
 
 class ProbeReader {
  public:
-  explicit ProbeReader(std::filesystem::path folder) : wire_(std::move(folder)) {}
+  using DeviceWork = DeviceAccountant::Work;
+  explicit ProbeReader(std::filesystem::path folder, DeviceWork device_work = DeviceWork::counted) : wire_(std::move(folder)), device_work_(device_work) {}
 
   void follow(const std::vector<int>& pids) { wire_.follow(pids); }
   void follow_all() { wire_.follow_all(); }
@@ -40,11 +45,14 @@ class ProbeReader {
  private:
   std::vector<ProbeRecord> read(StepAccountant::Until until);
   void take(const WireOwner& owner, const lockstep_record& record, std::vector<ProbeRecord>& records);
+  void take_collectives(StepAccountant::Until until, std::vector<ProbeRecord>& records);
 
   WireReader wire_;
+  DeviceWork device_work_;
   struct Process {
     int rank = 0;
     StepAccountant accountant;
+    CollectiveTimes collectives;
     double hidden_of_a_sync_ms = 0;  // by DDP's own records: of the gradients' all-reduce, what ran beside the backward pass
   };
   std::map<int, Process> processes_;  // ranks, by pid
@@ -56,7 +64,7 @@ class ProbeReader {
     std::uint64_t loader = 0;
   };
   std::map<int, Fetches> fetches_;  // of loader workers, by their rank's pid
-  bool heard_[3] = {};
+  bool heard_[LOCKSTEP_ROLES] = {};
   std::uint64_t damaged_ = 0;
 };
 

@@ -15,7 +15,7 @@ constexpr auto kReadEvery = 50ms;
 
 }  // namespace
 
-ProbeSource::ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus) : probes_(std::move(folder)), gpus_(std::move(gpus)) {
+ProbeSource::ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus, ProbeReader::DeviceWork device_work) : probes_(std::move(folder), device_work), gpus_(std::move(gpus)) {
   machine_.started_unix_ns = unix_now().count();
   machine_.process_coverage = ProcessCoverage::none;
 }
@@ -25,9 +25,7 @@ void ProbeSource::take(Reading reading) {
   probes_.follow_all();
   const double offset_ms = to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
   for (ProbeRecord& record : reading == Reading::now ? probes_.read() : probes_.read_to_the_end()) {
-    const double t_ms = static_cast<double>(record.end_ns) / 1e6 + offset_ms;
-    if (auto* step = std::get_if<StepMark>(&record.content)) ready_.push_back({t_ms, std::move(*step)});
-    else ready_.push_back({t_ms, std::get<ProbeFact>(std::move(record.content))});
+    ready_.push_back(on_timeline(std::move(record), offset_ms));
   }
 }
 

@@ -15,7 +15,7 @@ namespace lockstep {
 class ProbeSource : public Source {
  public:
   // `gpus`: a live source; null: no GPU can be read.
-  ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus);
+  ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus, ProbeReader::DeviceWork device_work = ProbeReader::DeviceWork::counted);
 
   SourceKind kind() const override { return gpus_ ? gpus_->kind() : SourceKind::probe; }
   std::string detail() const override { return gpus_ ? gpus_->detail() : "probes"; }

@@ -14,6 +14,9 @@ constexpr double kQueuedToDoneMs = 0.1;         // the last kernels of a step, a
 constexpr double kQueuedToDoneShare = 0.02;
 constexpr std::size_t kMostLooks = 100'000;
 constexpr std::size_t kMostPlaces = 20'000;
+constexpr char kDriverWait[] = "wait for the GPU";
+constexpr std::size_t kStepsUntilBufferCame = 2'000;  // of CUPTI: a buffer is handed over when it is full, which may be seconds of tiny steps
+constexpr std::uint64_t kWaitWorthTellingNs = 20'000;
 constexpr std::size_t kStepsUntilGpuTold = 10;  // one step in four is asked, and the answer is read when the next is
 
 double ms(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
@@ -72,6 +75,34 @@ std::vector<StepRest> nest(std::vector<StepPiece>& pieces, double duration_ms) {
   if (duration_ms > covered_to) rests.push_back({covered_to, duration_ms - covered_to, last, nullptr, {}});
   pieces = std::move(kept);
   return rests;
+}
+
+// The innermost piece at every moment.
+std::vector<HostStretch> stretches_of(const std::vector<StepPiece>& pieces, std::uint64_t begin_ns, std::uint64_t end_ns) {
+  std::vector<HostStretch> stretches;
+  std::vector<const StepPiece*> around;
+  double now = 0;
+  const auto until = [&](double to, StepPart part) {
+    if (to <= now) return;
+    const auto at = [&](double offset) { return std::min(end_ns, begin_ns + static_cast<std::uint64_t>(offset * 1e6)); };
+    stretches.push_back({at(now), at(to), part});
+    now = to;
+  };
+  const auto close = [&](double to) {
+    while (!around.empty() && around.back()->from_ms + around.back()->length_ms <= to) {
+      until(around.back()->from_ms + around.back()->length_ms, around.back()->part);
+      around.pop_back();
+    }
+  };
+  for (const StepPiece& piece : pieces) {
+    if (piece.count > 1) continue;  // summed up: it has no place of its own
+    close(piece.from_ms);
+    until(piece.from_ms, around.empty() ? StepPart::other : around.back()->part);
+    around.push_back(&piece);
+  }
+  close(ms(end_ns - begin_ns) + 1);
+  until(ms(end_ns - begin_ns), StepPart::other);
+  return stretches;
 }
 
 // Short calls have no place in time of their own: what they took is taken from the piece that holds them all, else from the
@@ -149,7 +180,8 @@ void StepAccountant::add(const lockstep_sample& sample) {
 std::vector<StepAccountant::Step> StepAccountant::take(Until until) {
   std::vector<Step> steps;
   while (!waiting_.empty()) {
-    const bool settled = until == Until::end || waiting_.size() > (gpu_speaks_ ? kStepsUntilGpuTold : 1);
+    const std::size_t kept_back = device_.speaks() ? (device_.knows(waiting_.front().end_ns) ? 0 : kStepsUntilBufferCame) : gpu_speaks_ ? kStepsUntilGpuTold : 1;
+    const bool settled = until == Until::end || waiting_.size() > kept_back;
     if (!settled) break;
     steps.push_back(account(waiting_.front()));
     waiting_.pop_front();
@@ -209,6 +241,68 @@ void StepAccountant::add_host_calls(const Raw& raw, std::vector<StepRest>& rests
   }
 }
 
+// By the Python probe's events in the GPU's queue.
+void StepAccountant::add_gpu_idle(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces) {
+  while (!gpu_idle_.empty() && gpu_idle_.front().second <= raw.begin_ns) gpu_idle_.pop_front();
+  for (const auto& [from, to] : gpu_idle_) {
+    if (from >= raw.end_ns) break;
+    const double idle_from = from > raw.begin_ns ? ms(from - raw.begin_ns) : 0;
+    const double idle_to = ms(std::min(to, raw.end_ns) - raw.begin_ns);
+    mark.gpu_idle_ms = mark.gpu_idle_ms.value_or(0) + std::max(0.0, idle_to - idle_from);
+    // Two events that the GPU reaches one after the other lie some microseconds apart though it never stopped.
+    mark.gpu_ran_dry = idle_from <= std::max(kQueuedToDoneMs, kQueuedToDoneShare * mark.duration_ms) && idle_to - idle_from >= idle_to / 2;
+    // Until the GPU ran dry it had work: what the host did meanwhile cost nothing.
+    for (StepPiece& piece : pieces)
+      if (piece.count == 1) piece.hidden_ms = std::min(piece.own_ms, overlap(piece.from_ms, piece.from_ms + piece.length_ms, 0, idle_from));
+  }
+}
+
+// Waits that no hook saw: x[mask] must know how many elements there are, and asks the GPU. They count as sync on the line of the piece around them.
+void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pieces) {
+  std::vector<StepPiece> found;
+  for (const DeviceAccountant::Wait& wait : device_.waits(raw.begin_ns, raw.end_ns)) {
+    if (wait.end_ns - wait.begin_ns < kWaitWorthTellingNs) continue;
+    const double from = ms(wait.begin_ns - raw.begin_ns);
+    const double to = ms(wait.end_ns - raw.begin_ns);
+    const StepPiece* around = nullptr;
+    for (const StepPiece& piece : pieces)
+      if (piece.from_ms <= from && piece.from_ms + piece.length_ms >= to && (around == nullptr || piece.length_ms <= around->length_ms)) around = &piece;
+    if (around == nullptr || (around->part != StepPart::forward && around->part != StepPart::backward && around->part != StepPart::optimizer)) continue;  // what waits by its nature, or another thread
+    StepPiece piece;
+    piece.part = StepPart::sync;
+    piece.place = place_of(around->place->file.c_str(), around->place->file.size(), static_cast<std::uint32_t>(around->place->line), static_cast<std::uint32_t>(around->place->loop_line), kDriverWait, sizeof kDriverWait);
+    piece.from_ms = from;
+    piece.length_ms = to - from;
+    piece.on_device = true;
+    found.push_back(std::move(piece));
+  }
+  pieces.insert(pieces.end(), found.begin(), found.end());
+}
+
+// By the GPU's own records. What the host did while the GPU had work cost nothing.
+void StepAccountant::add_device_time(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces) {
+  if (!device_.speaks()) return;
+  DeviceAccountant::Account account = device_.take(raw.begin_ns, raw.end_ns, stretches_of(pieces, raw.begin_ns, raw.end_ns));
+  std::vector<std::pair<double, double>> idle;
+  double idle_ms = 0;
+  for (const auto& [from, to] : account.idle) {
+    idle.emplace_back(ms(from - raw.begin_ns), ms(to - raw.begin_ns));
+    idle_ms += ms(to - from);
+  }
+  mark.gpu_idle_ms = idle_ms;
+  mark.gpu_ran_dry = !idle.empty() && idle.front().first <= std::max(kQueuedToDoneMs, kQueuedToDoneShare * mark.duration_ms) && idle.front().second - idle.front().first >= kQueuedToDoneMs / 2;
+  for (StepPiece& piece : pieces) {
+    if (piece.count != 1) continue;
+    double paid = 0;
+    for (const auto& [from, to] : idle) paid += overlap(piece.from_ms, piece.from_ms + piece.length_ms, from, to);
+    piece.hidden_ms = std::max(0.0, std::min(piece.own_ms, piece.length_ms - paid));
+  }
+  double hidden = 0;
+  for (const DeviceTime& device : account.time.devices) hidden = std::max(hidden, device.collective_ms - device.exposed_ms);
+  if (hidden > 0) mark.spans_ms[index_of(StepPart::collective_hidden)] = std::min(hidden, mark.duration_ms);
+  mark.on_devices = std::move(account.time);
+}
+
 StepAccountant::Step StepAccountant::account(const Raw& raw) {
   auto detail = std::make_shared<StepDetail>();
   Step step;
@@ -234,6 +328,7 @@ StepAccountant::Step StepAccountant::account(const Raw& raw) {
       detail->pieces.push_back(std::move(piece));
     }
   }
+  add_driver_waits(raw, detail->pieces);
   detail->rests = nest(detail->pieces, step.mark.duration_ms);
   add_summed(detail->pieces, detail->rests, std::move(summed));
   add_host_calls(raw, detail->rests);
@@ -244,18 +339,8 @@ StepAccountant::Step StepAccountant::account(const Raw& raw) {
     if (look.at_ns >= raw.end_ns) break;
     detail->looks.push_back({ms(look.at_ns - raw.begin_ns), ms(look.weight_ns), look.place});
   }
-  while (!gpu_idle_.empty() && gpu_idle_.front().second <= raw.begin_ns) gpu_idle_.pop_front();
-  for (const auto& [from, to] : gpu_idle_) {
-    if (from >= raw.end_ns) break;
-    const double idle_from = from > raw.begin_ns ? ms(from - raw.begin_ns) : 0;
-    const double idle_to = ms(std::min(to, raw.end_ns) - raw.begin_ns);
-    step.mark.gpu_idle_ms = step.mark.gpu_idle_ms.value_or(0) + std::max(0.0, idle_to - idle_from);
-    // Two events that the GPU reaches one after the other lie some microseconds apart though it never stopped.
-    step.mark.gpu_ran_dry = idle_from <= std::max(kQueuedToDoneMs, kQueuedToDoneShare * step.mark.duration_ms) && idle_to - idle_from >= idle_to / 2;
-    // Until the GPU ran dry it had work: what the host did meanwhile cost nothing.
-    for (StepPiece& piece : detail->pieces)
-      if (piece.count == 1) piece.hidden_ms = std::min(piece.own_ms, overlap(piece.from_ms, piece.from_ms + piece.length_ms, 0, idle_from));
-  }
+  add_device_time(raw, step.mark, detail->pieces);
+  if (!step.mark.on_devices) add_gpu_idle(raw, step.mark, detail->pieces);
   double named = 0;
   std::array<double, kStepSpanNames.size()> parts{};
   for (const StepPiece& piece : detail->pieces) parts[index_of(piece.part)] += std::max(0.0, piece.own_ms);

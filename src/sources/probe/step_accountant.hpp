@@ -16,14 +16,18 @@
 
 #include "lockstep/record.hpp"
 #include "probes/wire/lockstep_wire.h"
+#include "sources/probe/device_accountant.hpp"
 
 namespace lockstep {
 
 class StepAccountant {
  public:
+  explicit StepAccountant(DeviceAccountant::Work device_work = DeviceAccountant::Work::counted) : device_(device_work) {}
+
   void add(const lockstep_span_record& span);
   void add_host(const lockstep_span_record& span);  // of the host probe
   void add(const lockstep_sample& sample);
+  DeviceAccountant& device() { return device_; }  // of the CUDA probe's rows
 
   struct Step {
     std::uint64_t end_ns = 0;
@@ -56,6 +60,9 @@ class StepAccountant {
   Step account(const Raw& raw);
   void add_evaluation(const Raw& raw, std::vector<Span>& spans) const;
   void add_host_calls(const Raw& raw, std::vector<StepRest>& rests);
+  void add_driver_waits(const Raw& raw, std::vector<StepPiece>& pieces);
+  void add_gpu_idle(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces);
+  void add_device_time(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces);
 
   std::map<CodePlace, std::shared_ptr<const CodePlace>> places_;
   std::vector<Span> open_;             // since the last step ended
@@ -66,6 +73,7 @@ class StepAccountant {
   std::deque<Span> host_;
   std::deque<std::pair<std::uint64_t, std::uint64_t>> gpu_idle_;  // stretches, on the host's clock
   bool gpu_speaks_ = false;
+  DeviceAccountant device_;
   std::set<std::uint64_t> learning_modules_;  // that were seen in training
   std::uint64_t training_loader_ = 0;
 };

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 2> kPrefixes = {"wire-", "host-"};
+constexpr std::array<std::string_view, 4> kPrefixes = {"wire-", "host-", "cuda-", "nccl-"};
 constexpr std::string_view kEnding = ".ring";
 
 // A writer that many threads share claims a place before it fills it; one that was ended in between never fills it.
@@ -37,9 +37,11 @@ WireOwner owner_of(const lockstep_wire_header& header) {
   owner.parent_pid = header.parent_pid;
   if (header.rank_plus_1 > 0) owner.rank = header.rank_plus_1 - 1;
   if (header.world_size > 0) owner.world_size = header.world_size;
-  if (header.role <= LOCKSTEP_ROLE_HOST) owner.role = static_cast<lockstep_role>(header.role);
+  if (header.role < LOCKSTEP_ROLES) owner.role = static_cast<lockstep_role>(header.role);
   return owner;
 }
+
+bool is_shared_by_threads(lockstep_role role) { return role == LOCKSTEP_ROLE_HOST || role == LOCKSTEP_ROLE_NCCL; }
 
 }  // namespace
 
@@ -117,7 +119,7 @@ void WireReader::read_ring(Ring& ring, const Take& take) {
   for (std::uint64_t place = first; place < until; ++place) {
     const lockstep_record& record = records[place - first];
     const bool overtaken = header.written >= place + ring.slots;
-    if (!overtaken && record.sequence <= place && ring.owner.role == LOCKSTEP_ROLE_HOST && ++ring.waits < kLooksAtMost) {
+    if (!overtaken && record.sequence <= place && is_shared_by_threads(ring.owner.role) && ++ring.waits < kLooksAtMost) {
       ring.next = place;  // claimed and not filled yet: at the next look
       return;
     }

@@ -6,7 +6,7 @@
 #include "support/trace_maker.hpp"
 #include "traces/breakdown.hpp"
 #include "traces/host_labels.hpp"
-#include "traces/matmul_kinds.hpp"
+#include "kernels/matmul_kinds.hpp"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "traces/kernel_type.hpp"
+#include "kernels/kernel_type.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "traces/matmul_kinds.hpp"
+#include "kernels/matmul_kinds.hpp"
 
 #include <algorithm>
 #include <array>

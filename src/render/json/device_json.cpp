@@ -1,0 +1,64 @@
+#include "render/json/device_json.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json rounded(double value, double steps) { return std::isfinite(value) ? Json(std::round(value * steps) / steps) : Json(nullptr); }
+Json share(double value) { return rounded(value, 1e6); }
+Json whole(double value) { return rounded(value, 1); }
+
+Json use_json(const DeviceUse& use) {
+  return {{"device", use.device}, {"computes", share(use.computes)}, {"collectives_exposed", share(use.exposed)}, {"collectives_hidden", share(use.hidden)}, {"copies", share(use.copies)}, {"idle", share(use.idle)}, {"kernels_a_step", rounded(use.kernels_a_step, 100)}};
+}
+
+}  // namespace
+
+Json devices_json(const DeviceSignals& devices) {
+  Json ranks = Json::array();
+  for (const RankDevices& rank : devices.ranks) {
+    Json uses = Json::array();
+    for (const DeviceUse& use : rank.devices) uses.push_back(use_json(use));
+    Json idle = Json::object();
+    for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+      if (rank.idle[i] > 0) idle[std::string(kStepSpanNames[i])] = share(rank.idle[i]);
+    Json entry = {{"rank", rank.rank}, {"devices", std::move(uses)}, {"idle_by_part", std::move(idle)}, {"launch_gaps", share(rank.launch_gaps)}, {"launch_gaps_a_step", rounded(rank.launch_gaps_a_step, 100)},
+                  {"host_waits", share(rank.waits)}, {"host_waits_a_step", rounded(rank.waits_a_step, 100)}, {"probe_overhead", share(rank.overhead)}};
+    if (rank.devices.size() > 1) {
+      entry["exclusive"] = share(rank.exclusive);
+      entry["hand_overs_a_step"] = rounded(rank.hand_overs_a_step, 100);
+    }
+    if (rank.pageable_bytes_a_step > 0) entry["pageable_bytes_a_step"] = whole(rank.pageable_bytes_a_step);
+    if (rank.plain_matmul + rank.tensor_cores > 0) {
+      entry["plain_matmul"] = share(rank.plain_matmul);
+      entry["tensor_cores"] = share(rank.tensor_cores);
+    }
+    ranks.push_back(std::move(entry));
+  }
+  return {{"steps", devices.steps}, {"ranks", std::move(ranks)}};
+}
+
+Json collectives_json(const CollectiveSignals& collectives) {
+  Json speeds = Json::array();
+  for (const CollectiveSpeed& speed : collectives.speeds)
+    speeds.push_back({{"operation", speed.operation}, {"algorithm", speed.algorithm}, {"protocol", speed.protocol}, {"ranks", speed.size}, {"count", speed.count}, {"bytes", whole(speed.bytes)}, {"transfer_ms", rounded(speed.transfer_ms, 1e6)}, {"bus_bytes_s", whole(speed.bus_bytes_s)}});
+  Json ranks = Json::array();
+  for (const RankArrival& rank : collectives.ranks)
+    ranks.push_back({{"rank", rank.rank}, {"last", share(rank.last)}, {"late", share(rank.late)}, {"late_on_host", share(rank.late_on_host)}, {"late_on_gpu", collectives.on_device ? share(rank.late_on_gpu) : Json(nullptr)}, {"share_of_lateness", share(rank.late_share)}});
+  return {{"calls", collectives.calls}, {"matched", collectives.matched}, {"on_gpu", collectives.on_device}, {"bytes_s", whole(collectives.bytes_s)}, {"transfer", share(collectives.transfer)},
+          {"link_bytes_s", collectives.link_bytes_s ? whole(*collectives.link_bytes_s) : Json(nullptr)}, {"speeds", std::move(speeds)}, {"ranks", std::move(ranks)}};
+}
+
+Json communicators_json(const CommunicatorSignals& communicators) {
+  Json stuck = Json::array();
+  for (const StuckCommunicator& one : communicators.stuck)
+    stuck.push_back({{"hash", one.hash}, {"size", one.size}, {"operation", one.operation}, {"behind", one.behind}, {"unreachable", one.silent}, {"fewest", one.fewest}, {"most", one.most}, {"for_ms", whole(one.for_ms)}});
+  return {{"nccl_version", communicators.nccl_version}, {"looks", communicators.looks}, {"communicators", communicators.communicators}, {"largest", communicators.largest}, {"processes", communicators.processes},
+          {"begun", communicators.begun}, {"stuck", std::move(stuck)}, {"failed", communicators.failed}};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// What the GPUs' own records and NCCL's say, in tables and sentences that all renderers for people share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/report.hpp"
+#include "render/words/trace_words.hpp"
+
+namespace lockstep {
+
+// Where each GPU's time went; what collectives moved and how fast; who came late. Only those that there is something to say in.
+std::vector<WordTable> device_tables(const Report& report);
+// Why GPUs were idle; which ranks NCCL knows.
+std::vector<std::string> device_sentences(const Report& report);
+// "rung 2: the GPUs' own records (cuda), hooks in Python (python)"; empty: no probe was heard.
+std::string standing_words(const Report& report);
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+#include "signals/device_times.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace lockstep {
+namespace {
+
+struct RankSum {
+  double wall_ms = 0;
+  double steps = 0;
+  StepOnDevices sum;                    // all numbers added up, but its devices
+  std::map<int, DeviceTime> devices;
+};
+
+void add(const StepMark& step, RankSum& sum) {
+  const StepOnDevices& time = *step.on_devices;
+  sum.wall_ms += step.duration_ms;
+  sum.steps += 1;
+  for (const DeviceTime& device : time.devices) {
+    DeviceTime& of = sum.devices[device.device];
+    of.computes_ms += device.computes_ms;
+    of.collective_ms += device.collective_ms;
+    of.exposed_ms += device.exposed_ms;
+    of.copies_ms += device.copies_ms;
+    of.kernels += device.kernels;
+  }
+  for (std::size_t i = 0; i < time.idle_ms.size(); ++i) sum.sum.idle_ms[i] += time.idle_ms[i];
+  sum.sum.any_ms += time.any_ms;
+  sum.sum.exclusive_ms += time.exclusive_ms;
+  sum.sum.hand_overs += time.hand_overs;
+  sum.sum.launch_gaps_ms += time.launch_gaps_ms;
+  sum.sum.launch_gaps += time.launch_gaps;
+  sum.sum.waits += time.waits;
+  sum.sum.waits_ms += time.waits_ms;
+  sum.sum.pageable_bytes += time.pageable_bytes;
+  sum.sum.pageable_ms += time.pageable_ms;
+  sum.sum.plain_matmul_ms += time.plain_matmul_ms;
+  sum.sum.tensor_core_ms += time.tensor_core_ms;
+  sum.sum.overhead_ms += time.overhead_ms;
+}
+
+RankDevices shares_of(int rank, const RankSum& sum) {
+  RankDevices of;
+  of.rank = rank;
+  double computing_ms = 0;
+  for (const auto& [device, time] : sum.devices) {
+    DeviceUse use;
+    use.device = device;
+    use.computes = time.computes_ms / sum.wall_ms;
+    use.exposed = time.exposed_ms / sum.wall_ms;
+    use.hidden = std::max(0.0, time.collective_ms - time.exposed_ms) / sum.wall_ms;
+    use.copies = time.copies_ms / sum.wall_ms;
+    use.idle = std::max(0.0, 1 - use.busy());  // also of steps in which it did nothing at all
+    use.kernels_a_step = static_cast<double>(time.kernels) / sum.steps;
+    of.devices.push_back(use);
+    computing_ms += time.computes_ms;
+  }
+  for (std::size_t i = 0; i < of.idle.size(); ++i) of.idle[i] = sum.sum.idle_ms[i] / sum.wall_ms;
+  of.exclusive = sum.sum.any_ms > 0 ? sum.sum.exclusive_ms / sum.sum.any_ms : 0;
+  of.hand_overs_a_step = static_cast<double>(sum.sum.hand_overs) / sum.steps;
+  of.launch_gaps = sum.sum.launch_gaps_ms / sum.wall_ms;
+  of.launch_gaps_a_step = static_cast<double>(sum.sum.launch_gaps) / sum.steps;
+  of.waits = sum.sum.waits_ms / sum.wall_ms;
+  of.waits_a_step = static_cast<double>(sum.sum.waits) / sum.steps;
+  of.pageable = sum.sum.pageable_ms / sum.wall_ms;
+  of.pageable_bytes_a_step = sum.sum.pageable_bytes / sum.steps;
+  of.plain_matmul = computing_ms > 0 ? sum.sum.plain_matmul_ms / computing_ms : 0;
+  of.tensor_cores = computing_ms > 0 ? sum.sum.tensor_core_ms / computing_ms : 0;
+  of.overhead = sum.sum.overhead_ms / sum.wall_ms;
+  return of;
+}
+
+}  // namespace
+
+std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps) {
+  std::map<int, RankSum> ranks;
+  for (const StepAt& entry : steps)
+    if (entry.step.on_devices && entry.step.duration_ms > 0) add(entry.step, ranks[entry.step.rank]);
+  if (ranks.empty()) return std::nullopt;
+  DeviceSignals signals;
+  signals.steps = INT64_MAX;
+  for (const auto& [rank, sum] : ranks) {
+    signals.ranks.push_back(shares_of(rank, sum));
+    signals.steps = std::min(signals.steps, static_cast<std::int64_t>(sum.steps));
+  }
+  return signals;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+#include "sources/probe/collective_times.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostWaiting = 20'000;
+constexpr std::uint64_t kNothingMoreNs = 3'000'000'000;  // behind the call: buffers with its kernel have come by then
+constexpr std::uint64_t kLongestNs = 86'400ULL * 1'000'000'000ULL;
+
+std::string text_of(const char* field, std::size_t bytes) { return {field, ::strnlen(field, bytes)}; }
+
+// "AllReduce" in "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)". Sends and receives share a kernel.
+bool is_kernel_of(std::string_view kernel, const CollectiveCall& call) { return kernel.find(call.to_one_peer ? std::string_view("SendRecv") : std::string_view(call.operation)) != std::string_view::npos; }
+
+}  // namespace
+
+bool CollectiveTimes::add(const lockstep_collective& said) {
+  if (said.called_ns == 0 || said.queued_ns < said.called_ns || said.queued_ns - said.called_ns > kLongestNs || said.rank < 0 || said.ranks < 0 || said.device_end_ns < said.device_begin_ns) return false;
+  TimedCollective made;
+  made.called_ns = said.called_ns;
+  made.queued_ns = said.queued_ns;
+  made.begin_ns = said.device_begin_ns;
+  made.end_ns = said.device_end_ns;
+  CollectiveCall& call = made.call;
+  call.communicator = said.communicator;
+  call.sequence = said.sequence;
+  call.bytes = static_cast<double>(said.bytes);
+  call.place = said.rank;
+  call.size = said.ranks;
+  call.nodes = said.nodes;
+  call.channels = static_cast<int>(std::min<std::uint32_t>(said.channels, 1024));
+  call.captured = (said.flags & LOCKSTEP_COLLECTIVE_CAPTURED) != 0;
+  call.to_one_peer = (said.flags & LOCKSTEP_COLLECTIVE_TO_ONE_PEER) != 0;
+  call.operation = text_of(said.operation, sizeof said.operation);
+  call.algorithm = text_of(said.algorithm, sizeof said.algorithm);
+  call.protocol = text_of(said.protocol, sizeof said.protocol);
+  // Said once more with the GPU's times: the newer one counts.
+  const auto known = std::find_if(waiting_.rbegin(), waiting_.rend(), [&](const TimedCollective& other) { return other.called_ns == made.called_ns && other.call.sequence == call.sequence && other.call.communicator == call.communicator && other.call.operation == call.operation; });
+  if (known != waiting_.rend()) {
+    *known = std::move(made);
+    return true;
+  }
+  waiting_.push_back(std::move(made));
+  if (waiting_.size() > kMostWaiting) waiting_.pop_front();
+  return true;
+}
+
+void CollectiveTimes::add(const std::vector<CollectiveKernel>& kernels) { kernels_.insert(kernels_.end(), kernels.begin(), kernels.end()); }
+
+// Kernels run in the order of their calls, each after its call. Where a group of calls became one kernel, the others have none.
+void CollectiveTimes::match() {
+  for (TimedCollective& one : waiting_) {
+    if (one.begin_ns != 0 || one.call.captured) continue;
+    while (!kernels_.empty() && kernels_.front().begin_ns < one.called_ns) kernels_.pop_front();  // of a call that was not told
+    if (kernels_.empty()) return;
+    if (!is_kernel_of(*kernels_.front().name, one.call)) continue;
+    one.begin_ns = kernels_.front().begin_ns;
+    one.end_ns = kernels_.front().end_ns;
+    kernels_.pop_front();
+  }
+}
+
+std::vector<TimedCollective> CollectiveTimes::take(Until until, bool kernels_are_seen, std::uint64_t now_ns) {
+  std::sort(waiting_.begin(), waiting_.end(), [](const TimedCollective& a, const TimedCollective& b) { return a.called_ns < b.called_ns; });
+  match();
+  std::vector<TimedCollective> taken;
+  while (!waiting_.empty()) {
+    const TimedCollective& first = waiting_.front();
+    const bool complete = first.begin_ns != 0;
+    const bool old = now_ns > first.called_ns + (kernels_are_seen ? kNothingMoreNs : kNothingMoreNs / 3);
+    if (until == Until::settled && !complete && !old) break;
+    taken.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return taken;
+}
+
+}  // namespace lockstep

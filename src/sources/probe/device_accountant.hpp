@@ -1,0 +1,96 @@
+// What one process's GPUs did during each of its steps, from the rows that its CUDA probe wrote.
+//
+// Every moment of a GPU is a computing kernel's, a collective's, a copy's, or nobody's; what is nobody's is given to what the host did meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/device_time.hpp"
+#include "lockstep/record.hpp"
+#include "probes/wire/lockstep_wire.h"
+
+namespace lockstep {
+
+// A part of a step on the training thread, in order and without holes.
+struct HostStretch {
+  std::uint64_t begin_ns = 0;
+  std::uint64_t end_ns = 0;
+  StepPart part = StepPart::other;
+};
+
+// One kernel of a collective.
+struct CollectiveKernel {
+  std::uint64_t begin_ns = 0;
+  std::uint64_t end_ns = 0;
+  std::shared_ptr<const std::string> name;
+};
+
+class DeviceAccountant {
+ public:
+  enum class Work : std::uint8_t { counted, kept };  // kept: each row, for drawing
+  explicit DeviceAccountant(Work work = Work::counted) : work_(work) {}
+
+  void add(const lockstep_name& name);
+  void add(const lockstep_device_row& row);  // damaged ones are left out
+
+  bool speaks() const { return newest_ns_ > 0; }
+  // Whether rows that began then have surely come: buffers are handed over some tenths of a second late.
+  bool knows(std::uint64_t end_ns) const { return newest_ns_ >= end_ns + kBehindNs; }
+  std::uint64_t damaged() const { return damaged_; }
+
+  // Stretches in which the GPU that works most had nothing to do, of which the step's host parts are given; and its whole account.
+  struct Account {
+    StepOnDevices time;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> idle;  // of that GPU
+  };
+  Account take(std::uint64_t begin_ns, std::uint64_t end_ns, const std::vector<HostStretch>& host);
+
+  // Kernels of collectives that came since the last call, by begin.
+  std::vector<CollectiveKernel> take_collectives();
+
+  // The host's waits in the driver within a stretch of time.
+  struct Wait {
+    std::uint64_t begin_ns = 0;
+    std::uint64_t end_ns = 0;
+  };
+  std::vector<Wait> waits(std::uint64_t begin_ns, std::uint64_t end_ns) const;
+
+ private:
+  enum class Use : std::uint8_t { computes, communicates, copies };
+  struct Row {
+    std::uint64_t begin_ns = 0;
+    std::uint64_t end_ns = 0;
+    std::uint32_t subject = 0;
+    std::uint32_t bytes = 0;
+    std::uint16_t stream = 0;
+    std::uint8_t device = 0;
+    std::uint8_t kind = 0;
+    Use use = Use::computes;
+  };
+  struct Kernel {
+    std::shared_ptr<const std::string> name;
+    bool is_collective = false;
+    bool plain_matmul = false;
+    bool tensor_cores = false;
+  };
+  static constexpr std::uint64_t kBehindNs = 300'000'000;
+
+  const Kernel* kernel(std::uint32_t number) const;
+  std::shared_ptr<const std::string> name_of(const Row& row) const;
+
+  Work work_;
+  std::map<std::uint32_t, Kernel> kernels_;
+  std::vector<Row> rows_;  // by begin once sorted_
+  bool sorted_ = true;
+  std::deque<CollectiveKernel> collectives_;
+  std::uint64_t newest_ns_ = 0;  // of the GPUs' own rows
+  std::uint64_t damaged_ = 0;
+  std::size_t kept_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,160 @@
+// Signals of the second rung: collectives as ranks come to them, NCCL's own count, the GPUs' own records.
+#include <gtest/gtest.h>
+
+#include "signals/collective_arrivals.hpp"
+#include "signals/communicators.hpp"
+#include "signals/device_times.hpp"
+
+namespace lockstep {
+namespace {
+
+// Two ranks, a hundred all-reduces of 64 MiB, 10 ms apart; rank 1 asks late by `host_ms` and its GPU is behind by `gpu_ms`.
+std::vector<CollectiveCall> run_of(double host_ms, double gpu_ms, double transfer_ms = 1, bool on_device = true) {
+  std::vector<CollectiveCall> calls;
+  for (int i = 0; i < 100; ++i)
+    for (int rank = 0; rank < 2; ++rank) {
+      CollectiveCall call;
+      call.rank = call.place = rank;
+      call.communicator = 5;
+      call.sequence = static_cast<std::uint64_t>(i);
+      call.operation = "AllReduce";
+      call.size = 2;
+      call.nodes = 1;
+      call.bytes = 64 << 20;
+      call.called_ms = 10.0 * i + (rank == 1 ? host_ms : 0);
+      call.queued_ms = call.called_ms + 0.01;
+      const double begin = 10.0 * i + 2 + (rank == 1 ? host_ms + gpu_ms : 0);
+      if (on_device) {
+        call.begin_ms = begin;
+        call.end_ms = 10.0 * i + 2 + host_ms + gpu_ms + transfer_ms;
+      }
+      calls.push_back(call);
+    }
+  return calls;
+}
+
+TEST(CollectiveSignals, TellHostLateFromGpuSlow) {
+  const auto host = collective_signals(run_of(2, 0));
+  const auto gpu = collective_signals(run_of(0, 3));
+
+  ASSERT_TRUE(host && gpu);
+  EXPECT_NEAR(host->ranks[1].late, 0.2, 0.01);
+  EXPECT_NEAR(host->ranks[1].late_on_host, 0.2, 0.01);
+  EXPECT_NEAR(host->ranks[1].late_on_gpu, 0, 0.001);
+  EXPECT_NEAR(gpu->ranks[1].late_on_gpu, 0.3, 0.01);
+  EXPECT_NEAR(gpu->ranks[1].late_on_host, 0, 0.001);
+  EXPECT_NEAR(gpu->ranks[1].last, 1, 0.001);
+  EXPECT_NEAR(gpu->ranks[0].late, 0, 0.001);
+}
+
+TEST(CollectiveSignals, BusSpeedIsOfTheShortestWhichWaitedForNobody) {
+  const auto signals = collective_signals(run_of(0, 3, 2));
+
+  ASSERT_EQ(signals->speeds.size(), 1U);
+  EXPECT_NEAR(signals->speeds[0].transfer_ms, 2, 1e-6);
+  EXPECT_NEAR(signals->speeds[0].bus_bytes_s, (64 << 20) / 2e-3, 1e6) << "two ranks: the factor of an all-reduce is 1";
+  EXPECT_NEAR(signals->transfer, 0.2, 0.01);
+}
+
+TEST(CollectiveSignals, WithoutTheGpusTimesTheHostsTell) {
+  const auto signals = collective_signals(run_of(2, 0, 1, false));
+
+  EXPECT_FALSE(signals->on_device);
+  EXPECT_TRUE(signals->speeds.empty());
+  EXPECT_NEAR(signals->ranks[1].late, 0.2, 0.01);
+}
+
+TEST(CollectiveSignals, ACollectiveThatARankDidNotTellIsNotMatched) {
+  auto calls = run_of(0, 0);
+  for (CollectiveCall& call : calls) call.size = 3;
+
+  EXPECT_EQ(collective_signals(calls)->matched, 0U);
+}
+
+TEST(CollectiveSignals, FactorsAreThoseOfNcclTests) {
+  EXPECT_DOUBLE_EQ(bus_factor("AllReduce", 4), 1.5);
+  EXPECT_DOUBLE_EQ(bus_factor("ReduceScatter", 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor("Broadcast", 4), 1);
+  EXPECT_DOUBLE_EQ(bus_factor("AllReduce", 1), 0);
+}
+
+TEST(CollectiveSignals, NothingToldIsNothing) { EXPECT_FALSE(collective_signals({})); }
+
+CensusAt look(double t_ms, std::vector<std::int64_t> counts, std::vector<int> silent = {}) {
+  Communicator communicator{"0xab", static_cast<int>(counts.size() + silent.size()), {}};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    CommunicatorRank rank;
+    rank.rank = static_cast<int>(i);
+    rank.pid = 100 + rank.rank;
+    rank.gpu = rank.rank;
+    rank.counts["AllReduce"] = counts[i];
+    communicator.ranks.push_back(rank);
+  }
+  for (const int number : silent) {
+    CommunicatorRank rank;
+    rank.rank = number;
+    rank.pid = 100 + number;
+    rank.answers = false;
+    communicator.ranks.push_back(rank);
+  }
+  return {t_ms, {"2.28.9", {communicator}}};
+}
+
+TEST(CommunicatorSignals, CollectivesThatAreBegunProveRanksThatWorkTogether) {
+  const auto signals = communicator_signals({look(0, {10, 10}), look(2000, {60, 61})}, {});
+
+  ASSERT_TRUE(signals);
+  EXPECT_EQ(signals->largest, 2);
+  EXPECT_EQ(signals->processes, 2U);
+  EXPECT_EQ(signals->begun, 50);
+  EXPECT_TRUE(signals->stuck.empty()) << "one apart, and it goes on";
+}
+
+TEST(CommunicatorSignals, NameTheRankThatDoesNotCome) {
+  const auto signals = communicator_signals({look(0, {10, 9}), look(5000, {12, 11}), look(10'000, {12, 11}), look(22'000, {12, 11})}, {});
+
+  ASSERT_EQ(signals->stuck.size(), 1U);
+  EXPECT_EQ(signals->stuck[0].behind, std::vector<int>{1});
+  EXPECT_EQ(signals->stuck[0].most, 12);
+  EXPECT_NEAR(signals->stuck[0].for_ms, 17'000, 1);
+}
+
+TEST(CommunicatorSignals, ARankThatCannotBeReachedIsNamedToo) {
+  const auto signals = communicator_signals({look(0, {5, 5}, {2}), look(12'000, {5, 5}, {2})}, {});
+
+  ASSERT_EQ(signals->stuck.size(), 1U);
+  EXPECT_EQ(signals->stuck[0].silent, std::vector<int>{2});
+}
+
+TEST(CommunicatorSignals, ThatAllAreEquallyFarIsNobodysFault) {
+  EXPECT_TRUE(communicator_signals({look(0, {5, 5}), look(20'000, {5, 5})}, {})->stuck.empty());
+}
+
+TEST(CommunicatorSignals, OtherJobsCommunicatorsAreNotThisOnes) { EXPECT_FALSE(communicator_signals({look(0, {5, 5})}, {999})); }
+
+StepAt step_with(double computes_ms, double exposed_ms) {
+  StepAt entry;
+  entry.step.duration_ms = 10;
+  entry.step.on_devices = StepOnDevices();
+  entry.step.on_devices->devices = {{0, computes_ms, exposed_ms + 1, exposed_ms, 0.5, 10 - computes_ms - exposed_ms - 0.5, 40}};
+  entry.step.on_devices->idle_ms[index_of(StepPart::data_wait)] = 2;
+  return entry;
+}
+
+TEST(DeviceSignals, AreSharesOfTheStepsTime) {
+  const auto signals = device_signals({step_with(6, 1), step_with(4, 2)});
+
+  ASSERT_TRUE(signals);
+  const DeviceUse& use = signals->ranks[0].devices[0];
+  EXPECT_NEAR(use.computes, 0.5, 1e-9);
+  EXPECT_NEAR(use.exposed, 0.15, 1e-9);
+  EXPECT_NEAR(use.hidden, 0.1, 1e-9);
+  EXPECT_NEAR(use.computes + use.exposed + use.copies + use.idle, 1, 1e-9);
+  EXPECT_NEAR(use.kernels_a_step, 40, 1e-9);
+  EXPECT_NEAR(signals->ranks[0].idle[index_of(StepPart::data_wait)], 0.2, 1e-9);
+}
+
+TEST(DeviceSignals, StepsWithoutRecordsGiveNone) { EXPECT_FALSE(device_signals({StepAt()})); }
+
+}  // namespace
+}  // namespace lockstep
