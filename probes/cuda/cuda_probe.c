@@ -181,6 +181,12 @@ static void stop(const char* why) {
 /* For the Python probe, before torch.profiler takes CUPTI's records for itself. */
 __attribute__((visibility("default"))) void lockstep_cuda_probe_stop(void) { stop("torch.profiler"); }
 
+/* For measuring what it costs, by turns within one process: tests/probes/gpt2_on_a_gpu.py. */
+__attribute__((visibility("default"))) void lockstep_cuda_probe_pause(int pause) {
+  if (!running) return;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) (void)(pause ? cupti.disable(kinds[i]) : cupti.enable(kinds[i]));
+}
+
 static void at_exit(void) {
   if (ring == NULL) return;
   stop("end");

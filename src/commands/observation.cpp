@@ -98,7 +98,8 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
     return Error{fmt::format("the driver has not answered '{}' for {}", watched->silence->call,
                              format_duration(watched->silence->since)),
                  "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"};
-  if (!any_gpu && source.kind() != SourceKind::log && !options.without_gpus)
+  const bool any_step = !is_live(source) && !builder.so_far().steps.empty();  // recorded by profile on a machine whose GPUs could not be read
+  if (!any_gpu && !any_step && source.kind() != SourceKind::log && !options.without_gpus)
     return Error{fmt::format("{} holds no reading of any GPU", printable(source.detail())),
                  "record longer: lockstep record -o FILE --duration 10s"};
   if (is_live(source)) builder.advance_to(to_ms(unix_now() - std::chrono::nanoseconds(source.machine().started_unix_ns)));

@@ -14,6 +14,7 @@
 #include "commands/observation.hpp"
 #include "commands/probe_session.hpp"
 #include "commands/progress_line.hpp"
+#include "commands/recorded_source.hpp"
 #include "commands/renderer_for.hpp"
 #include "commands/running_code.hpp"
 #include "commands/with_ras.hpp"
@@ -31,6 +32,7 @@ struct ProfileOptions {
   std::string probe = "auto";
   std::string steps;
   std::string trace;
+  std::string record;
   std::string batches;
   bool dataloader = false;
   bool tune = false;
@@ -109,7 +111,17 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   std::optional<NotMeasured> no_gpu;
   auto rings = std::make_unique<ProbeSource>(session->folder(), gpus_for(*options, no_gpu), typed.trace.empty() ? ProbeReader::DeviceWork::counted : ProbeReader::DeviceWork::kept);
   const ProbeSource& heard = *rings;
-  const std::unique_ptr<Source> source = probes->ras ? with_ras(std::move(rings)) : std::move(rings);
+  std::unique_ptr<Source> source = probes->ras ? with_ras(std::move(rings)) : std::unique_ptr<Source>(std::move(rings));
+  std::optional<RecordingWriter> recording;
+  RecordedSource* recorded = nullptr;
+  if (!typed.record.empty()) {
+    auto writer = RecordingWriter::create(typed.record, source->machine());
+    if (!writer) return std::move(writer).error();
+    recording.emplace(std::move(*writer));
+    auto tee = std::make_unique<RecordedSource>(std::move(source), *recording);
+    recorded = tee.get();
+    source = std::move(tee);
+  }
   auto child = ChildCommand::start(*options, session->environment());
   if (!child) return std::move(child).error();
 
@@ -140,6 +152,11 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   add_code_of_processes(report, options->command);
   shorten_paths(report, std::filesystem::current_path());
   report.command = child->report();
+  if (recorded != nullptr)
+    if (Status written = recorded->close(); !written) {
+      child->finish(ChildCommand::AtEnd::wait);
+      return std::move(written).error();
+    }
   if (!typed.trace.empty())
     if (Status written = write_trace(typed.trace, *timeline); !written) {
       child->finish(ChildCommand::AtEnd::wait);
@@ -169,6 +186,7 @@ Run configure_profile(CLI::App& app, RawOptions& raw) {
   app.add_flag("--dataloader", typed->dataloader, "also time the training loader alone, and say whether it is what is slow");
   app.add_flag("--tune", typed->tune, "with --dataloader: try numbers of workers on your own dataset");
   app.add_option("--batches", typed->batches, "with --dataloader: so many batches (100)")->type_name("N");
+  app.add_option("--record", typed->record, "also write what was seen as a recording, for lockstep diagnose FILE")->type_name("FILE");
   app.add_option("--trace", typed->trace, "also write the steps as a trace for chrome://tracing or Perfetto")->type_name("FILE");
   add_output_options(app, raw);
   add_common_options(app, raw);

@@ -67,8 +67,8 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
     std::optional<double> sm;
     for (const GpuSignals& gpu : seen.signals.gpus)
       if (!job.gpus.empty() && gpu.index == job.gpus.front()) sm = gpu.sm;
-    if (is_probed(job) && job.steps->devices && job.steps->devices->steps >= 5) {
-      if (auto finding = from_records(job); finding && in_step_or_alone(pattern_of(seen, i))) findings.push_back(std::move(*finding));
+    if (job.steps && job.steps->devices && job.steps->devices->steps >= 5) {
+      if (auto finding = from_records(job); finding && steps_can_be_judged(seen, i)) findings.push_back(std::move(*finding));
       continue;
     }
     if (is_probed(job) && job.steps->gpu_ran_dry) {

@@ -313,7 +313,8 @@ void add_collectives(const Timeline& timeline, const std::vector<GpuSignals>& gp
 // Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only or largest one.
 void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   if (timeline.steps.empty()) return;
-  const bool told_by_probe = timeline.steps.front().step.detail != nullptr;
+  const StepMark& first = timeline.steps.front().step;
+  const bool told_by_probe = first.detail != nullptr || first.on_devices || first.passes;
   if (jobs.empty() && told_by_probe) jobs.push_back(job_of_steps(timeline));
   if (jobs.empty()) return;
   JobSignals* owner = &jobs.front();

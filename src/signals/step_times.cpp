@@ -39,7 +39,7 @@ std::vector<StepAt> without_warm_up(const std::vector<StepAt>& steps) {
   };
   std::vector<StepAt> kept;
   for (const StepAt& entry : steps)
-    if (!entry.step.detail || entry.step.index > warm_up(entry.step.rank)) kept.push_back(entry);
+    if ((!entry.step.detail && !entry.step.on_devices) || entry.step.index > warm_up(entry.step.rank)) kept.push_back(entry);
   return kept;
 }
 

@@ -1,6 +1,6 @@
 /* A CUPTI without a GPU, with CUPTI's own interface: the records are those that a test asks for.
  *
- * Loaded under the name libcupti.so.13 beside a program that then loads the CUDA probe as the driver would. Records have CUDA 13's sizes. */
+ * Loaded under the name libcupti.so.99 beside a program that then loads the CUDA probe as the driver would. Records have CUDA 13's sizes. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
