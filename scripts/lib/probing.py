@@ -30,6 +30,25 @@ def cost(root, torch, rounds):
     if peers:
         print(f"  TraceML 0.5.0           {statistics.median(peers) * 100:+.2f} %  ({statistics.median(peers) / share:.1f} times ours; without what it patches for good)")
     print("  rung 0 (no probe)        the processes are not touched")
+    cost_of_nccl_probe(root, rounds)
+
+
+def cost_of_nccl_probe(root, rounds):
+    """NCCL's own calls of one all-reduce (a group, the call, the plan, the collective), made by a program, with the plugin and with one that does nothing."""
+    program = os.path.join(root, "build/dev/tests/nccl_program")
+    plugin = os.path.join(root, "build/release/lib/lockstep/liblockstep_nccl_probe.so")
+    if not os.path.exists(program):
+        print("  probe nccl               left out: build/dev/tests/nccl_program is not there")
+        return
+    on, off = [], []
+    for _ in range(max(3, rounds)):
+        with tempfile.TemporaryDirectory() as folder:
+            for times, probes in ((on, "nccl,cuda"), (off, "python")):
+                run = subprocess.run([program, plugin, "5", "200000", "time"], capture_output=True, text=True, env={"LOCKSTEP_PROBE": probes, "LOCKSTEP_PROBE_FOLDER": folder})
+                times.append(float(run.stdout.split()[0]))
+    nanoseconds = statistics.median(on) - statistics.median(off)
+    share = 20 * nanoseconds / 80e6
+    print(f"  probe nccl               {nanoseconds:.0f} ns a collective: {share * 100:.4f} % of a step of 80 ms with 20 of them (goal 1 %: {'met' if share <= 0.01 else 'MISSED'})")
 
 
 def traceml_package(torch):

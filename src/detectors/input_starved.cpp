@@ -69,7 +69,7 @@ std::optional<Finding> from_steps(const JobSignals& job) {
   const std::size_t wait = step_part("data_wait");
   const double share = job.steps->share[wait];
   if (share < kWaitShare) return std::nullopt;
-  Finding finding = about_job(FindingCode::input_starved, job, share > 0.3 ? Severity::critical : Severity::warning, 0.95, share,
+  Finding finding = about_job(FindingCode::input_starved, job, share > 0.3 ? Severity::critical : Severity::warning, 0.95, std::min(share, most_that_can_be_lost(job)),
                               {{"data_wait_share", share, kWaitShare, "fraction"}, {"data_wait_p50_ms", job.steps->p50_ms[wait], std::nullopt, "ms"}});
   finding.rung = 1;
   return finding;

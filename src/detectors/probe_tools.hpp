@@ -28,6 +28,15 @@ inline double share_of_slowest(const JobSignals& job, StepPart part) {
   return most;
 }
 
+// A GPU that computes loses nothing, whatever the host does meanwhile. By its own records where they are.
+inline double most_that_can_be_lost(const JobSignals& job) {
+  if (!job.steps || !job.steps->devices) return 1;
+  double most = 0;
+  for (const RankDevices& rank : job.steps->devices->ranks)
+    if (const DeviceUse* const use = rank.main()) most = std::max(most, 1 - use->computes);
+  return most;
+}
+
 // The places of a part, costliest first, that make up the most of it.
 inline std::vector<const PlaceSignals*> main_places(const JobSignals& job, StepPart part) {
   constexpr double kPartOfTheCostliest = 0.2;

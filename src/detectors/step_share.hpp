@@ -21,7 +21,7 @@ inline std::optional<Finding> by_step_share(const ShareRule& rule, const JobSign
   if (share < rule.at_least || job.steps->present[part] < rule.present_at_least || job.steps->present[part] > rule.present_at_most)
     return std::nullopt;
   const bool now_and_then = job.steps->present[part] < 0.5;  // then the median is 0
-  Finding finding = about_job(rule.code, job, share > 0.3 ? Severity::critical : Severity::warning, 0.9, share,
+  Finding finding = about_job(rule.code, job, share > 0.3 ? Severity::critical : Severity::warning, 0.9, std::min(share, most_that_can_be_lost(job)),
                    {{std::string(rule.part) + "_share", share, rule.at_least, "fraction"},
                     now_and_then ? Evidence{std::string(rule.part) + "_longest_ms", job.steps->max_ms[part], std::nullopt, "ms"}
                                  : Evidence{std::string(rule.part) + "_p50_ms", job.steps->p50_ms[part], std::nullopt, "ms"},

@@ -11,6 +11,7 @@ constexpr double kBucketBytes = 25 * 1024 * 1024;  // DDP's default
 constexpr double kCollectiveMs = 0.05;             // to start one, a bucket each
 constexpr double kHiddenAtBest = 0.9;              // of what runs beside compute: both want memory and multiprocessors
 constexpr double kUnevenShare = 0.012;             // of compute, for each doubling of ranks: published DDP runs reach 1.9 of 2 and 7.5 of 8
+constexpr double kCoresShareMemory = 0.12;         // the same for cores that stand for GPUs: they share caches and memory; 1.10 to 1.21 seen for two (scripts/bench plan)
 constexpr double kHostWhenCheckpointed = 3.3;      // of the host's time for a layer: seen with torch.utils.checkpoint, 4.7 ms for 1.4
 constexpr double kTf32Reached = 0.63;              // of large_product_share: 0.43 of the peak, seen on an H200
 constexpr double kHostMemoryBytesS = 1e11;          // of a node's processors, by an optimizer that streams
@@ -171,7 +172,7 @@ StepTime time_of(const Footprint& footprint, const TrainingSetting& setting, std
   if (!machine.hides_communication) time.exposed_ms = time.communication_ms;
   time.optimizer_ms = calibration.compute * 1e3 * updated * footprint.update_moved_bytes / (kMemorySpeedReached * machine.gpu.memory_bytes_s);
   time.optimizer_ms = std::max(0.0, time.optimizer_ms - passes * pass.spare_ms);
-  if (setting.replicas() > 1) time.uneven_ms = kUnevenShare * std::log2(setting.replicas()) * time.compute_ms;
+  if (setting.replicas() > 1) time.uneven_ms = (is_virtual(machine.gpu) ? kCoresShareMemory : kUnevenShare) * std::log2(setting.replicas()) * time.compute_ms;
   return time;
 }
 

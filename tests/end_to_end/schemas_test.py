@@ -117,3 +117,18 @@ kinds = {key for entry in lines for key in entry}
 assert {"lockstep_recording", "gpus", "processes"} <= kinds, kinds
 assert complaints(line, {"t_ms": 1.0, "gpus": [{"index": 0, "busy": 97}]}), "the schema lets 97 pass for a fraction"
 print(f"ok: {len(lines)} lines of a recording follow their schema, and the schema refuses a percentage")
+
+# What the second rung adds, from a real GPU: lines of recordings, and the report of them.
+for name in ("records-launch-bound", "records-one-rank-of-nccl"):
+    path = f"{SOURCE}/tests/recordings/h200/{name}.jsonl.zst"
+    with tempfile.TemporaryDirectory() as folder:
+        plain = os.path.join(folder, "run.jsonl")
+        lockstep("record", path, "--quiet", "-o", plain)
+        for number, text in enumerate(open(plain), 1):
+            assert not complaints(line, json.loads(text)), (name, number, complaints(line, json.loads(text)))
+    end = subprocess.run([LOCKSTEP, "diagnose", path, "--json", "--quiet"], capture_output=True, text=True)
+    found = json.loads(end.stdout)
+    assert not complaints(report, found), (name, complaints(report, found))
+    assert "on_gpus" in found["steps"], name
+assert found["communicators"]["nccl_version"] == "2.28.9", found["communicators"]
+print("ok: what GPUs and NCCL said themselves follows the schemas")

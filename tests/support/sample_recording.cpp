@@ -57,7 +57,51 @@ std::vector<Record> one_of_each() {
   StepMark step{0, 12, 80.5, {}};
   step.spans_ms[0] = 1.5;
   step.spans_ms[5] = 3.25;
-  return {{0.0, GpuTick{gpu}}, {0.5, ProcessTick{process}}, {80.5, step}, {81.0, Event{"xid", 1, "79"}}};
+  StepMark on_gpu{1, 13, 80.5, {}};
+  StepOnDevices time;
+  time.devices = {{0, 40.5, 6, 4.5, 0.25, 35.25, 900}, {1, 1, 0, 0, 0, 79.5, 3}};
+  time.any_ms = 41.5;
+  time.exclusive_ms = 41.5;
+  time.hand_overs = 2;
+  time.idle_ms[0] = 30;
+  time.launch_gaps = 12;
+  time.launch_gaps_ms = 0.75;
+  time.waits = 2;
+  time.waits_ms = 1.5;
+  time.tensor_core_ms = 20;
+  on_gpu.on_devices = time;
+
+  CollectiveCall call;
+  call.pid = 4242;
+  call.rank = call.place = 1;
+  call.communicator = 18'446'744'073'709'551'615ULL;
+  call.sequence = 7;
+  call.called_ms = 60.25;
+  call.queued_ms = 60.5;
+  call.begin_ms = 61;
+  call.end_ms = 63.5;
+  call.bytes = 25e6;
+  call.size = 2;
+  call.nodes = 1;
+  call.channels = 4;
+  call.operation = "AllReduce";
+  call.algorithm = "RING";
+  call.protocol = "SIMPLE";
+  call.captured = true;
+
+  CommunicatorRank silent;
+  silent.rank = 1;
+  silent.pid = 4243;
+  silent.host = "node2";
+  silent.answers = false;
+  silent.dead = true;
+  CommunicatorRank there;
+  there.pid = 4242;
+  there.host = "node1";
+  there.gpu = 0;
+  there.counts = {{"AllReduce", 48112}};
+  const CommunicatorCensus census{"2.28.9", {{"0xab", 2, {there, silent}}}};
+  return {{0.0, GpuTick{gpu}}, {0.5, ProcessTick{process}}, {80.5, step}, {81.0, Event{"xid", 1, "79"}}, {82.0, on_gpu}, {82.5, call}, {83.0, census}};
 }
 
 std::string recording_text(const Machine& machine, const std::vector<Record>& records) {

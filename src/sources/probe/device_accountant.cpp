@@ -15,9 +15,12 @@ constexpr std::size_t kMostKernels = 100'000;         // names
 constexpr std::size_t kMostKeptRows = 2'000'000;      // for drawing
 constexpr std::size_t kMostCollectives = 200'000;
 constexpr std::uint64_t kLongestGapOfLaunchesNs = 1'000'000;  // a longer one is a wait for something
+constexpr std::uint64_t kShortestGapOfLaunchesNs = 5'000;     // an H200 takes 1 to 2 us from one queued kernel to the next
 constexpr std::uint32_t kPageable = 1;                // CUPTI's numbers of kinds of memory
 constexpr std::uint32_t kPinned = 2;
 constexpr std::uint32_t kOnDevice = 3;
+constexpr std::uint32_t kInstruments = 2U << 16U;     // CUPTI's numbers of overheads of its own on the calling thread; others are flushes on
+constexpr std::uint32_t kTakesMemory = 3U << 16U;     // its own thread, modules that load, or a queue that is full, which is the host ahead
 
 double ms(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
@@ -119,7 +122,7 @@ void give_to_host(const std::vector<Stretch>& idle, const std::vector<HostStretc
       if (launches(host[next].part)) launching += length;
     }
     time.idle_ms[index_of(StepPart::other)] += std::max(0.0, ms(end - begin) - given);
-    if (end - begin > kLongestGapOfLaunchesNs || launching <= 0) continue;
+    if (end - begin > kLongestGapOfLaunchesNs || end - begin < kShortestGapOfLaunchesNs || launching <= 0) continue;
     time.launch_gaps_ms += launching;
     ++time.launch_gaps;
   }
@@ -197,9 +200,13 @@ DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::ui
     const std::uint64_t to = std::min(row.end_ns, end_ns);
     if (from >= to) continue;
     const bool begins_here = row.begin_ns >= begin_ns;
-    if (row.kind == LOCKSTEP_DEVICE_WAIT || row.kind == LOCKSTEP_DEVICE_OVERHEAD) {
-      (row.kind == LOCKSTEP_DEVICE_WAIT ? time.waits_ms : time.overhead_ms) += ms(to - from);
-      if (row.kind == LOCKSTEP_DEVICE_WAIT && begins_here) ++time.waits;
+    if (row.kind == LOCKSTEP_DEVICE_OVERHEAD) {
+      if (row.subject == kInstruments || row.subject == kTakesMemory) time.overhead_ms += ms(to - from);
+      continue;
+    }
+    if (row.kind == LOCKSTEP_DEVICE_WAIT) {
+      time.waits_ms += ms(to - from);
+      if (begins_here) ++time.waits;
       continue;
     }
     Lanes& lane = lanes[row.device];

@@ -145,6 +145,15 @@ TEST(LaunchBound, NearMissIdleWhileDataIsWaitedForIsNotLaunching) {
   EXPECT_THAT(found_by(find_launch_bound, signals), IsEmpty());
 }
 
+TEST(InputStarved, CostsNoMoreThanTheGpuDidNotCompute) {
+  Signals signals = recorded_ranks(0.7, 0);
+  give_part(*signals.jobs.front().steps, "data_wait", 0.6);
+
+  const auto findings = found_by(find_input_starved, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::input_starved, 0.29, 0.31));
+}
+
 Signals recorded_split(double exclusive, double second) {
   Signals signals = with_steps(split_model(2));
   JobSignals& job = signals.jobs.front();

@@ -92,6 +92,20 @@ TEST(DeviceAccountant, IdleTimeIsGivenToWhatTheHostDid) {
   EXPECT_NEAR(time.launch_gaps_ms, 0.06, 1e-9);
 }
 
+TEST(DeviceAccountant, TheGpusOwnWayFromKernelToKernelIsNoLaunchGap) {
+  DeviceAccountant accountant;
+  Rows(accountant).kernel(1000, 1500).kernel(1502, 2000);
+
+  EXPECT_EQ(step_of(accountant).launch_gaps, 0);
+}
+
+TEST(DeviceAccountant, OnlyWhatTheProbeCostsTheCallerIsItsOverhead) {
+  DeviceAccountant accountant;
+  Rows(accountant).kernel(1000, 1500).row(LOCKSTEP_DEVICE_OVERHEAD, 1000, 1300, 6U << 16U).row(LOCKSTEP_DEVICE_OVERHEAD, 1400, 1410, 2U << 16U);
+
+  EXPECT_NEAR(step_of(accountant).overhead_ms, 0.01, 1e-9) << "a full queue is the host being ahead";
+}
+
 TEST(DeviceAccountant, AGapOfMoreThanAMillisecondIsNoLaunchGap) {
   DeviceAccountant accountant;
   Rows(accountant).kernel(1000, 1001).kernel(2900, 3000);

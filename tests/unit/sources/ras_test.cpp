@@ -6,12 +6,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <thread>
 
 #include "sources/ras/ras_client.hpp"
 #include "sources/ras/ras_report.hpp"
 #include "sources/ras/ras_watch.hpp"
+#include "support/paths.hpp"
 
 namespace lockstep {
 namespace {
@@ -110,6 +113,32 @@ TEST(RasClient, HasTheDialogueOfNcclsOwn) {
 
   ASSERT_TRUE(census) << census.error().what;
   EXPECT_EQ(census->communicators.front().hash, "0xab");
+}
+
+// tests/recordings/h200/ras-dialogue.txt: what was asked begins with "> ", the rest was said.
+TEST(RasClient, UnderstandsWhatNcclOnAnH200Said) {
+  std::ifstream stream(std::filesystem::path(testing::source_tree()) / "tests/recordings/h200/ras-dialogue.txt");
+  std::vector<std::pair<std::string, std::string>> dialogue;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.starts_with("> ")) dialogue.emplace_back(line.substr(2), "");
+    else if (!dialogue.empty() && !line.empty()) dialogue.back().second += line + "\n";
+  }
+  ASSERT_EQ(dialogue.size(), 3U);
+  const Server server([&](int connection, int) {
+    for (const auto& [asked, said] : dialogue) {
+      EXPECT_EQ(line_from(connection), asked);
+      say(connection, said);
+    }
+  });
+
+  const auto census = ask_ras(server.address(), 2s);
+
+  ASSERT_TRUE(census) << census.error().what;
+  EXPECT_EQ(census->nccl_version, "2.28.9");
+  ASSERT_EQ(census->communicators.size(), 1U);
+  ASSERT_EQ(census->communicators.front().ranks.size(), 1U);
+  EXPECT_TRUE(census->communicators.front().ranks.front().answers);
+  EXPECT_EQ(census->communicators.front().ranks.front().counts.at("AllReduce"), 0) << "one rank: NCCL returns before it counts";
 }
 
 TEST(RasClient, JoinsTheCommunicatorsOfTwoJobsThatListenAtOnePort) {
