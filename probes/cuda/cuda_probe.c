@@ -115,7 +115,7 @@ static void add_record(const struct cupti_activity* record) {
     }
     case CUPTI_KIND_SYNCHRONIZATION: {
       const struct cupti_synchronization* const wait = (const void*)record;
-      add_row(LOCKSTEP_DEVICE_WAIT, wait->start, wait->end, 0, wait->stream, wait->type, 0);
+      if (wait->type != CUPTI_STREAM_WAITS) add_row(LOCKSTEP_DEVICE_WAIT, wait->start, wait->end, 0, wait->stream, wait->type, 0);
       break;
     }
     case CUPTI_KIND_OVERHEAD: {
@@ -167,10 +167,18 @@ static void set_clock_offset(void) {
   clock_offset_ns = (int64_t)(before + (now_ns() - before) / 2) - (int64_t)of_cupti;
 }
 
+/* What CUPTI counts by where nobody tells it otherwise: for whoever uses it after us. */
+static uint64_t usual_clock(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
 static void stop(const char* why) {
   if (!atomic_exchange(&running, 0)) return;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) cupti.disable(kinds[i]);
   cupti.flush_all(CUPTI_FLUSH_FORCED);
+  if (has_own_clock) cupti.register_clock(usual_clock);
   pthread_mutex_lock(&mutex);
   char text[120];
   snprintf(text, sizeof text, "cuda_probe stopped=%s", why);
@@ -187,8 +195,15 @@ __attribute__((visibility("default"))) void lockstep_cuda_probe_pause(int pause)
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) (void)(pause ? cupti.disable(kinds[i]) : cupti.enable(kinds[i]));
 }
 
+/* Our thread must be out of CUPTI before the process takes CUPTI down. */
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+
 static void at_exit(void) {
   if (ring == NULL) return;
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 2;
+  (void)pthread_mutex_timedlock(&looking, &until); /* never given back */
   stop("end");
   lockstep_ring_remove("cuda");
 }
@@ -213,10 +228,13 @@ static void* look_after(void* unused) {
   while (running) {
     const struct timespec pause = {0, LOOK_NS};
     nanosleep(&pause, NULL);
-    if (!running) break;
-    set_clock_offset();
-    cupti.flush_all(0);
-    if (measuring_is_over()) stop("measured");
+    pthread_mutex_lock(&looking);
+    if (running) {
+      set_clock_offset();
+      cupti.flush_all(0);
+      if (measuring_is_over()) stop("measured");
+    }
+    pthread_mutex_unlock(&looking);
   }
   return NULL;
 }
@@ -267,13 +285,11 @@ static const char* start(void) {
   has_own_clock = cupti.register_clock != NULL && cupti.register_clock(now_ns) == CUPTI_OK;
   set_clock_offset();
   if (cupti.register_callbacks(give_buffer, take_buffer) != CUPTI_OK) return "somebody else uses CUPTI already";
-  running = 1;
-  int enabled = 0;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) enabled += cupti.enable(kinds[i]) == CUPTI_OK;
-  if (enabled == 0) {
-    running = 0;
+  if (cupti.enable(CUPTI_KIND_CONCURRENT_KERNEL) != CUPTI_OK) {
     return "CUPTI refuses its records: another profiler has them, or the driver's settings keep them for the administrator";
   }
+  running = 1;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) (void)cupti.enable(kinds[i]); /* without one of the others less is known, and nothing wrong */
   pthread_atfork(NULL, NULL, after_fork);
   atexit(at_exit);
   pthread_t thread;
@@ -294,6 +310,10 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
   static _Atomic int begun;
   if (!lockstep_probe_wanted("cuda") || atomic_exchange(&begun, 1)) return 1;
   const char* const why = start();
-  if (why != NULL) lockstep_probe_says("the CUDA probe stays out: ", why);
+  if (why != NULL) {
+    lockstep_probe_says("the CUDA probe stays out: ", why);
+    if (ring != NULL) lockstep_ring_remove("cuda");
+    ring = NULL;
+  }
   return 1;
 }

@@ -21,6 +21,7 @@ enum cupti_activity_kind {
 #define CUPTI_OK 0
 #define CUPTI_NO_MORE_RECORDS 12 /* CUPTI_ERROR_MAX_LIMIT_REACHED */
 #define CUPTI_FLUSH_FORCED 1U
+#define CUPTI_STREAM_WAITS 2U /* cudaStreamWaitEvent: a stream's wait, not the host's */
 
 /* All of them begin with their kind. CUPTI packs records to eight bytes. */
 struct cupti_activity {

@@ -16,7 +16,9 @@
 #include "probes/wire/ring_file.h"
 
 #define SLOTS 4096U
-#define EVENTS 16384U /* a power of two; the oldest is used again: by then its kernel is long over */
+#define EVENTS 16384U /* a power of two, below 2^16 */
+#define TRIES 64U     /* places that are looked at for one that is free */
+#define COMMUNICATORS 1024U
 #define HOST_MASK (NCCL_EVENT_COLL | NCCL_EVENT_P2P | NCCL_EVENT_COLL_API | NCCL_EVENT_P2P_API | NCCL_EVENT_CE_COLL)
 #define DEVICE_TIMES_EVERY_NS 15000000000ULL
 #define DEVICE_TIMES_FOR_NS 500000000ULL
@@ -32,10 +34,13 @@ struct communicator {
   void* their_context;
 };
 
+/* NCCL holds handles for longer than events last (a graph's calls, at each of its runs), so a handle is a place and the number of its use, not an address. */
 struct event {
+  _Atomic uint64_t use;       /* how often the place was taken */
+  _Atomic int open;           /* begun and not stopped: the place is not free */
   const struct communicator* communicator;
-  int kind;             /* nccl_event */
-  struct event* parent; /* of a kernel's channel: the collective */
+  int kind;                   /* nccl_event */
+  void* parent;               /* the handle of what is around it */
   uint64_t begin_ns;
   struct lockstep_collective said;
   _Atomic int channels_open;
@@ -46,6 +51,8 @@ struct event {
 static struct lockstep_wire_header* ring;
 static struct event* events;
 static _Atomic uint64_t next_event;
+static struct communicator* communicators[COMMUNICATORS];
+static _Atomic unsigned communicator_count;
 static int asks_for_device_times;
 static _Atomic uint64_t started_ns;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -241,6 +248,25 @@ static uint64_t on_host_clock(uint64_t timer) {
   return timer + (uint64_t)(least[0] < least[1] ? least[0] : least[1]);
 }
 
+/* NULL: not ours, or its place was given to another since. */
+static struct event* event_of(void* handle) {
+  const uintptr_t value = (uintptr_t)handle;
+  const uintptr_t place = value & 0xFFFF;
+  if (value == 0 || place == 0 || place > EVENTS || events == NULL) return NULL;
+  struct event* const found = &events[place - 1];
+  return (uintptr_t)found->use == value >> 16 ? found : NULL;
+}
+
+static void* handle_of(const struct event* event) { return (void*)((uintptr_t)event->use << 16 | ((uintptr_t)(event - events) + 1)); }
+
+/* A proxy that works for another process (PXN) hands us that process's pointers. */
+static int is_ours(const void* context) {
+  const unsigned count = communicator_count < COMMUNICATORS ? communicator_count : COMMUNICATORS;
+  for (unsigned i = 0; i < count; ++i)
+    if (communicators[i] == context) return 1;
+  return 0;
+}
+
 static int init(void** context, int version, uint64_t hash, int* mask, const char* name, int nodes, int ranks, int rank, nccl_logger log) {
   pthread_once(&once, begin);
   struct communicator* const made = calloc(1, sizeof *made);
@@ -251,8 +277,11 @@ static int init(void** context, int version, uint64_t hash, int* mask, const cha
   made->nodes = nodes;
   made->mask = mask;
   const struct nccl_profiler_v1* const their = theirs.of[version];
+  /* All communicators share one mask: theirs must not find our bits in it, nor we take them for theirs. */
+  const int before = mask != NULL ? *mask : 0;
   if (their != NULL) {
     int failed = 0;
+    if (mask != NULL) *mask = theirs.mask;
     if (version >= 5) failed = ((const struct nccl_profiler_v5*)(const void*)their)->init(&made->their_context, hash, mask, name, nodes, ranks, rank, log);
     else if (version == 4) failed = ((const struct nccl_profiler_v4*)(const void*)their)->init(&made->their_context, mask, name, hash, nodes, ranks, rank, log);
     else failed = their->init(&made->their_context, mask);
@@ -261,31 +290,54 @@ static int init(void** context, int version, uint64_t hash, int* mask, const cha
   } else if (theirs.library != NULL) {
     lockstep_probe_says("the profiler plugin that NCCL_PROFILER_PLUGIN named does not speak this NCCL's version; run with --probe host,python,cuda to have it alone", "");
   }
-  if (ring != NULL && mask != NULL) *mask |= HOST_MASK;
+  if (mask != NULL) *mask |= before | (ring != NULL ? HOST_MASK : 0);
+  const unsigned place = atomic_fetch_add(&communicator_count, 1);
+  if (place >= COMMUNICATORS) {
+    free(made);
+    return NCCL_OK;
+  }
+  communicators[place] = made;
   *context = made;
   return NCCL_OK;
 }
 
+/* The oldest place that is free; NULL where those that come next are all open. */
 static struct event* new_event(const struct communicator* communicator, int kind) {
-  struct event* const made = &events[atomic_fetch_add(&next_event, 1) & (EVENTS - 1)];
-  memset(made, 0, sizeof *made);
-  made->communicator = communicator;
-  made->kind = kind;
-  made->begin_ns = lockstep_now_ns();
-  made->said.communicator = communicator->hash;
-  made->said.rank = communicator->rank;
-  made->said.ranks = communicator->ranks;
-  made->said.nodes = communicator->nodes;
-  return made;
+  for (unsigned tried = 0; tried < TRIES; ++tried) {
+    struct event* const made = &events[atomic_fetch_add(&next_event, 1) & (EVENTS - 1)];
+    int expected = 0;
+    if (!atomic_compare_exchange_strong(&made->open, &expected, 1)) continue;
+    ++made->use;
+    made->communicator = communicator;
+    made->kind = kind;
+    made->parent = NULL;
+    made->channels_open = 0;
+    made->theirs = NULL;
+    made->timer = 0;
+    memset(&made->said, 0, sizeof made->said);
+    made->begin_ns = lockstep_now_ns();
+    made->said.communicator = communicator->hash;
+    made->said.rank = communicator->rank;
+    made->said.ranks = communicator->ranks;
+    made->said.nodes = communicator->nodes;
+    return made;
+  }
+  return NULL;
+}
+
+static void* theirs_of(void* handle) {
+  const struct event* const event = event_of(handle);
+  return event != NULL ? event->theirs : NULL;
 }
 
 static int start_event(void* context, void** handle, struct nccl_event_descriptor* event, int version) {
   const struct communicator* const communicator = context;
   *handle = NULL;
   const int kind = version >= 5 ? (int)event->type : (int)(uint8_t)event->type;
-  if (communicator == NULL || events == NULL) return NCCL_OK;
+  if (communicator == NULL || events == NULL || !is_ours(context)) return NCCL_OK;
   struct event* const made = new_event(communicator, kind);
-  struct event* const parent = event->parent;
+  if (made == NULL) return NCCL_OK;
+  struct event* const parent = event_of(event->parent);
   switch (kind) {
     case NCCL_EVENT_GROUP_API: choose_mask(communicator, made->begin_ns); break;
     case NCCL_EVENT_GROUP:
@@ -311,13 +363,14 @@ static int start_event(void* context, void** handle, struct nccl_event_descripto
       }
       if (version < 4) made->said.rank = event->rank;
       made->said.called_ns = made->begin_ns;
-      if (version >= 5 && parent != NULL) { /* the call itself, which may lie some way before */
+      if (kind == NCCL_EVENT_COLL) made->said.group = (uint64_t)(uintptr_t)(version >= 5 ? event->of.coll_v4.parent_group : event->parent);
+      if (version >= 5 && parent != NULL && (parent->kind == NCCL_EVENT_COLL_API || parent->kind == NCCL_EVENT_P2P_API)) { /* the call itself, which may lie some way before */
         made->said.called_ns = parent->begin_ns;
         made->said.flags |= parent->said.flags;
       }
       break;
     case NCCL_EVENT_KERNEL_CH:
-      made->parent = parent;
+      made->parent = event->parent;
       if (version >= 4) made->timer = event->of.kernel_ch.timer;
       if (parent != NULL) atomic_fetch_add(&parent->channels_open, 1);
       break;
@@ -329,17 +382,17 @@ static int start_event(void* context, void** handle, struct nccl_event_descripto
     struct nccl_event_descriptor copy;
     static const size_t union_bytes[] = {0, 96, 104, 96, 80, 88, 88}; /* by version */
     memcpy(&copy, event, offsetof(struct nccl_event_descriptor, of) + union_bytes[version]);
-    copy.parent = parent != NULL ? parent->theirs : NULL;
-    if (version >= 5 && kind == NCCL_EVENT_COLL && copy.of.coll_v4.parent_group != NULL) copy.of.coll_v4.parent_group = ((struct event*)copy.of.coll_v4.parent_group)->theirs;
-    if (version >= 5 && kind == NCCL_EVENT_P2P && copy.of.p2p_v4.parent_group != NULL) copy.of.p2p_v4.parent_group = ((struct event*)copy.of.p2p_v4.parent_group)->theirs;
+    copy.parent = theirs_of(event->parent);
+    if (version >= 5 && kind == NCCL_EVENT_COLL) copy.of.coll_v4.parent_group = theirs_of(copy.of.coll_v4.parent_group);
+    if (version >= 5 && kind == NCCL_EVENT_P2P) copy.of.p2p_v4.parent_group = theirs_of(copy.of.p2p_v4.parent_group);
     their->start_event(communicator->their_context, &made->theirs, &copy);
   }
-  *handle = made;
+  *handle = handle_of(made);
   return NCCL_OK;
 }
 
-static void end_channel(struct event* channel, uint64_t timer) {
-  struct event* const of = channel->parent;
+static void end_channel(const struct event* channel, uint64_t timer) {
+  struct event* const of = event_of(channel->parent);
   if (of == NULL || channel->timer == 0 || timer < channel->timer) return;
   const uint64_t first = on_host_clock(channel->timer);
   const uint64_t last = first + (timer - channel->timer);
@@ -348,21 +401,23 @@ static void end_channel(struct event* channel, uint64_t timer) {
 }
 
 static int stop_event(void* handle, int version) {
-  struct event* const event = handle;
+  struct event* const event = event_of(handle);
   if (event == NULL) return NCCL_OK;
   if (event->kind == NCCL_EVENT_COLL || event->kind == NCCL_EVENT_P2P || event->kind == NCCL_EVENT_CE_COLL) { /* given to the GPU, not done */
     event->said.queued_ns = lockstep_now_ns();
     write_collective(&event->said);
-  } else if (event->kind == NCCL_EVENT_KERNEL_CH && event->parent != NULL) {
+  } else if (event->kind == NCCL_EVENT_KERNEL_CH) {
     /* The record once more, now with the GPU's times: the newer one counts. */
-    if (atomic_fetch_sub(&event->parent->channels_open, 1) == 1 && event->parent->said.device_end_ns != 0) write_collective(&event->parent->said);
+    struct event* const of = event_of(event->parent);
+    if (of != NULL && atomic_fetch_sub(&of->channels_open, 1) == 1 && of->said.device_end_ns != 0) write_collective(&of->said);
   }
-  if (event->theirs != NULL && theirs.of[version] != NULL) theirs.of[version]->stop_event(event->theirs);
+  if (event->theirs != NULL && theirs.of[version] != NULL && event->open) theirs.of[version]->stop_event(event->theirs);
+  event->open = 0; /* free, and what was said of it stands until another takes the place */
   return NCCL_OK;
 }
 
 static int record_state(void* handle, int state, union nccl_state_arguments* arguments, int version) {
-  struct event* const event = handle;
+  struct event* const event = event_of(handle);
   if (event == NULL) return NCCL_OK;
   if (event->kind == NCCL_EVENT_KERNEL_CH && state == NCCL_STATE_KERNEL_CH_STOP && version >= 4 && arguments != NULL) end_channel(event, arguments->kernel_ch.timer);
   if (event->theirs != NULL && theirs.of[version] != NULL) theirs.of[version]->record_state(event->theirs, state, arguments);

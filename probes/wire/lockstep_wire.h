@@ -148,6 +148,7 @@ struct lockstep_collective {
   char algorithm[16];       /* "RING" */
   char protocol[16];        /* "SIMPLE" */
   char type[16];            /* "ncclFloat32" */
+  uint64_t group;           /* calls with the same number become one kernel; 0: not known */
 };
 
 struct lockstep_record {
@@ -201,7 +202,7 @@ LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_span_record) == 240, "the wire's spa
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_sample) == 240, "the wire's sample has a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_device_row) == 24, "the wire's device rows have a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_name) == 240, "the wire's names have a fixed size");
-LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_collective) == 152, "the wire's collectives have a fixed size");
+LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_collective) == 160, "the wire's collectives have a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_record) == 256, "the wire's records have a fixed size");
 LOCKSTEP_WIRE_ASSERT(sizeof(struct lockstep_wire_header) == 256, "the wire's header has a fixed size");
 

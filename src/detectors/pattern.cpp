@@ -387,6 +387,7 @@ JobVerdict judge_from_outside(const JobSignals& job, const Signals& signals) {
 
 JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
   constexpr double kProved = 0.97;
+  constexpr double kCounted = 0.8;  // collectives alone: stages of a pipeline have some, too
   if (auto verdict = judge_by_records(job)) return std::move(*verdict);
   if (job.origin == JobOrigin::steps) return judge_steps(job);
   JobVerdict verdict = judge_from_outside(job, signals);
@@ -395,7 +396,7 @@ JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
   if (pattern == Pattern::unclear)
     verdict.verdict.sentence = gpu_names(job.gpus) + " work in step: NCCL counts " + std::to_string(job.communicators->processes) + " processes in one communicator, with " + std::to_string(job.communicators->begun) + " collectives begun meanwhile.";
   verdict.verdict.pattern = Pattern::in_step;
-  verdict.verdict.confidence = std::max(verdict.verdict.confidence, kProved);
+  verdict.verdict.confidence = std::max(verdict.verdict.confidence, pattern == Pattern::in_step ? kProved : kCounted);
   verdict.evidence.push_back({"processes_in_one_communicator", static_cast<double>(job.communicators->processes), 2.0, "processes"});
   return verdict;
 }

@@ -143,12 +143,14 @@ std::optional<Finding> from_arrivals(const JobSignals& job) {
   const CollectiveSignals& collectives = *job.collectives;
   if (collectives.matched < kCollectivesAtLeast || collectives.ranks.size() < 2) return std::nullopt;
   const RankArrival& late = *std::max_element(collectives.ranks.begin(), collectives.ranks.end(), [](const RankArrival& a, const RankArrival& b) { return a.late < b.late; });
-  if (late.late < kLateAtLeast || late.late_share < kLateShare) return std::nullopt;
+  // Of the collectives; chance gives one in n.
+  const double last_at_least = collectives.ranks.size() == 2 ? 0.7 : std::max(0.5, 2.0 / static_cast<double>(collectives.ranks.size()));
+  if (late.late < kLateAtLeast || late.late_share < kLateShare || late.last < last_at_least) return std::nullopt;
   const bool on_host = late.late_on_host >= late.late_on_gpu;
   Finding finding = about_job(FindingCode::straggler_rank, job, late.late > 0.3 ? Severity::critical : Severity::warning, collectives.on_device ? 0.95 : 0.85, late.late,
                               {{"others_wait_for_it", late.late, kLateAtLeast, "fraction"},
                                {"share_of_all_lateness", late.late_share, kLateShare, "fraction"},
-                               {"last_at_collectives", late.last, std::nullopt, "fraction"},
+                               {"last_at_collectives", late.last, last_at_least, "fraction"},
                                {"late_since_its_host_asked_late", late.late_on_host, std::nullopt, "fraction"}});
   if (collectives.on_device) finding.evidence.push_back({"late_since_its_gpu_was_busy", late.late_on_gpu, std::nullopt, "fraction"});
   finding.evidence.push_back({on_host ? "late_on_the_host" : "slow_on_the_gpu", 1, std::nullopt, "yes"});

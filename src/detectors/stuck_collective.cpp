@@ -50,10 +50,13 @@ std::string numbers(const std::vector<int>& list) {
 
 // NCCL's own count does not move, and some ranks have begun fewer collectives than others: those are the ones that do not come.
 std::optional<Finding> from_ras(const JobSignals& job) {
+  constexpr double kNobodyWaitsSoLongMs = 20'000;  // a checkpoint of one rank takes some seconds
   for (const StuckCommunicator& stuck : job.communicators->stuck) {
-    if (stuck.for_ms < kStuckAfterMs) continue;
-    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical, 0.95, 1,
-                                {{"no_collective_begun_ms", stuck.for_ms, kStuckAfterMs, "ms"}, {"ranks_in_communicator", static_cast<double>(stuck.size), std::nullopt, "ranks"}});
+    if (stuck.for_ms < kNobodyWaitsSoLongMs) continue;
+    // A rank that only does not answer may have left when all was done.
+    const double confidence = stuck.behind.empty() ? 0.45 : 0.95;
+    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical, confidence, 1,
+                                {{"no_collective_begun_ms", stuck.for_ms, kNobodyWaitsSoLongMs, "ms"}, {"ranks_in_communicator", static_cast<double>(stuck.size), std::nullopt, "ranks"}});
     if (!stuck.behind.empty())
       finding.evidence.push_back({(stuck.behind.size() == 1 ? "rank " : "ranks ") + numbers(stuck.behind) + (stuck.behind.size() == 1 ? " has" : " have") + " begun " + std::to_string(stuck.fewest) + " " + stuck.operation + ", the others " + std::to_string(stuck.most), 1, std::nullopt, "message"});
     if (!stuck.silent.empty()) finding.evidence.push_back({(stuck.silent.size() == 1 ? "rank " : "ranks ") + numbers(stuck.silent) + " could not be reached", 1, std::nullopt, "message"});

@@ -12,6 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kWarmUp = 0.1;            // of the time watched: NCCL makes its connections at the first collectives
+constexpr double kRareMs = 1000;            // so long nobody is late step after step: it saves, evaluates or compiles
 constexpr double kWorthTiming = 1 << 20;   // bytes: smaller ones tell of latency, not of the link
 
 using Key = std::tuple<std::uint64_t, std::string, std::uint64_t>;  // communicator, operation, sequence
@@ -44,6 +45,7 @@ void add_lateness(const Met& met, std::map<int, Lateness>& ranks) {
     called_before = std::max(called_before, call->called_ms);
   }
   const double late = std::max(0.0, arrival_of(*last, on_device) - before);
+  if (late > kRareMs) return;
   const double on_host = on_device ? std::clamp(last->called_ms - called_before, 0.0, late) : late;
   Lateness& of = ranks[last->rank];
   of.all_ms += late;

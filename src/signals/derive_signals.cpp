@@ -306,7 +306,7 @@ void add_collectives(const Timeline& timeline, const std::vector<GpuSignals>& gp
       if (jobs.size() == 1 || std::find(job.pids.begin(), job.pids.end(), call.pid) != job.pids.end()) own.push_back(call);
     job.collectives = collective_signals(own);
     if (job.collectives) job.collectives->link_bytes_s = allowed_by_links(job, gpus);
-    job.communicators = communicator_signals(timeline.censuses, jobs.size() == 1 ? std::vector<int>() : job.pids);
+    job.communicators = communicator_signals(timeline.censuses, job.pids);  // others of the machine may answer at the same port
   }
 }
 

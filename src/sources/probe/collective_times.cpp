@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -26,6 +27,7 @@ bool CollectiveTimes::add(const lockstep_collective& said) {
   made.queued_ns = said.queued_ns;
   made.begin_ns = said.device_begin_ns;
   made.end_ns = said.device_end_ns;
+  made.group = said.group;
   CollectiveCall& call = made.call;
   call.communicator = said.communicator;
   call.sequence = said.sequence;
@@ -50,19 +52,38 @@ bool CollectiveTimes::add(const lockstep_collective& said) {
   return true;
 }
 
-void CollectiveTimes::add(const std::vector<CollectiveKernel>& kernels) { kernels_.insert(kernels_.end(), kernels.begin(), kernels.end()); }
+void CollectiveTimes::add(const std::vector<CollectiveKernel>& kernels) {
+  kernels_.insert(kernels_.end(), kernels.begin(), kernels.end());
+  std::sort(kernels_.begin(), kernels_.end(), [](const CollectiveKernel& a, const CollectiveKernel& b) { return a.begin_ns < b.begin_ns; });
+  if (kernels_.size() > kMostWaiting) kernels_.erase(kernels_.begin(), kernels_.end() - static_cast<std::ptrdiff_t>(kMostWaiting));
+}
 
-// Kernels run in the order of their calls, each after its call. Where a group of calls became one kernel, the others have none.
+// A communicator's kernels run on its stream in the order of its calls, each after its call. The calls of a group are one kernel: the first of them has
+// all their bytes.
 void CollectiveTimes::match() {
-  for (TimedCollective& one : waiting_) {
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    TimedCollective& one = waiting_[i];
     if (one.begin_ns != 0 || one.call.captured) continue;
-    while (!kernels_.empty() && kernels_.front().begin_ns < one.called_ns) kernels_.pop_front();  // of a call that was not told
-    if (kernels_.empty()) return;
-    if (!is_kernel_of(*kernels_.front().name, one.call)) continue;
-    one.begin_ns = kernels_.front().begin_ns;
-    one.end_ns = kernels_.front().end_ns;
-    kernels_.pop_front();
+    const auto known = stream_of_.find(one.call.communicator);
+    const auto kernel = std::find_if(kernels_.begin(), kernels_.end(), [&](const CollectiveKernel& candidate) {
+      if (candidate.begin_ns < one.called_ns || !is_kernel_of(*candidate.name, one.call)) return false;
+      if (known != stream_of_.end()) return candidate.stream == known->second;
+      return std::none_of(stream_of_.begin(), stream_of_.end(), [&](const auto& other) { return other.second == candidate.stream; });
+    });
+    if (kernel == kernels_.end()) continue;
+    stream_of_.emplace(one.call.communicator, kernel->stream);
+    one.begin_ns = kernel->begin_ns;
+    one.end_ns = kernel->end_ns;
+    for (std::size_t other = i + 1; one.group != 0 && other < waiting_.size(); ++other) {
+      TimedCollective& fellow = waiting_[other];
+      if (fellow.group != one.group || fellow.call.communicator != one.call.communicator || fellow.begin_ns != 0) continue;
+      fellow.begin_ns = one.begin_ns;
+      fellow.end_ns = one.end_ns;
+      if (fellow.call.operation == one.call.operation) one.call.bytes += std::exchange(fellow.call.bytes, 0);
+    }
+    kernels_.erase(kernel);
   }
+  if (!waiting_.empty()) std::erase_if(kernels_, [&](const CollectiveKernel& kernel) { return kernel.begin_ns < waiting_.front().called_ns; });  // of calls that were not told
 }
 
 std::vector<TimedCollective> CollectiveTimes::take(Until until, bool kernels_are_seen, std::uint64_t now_ns) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "lockstep/collective.hpp"
@@ -18,6 +19,7 @@ struct TimedCollective {
   std::uint64_t queued_ns = 0;
   std::uint64_t begin_ns = 0;  // on the GPU; 0: not known
   std::uint64_t end_ns = 0;
+  std::uint64_t group = 0;     // calls of one group become one kernel; 0: alone
 };
 
 class CollectiveTimes {
@@ -33,7 +35,8 @@ class CollectiveTimes {
   void match();
 
   std::deque<TimedCollective> waiting_;
-  std::deque<CollectiveKernel> kernels_;
+  std::vector<CollectiveKernel> kernels_;              // by begin, not matched yet
+  std::map<std::uint64_t, int> stream_of_;             // by communicator: each has a stream of its own
 };
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostRows = 4'000'000;          // waiting for their step: 160 MB, and a process that never steps
+constexpr std::size_t kMostRows = 2'000'000;          // waiting for their step: 80 MB; before the first step there may be minutes of them
 constexpr std::size_t kMostKernels = 100'000;         // names
 constexpr std::size_t kMostKeptRows = 2'000'000;      // for drawing
 constexpr std::size_t kMostCollectives = 200'000;
@@ -155,16 +155,23 @@ void DeviceAccountant::add(const lockstep_name& name) {
 }
 
 void DeviceAccountant::add(const lockstep_device_row& row) {
-  if (row.kind > LOCKSTEP_DEVICE_OVERHEAD || row.begin_ns == 0 || row.begin_ns > UINT64_MAX - row.duration_ns || rows_.size() >= kMostRows) {
+  if (row.kind > LOCKSTEP_DEVICE_OVERHEAD || row.begin_ns == 0 || row.begin_ns > UINT64_MAX - row.duration_ns) {
     ++damaged_;
     return;
+  }
+  if (rows_.size() >= kMostRows) {  // the older half goes
+    const auto middle = rows_.begin() + static_cast<std::ptrdiff_t>(rows_.size() / 2);
+    std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.begin_ns < b.begin_ns; });
+    lost_until_ns_ = middle->begin_ns;
+    rows_.erase(rows_.begin(), middle);
+    sorted_ = true;
   }
   Row made{row.begin_ns, row.begin_ns + row.duration_ns, row.subject, row.bytes, row.stream, row.device, row.kind, Use::copies};
   if (row.kind == LOCKSTEP_DEVICE_KERNEL) {
     const Kernel* const known = kernel(row.subject);
     made.use = known != nullptr && known->is_collective ? Use::communicates : Use::computes;
     if (made.use == Use::communicates) {
-      collectives_.push_back({made.begin_ns, made.end_ns, known->name});
+      collectives_.push_back({made.begin_ns, made.end_ns, made.stream, known->name});
       if (collectives_.size() > kMostCollectives) collectives_.pop_front();
     }
   }
@@ -253,8 +260,7 @@ DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::ui
     }
   }
   add_turns(lanes, time);
-  if (busiest != nullptr) account.idle = holes_in(busiest->any, begin_ns, end_ns);
-  else if (speaks()) account.idle = {{begin_ns, end_ns}};
+  account.idle = busiest != nullptr ? holes_in(busiest->any, begin_ns, end_ns) : std::vector<Stretch>{{begin_ns, end_ns}};
   give_to_host(account.idle, host, time);
   return account;
 }

@@ -27,6 +27,7 @@ struct HostStretch {
 struct CollectiveKernel {
   std::uint64_t begin_ns = 0;
   std::uint64_t end_ns = 0;
+  int stream = 0;
   std::shared_ptr<const std::string> name;
 };
 
@@ -38,9 +39,15 @@ class DeviceAccountant {
   void add(const lockstep_name& name);
   void add(const lockstep_device_row& row);  // damaged ones are left out
 
+  // The probe has told all that it ever will.
+  void end() { ended_ = true; }
+
   bool speaks() const { return newest_ns_ > 0; }
-  // Whether rows that began then have surely come: buffers are handed over some tenths of a second late.
-  bool knows(std::uint64_t end_ns) const { return newest_ns_ >= end_ns + kBehindNs; }
+  // Whether more may still come of what began before then. Buffers are handed over late, and one whose kernel still runs (a collective that
+  // waits for a rank) after those behind it.
+  bool may_learn_of(std::uint64_t end_ns) const { return !ended_ && newest_ns_ < end_ns + kBehindNs; }
+  // Whether everything of that stretch is known.
+  bool covers(std::uint64_t begin_ns, std::uint64_t end_ns) const { return begin_ns >= lost_until_ns_ && (ended_ ? newest_ns_ >= end_ns : newest_ns_ >= end_ns + kBehindNs); }
   std::uint64_t damaged() const { return damaged_; }
 
   // Stretches in which the GPU that works most had nothing to do, of which the step's host parts are given; and its whole account.
@@ -78,7 +85,7 @@ class DeviceAccountant {
     bool plain_matmul = false;
     bool tensor_cores = false;
   };
-  static constexpr std::uint64_t kBehindNs = 300'000'000;
+  static constexpr std::uint64_t kBehindNs = 1'000'000'000;
 
   const Kernel* kernel(std::uint32_t number) const;
   std::shared_ptr<const std::string> name_of(const Row& row) const;
@@ -88,7 +95,9 @@ class DeviceAccountant {
   std::vector<Row> rows_;  // by begin once sorted_
   bool sorted_ = true;
   std::deque<CollectiveKernel> collectives_;
-  std::uint64_t newest_ns_ = 0;  // of the GPUs' own rows
+  std::uint64_t newest_ns_ = 0;      // of the GPUs' own rows
+  std::uint64_t lost_until_ns_ = 0;  // there were too many to keep
+  bool ended_ = false;
   std::uint64_t damaged_ = 0;
   std::size_t kept_ = 0;
 };

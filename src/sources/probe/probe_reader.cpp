@@ -113,6 +113,7 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, st
         damaged_ += lost != fact->values.end() ? parse_unsigned(lost->second).value_or(0) : 0;
         return;
       }
+      if (fact->name == "cuda_probe" && fact->values.contains("stopped")) process.accountant.device().end();
       if (fact->name == "ddp") process.hidden_of_a_sync_ms = hidden_ms(*fact);
       if (owner.world_size) fact->values.emplace("world_size", std::to_string(*owner.world_size));
       records.push_back({now_ns, std::move(*fact)});

@@ -180,7 +180,7 @@ void StepAccountant::add(const lockstep_sample& sample) {
 std::vector<StepAccountant::Step> StepAccountant::take(Until until) {
   std::vector<Step> steps;
   while (!waiting_.empty()) {
-    const std::size_t kept_back = device_.speaks() ? (device_.knows(waiting_.front().end_ns) ? 0 : kStepsUntilBufferCame) : gpu_speaks_ ? kStepsUntilGpuTold : 1;
+    const std::size_t kept_back = device_.speaks() ? (device_.may_learn_of(waiting_.front().end_ns) ? kStepsUntilBufferCame : 0) : gpu_speaks_ ? kStepsUntilGpuTold : 1;
     const bool settled = until == Until::end || waiting_.size() > kept_back;
     if (!settled) break;
     steps.push_back(account(waiting_.front()));
@@ -282,7 +282,9 @@ void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pi
 // By the GPU's own records. What the host did while the GPU had work cost nothing.
 void StepAccountant::add_device_time(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces) {
   if (!device_.speaks()) return;
+  const bool whole = device_.covers(raw.begin_ns, raw.end_ns);
   DeviceAccountant::Account account = device_.take(raw.begin_ns, raw.end_ns, stretches_of(pieces, raw.begin_ns, raw.end_ns));
+  if (!whole) return;  // of a part nothing is told: what is missing would look idle
   std::vector<std::pair<double, double>> idle;
   double idle_ms = 0;
   for (const auto& [from, to] : account.idle) {

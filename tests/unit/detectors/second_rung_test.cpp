@@ -87,6 +87,13 @@ TEST(StragglerByArrivals, NearMissRanksThatAreLateInTurnAreNoStraggler) {
   EXPECT_THAT(found_by(find_straggler_rank, signals), IsEmpty());
 }
 
+TEST(StragglerByArrivals, NearMissOneThatIsLastNowAndThenIsNone) {
+  Signals signals = with_arrivals(0.05, 0.05);
+  signals.jobs.front().collectives->ranks[2].last = 0.3;
+
+  EXPECT_THAT(found_by(find_straggler_rank, signals), IsEmpty());
+}
+
 TEST(ExposedCollectives, AreTheGpusOwnWord) {
   const auto findings = found_by(find_exposed_collectives, recorded_ranks(0.7, 0.2));
 
@@ -192,7 +199,7 @@ CommunicatorSignals counted(double stuck_ms) {
 
 TEST(StuckCollective, NamesTheRankThatNcclItselfMisses) {
   Signals signals = healthy_ranks(4);
-  signals.jobs.front().communicators = counted(14'000);
+  signals.jobs.front().communicators = counted(24'000);
 
   const auto findings = found_by(find_stuck_collective, signals);
 
@@ -202,9 +209,21 @@ TEST(StuckCollective, NamesTheRankThatNcclItselfMisses) {
   EXPECT_THAT(findings.front().evidence.back().signal, HasSubstr("rank 3 has begun 11 AllReduce, the others 12"));
 }
 
-TEST(StuckCollective, NearMissRanksThatAreOneApartForAMomentAreWell) {
+TEST(StuckCollective, ARankThatOnlyDoesNotAnswerIsASuspicion) {
   Signals signals = healthy_ranks(4);
-  signals.jobs.front().communicators = counted(4'000);
+  CommunicatorSignals communicators = counted(0);
+  communicators.stuck = {{"0xab", 4, "", 0, {}, 0, {3}, {103}, {}, 30'000}};
+  signals.jobs.front().communicators = communicators;
+
+  const auto findings = found_by(find_stuck_collective, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_LT(findings.front().confidence, 0.5);
+}
+
+TEST(StuckCollective, NearMissARankThatSavesForSomeSecondsIsNotMissed) {
+  Signals signals = healthy_ranks(4);
+  signals.jobs.front().communicators = counted(14'000);
 
   EXPECT_THAT(found_by(find_stuck_collective, signals), IsEmpty());
 }
@@ -216,7 +235,7 @@ TEST(Pattern, OneCommunicatorOverAllProcessesProvesRanks) {
   const JobVerdict verdict = judge_patterns(signals).front();
 
   EXPECT_EQ(verdict.verdict.pattern, Pattern::in_step);
-  EXPECT_GE(verdict.verdict.confidence, 0.97);
+  EXPECT_GE(verdict.verdict.confidence, 0.8);
 }
 
 TEST(Pattern, NearMissAProcessThatHoldsAllRanksProvesNone) {

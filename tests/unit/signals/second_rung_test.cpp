@@ -64,6 +64,14 @@ TEST(CollectiveSignals, WithoutTheGpusTimesTheHostsTell) {
   EXPECT_NEAR(signals->ranks[1].late, 0.2, 0.01);
 }
 
+TEST(CollectiveSignals, AStallOfSecondsIsNoLateness) {
+  auto calls = run_of(0.1, 0);
+  for (CollectiveCall& call : calls)
+    if (call.rank == 1 && call.sequence == 50) *call.begin_ms += 5000, *call.end_ms += 5000;
+
+  EXPECT_LT(collective_signals(calls)->ranks[1].late, 0.02);
+}
+
 TEST(CollectiveSignals, ACollectiveThatARankDidNotTellIsNotMatched) {
   auto calls = run_of(0, 0);
   for (CollectiveCall& call : calls) call.size = 3;

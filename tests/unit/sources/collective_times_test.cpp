@@ -20,8 +20,8 @@ lockstep_collective said(std::uint64_t sequence, std::uint64_t called_us, const 
   return record;
 }
 
-CollectiveKernel kernel(std::uint64_t from_us, std::uint64_t to_us, const char* operation = "AllReduce") {
-  return {from_us * 1000, to_us * 1000, std::make_shared<const std::string>(std::string("ncclDevKernel_") + operation + "_Sum_f32_RING_LL(x)")};
+CollectiveKernel kernel(std::uint64_t from_us, std::uint64_t to_us, const char* operation = "AllReduce", int stream = 7) {
+  return {from_us * 1000, to_us * 1000, stream, std::make_shared<const std::string>(std::string("ncclDevKernel_") + operation + "_Sum_f32_RING_LL(x)")};
 }
 
 std::vector<TimedCollective> all_of(CollectiveTimes& times) { return times.take(CollectiveTimes::Until::end, true, 0); }
@@ -39,16 +39,43 @@ TEST(CollectiveTimes, AKernelBelongsToTheCallBeforeIt) {
   EXPECT_EQ(taken[1].end_ns, 290'000U);
 }
 
-TEST(CollectiveTimes, CallsOfOneGroupThatBecameOneKernelLeaveTheOthersWithoutTimes) {
+TEST(CollectiveTimes, CallsOfOneGroupAreOneKernelWithAllTheirBytes) {
   CollectiveTimes times;
-  times.add(said(0, 100));
-  times.add(said(1, 101));
-  times.add({kernel(150, 190)});
+  for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
+    lockstep_collective call = said(sequence, 100 + sequence);
+    call.group = sequence < 3 ? 5 : 6;
+    times.add(call);
+  }
+  times.add({kernel(150, 190), kernel(250, 290)});
 
   const auto taken = all_of(times);
 
-  EXPECT_NE(taken[0].begin_ns, 0U);
-  EXPECT_EQ(taken[1].begin_ns, 0U);
+  EXPECT_EQ(taken[0].begin_ns, 150'000U);
+  EXPECT_EQ(taken[2].begin_ns, 150'000U);
+  EXPECT_EQ(taken[0].call.bytes, 3 << 20);
+  EXPECT_EQ(taken[2].call.bytes, 0);
+  EXPECT_EQ(taken[3].begin_ns, 250'000U) << "the next group's is not taken by the first's";
+}
+
+TEST(CollectiveTimes, EachCommunicatorHasItsStream) {
+  CollectiveTimes times;
+  lockstep_collective other = said(0, 101);
+  other.communicator = 88;
+  times.add(said(0, 100));
+  times.add(other);
+  times.add({kernel(150, 160, "AllReduce", 7), kernel(155, 190, "AllReduce", 8)});
+  all_of(times);
+  // Then the second comes first.
+  other = said(1, 300);
+  other.communicator = 88;
+  times.add(said(1, 299));
+  times.add(other);
+  times.add({kernel(310, 320, "AllReduce", 8), kernel(330, 340, "AllReduce", 7)});
+
+  const auto taken = all_of(times);
+
+  EXPECT_EQ(taken[0].begin_ns, 330'000U);
+  EXPECT_EQ(taken[1].begin_ns, 310'000U);
 }
 
 TEST(CollectiveTimes, AKernelOfAnotherOperationIsNotTaken) {

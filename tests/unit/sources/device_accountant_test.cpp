@@ -183,6 +183,11 @@ TEST(DeviceAccountant, KeepsRowsForDrawingOnlyWhereAsked) {
 class StepBesideAGpu : public ::testing::Test {
  protected:
   void SetUp() override { accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, 900, 1000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END)); }
+  // With all that the GPU did told.
+  StepMark whole_step() {
+    Rows(accountant_.device()).kernel(2'000'000, 2'000'100);
+    return step();
+  }
   StepMark step() {
     accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
     auto steps = accountant_.take(StepAccountant::Until::end);
@@ -195,7 +200,7 @@ TEST_F(StepBesideAGpu, WaitingThatHidesBehindItsWorkIsHidden) {
   accountant_.add(span_at(LOCKSTEP_SPAN_DATA_WAIT, 1000, 1500, "DataLoader", 3));
   Rows(accountant_.device()).kernel(1000, 1400).kernel(1600, 2000);
 
-  const StepMark mark = step();
+  const StepMark mark = whole_step();
 
   ASSERT_TRUE(mark.detail);
   const auto wait = std::find_if(mark.detail->pieces.begin(), mark.detail->pieces.end(), [](const StepPiece& piece) { return piece.part == StepPart::data_wait; });
@@ -210,7 +215,7 @@ TEST_F(StepBesideAGpu, AWaitInTheDriverThatNoHookSawIsSyncOnTheLineAroundIt) {
   accountant_.add(span_at(LOCKSTEP_SPAN_FORWARD, 1100, 1600, "Net", 12));
   Rows(accountant_.device()).kernel(1150, 1500).row(LOCKSTEP_DEVICE_WAIT, 1200, 1510);
 
-  const StepMark mark = step();
+  const StepMark mark = whole_step();
 
   EXPECT_NEAR(*mark.spans_ms[index_of(StepPart::sync)], 0.31, 1e-9);
   EXPECT_NEAR(*mark.spans_ms[index_of(StepPart::forward)], 0.19, 1e-9);
@@ -220,13 +225,13 @@ TEST_F(StepBesideAGpu, AWaitWithinAnItemIsNotCountedTwice) {
   accountant_.add(span_at(LOCKSTEP_SPAN_SYNC, 1200, 1520, "Tensor.item", 14));
   Rows(accountant_.device()).kernel(1150, 1500).row(LOCKSTEP_DEVICE_WAIT, 1205, 1510);
 
-  EXPECT_NEAR(*step().spans_ms[index_of(StepPart::sync)], 0.32, 1e-9);
+  EXPECT_NEAR(*whole_step().spans_ms[index_of(StepPart::sync)], 0.32, 1e-9);
 }
 
 TEST_F(StepBesideAGpu, HiddenCollectivesAreTheGpusOwn) {
   Rows(accountant_.device()).kernel(1000, 1800).kernel(1200, 1900, kNccl);
 
-  EXPECT_NEAR(*step().spans_ms[index_of(StepPart::collective_hidden)], 0.6, 1e-9);
+  EXPECT_NEAR(*whole_step().spans_ms[index_of(StepPart::collective_hidden)], 0.6, 1e-9);
 }
 
 TEST_F(StepBesideAGpu, IsKeptBackUntilTheGpusRowsHaveCome) {
@@ -234,8 +239,25 @@ TEST_F(StepBesideAGpu, IsKeptBackUntilTheGpusRowsHaveCome) {
   accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
   EXPECT_TRUE(accountant_.take(StepAccountant::Until::settled).empty());
 
-  Rows(accountant_.device()).kernel(400'000, 400'100);
+  Rows(accountant_.device()).kernel(1'100'000, 1'100'100);
   EXPECT_EQ(accountant_.take(StepAccountant::Until::settled).size(), 1U);
+}
+
+TEST_F(StepBesideAGpu, IsToldWithoutTheGpuWhereTheProbeHadStopped) {
+  Rows(accountant_.device()).kernel(1000, 1400);
+  accountant_.device().end();
+  accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
+
+  const auto steps = accountant_.take(StepAccountant::Until::settled);
+
+  ASSERT_EQ(steps.size(), 1U) << "nothing more will come: it is not kept back";
+  EXPECT_FALSE(steps.front().mark.on_devices) << "what nobody saw is not idle";
+}
+
+TEST_F(StepBesideAGpu, IsToldWithoutTheGpuWhereItsRowsHadNotAllCome) {
+  Rows(accountant_.device()).kernel(1000, 1400).kernel(1900, 2100);
+
+  EXPECT_FALSE(step().on_devices);
 }
 
 }  // namespace
