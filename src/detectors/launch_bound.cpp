@@ -49,7 +49,7 @@ std::optional<Finding> from_records(const JobSignals& job) {
   if (of == nullptr || of->main() == nullptr || least < kGapsAtLeast) return std::nullopt;
   const bool waits = std::any_of(job.steps->places.begin(), job.steps->places.end(), [&](const PlaceSignals& place) { return place.part == StepPart::sync && place.on_device && place.present >= kWaitsAtMost && place.calls_a_step >= 1; });
   Finding finding = about_job(FindingCode::launch_bound, job, least > 0.3 && !waits ? Severity::critical : Severity::warning, waits ? 0.6 : 0.95, least,
-                              {{"idle_while_launching", least, kGapsAtLeast, "fraction"}, {"gaps_a_step", of->launch_gaps_a_step, std::nullopt, "gaps"}, {"kernels_a_step", of->main()->kernels_a_step, std::nullopt, "kernels"}});
+                              {{"idle_while_launching", least, kGapsAtLeast, "fraction"}, {"gaps_a_step", std::round(of->launch_gaps_a_step), std::nullopt, "gaps"}, {"kernels_a_step", std::round(of->main()->kernels_a_step), std::nullopt, "kernels"}});
   finding.rung = 2;
   return finding;
 }

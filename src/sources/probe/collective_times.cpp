@@ -16,7 +16,13 @@ constexpr std::uint64_t kLongestNs = 86'400ULL * 1'000'000'000ULL;
 std::string text_of(const char* field, std::size_t bytes) { return {field, ::strnlen(field, bytes)}; }
 
 // "AllReduce" in "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)". Sends and receives share a kernel.
-bool is_kernel_of(std::string_view kernel, const CollectiveCall& call) { return kernel.find(call.to_one_peer ? std::string_view("SendRecv") : std::string_view(call.operation)) != std::string_view::npos; }
+bool is_kernel_of(std::string_view kernel, const CollectiveCall& call) {
+  const std::string word = "_" + (call.to_one_peer ? std::string("SendRecv") : call.operation);
+  const auto found = kernel.find(word);
+  if (found == std::string_view::npos) return false;
+  const std::string_view rest = kernel.substr(found + word.size());
+  return rest.empty() || rest.front() == '_' || rest.front() == '(';  // Reduce is not ReduceScatter
+}
 
 }  // namespace
 

@@ -90,6 +90,14 @@ TEST(CollectiveTimes, AKernelOfAnotherOperationIsNotTaken) {
   EXPECT_EQ(taken[1].begin_ns, 150'000U);
 }
 
+TEST(CollectiveTimes, AReduceIsNoAllReduceAndNoReduceScatter) {
+  CollectiveTimes times;
+  times.add(said(0, 100, "Reduce"));
+  times.add({kernel(150, 190, "AllReduce"), kernel(200, 210, "ReduceScatter"), kernel(250, 290, "Reduce")});
+
+  EXPECT_EQ(all_of(times)[0].begin_ns, 250'000U);
+}
+
 TEST(CollectiveTimes, ARecordThatIsSaidAgainWithTheGpusTimesReplacesTheFirst) {
   CollectiveTimes times;
   times.add(said(0, 100));
