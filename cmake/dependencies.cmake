@@ -105,6 +105,37 @@ else()
   lockstep_note_dependency(zlib "fetched from source")
 endif()
 
+# cpp-httplib: Debian's is a library whose classes depend on the definitions that its .pc file names; elsewhere it is headers only.
+find_package(OpenSSL QUIET)
+find_path(LOCKSTEP_HTTPLIB_INCLUDE httplib.h)
+find_library(LOCKSTEP_HTTPLIB_LIBRARY cpp-httplib)
+add_library(lockstep_httplib INTERFACE)
+if(NOT OpenSSL_FOUND)
+  message(FATAL_ERROR "lockstep: OpenSSL's headers are not found: a Prometheus behind TLS is read through it\n"
+    "  next: run scripts/setup, or install libssl-dev (openssl-devel)")
+endif()
+target_link_libraries(lockstep_httplib INTERFACE OpenSSL::SSL OpenSSL::Crypto)
+if(LOCKSTEP_HTTPLIB_INCLUDE AND NOT DEFINED FETCHCONTENT_SOURCE_DIR_HTTPLIB)
+  target_include_directories(lockstep_httplib SYSTEM INTERFACE ${LOCKSTEP_HTTPLIB_INCLUDE})
+  set(httplib_definitions CPPHTTPLIB_OPENSSL_SUPPORT)
+  if(LOCKSTEP_HTTPLIB_LIBRARY)
+    get_filename_component(httplib_folder ${LOCKSTEP_HTTPLIB_LIBRARY} DIRECTORY)
+    if(EXISTS ${httplib_folder}/pkgconfig/cpp-httplib.pc)
+      file(STRINGS ${httplib_folder}/pkgconfig/cpp-httplib.pc httplib_flags REGEX "^Cflags:")
+      string(REGEX MATCHALL "CPPHTTPLIB_[A-Z_]+" httplib_definitions "${httplib_flags}")
+    endif()
+    target_link_libraries(lockstep_httplib INTERFACE ${LOCKSTEP_HTTPLIB_LIBRARY})
+  endif()
+  target_compile_definitions(lockstep_httplib INTERFACE ${httplib_definitions})
+  lockstep_note_dependency(cpp-httplib "${LOCKSTEP_HTTPLIB_INCLUDE} (found)")
+else()
+  FetchContent_Declare(httplib URL ${LOCKSTEP_HTTPLIB_URL} URL_HASH SHA256=${LOCKSTEP_HTTPLIB_HASH} SYSTEM SOURCE_SUBDIR none)
+  FetchContent_MakeAvailable(httplib)
+  target_include_directories(lockstep_httplib SYSTEM INTERFACE ${httplib_SOURCE_DIR})
+  target_compile_definitions(lockstep_httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT)
+  lockstep_note_dependency(cpp-httplib "fetched from source")
+endif()
+
 # NVML: the header at build time, dlopen at run time; nothing links it.
 find_path(LOCKSTEP_NVML_INCLUDE nvml.h
   HINTS ${LOCKSTEP_CACHE}/deps/nvml

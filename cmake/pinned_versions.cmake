@@ -10,6 +10,9 @@ set(LOCKSTEP_ZLIB_URL ${github}/madler/zlib/releases/download/v1.2.13/zlib-1.2.1
 set(LOCKSTEP_ZLIB_HASH b3a24de97a8fdbc835b9833169501030b8977031bcb54b3b3ac13740f846ab30)
 set(LOCKSTEP_PROTOZERO_URL ${github}/mapbox/protozero/archive/refs/tags/v1.7.1.tar.gz)
 set(LOCKSTEP_PROTOZERO_HASH 27e0017d5b3ba06d646a3ec6391d5ccc8500db821be480aefd2e4ddc3de5ff99)
+# Debian's 0.11.4 is built as a library of its own, whose source differs from the release: the next release with the same interface.
+set(LOCKSTEP_HTTPLIB_URL ${github}/yhirose/cpp-httplib/archive/v0.14.3.tar.gz)
+set(LOCKSTEP_HTTPLIB_HASH dcf6486d9030937636d8a4f820ca9531808fd7edb283893dddbaa05f99357e63)
 
 lockstep_dependency(fmt fmt::fmt
   URL ${github}/fmtlib/fmt/archive/refs/tags/9.1.0.tar.gz
@@ -26,6 +29,11 @@ lockstep_dependency(simdjson simdjson::simdjson
   URL ${github}/simdjson/simdjson/archive/refs/tags/v3.0.1.tar.gz
   HASH 156b1bc5eb0561b2bd166b46d191fd3d95a3e709cc63761477d3b7aec2b6e9ed
   OPTIONS SIMDJSON_DEVELOPER_MODE=OFF)
+# Its core alone: the text format and its types. HTTP is cpp-httplib's, for both directions.
+lockstep_dependency(prometheus-cpp prometheus-cpp::core
+  URL ${github}/jupp0r/prometheus-cpp/archive/v1.0.1.tar.gz
+  HASH 593e028d401d3298eada804d252bc38d8cab3ea1c9e88bcd72095281f85e6d16
+  OPTIONS ENABLE_PULL=OFF ENABLE_PUSH=OFF ENABLE_TESTING=OFF ENABLE_COMPRESSION=OFF GENERATE_PKGCONFIG=OFF)
 # FTXUI is that of Debian 13, for Debian 12 has none: scripts/setup puts its source there.
 if(NOT DEFINED FETCHCONTENT_SOURCE_DIR_FTXUI AND EXISTS ${LOCKSTEP_CACHE}/deps/ftxui/CMakeLists.txt)
   set(FETCHCONTENT_SOURCE_DIR_FTXUI ${LOCKSTEP_CACHE}/deps/ftxui)

@@ -36,7 +36,7 @@ int train(int argc, char** argv, const RankFacts& facts) {
   std::string self_test;
   bool list_faults = false;
   app.add_flag("--list-faults", list_faults, "the faults that --fault knows: name, finding, who sees it, what it does");
-  app.add_option("--selftest", self_test, "check what ranks say to each other: collectives")->type_name("NAME");
+  app.add_option("--selftest", self_test, "check what ranks say to each other: collectives, gloo, nccl or ddp")->type_name("NAME");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -181,6 +181,14 @@ struct SourceLine {
   int line = 0;
 };
 
+// GPUs of one machine among several, by their numbers there.
+struct HostGpus {
+  std::string host;
+  std::vector<int> gpus;
+
+  bool operator==(const HostGpus&) const = default;
+};
+
 struct Finding {
   FindingCode code = FindingCode::taking_turns;
   Severity severity = Severity::warning;
@@ -189,6 +197,7 @@ struct Finding {
   bool is_fault = false;       // wrong whatever it costs
   std::optional<FindingCode> cause_of;  // another finding of the same report whose loss this one explains: counted once
   std::vector<int> gpus;
+  std::vector<HostGpus> hosts;  // the same GPUs, where several machines were watched
   std::vector<int> pids;
   std::vector<int> ranks;
   std::vector<SourceLine> where;

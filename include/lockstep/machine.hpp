@@ -27,6 +27,10 @@ struct GpuInfo {
   std::optional<double> sm_clock_max_mhz;        // what it may run at where nothing holds it back
   std::optional<double> busy_window_ms;  // how far back `busy` looks; 200 on an H200
   std::optional<MigSlice> mig;
+  // Where several machines are watched at once: `index` then counts over all of them.
+  std::optional<std::string> host;
+  std::optional<int> host_index;    // its number there
+  std::optional<std::string> job;   // that the cluster gave it to: a pod's group, a batch system's number
 
   bool operator==(const GpuInfo&) const = default;
 };
@@ -37,6 +41,18 @@ inline bool is_virtual(const GpuInfo& gpu) { return gpu.name && gpu.name->starts
 // How much the absence of a process proves.
 enum class ProcessCoverage : std::uint8_t { all, partial, none };
 
+// The clock of one of several machines, against the first one's.
+struct HostClock {
+  std::string host;
+  std::string input;               // the file it was told by
+  double ahead_ms = 0;             // at the start; 0: taken as it is
+  double drift_ppm = 0;            // how much faster it goes
+  std::optional<double> error_ms;  // how far single steps lie from that; nothing: not measured
+  std::int64_t matched_steps = 0;
+
+  bool operator==(const HostClock&) const = default;
+};
+
 struct Machine {
   std::int64_t started_unix_ns = 0;
   std::optional<std::string> host;
@@ -45,6 +61,7 @@ struct Machine {
   std::optional<double> power_window_ms;  // about 1000 for the averaged reading, 0 for the instant one
   std::optional<std::vector<std::pair<int, int>>> peer_to_peer;  // pairs of GPUs that reach each other
   std::vector<GpuInfo> gpus;
+  std::vector<HostClock> clocks;  // where recordings of several machines were put together
 
   bool operator==(const Machine&) const = default;
 };

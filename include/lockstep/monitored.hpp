@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ struct GpuNow {
   GpuState state = GpuState::unknown;
   bool lost = false;
   double heard_ms = 0;    // when `busy` last had a value
+  std::map<std::string, std::uint64_t> xids;  // how often each came, since the watch began
   double limited_ms = 0;  // time for which a thermal or power-brake limit was seen, since the watch began
 };
 

@@ -35,6 +35,9 @@ struct Job {
   std::vector<int> pids;
   std::vector<int> ranks;
   std::optional<Verdict> verdict;
+  std::string name;             // the cluster's; empty: it has none
+  std::vector<HostGpus> hosts;  // where several machines were watched
+  std::optional<double> busy;   // mean of its GPUs
 };
 
 struct Throughput {
@@ -56,6 +59,7 @@ struct GpuReport {
 struct LaneRow {
   int gpu = 0;
   std::vector<std::optional<double>> values;  // 0..1
+  std::string place;                          // "node2:0", where several machines were watched
 };
 
 inline constexpr std::size_t kPictureColumns = 120;
@@ -134,6 +138,7 @@ struct Report {
   std::vector<ProcessSample> processes;
   std::vector<Event> events;
   std::vector<NotMeasured> not_measured;
+  std::vector<HostClock> clocks;  // of several machines whose recordings were put together
   std::vector<LanePicture> pictures;
   std::vector<CheckItem> checklist;
   std::optional<StepSignals> steps;

@@ -48,6 +48,7 @@ struct GpuSignals {
   std::optional<double> pcie_tx_bytes_s;
   std::optional<double> pcie_rx_peak_bytes_s;     // the 95th percentile of the rates between readings
   std::optional<double> nvlink_bytes_s;           // both ways
+  std::size_t looks = 0;  // readings of `busy`
   bool vanished = false;  // its readings ended long before those of the others
 };
 
@@ -249,10 +250,30 @@ enum class JobOrigin : std::uint8_t {
   likeness,   // no process is known: the GPUs behave alike
   foreign,    // a GPU in use by processes that are not listed
   steps,      // no GPU is known: its ranks told their steps
+  cluster,    // the cluster says whose the GPUs are
+};
+
+// A job whose GPUs lie in several machines: one lane a machine, the mean of its GPUs.
+struct HostInJob {
+  std::string name;
+  std::vector<int> gpus;             // by the numbers that count over all machines
+  std::string kind;                  // of its GPUs; empty: several
+  std::optional<double> busy;
+  std::optional<double> busy_early;  // in the first half of the working time
+  std::optional<double> busy_late;   // and in the second
+  std::optional<double> sm;          // mean while something ran
+  std::optional<double> clock_mhz;   // median while something ran
+};
+
+struct HostSpread {
+  std::vector<HostInJob> hosts;          // in order of their first GPU
+  std::optional<TurnSignals> turns;      // of the machines, not of their GPUs
+  double busy_sum = 0;                   // median over time of the sum of the machines' lanes
 };
 
 struct JobSignals {
   JobOrigin origin = JobOrigin::processes;
+  std::string name;                // the cluster's; empty: it has none
   std::vector<int> gpus;
   std::vector<int> pids;
   std::vector<int> ranks;
@@ -282,6 +303,7 @@ struct JobSignals {
   double longest_hollow_ms = 0;  // longest stretch in which GPUs read busy and none of those worked
   double longest_hollow_until_ms = 0;
   HostSignals host;
+  std::optional<HostSpread> spread;  // over several machines
   std::optional<StepSignals> steps;
   std::optional<ProbeSettings> settings;
   std::optional<double> exposed_at_best;  // share of a step that collectives would take if all that can be hidden were, by the communication model

@@ -107,6 +107,8 @@ std::vector<std::string> words_of(std::string_view text) {
 
 const JobSignals* job_with(const Finding& finding, const Signals& signals) {
   for (const JobSignals& job : signals.jobs)
+    if (job.origin == JobOrigin::cluster && !finding.gpus.empty() && std::find(job.gpus.begin(), job.gpus.end(), finding.gpus.front()) != job.gpus.end()) return &job;
+  for (const JobSignals& job : signals.jobs)
     for (const int pid : finding.pids)
       if (std::find(job.pids.begin(), job.pids.end(), pid) != job.pids.end()) return &job;
   for (const JobSignals& job : signals.jobs)
@@ -132,10 +134,30 @@ void add_launch(Finding& finding, const JobSignals* job, std::size_t gpus, std::
   finding.fixes.push_back({FixKind::command, FixSafety::unsafe, std::move(description), launch_line(process, gpus), std::nullopt});
 }
 
+// A job that a cluster placed is started by its job file, and over machines.
+void add_cluster_fixes(Finding& finding, const JobSignals& job) {
+  const std::size_t hosts = job.spread ? job.spread->hosts.size() : 1;
+  const std::string nodes = std::to_string(hosts);
+  const std::string ranks = std::to_string(std::max<std::size_t>(1, job.gpus.size() / hosts));
+  const std::string first = job.spread ? job.spread->hosts.front().name : "localhost";
+  switch (finding.code) {
+    case FindingCode::taking_turns:
+    case FindingCode::one_gpu_leads:
+      finding.fixes.push_back({FixKind::command, FixSafety::unsafe, "start one process a GPU on every machine, all ranks of one job",
+                               {"torchrun", "--nnodes=" + nodes, "--nproc_per_node=" + ranks, "--rdzv-backend=c10d", "--rdzv-endpoint=" + first + ":29500", "train.py"}, std::nullopt});
+      break;
+    case FindingCode::idle_gpus:
+      finding.fixes.push_back({FixKind::advice, FixSafety::manual, "the cluster gave these GPUs to the job, and it never used them: give them back, or start ranks on them (WORLD_SIZE must count them)", {}, std::nullopt});
+      break;
+    default: break;
+  }
+}
+
 // Remedies that start the job differently.
 void add_job_fixes(Finding& finding, const Signals& signals) {
   const JobSignals* const job = job_with(finding, signals);
   const std::size_t own = job != nullptr ? job->gpus.size() : std::max<std::size_t>(2, finding.gpus.size());
+  if (job != nullptr && job->origin == JobOrigin::cluster) return add_cluster_fixes(finding, *job);
   switch (finding.code) {
     case FindingCode::taking_turns:
       add_launch(finding, job, own, "start one process a GPU: each trains its share of every batch on its own copy of the model");

@@ -68,9 +68,13 @@ constexpr std::array kCommands = {
                "lockstep profile see to that): all ranks start at the same moment, the files are brought to a folder, and the report is that of "
                "lockstep diagnose. No code is changed. Steps aside where another daemon answers.",
                Takes::options, configure_trace},
+    CommandRow{"export", "serve signals, verdict and findings to Prometheus",
+               "Watches like lockstep monitor and answers GET /metrics in Prometheus's text format and GET /-/ready, on loopback unless --listen says otherwise. "
+               "A scrape takes what is known and never waits for the driver. Every metric starts with lockstep_; docs/fleet has a dashboard and alert rules.",
+               Takes::options, configure_export},
     CommandRow{"doctor", "say what can be measured here, and what to do about each no",
-               "Checks the driver, each signal and its cost, what may be read of processes, and the virtual GPUs. "
-               "Ends with 1 when an answer is no.",
+               "Checks the machine and its container, limits, names, ports and clock, variables that do harm, the driver, modes and links of the GPUs, each signal and its cost, "
+               "and lets ranks talk over Gloo and NCCL. Other machines with --nodes, all of data-parallel training with --ddp. Each answer is yes, no or unknown, with what was seen; ends with 1 when one is no.",
                Takes::options, configure_doctor},
     CommandRow{"explain", "explain a finding or an error message",
                "Prints the page of a finding: what it is, its cause, how it is known, what it may be confused with, the fix and "
@@ -95,6 +99,10 @@ constexpr std::array kCommands = {
                "Chooses what is left open (devices, how they share the work, batch, precision, workers, buckets), says each choice and "
                "its reason, and starts one lockstep-train a device, as lockstep launch does. A config file has the same names as the flags.",
                Takes::options, configure_train},
+    CommandRow{"bench", "measure how training grows with devices, or the published presets",
+               "bench scaling trains on 1, 2, 4 ... devices, alone, split, as DataParallel and as DDP, with several bucket sizes and passes, by turns, and prints speed, speedup, efficiency and where the time goes; "
+               "fits what more devices would bring, and shows what guides published beside it. bench presets measures four published settings. A script after -- is measured instead of lockstep-train, on as many devices.",
+               Takes::options_and_command, configure_bench},
     CommandRow{"help", "explain a command", "Prints the options of a command.", Takes::options, configure_help},
     CommandRow{"completions", "print completions for bash, zsh or fish",
                "Prints a completion script for your shell, made from this very table of commands.", Takes::options,

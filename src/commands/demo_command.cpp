@@ -54,13 +54,6 @@ std::vector<std::string> with(std::vector<std::string> words, std::initializer_l
   return words;
 }
 
-// As a user would type it: the programs by their names.
-std::vector<std::string> as_typed(std::vector<std::string> command) {
-  for (std::string& word : command)
-    if (word.starts_with(executable_folder().string())) word = std::filesystem::path(word).filename().string();
-  return command;
-}
-
 // Others that took CPU time, or too few cores: why a speedup on virtual GPUs is not what it should be.
 std::optional<std::string> disturbance(const DemoRun& before, const DemoRun& after, bool on_gpus) {
   if (on_gpus) return std::nullopt;

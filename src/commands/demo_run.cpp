@@ -124,6 +124,7 @@ Result<DemoRun> run_and_watch(std::string title, const std::vector<std::string>&
   run.measured.tokens_per_s = tokens_per_s_in(lines.content());
   if (run.interrupted || run.failed) return run;
   if (!timeline) return std::move(timeline).error();
+  run.speed = speed_of(*timeline, wall_s);
   run.measured.report = report_of(*timeline, judge(*timeline));
   return run;
 }

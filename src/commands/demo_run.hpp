@@ -1,4 +1,4 @@
-// One training of the demo: started, watched for a while once it works, ended, and judged.
+// One training of a demo or a benchmark: started, watched for a while once it works, ended, and judged.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 
 #include "lockstep/before_after.hpp"
 #include "lockstep/result.hpp"
+#include "report/verification.hpp"
 
 namespace lockstep {
 
@@ -18,6 +19,7 @@ struct DemoRunOptions {
 
 struct DemoRun {
   MeasuredRun measured;
+  RunSpeed speed;          // by the trainer's marks
   double other_cores = 0;  // CPU time that others took meanwhile, in cores
   bool failed = false;     // the training ended by itself, with an error
   bool interrupted = false;

@@ -31,7 +31,9 @@
 #include "report/comparison.hpp"
 #include "signals/derive_signals.hpp"
 #include "signals/stuck_collectives.hpp"
+#include "recording/reader.hpp"
 #include "sources/flight_recorder/flight_dump.hpp"
+#include "sources/merged/merged_recordings.hpp"
 #include "sources/probe/probe_source.hpp"
 
 namespace lockstep {
@@ -241,12 +243,23 @@ bool is_flight_dump(const std::string& path) {
   return start && looks_like_flight_dump(*start);
 }
 
-// Several files are traces of several ranks, or a mistake.
+bool is_recording_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && looks_like_recording(path);
+}
+
+// Several files are traces of several ranks, recordings of several machines, or a mistake.
 Result<bool> inputs_are_traces(const SharedOptions& options, const DiagnoseOptions& typed) {
-  if (options.input.empty() || options.input.starts_with("virtual:")) return false;
+  const bool live = options.input.empty() || options.input.starts_with("virtual:");
+  if (live && !typed.more_inputs.empty()) return usage_error(fmt::format("'{}' beside live GPUs", printable(typed.more_inputs.front())), "give files alone, or --against FILE to compare with");
+  if (live) return false;
   if (!is_trace_file(options.input)) {
-    if (!typed.more_inputs.empty())
-      return usage_error(fmt::format("one input at a time: '{}' is a second, and only traces are read together", printable(typed.more_inputs.front())),
+    if (typed.more_inputs.empty()) return false;
+    for (const std::string& path : typed.more_inputs)
+      if (!std::filesystem::exists(path)) return cannot_read(path, ENOENT);
+    const bool all_recorded = is_recording_file(options.input) && std::all_of(typed.more_inputs.begin(), typed.more_inputs.end(), is_recording_file);
+    if (!all_recorded)
+      return usage_error(fmt::format("one input at a time: '{}' is a second, and only recordings or traces are read together", printable(typed.more_inputs.front())),
                          "compare two runs: lockstep diagnose RUN --against OTHER; or diagnose one after the other");
     return false;
   }
@@ -254,6 +267,18 @@ Result<bool> inputs_are_traces(const SharedOptions& options, const DiagnoseOptio
     if (!std::filesystem::exists(path)) return cannot_read(path, ENOENT);
     else if (!is_trace_file(path)) return usage_error(fmt::format("{} is no trace as {} is", printable(path), printable(options.input)), "give the traces of one run's ranks, or one other input");
   return true;
+}
+
+// Of several machines, or of several ranks of one.
+Result<std::unique_ptr<Source>> open_recordings(const SharedOptions& options, const DiagnoseOptions& typed) {
+  if (!options.gpus.empty()) return usage_error("--gpus counts the GPUs of one machine, and these are recordings of several", "leave it out, or diagnose one recording");
+  std::vector<std::string> paths = {options.input};
+  for (const std::string& path : typed.more_inputs) {
+    for (const std::string& known : paths)
+      if (is_same_file(path, known)) return usage_error(fmt::format("{} is given twice", printable(path)), "give each recording once");
+    paths.push_back(path);
+  }
+  return open_merged_recordings(paths);
 }
 
 Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
@@ -274,7 +299,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   source_options.attention = Attention::close;
   auto reference = reference_of(typed, source_options);
   if (!reference) return std::move(reference).error();
-  auto source = open_source(options->input, source_options);
+  auto source = typed.more_inputs.empty() ? open_source(options->input, source_options) : open_recordings(*options, typed);
   if (!source) return std::move(source).error();
   const bool live = is_live(**source);
   const bool of_this_machine = pids_are_of_this_machine(**source);
@@ -342,7 +367,7 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
 Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<DiagnoseOptions>();
   add_input_options(app, raw);
-  app.add_option("MORE", typed->more_inputs, "traces of the other ranks")->type_name("TRACES");
+  app.add_option("MORE", typed->more_inputs, "traces of the other ranks, or recordings of the other machines")->type_name("FILES");
   app.add_option("--pid", raw.pid, "only this process and its children")->type_name("PID");
   app.add_option("--min-severity", typed->min_severity, "leave out what is less: info, warning or critical")->type_name("SEVERITY");
   app.add_option("--only", typed->only, "only these findings, by code: P101,D201")->allow_extra_args(false)->type_name("CODES");
@@ -354,6 +379,7 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   app.add_option("--trace", typed->trace, "of traces: also write all ranks as one, findings marked, for Perfetto")->type_name("FILE");
   app.add_flag("--until-sure", typed->until_sure, "read a recording as if live: stop as soon as the verdict is sure");
   app.add_flag("--stop-after", typed->stop_after, "end the command after -- once the verdict is there");
+  add_prometheus_options(app, raw);
   add_output_options(app, raw);
   add_common_options(app, raw);
   return [typed, &raw] { return run_diagnose(raw, *typed); };

@@ -67,7 +67,9 @@ Result<int> show_live(const RawOptions& raw, const SharedOptions& options, const
   screen.utf8 = terminal_has_utf8();
 
   FeedOptions feed;
-  feed.open = [input = options.input, how = options.source_options()] { return open_source(input, how); };
+  SourceOptions how = options.source_options();
+  how.prometheus.after = AfterWindow::follow;
+  feed.open = [input = options.input, how] { return open_source(input, how); };
   std::error_code unknown;
   feed.can_reopen = std::filesystem::is_regular_file(options.input, unknown);
   feed.interval = options.interval;
@@ -98,6 +100,7 @@ Run configure_monitor(CLI::App& app, RawOptions& raw) {
   app.add_option("--pid", raw.pid, "only this process, its children and their GPUs")->type_name("PID");
   app.add_flag("--once", typed->once, "print a plain table and end");
   app.add_flag("--read-only", typed->read_only, "no key of the live screen sends a signal");
+  add_prometheus_options(app, raw);
   add_output_options(app, raw);
   add_common_options(app, raw);
   return [typed, &raw] { return monitor(raw, *typed); };

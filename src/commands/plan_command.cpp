@@ -46,6 +46,7 @@ struct PlanFlags {
   bool compare = false;
   bool why = false;
   std::string emit;
+  std::string launcher = "torchrun";
 };
 
 template <class T>
@@ -248,8 +249,9 @@ Result<PlanRequest> request_of(PlanFlags flags) {
   return request;
 }
 
-EmitInput emit_input(const Plan& plan, const std::vector<std::string>& command) {
+EmitInput emit_input(const Plan& plan, const std::vector<std::string>& command, const PlanFlags& flags) {
   EmitInput input{plan};
+  input.by_lockstep = flags.launcher == "lockstep";
   if (!command.empty()) {
     input.script = command.front();
     input.arguments.assign(command.begin() + 1, command.end());
@@ -271,6 +273,7 @@ Result<int> run_plan(const RawOptions& raw, const PlanFlags& flags) {
     }
     if (options->format == Format::json) return usage_error("--emit and --json ask for two different outputs", "leave one of them out");
   }
+  if (flags.launcher != "torchrun" && flags.emit != "sbatch") return usage_error("--launcher is of --emit sbatch alone", "--emit launch prints the line of lockstep launch");
   auto request = request_of(flags);
   if (!request) return std::move(request).error();
   if (flags.calibrate) {
@@ -284,7 +287,7 @@ Result<int> run_plan(const RawOptions& raw, const PlanFlags& flags) {
   const int code = plan->choice.fits ? exit_code::kDone : exit_code::kFindings;
   std::string text;
   if (emitter != nullptr) {
-    auto emitted = emitter->emit(emit_input(*plan, options->command));
+    auto emitted = emitter->emit(emit_input(*plan, options->command, flags));
     if (!emitted) return std::move(emitted).error();
     text = emitted->text;
     if (!options->quiet)
@@ -292,7 +295,7 @@ Result<int> run_plan(const RawOptions& raw, const PlanFlags& flags) {
   } else if (options->format == Format::json) {
     text = plan_json(*plan);
   } else {
-    auto start = emit_torchrun(emit_input(*plan, options->command));
+    auto start = emit_torchrun(emit_input(*plan, options->command, flags));
     text = plan_text(*plan, {options->colors, flags.compare, flags.why, plan->choice.fits && start ? std::string(trim(start->text)) : ""});
   }
   if (Status put = put_result(*options, text); !put) return std::move(put).error();
@@ -330,6 +333,7 @@ Run configure_plan(CLI::App& app, RawOptions& raw) {
   app.add_flag("--compare", flags->compare, "show the best of every other strategy");
   app.add_flag("--why", flags->why, "show how each number comes about");
   app.add_option("--emit", flags->emit, "print this file alone: torchrun, launch, sbatch, accelerate, training-arguments, deepspeed, fsdp, pytorchjob, trainjob, azureml")->type_name("NAME");
+  app.add_option("--launcher", flags->launcher, "of an sbatch job's ranks: torchrun or lockstep (torchrun)")->type_name("NAME")->check(CLI::IsMember({"torchrun", "lockstep"}));
   add_output_options(app, raw);
   add_common_options(app, raw);
   return [flags, &raw] { return run_plan(raw, *flags); };

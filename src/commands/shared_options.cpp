@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -56,11 +57,20 @@ Result<Colors> checked_color(const std::string& word, bool to_file) {
 
 void add_input_options(CLI::App& app, RawOptions& raw) {
   app.add_option("INPUT", raw.input,
-                 "what to look at: nothing for this machine's GPUs, virtual:2 for two virtual ones, or a recording");
+                 "what to look at: nothing for this machine's GPUs, virtual:2 for two virtual ones, a recording, a log, or a Prometheus server's address");
   app.add_option("--interval", raw.interval, "time between readings, with its unit (default 100ms, at least 10ms)")
       ->type_name("DURATION");
   app.add_option("--duration", raw.duration, "how long to look, with its unit: 500ms, 10s, 5m")->type_name("DURATION");
   app.add_option("--gpus", raw.gpus, "only these GPUs: 0,1 or 0-3")->type_name("LIST");
+}
+
+void add_prometheus_options(CLI::App& app, RawOptions& raw) {
+  app.add_option("--selector", raw.selector, "of a Prometheus server: label matchers, such as 'cluster=\"a\",Hostname=~\"node.*\"'")->type_name("MATCHERS");
+  app.add_option("--window", raw.window, "of a Prometheus server: how far to look back (default 10m)")->type_name("DURATION");
+  app.add_option("--job-label", raw.job_label, "of a Prometheus server: the label that names the job (default: hpc_job, slurm_job_id, pod)")->type_name("LABEL");
+  app.add_option("--token-file", raw.token_file, "of a Prometheus server: a file whose first line is the bearer token")->type_name("FILE");
+  app.add_option("--ca-file", raw.ca_file, "of a Prometheus server: certificates to trust")->type_name("FILE");
+  app.add_option("--timeout", raw.timeout, "of a Prometheus server: how long to wait for an answer (default 30s)")->type_name("DURATION");
 }
 
 void add_format_options(CLI::App& app, RawOptions& raw) {
@@ -79,6 +89,40 @@ void add_common_options(CLI::App& app, RawOptions& raw) {
   app.add_option("--config", raw.config, "read defaults from this file instead of the user's config.json")->type_name("FILE");
 }
 
+namespace {
+
+bool is_label_name(const std::string& text) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !text.empty() && letter(text.front()) && std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
+Result<PrometheusOptions> checked_prometheus(const RawOptions& raw) {
+  const bool server = raw.input.starts_with("http://") || raw.input.starts_with("https://");
+  const std::pair<const char*, const std::string*> all[] = {{"--selector", &raw.selector}, {"--window", &raw.window}, {"--job-label", &raw.job_label},
+                                                            {"--token-file", &raw.token_file}, {"--ca-file", &raw.ca_file}, {"--timeout", &raw.timeout}};
+  for (const auto& [name, value] : all)
+    if (!value->empty() && !server) return usage_error(fmt::format("{} is for a Prometheus server, and the input is none", name), "give its address: lockstep diagnose http://HOST:9090");
+  PrometheusOptions options;
+  options.selector = raw.selector;
+  options.job_label = raw.job_label;
+  if (!raw.job_label.empty() && !is_label_name(raw.job_label)) return usage_error(fmt::format("'{}' is no label", printable(raw.job_label)), "a label has letters, digits and _: --job-label hpc_job");
+  options.token_file = raw.token_file;
+  options.ca_file = raw.ca_file;
+  const auto take = [](const std::string& text, const char* name, std::chrono::nanoseconds most, std::chrono::nanoseconds& into) -> Status {
+    if (text.empty()) return Done{};
+    auto length = parse_duration(text);
+    if (!length) return std::move(length).error();
+    if (*length <= 0ns || *length > most) return usage_error(fmt::format("{} {} is not between 1 ms and {}", name, printable(text), format_duration(most)), fmt::format("leave it out, or give a time within: {} 1m", name));
+    into = *length;
+    return Done{};
+  };
+  if (Status status = take(raw.window, "--window", std::chrono::hours(24 * 7), options.window); !status) return std::move(status).error();
+  if (Status status = take(raw.timeout, "--timeout", std::chrono::hours(1), options.timeout); !status) return std::move(status).error();
+  return options;
+}
+
+}  // namespace
+
 Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
   RawOptions raw = typed;
   if (Status status = fill_from_config(raw); !status) return std::move(status).error();
@@ -92,6 +136,7 @@ Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
     auto interval = checked_interval(raw.interval);
     if (!interval) return std::move(interval).error();
     options.interval = *interval;
+    options.interval_given = true;
   }
   if (!raw.duration.empty()) {
     auto duration = parse_duration(raw.duration);
@@ -110,6 +155,9 @@ Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
       return usage_error(fmt::format("'{}' is not a process id", printable(raw.pid)), "give a number: --pid 4242");
     options.pid = static_cast<int>(*pid);
   }
+  auto prometheus = checked_prometheus(raw);
+  if (!prometheus) return std::move(prometheus).error();
+  options.prometheus = std::move(*prometheus);
   auto format = checked_format(raw, formats);
   if (!format) return std::move(format).error();
   options.format = *format;

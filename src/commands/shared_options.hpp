@@ -30,11 +30,19 @@ struct RawOptions {
   bool quiet = false;
   std::string config;
   std::vector<std::string> command;  // after --
+  // Of a Prometheus server as input.
+  std::string selector;
+  std::string window;
+  std::string job_label;
+  std::string token_file;
+  std::string ca_file;
+  std::string timeout;
 };
 
 struct SharedOptions {
   std::string input;
   std::chrono::nanoseconds interval = std::chrono::milliseconds(100);
+  bool interval_given = false;  // typed, or of the config file
   std::optional<std::chrono::nanoseconds> duration;
   std::vector<int> gpus;
   std::optional<int> pid;
@@ -43,11 +51,13 @@ struct SharedOptions {
   Colors colors = Colors::off;
   bool quiet = false;
   std::vector<std::string> command;
+  PrometheusOptions prometheus;
 
-  SourceOptions source_options() const { return {interval, std::chrono::seconds(2), gpus}; }
+  SourceOptions source_options() const { return {interval, std::chrono::seconds(2), gpus, Attention::usual, prometheus}; }
 };
 
 void add_input_options(CLI::App& app, RawOptions& raw);   // INPUT --interval --duration --gpus
+void add_prometheus_options(CLI::App& app, RawOptions& raw);  // --selector --window --job-label --token-file --ca-file --timeout
 void add_output_options(CLI::App& app, RawOptions& raw);  // -o --format --json --color
 void add_format_options(CLI::App& app, RawOptions& raw);  // the same without -o
 void add_common_options(CLI::App& app, RawOptions& raw);  // --quiet --config

@@ -39,4 +39,11 @@ TrainMachine train_machine() {
   return machine;
 }
 
+std::vector<std::string> as_typed(std::vector<std::string> command) {
+  const std::string folder = executable_folder().string() + "/";
+  for (std::string& word : command)
+    if (word.starts_with(folder)) word.erase(0, folder.size());
+  return command;
+}
+
 }  // namespace lockstep

@@ -15,4 +15,7 @@ Result<std::string> trainer_program();
 // GPUs that the trainer can use (none without a driver or a trainer built with CUDA), memory, cores.
 TrainMachine train_machine();
 
+// As a user would type it: our own programs by their names.
+std::vector<std::string> as_typed(std::vector<std::string> command);
+
 }  // namespace lockstep

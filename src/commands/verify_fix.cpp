@@ -3,28 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <set>
-#include <thread>
 
-#include "base/clock.hpp"
-#include "base/interrupt.hpp"
-#include "base/subprocess.hpp"
 #include "base/text.hpp"
-#include "commands/child_command.hpp"
-#include "commands/judgement.hpp"
-#include "commands/observation.hpp"
-#include "commands/output_file.hpp"
-#include "commands/probe_session.hpp"
+#include "commands/probed_run.hpp"
 #include "fix/shadow_tree.hpp"
 #include "report/verification.hpp"
-#include "sources/probe/probe_source.hpp"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 
 constexpr const char* kCommandFile = ".lockstep-command.sh";
 
@@ -64,22 +53,6 @@ std::string title_of(const Project& project, const FixPlan& plan, const PatchGro
 
 bool is_wanted(const PatchGroup& group, Apply wanted) { return group.safety == FixSafety::safe || (group.safety == FixSafety::unsafe && wanted == Apply::safe_and_unsafe); }
 
-// Ends it and everything it started: ranks of a launcher are its group's.
-void end(Subprocess& child) {
-  child.send(SIGTERM);
-  for (int waited = 0; waited < 50 && !child.poll(); ++waited) std::this_thread::sleep_for(100ms);
-  if (!child.poll()) child.send(SIGKILL);
-  child.wait();
-}
-
-std::string last_lines(const std::string& text) {
-  constexpr std::size_t kLines = 15;
-  const auto lines = split(trim(text), '\n');
-  std::string tail;
-  for (std::size_t i = lines.size() > kLines ? lines.size() - kLines : 0; i < lines.size(); ++i) tail += fmt::format("    {}\n", printable(std::string(lines[i])));
-  return tail;
-}
-
 // Words that name the folder itself mean its copy.
 std::string in_the_copy(std::string word, const fs::path& folder, const fs::path& copy) {
   const std::string from = folder.string();
@@ -96,57 +69,20 @@ std::string in_the_copy(std::string word, const fs::path& folder, const fs::path
 }
 
 struct RunResult {
-  RunSpeed speed;
-  Report report;
-  std::string failure;
+  ProbedRun run;
   std::vector<fs::path> written_through;  // links that led the command to the user's own files
 };
 
 Result<RunResult> run_once(const ProjectVersion& version, const VerifyOptions& options) {
   auto tree = ShadowTree::of(version.project, options.folder);
   if (!tree) return std::move(tree).error();
-  auto session = ProbeSession::start(ProbeChoice{.python = true, .host = false, .cuda = false, .nccl = false, .ras = false});
-  if (!session) return std::move(session).error();
-  SourceOptions how_often;
-  how_often.process_period = 1s;
-  how_often.attention = Attention::close;
-  auto gpus = open_source(options.input, how_often);
-  ProbeSource source(session->folder(), gpus ? std::move(*gpus) : nullptr);
-  const OutputFile lines;
   std::vector<std::string> command = {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\" 2>&1", tree->path().string()};
   for (const std::string& word : version.command) command.push_back(in_the_copy(word, options.folder, tree->path()));
-  const auto begin = monotonic_now();
-  auto child = Subprocess::start(command, ChildOutput::to_file, lines.descriptor(), session->environment());
-  if (!child) return std::move(child).error();
-  ObservationOptions how;
-  how.pid = child->pid();
-  how.without_gpus = true;
-  how.keep_free_gpus = true;
-  how.stop = [&child] { return child->poll().has_value(); };
-  bool cut = false;
-  how.enough = [&](const Timeline&) {
-    cut = options.duration && monotonic_now() - begin > *options.duration;
-    return cut;
-  };
-  auto timeline = observe(source, how);
-  if (cut || interrupted_by() != 0) end(*child);
-  const ChildEnd ended = child->wait();
-  const double seconds = to_ms(monotonic_now() - begin) / 1000;
-  if (interrupted_by() != 0) return Error{"interrupted", "nothing was written"};
-  RunResult result;
-  result.written_through = tree->changed_behind_links();
-  if (!cut && ended.exit_code != 0) {
-    result.failure = fmt::format("{}: the command {}; its last words:\n{}", version.title, in_words(ended), last_lines(lines.content()));
-    return result;
-  }
-  result.speed.seconds = seconds;
-  if (!timeline) return result;  // no step and no GPU was seen: the time it took is all there is
-  result.speed = speed_of(*timeline, seconds);
-  result.report = report_of(*timeline, judge(*timeline));
-  double busy = 0;
-  for (const GpuReport& gpu : result.report.gpus) busy += gpu.busy.value_or(0);
-  if (busy > 0.01) result.speed.gpu_work = busy;
-  return result;
+  auto run = run_probed(command, {options.input, options.duration, std::nullopt, {}});
+  if (!run) return std::move(run).error();
+  if (run->interrupted) return Error{"interrupted", "nothing was written"};
+  if (!run->failure.empty()) run->failure = fmt::format("{}: {}", version.title, run->failure);
+  return RunResult{std::move(*run), tree->changed_behind_links()};
 }
 
 }  // namespace
@@ -197,21 +133,22 @@ Result<Verified> verify(const std::vector<ProjectVersion>& versions, const Verif
   std::set<fs::path> told;
   for (int round = 0; round < options.rounds; ++round)
     for (std::size_t i = 0; i < versions.size(); ++i) {
-      auto run = run_once(versions[i], options);
-      if (!run) return std::move(run).error();
-      if (!run->failure.empty()) {
-        verified.failure = std::move(run->failure);
+      auto measured = run_once(versions[i], options);
+      if (!measured) return std::move(measured).error();
+      ProbedRun& run = measured->run;
+      if (!run.failure.empty()) {
+        verified.failure = std::move(run.failure);
         return verified;
       }
       if (!options.quiet) {
-        const RunSpeed& speed = run->speed;
+        const RunSpeed& speed = run.speed;
         const std::string rate = speed.samples_per_s ? fmt::format(", {:.1f} samples/s", *speed.samples_per_s) : speed.batches_per_s ? fmt::format(", {:.1f} batches/s", *speed.batches_per_s) : "";
         say(fmt::format("round {} of {}, {}: {:.1f} s{}\n", round + 1, options.rounds, i == 0 ? "as it is" : versions.size() == 2 ? "patched" : fmt::format("step {}", i), speed.seconds, rate));
       }
-      runs[i].push_back(run->speed);
-      for (const fs::path& path : run->written_through)
+      runs[i].push_back(run.speed);
+      for (const fs::path& path : measured->written_through)
         if (told.insert(path).second && !options.quiet) say(fmt::format("lockstep: the command writes to {}, which is too large to be copied: that is your own file\n", printable(path.string())));
-      if (i + 1 == versions.size()) verified.last = std::move(run->report);
+      if (i + 1 == versions.size()) verified.last = std::move(run.report);
     }
   Verification& measured = verified.measured;
   measured.basis = common_basis(runs);

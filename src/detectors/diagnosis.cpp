@@ -1,9 +1,11 @@
 #include "detectors/diagnosis.hpp"
 
 #include <cmath>
+#include <iterator>
 
 #include "detectors/all_detectors.hpp"
 #include "detectors/pattern.hpp"
+#include "detectors/reported_findings.hpp"
 #include "detectors/trace/trace_detectors.hpp"
 
 namespace lockstep {
@@ -29,7 +31,12 @@ Diagnosis diagnose(const Signals& signals) {
   const MachineVerdict machine = judge_machine(signals, diagnosis.verdicts);
   diagnosis.verdict = machine.verdict;
   diagnosis.first_job = machine.first_job;
-  for (Finding& finding : inspect_all({signals, diagnosis.verdicts}))
+  std::vector<Finding> found = inspect_all({signals, diagnosis.verdicts});
+  if (std::vector<Finding> reported = reported_findings(signals, found); !reported.empty()) {
+    found.insert(found.end(), std::make_move_iterator(reported.begin()), std::make_move_iterator(reported.end()));
+    costliest_first(found);
+  }
+  for (Finding& finding : found)
     (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions).push_back(std::move(finding));
   return diagnosis;
 }

@@ -21,10 +21,34 @@ bool is_kept_to_its_gpus(const JobSignals& job) {
   });
 }
 
+// What a cluster gave to a job and the job never uses: nobody else can have it. A job of which nothing works at all counts where others of the fleet do,
+// so that a fleet at rest is no finding.
+std::vector<Finding> held_and_idle(const Seen& seen) {
+  constexpr std::size_t kReadings = 20;  // five minutes at 15 s: loading a model takes some
+  constexpr double kNeverBusy = 0.02;
+  std::vector<Finding> findings;
+  if (seen.signals.ticks < kReadings) return findings;
+  const bool anybody_works = std::any_of(seen.signals.jobs.begin(), seen.signals.jobs.end(), [](const JobSignals& job) { return job.active; });
+  for (const JobSignals& job : seen.signals.jobs) {
+    if (job.origin != JobOrigin::cluster || !anybody_works) continue;
+    std::vector<int> idle;
+    for (const GpuSignals& gpu : seen.signals.gpus)
+      if (holds(job, gpu.index) && gpu.busy_highest && *gpu.busy_highest <= kNeverBusy && gpu.looks >= kReadings && !gpu.vanished) idle.push_back(gpu.index);
+    if (idle.empty()) continue;
+    const double share = static_cast<double>(idle.size()) / static_cast<double>(job.gpus.size());
+    Finding finding = about_job(FindingCode::idle_gpus, job, Severity::warning, 0.85, share,
+                                {{"idle_gpus", static_cast<double>(idle.size()), 0.0, "GPUs"}, {"job_gpus", static_cast<double>(job.gpus.size()), std::nullopt, "GPUs"}});
+    finding.gpus = idle;
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
 }  // namespace
 
 std::vector<Finding> find_idle_gpus(const Seen& seen) {
   const Signals& signals = seen.signals;
+  if (std::any_of(signals.jobs.begin(), signals.jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::cluster; })) return held_and_idle(seen);
   if (signals.free_gpus.empty() || signals.ticks < 4) return {};
   const JobSignals* largest = nullptr;
   for (const JobSignals& job : signals.jobs)

@@ -18,6 +18,7 @@
 #include <cmath>
 #include <string>
 
+#include "detectors/cluster_pattern.hpp"
 #include "detectors/finding_tools.hpp"
 #include "detectors/trace/judge_devices.hpp"
 
@@ -390,6 +391,7 @@ JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
   constexpr double kCounted = 0.8;  // collectives alone: stages of a pipeline have some, too
   if (auto verdict = judge_by_records(job)) return std::move(*verdict);
   if (job.origin == JobOrigin::steps) return judge_steps(job);
+  if (job.origin == JobOrigin::cluster) return judge_cluster_job(job, signals);
   JobVerdict verdict = judge_from_outside(job, signals);
   const Pattern pattern = verdict.verdict.pattern;
   if (!proves_ranks(job) || (pattern != Pattern::in_step && pattern != Pattern::unclear)) return verdict;

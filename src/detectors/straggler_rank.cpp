@@ -9,6 +9,7 @@
 // Blind: without power or SM; where the lateness moves from rank to rank (uneven lengths).
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
+#include "detectors/slow_host.hpp"
 
 namespace lockstep {
 namespace {
@@ -172,6 +173,11 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
     if (pattern_of(seen, i) != Pattern::in_step || job.one_process_on_all) continue;
     const bool marked = job.steps && job.steps->count >= 5;
     const bool arrivals = job.collectives && job.collectives->matched > 0;
+    if (job.spread && job.spread->hosts.size() > 2 && !arrivals && !marked)
+      if (auto host = find_slow_host(job)) {
+        findings.push_back(std::move(*host));
+        continue;
+      }
     auto finding = arrivals ? from_arrivals(job) : marked ? from_steps(job) : from_outside(job, seen.signals);
     if (!finding && !marked && !arrivals) finding = from_busy(job, seen.signals);
     // A GPU that is gone is not late: H605 says what the others wait for.

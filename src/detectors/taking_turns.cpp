@@ -26,6 +26,10 @@ std::vector<Finding> find_taking_turns(const Seen& seen) {
       any = std::min(1.0, together * (recorded->exclusive + (1 - recorded->exclusive) / 2));
       gpus = std::max(gpus, static_cast<double>(recorded->devices.size()));
     }
+    if (job.spread && job.spread->turns) {  // machines take turns: a whole machine works at a time
+      gpus = static_cast<double>(job.spread->hosts.size());
+      any = std::min(1.0, std::max(job.spread->busy_sum, job.spread->turns->any_active));
+    }
     Finding finding = about_job(FindingCode::taking_turns, job, Severity::critical, seen.verdicts[i].verdict.confidence, any * (1 - 1 / std::max(2.0, gpus)), seen.verdicts[i].evidence);
     if (recorded != nullptr) finding.rung = 2;
     findings.push_back(std::move(finding));

@@ -1,10 +1,10 @@
 #include "doctor/doctor_checks.hpp"
 
 #include <fmt/format.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -14,8 +14,11 @@
 #include "base/proc.hpp"
 #include "base/text.hpp"
 #include "base/time_limit.hpp"
-#include "doctor/platform_notes.hpp"
+#include "doctor/hardware_checks.hpp"
+#include "doctor/node_checks.hpp"
+#include "model/gpu_kind.hpp"
 #include "sources/live_source.hpp"
+#include "sources/nvml/driver_facts.hpp"
 #include "timeline/timeline_builder.hpp"
 
 namespace lockstep {
@@ -59,14 +62,6 @@ Heard listen(const std::string& input) {
   return heard;
 }
 
-void add_machine_checks(std::vector<Check>& checks) {
-  utsname system{};
-  ::uname(&system);
-  checks.push_back({"machine", "system", Answer::note, fmt::format("{} {} on {}", system.sysname, system.release, system.machine), ""});
-  for (const std::string& note : platform_notes("/"))
-    checks.push_back({"machine", "fully served by lockstep", Answer::no, note, "see docs/limits.md"});
-}
-
 struct SignalQuestion {
   const char* name;   // in words
   const char* field;  // in a recording
@@ -96,13 +91,13 @@ std::string reason_for(const Heard& heard, std::string_view field) {
   return "no value came";
 }
 
-void add_signal_checks(std::vector<Check>& checks, const Heard& heard) {
+void add_signal_checks(Checks& checks, const Heard& heard) {
   for (const SignalQuestion& signal : kSignals) {
     std::size_t with_value = 0;
     for (const GpuTrack& gpu : heard.timeline.gpus) with_value += signal.count(gpu) > 0 ? 1U : 0U;
     const std::size_t all = heard.timeline.gpus.size();
     const bool needed = *signal.next != '\0';
-    Check check{"signals", signal.name, with_value == all ? Answer::yes : needed ? Answer::no : Answer::note, "", ""};
+    Check check{"signals", signal.name, with_value == all ? Answer::yes : needed ? Answer::no : Answer::unknown, "", ""};
     check.detail = with_value == all ? "on every GPU"
                    : with_value > 0  ? fmt::format("on {} of {} GPUs: {}", with_value, all, reason_for(heard, signal.field))
                                      : fmt::format("not here: {}", reason_for(heard, signal.field));
@@ -111,7 +106,7 @@ void add_signal_checks(std::vector<Check>& checks, const Heard& heard) {
   }
 }
 
-void add_cost_check(std::vector<Check>& checks, const Heard& heard) {
+void add_cost_check(Checks& checks, const Heard& heard) {
   if (heard.cost.calls.empty()) return;
   std::vector<std::string> slowed;
   std::vector<std::string> dear;
@@ -129,7 +124,7 @@ void add_cost_check(std::vector<Check>& checks, const Heard& heard) {
                     kept ? "" : "use a longer --interval"});
 }
 
-void add_process_checks(std::vector<Check>& checks, const Heard& heard) {
+void add_process_checks(Checks& checks, const Heard& heard) {
   std::size_t seen = 0;
   std::size_t readable = 0;
   if (!heard.timeline.process_lists.empty())
@@ -141,19 +136,19 @@ void add_process_checks(std::vector<Check>& checks, const Heard& heard) {
   for (const NotMeasured& entry : heard.not_measured)
     if (entry.signal.starts_with("process")) why = fmt::format("{}: {}", entry.signal, entry.reason);
   if (seen == 0)
-    checks.push_back({"processes", "processes on the GPUs", Answer::note, "none at the moment", ""});
+    checks.push_back({"processes", "processes on the GPUs", Answer::unknown, "none at the moment", ""});
   else
     checks.push_back({"processes", "processes on the GPUs can be read", readable == seen ? Answer::yes : Answer::no,
                       fmt::format("{} of {}{}{}", readable, seen, why.empty() ? "" : "; ", why),
                       readable == seen ? "" : "run lockstep as the user of the job, or on the host"});
   const bool inside = in_own_pid_namespace("/proc");
-  checks.push_back({"processes", "PID namespace", Answer::note,
-                    inside ? "a container's own: the driver may speak of processes that cannot be seen here (--pid=host shows them)"
-                           : "the machine's own",
+  checks.push_back({"processes", "all processes of the machine can be seen", inside ? Answer::unknown : Answer::yes,
+                    inside ? "a container's own PID namespace: the driver may speak of processes that cannot be seen here (--pid=host shows them)"
+                           : "the machine's own PID namespace",
                     ""});
 }
 
-void add_virtual_check(std::vector<Check>& checks) {
+void add_virtual_check(Checks& checks) {
   const auto path = virtual_library_path();
   const auto library = DynamicLibrary::open(path.string());
   const bool usable = library && library->symbol("nvmlInit_v2") != nullptr;
@@ -162,18 +157,46 @@ void add_virtual_check(std::vector<Check>& checks) {
                     usable ? "" : "build them: cmake --build --preset release"});
 }
 
+void append(Checks& checks, Checks more) { checks.insert(checks.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())); }
+
+// Whose GPUs these are at the moment: a job's, which nobody disturbs for a measurement.
+std::string users_of(const Heard& heard) {
+  if (!heard.timeline.process_lists.empty() && !heard.timeline.process_lists.back().processes.empty())
+    return fmt::format("process {} holds a GPU", heard.timeline.process_lists.back().processes.front().pid);
+  for (const GpuTrack& gpu : heard.timeline.gpus)
+    if (std::any_of(gpu.busy.values.begin(), gpu.busy.values.end(), [](double busy) { return busy > 0.05; })) return fmt::format("GPU {} is busy", gpu.info.index);
+  return {};
+}
+
+// What a collective can reach between these GPUs; nothing: of a kind that is not known.
+std::optional<double> link_speed(const DriverFacts& facts) {
+  const GpuKind* const known = gpu_kind_of(facts.gpus.front().name, facts.gpus.front().memory_bytes);
+  if (known == nullptr) return std::nullopt;
+  GpuKind kind = *known;
+  if (facts.gpus.front().nvlinks_up.value_or(0) == 0) kind.nvlink_bytes_s = 0;
+  return reachable_link_bytes_s(kind);
+}
+
 }  // namespace
 
-std::vector<Check> run_checks(const DoctorOptions& options) {
-  std::vector<Check> checks;
-  add_machine_checks(checks);
-
+Checks run_checks(const DoctorOptions& options) {
+  Checks checks;
   // Everything that may touch the driver runs on a thread of its own: a hung driver costs the limit, not more.
   const auto limit = options.limit + std::chrono::duration_cast<std::chrono::milliseconds>(kListenFor);
   const auto heard = run_with_time_limit(limit, [input = options.input] { return std::make_shared<Heard>(listen(input)); });
+  const bool answers = heard && !(*heard)->refused;
+  const bool real = answers && options.input.empty();
+  const auto facts = real ? run_with_time_limit(options.limit, [] { return std::make_shared<Result<DriverFacts>>(read_driver_facts("")); }) : std::nullopt;
+  const DriverFacts* const hardware = facts && **facts ? &***facts : nullptr;
+
+  MachineState machine = read_machine_state(options.port);
+  if (answers) machine.gpus = static_cast<int>((*heard)->timeline.gpus.size());
+  if (hardware != nullptr) machine.peer_to_peer = std::any_of(hardware->pairs.begin(), hardware->pairs.end(), [](const GpuPair& pair) { return pair.peer_to_peer.value_or(false); });
+  append(checks, machine_checks(machine, options.port, options.port_given ? PortAsked::by_the_user : PortAsked::by_habit));
+  append(checks, ask_nodes(options.nodes, options.port, options.limit));
+
   if (!heard) {
-    checks.push_back({"GPU", "the driver answers", Answer::no, fmt::format("no answer within {}", format_duration(limit)),
-                      "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"});
+    checks.push_back({"GPU", "the driver answers", Answer::no, fmt::format("no answer within {}", format_duration(limit)), "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"});
   } else if ((*heard)->refused) {
     checks.push_back({"GPU", "GPUs can be read", Answer::no, (*heard)->refused->what, (*heard)->refused->next});
   } else {
@@ -182,9 +205,16 @@ std::vector<Check> run_checks(const DoctorOptions& options) {
     for (const GpuTrack& gpu : timeline.gpus)
       names.push_back(fmt::format("GPU {} {}", gpu.info.index, gpu.info.name.value_or("unknown")));
     checks.push_back({"GPU", "GPUs can be read", Answer::yes, fmt::format("{}; {}", timeline.source_detail, join(names, ", ")), ""});
+    if (hardware != nullptr) append(checks, hardware_checks(*hardware, read_kernel_log()));
     add_signal_checks(checks, **heard);
     add_cost_check(checks, **heard);
     add_process_checks(checks, **heard);
+  }
+  if (options.communication) {
+    CommunicationOptions how = *options.communication;
+    if (hardware != nullptr && !hardware->gpus.empty()) how.link_bytes_s = link_speed(*hardware);
+    if (real) how.in_use = users_of(**heard);
+    append(checks, communication_checks(how));
   }
   add_virtual_check(checks);
   return checks;

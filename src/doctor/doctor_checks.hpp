@@ -2,33 +2,26 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "doctor/check.hpp"
+#include "doctor/communication_checks.hpp"
+#include "doctor/machine_checks.hpp"
 #include "sources/open_source.hpp"
 
 namespace lockstep {
 
-enum class Answer : std::uint8_t {
-  yes,
-  no,
-  note,  // neither good nor bad: a fact worth knowing
-};
-
-struct Check {
-  std::string group;   // "GPU", "signals", "processes", "virtual GPUs", "machine"
-  std::string question;
-  Answer answer = Answer::note;
-  std::string detail;  // what was seen
-  std::string next;    // what to do about a no
-};
-
 struct DoctorOptions {
   std::string input;  // empty: this machine's GPUs
+  int port = kUsualPort;
+  bool port_given = false;  // by the user, who wants it free
+  std::vector<std::string> nodes;  // machines to be reached
+  std::optional<CommunicationOptions> communication;  // nothing: no program is run
   std::chrono::milliseconds limit = std::chrono::seconds(5);  // for each check
 };
 
-std::vector<Check> run_checks(const DoctorOptions& options);
+Checks run_checks(const DoctorOptions& options);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/slurm.hpp"
 #include "base/text.hpp"
 
 namespace lockstep {
@@ -41,25 +42,40 @@ std::optional<AdoptedRank> rank_of_slurm(const Variables& around) {
   return adopted;
 }
 
-std::optional<AdoptedRank> rank_of_mpi(const Variables& around) {
-  if (const auto rank = number(around, "OMPI_COMM_WORLD_RANK"), world = number(around, "OMPI_COMM_WORLD_SIZE"); rank && world && *world > 1) {
-    const int local_world = number(around, "OMPI_COMM_WORLD_LOCAL_SIZE").value_or(*world);
-    return AdoptedRank{"mpirun", *rank, *world, number(around, "OMPI_COMM_WORLD_LOCAL_RANK").value_or(*rank % std::max(1, local_world)), local_world,
-                       *rank / std::max(1, local_world), (*world + local_world - 1) / std::max(1, local_world)};
-  }
-  if (const auto rank = number(around, "PMI_RANK"), world = number(around, "PMI_SIZE"); rank && world && *world > 1) {
-    const int local_world = number(around, "MPI_LOCALNRANKS").value_or(number(around, "PMI_LOCAL_SIZE").value_or(*world));
-    return AdoptedRank{"mpiexec", *rank, *world, number(around, "MPI_LOCALRANKID").value_or(number(around, "PMI_LOCAL_RANK").value_or(*rank % std::max(1, local_world))), local_world,
-                       *rank / std::max(1, local_world), (*world + local_world - 1) / std::max(1, local_world)};
-  }
-  return std::nullopt;
+std::optional<AdoptedRank> rank_of_open_mpi(const Variables& around) {
+  const auto rank = number(around, "OMPI_COMM_WORLD_RANK");
+  const auto world = number(around, "OMPI_COMM_WORLD_SIZE");
+  if (!rank || !world || *world < 2) return std::nullopt;
+  const int local_world = number(around, "OMPI_COMM_WORLD_LOCAL_SIZE").value_or(*world);
+  return AdoptedRank{"mpirun", *rank, *world, number(around, "OMPI_COMM_WORLD_LOCAL_RANK").value_or(*rank % std::max(1, local_world)), local_world,
+                     *rank / std::max(1, local_world), (*world + local_world - 1) / std::max(1, local_world)};
+}
+
+std::optional<AdoptedRank> rank_of_pmi(const Variables& around) {
+  const auto rank = number(around, "PMI_RANK");
+  const auto world = number(around, "PMI_SIZE");
+  if (!rank || !world || *world < 2) return std::nullopt;
+  const int local_world = number(around, "MPI_LOCALNRANKS").value_or(number(around, "PMI_LOCAL_SIZE").value_or(*world));
+  return AdoptedRank{"mpiexec", *rank, *world, number(around, "MPI_LOCALRANKID").value_or(number(around, "PMI_LOCAL_RANK").value_or(*rank % std::max(1, local_world))), local_world,
+                     *rank / std::max(1, local_world), (*world + local_world - 1) / std::max(1, local_world)};
+}
+
+// An mpirun within a Slurm job starts its daemons by srun: their ranks inherit the daemons' numbers, so MPI's own count. srun --mpi=pmi2
+// sets PMI's too, but without the local ones.
+std::optional<AdoptedRank> rank_given(const Variables& around) {
+  if (auto adopted = rank_of_open_mpi(around)) return adopted;
+  if (around.contains("MPI_LOCALRANKID"))
+    if (auto adopted = rank_of_pmi(around)) return adopted;
+  if (auto adopted = rank_of_slurm(around)) return adopted;
+  return rank_of_pmi(around);
 }
 
 // Where rank 0 is: the user's word, SLURM's first machine, or here where all ranks are here.
 Status find_master(const Variables& around, const AdoptedRank& adopted, LaunchSettings& settings) {
   if (settings.given.contains("--master-addr") || !settings.endpoint.empty()) return Done{};
   if (const std::string address = value_of(around, "MASTER_ADDR"); !address.empty()) settings.master_address = address;
-  else if (const std::string host = first_host(value_of(around, around.contains("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST")); !host.empty() && adopted.nodes > 1) settings.master_address = host;
+  // The steps of an mpirun's daemons have lists of their own: its rank 0 is where the job begins.
+  else if (const std::string host = first_host(value_of(around, adopted.launcher == "srun" && around.contains("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST")); !host.empty() && adopted.nodes > 1) settings.master_address = host;
   else if (adopted.nodes > 1)
     return usage_error(fmt::format("{} started ranks on {} machines, and nothing says where rank 0 is", adopted.launcher, adopted.nodes), "add --master-addr=HOST, or set MASTER_ADDR");
   return Done{};
@@ -67,31 +83,17 @@ Status find_master(const Variables& around, const AdoptedRank& adopted, LaunchSe
 
 // The same on every machine, and another for every job.
 void find_port(const Variables& around, LaunchSettings& settings) {
-  constexpr int kFirst = 20'000;
-  constexpr int kPorts = 5'000;  // two each: the master's, and the launchers' own after it
   if (settings.given.contains("--master-port")) return;
   if (const auto port = number(around, "MASTER_PORT"); port && *port > 0 && *port < 65536) settings.master_port = *port;
-  else if (const auto job = number(around, "SLURM_JOB_ID")) settings.master_port = kFirst + 2 * (*job % kPorts);
+  else if (const auto job = number(around, "SLURM_JOB_ID")) settings.master_port = port_of_job(*job);
 }
 
 }  // namespace
 
-std::string first_host(const std::string& node_list) {
-  const auto bracket = node_list.find('[');
-  const auto comma = node_list.find(',');
-  if (bracket == std::string::npos || (comma != std::string::npos && comma < bracket)) return node_list.substr(0, comma);
-  const auto end = node_list.find_first_of(",-]", bracket);
-  if (end == std::string::npos) return {};
-  const auto close = node_list.find(']', bracket);
-  const auto after = node_list.find(',', close);
-  return node_list.substr(0, bracket) + node_list.substr(bracket + 1, end - bracket - 1) + node_list.substr(close + 1, after == std::string::npos ? std::string::npos : after - close - 1);
-}
-
 Status adopt(const Variables& around, LaunchSettings& settings) {
   const bool user_says = settings.standalone || settings.given.contains("--nnodes") || settings.given.contains("--node-rank") || settings.backend == Backend::c10d;
   if (user_says) return Done{};
-  auto adopted = rank_of_slurm(around);
-  if (!adopted) adopted = rank_of_mpi(around);
+  const auto adopted = rank_given(around);
   if (!adopted) return Done{};
   if (adopted->rank >= adopted->world || adopted->local_rank >= std::max(adopted->local_world, 1))
     return usage_error(fmt::format("{}'s variables make no sense: rank {} of {}, local rank {} of {}", adopted->launcher, adopted->rank, adopted->world, adopted->local_rank, adopted->local_world),

@@ -275,13 +275,15 @@ class Launcher {
         continue;
       }
       if (std::exchange(asked_before, true)) {
+        // Schedulers send SIGTERM more than once before they kill: only a person who presses Ctrl-C again is in a hurry.
+        if (signal != SIGINT) continue;
         if (!settings_.quiet) say("lockstep: again: ending the ranks at once\n");
         guard.kill_now();
         continue;
       }
       stopping_ = true;
       if (!settings_.quiet)
-        say(fmt::format("lockstep: {}: handed on to the ranks, which have {} to end; once more ends them at once\n", signal_name(signal), format_duration(settings_.grace)));
+        say(fmt::format("lockstep: {}: handed on to the ranks, which have {} to end; Ctrl-C ends them at once\n", signal_name(signal), format_duration(settings_.grace)));
       guard.stop(signal);
     }
   }

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-bool is_live(const Source& source) { return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus; }
+bool is_live(const Source& source) { return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus || source.kind() == SourceKind::prometheus; }
 
 void run_feed(const FeedOptions& options, const std::shared_ptr<FeedState>& shared) {
   ::pthread_setname_np(::pthread_self(), "lockstep-feed");

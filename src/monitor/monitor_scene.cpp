@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kWindowMs = 30'000;     // what a verdict is about: enough for slow turns, short enough to follow a change
 constexpr double kWindowTicks = 60;      // and at least so many ticks: logs have one every half minute
-constexpr double kJudgeEveryMs = 1000;
 constexpr double kJudgeShare = 0.0005;   // of the time: a verdict on half a minute need not be new every second
 constexpr double kJudgeAtLeastEveryMs = 3000;
 constexpr double kFirstVerdictMs = 1500; // nothing can be said of less
@@ -33,7 +32,7 @@ MonitorScene::MonitorScene(const Source& source, SceneOptions options)
       options_(std::move(options)),
       seen_(std::make_shared<Monitored>()),
       builder_(source.machine(), source.kind(), source.detail()),
-      judge_every_ms_(kJudgeEveryMs) {
+      judge_every_ms_(options_.judge_every_ms) {
   seen_->machine = source.machine();
   seen_->kind = source.kind();
   seen_->detail = source.detail();
@@ -65,9 +64,10 @@ void MonitorScene::add(Record record) {
     seen_->steps.back().step.detail.reset();  // the screen shows parts; the lines are the judgement's
     if (seen_->steps.size() > kMostSteps) seen_->steps.pop_front();
   } else if (const auto* event = std::get_if<Event>(&record.content)) {
-    seen_->events.push_back({record.t_ms, *event});
+    const bool happened = event->kind != "finding";  // which a machine repeats at every scrape
+    if (happened) seen_->events.push_back({record.t_ms, *event});
     if (seen_->events.size() > kMostEvents) seen_->events.pop_front();
-    take_event(record.t_ms, seen_->events.back().event);
+    take_event(record.t_ms, *event);
   }
   builder_.add(record);
   if (std::holds_alternative<GpuTick>(record.content)) name_states(record.t_ms);
@@ -124,6 +124,7 @@ void MonitorScene::take_event(double t_ms, const Event& event) {
     start_anew(t_ms);
   }
   if (!event.gpu || (!held_.empty() && !held_.contains(*event.gpu))) return;
+  if (event.kind == "xid") ++gpu(*event.gpu).xids[event.detail];
   if (event.kind == "lost") gpu(*event.gpu).lost = true;
   if (event.kind == "recovered") gpu(*event.gpu).lost = false;
 }
@@ -157,7 +158,7 @@ Timeline MonitorScene::to_be_judged(std::vector<NotMeasured> not_measured) {
 }
 
 void MonitorScene::take_verdict(Report report, std::chrono::nanoseconds took) {
-  judge_every_ms_ = std::clamp(to_ms(took) / kJudgeShare, kJudgeEveryMs, kJudgeAtLeastEveryMs);
+  judge_every_ms_ = std::clamp(to_ms(took) / kJudgeShare, options_.judge_every_ms, std::max(options_.judge_every_ms, kJudgeAtLeastEveryMs));
   if (report.verdict) seen_->history.set_verdict(judged_ms_.value_or(0), *report.verdict);
   seen_->report = std::make_shared<const Report>(std::move(report));
 }

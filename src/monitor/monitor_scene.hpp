@@ -17,6 +17,7 @@ using Judge = std::function<Report(const Timeline&)>;
 
 struct SceneOptions {
   Judge judge;
+  double judge_every_ms = 1000;  // by the records' clock, where judging is cheap; a person looks on
   // Whether its processes are of this machine; nothing: they are not.
   std::function<bool(const Source&)> local_pids;
   // Which processes are wanted, and with them their GPUs; nothing: all.

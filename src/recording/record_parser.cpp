@@ -335,6 +335,9 @@ GpuInfo gpu_info(ondemand::object fields, int position) {
     else if (key == "power_limit_default_mw") gpu.power_limit_default_mw = as_number(value);
     else if (key == "sm_clock_max_mhz") gpu.sm_clock_max_mhz = as_number(value);
     else if (key == "busy_window_ms") gpu.busy_window_ms = as_number(value);
+    else if (key == "host") gpu.host = as_text(value);
+    else if (key == "host_index") gpu.host_index = as_int(value);
+    else if (key == "job") gpu.job = as_text(value);
     else if (key == "mig" && !is_null(value)) {
       MigSlice slice;
       for (auto inner : value.get_object()) {

@@ -174,6 +174,7 @@ Json step_json(const StepMark& step) {
 }  // namespace
 
 std::string header_line(const Machine& machine, const WriterOptions& options) {
+  const bool drop = options.redaction == Redaction::commands_and_host;
   Json gpus = Json::array();
   for (const GpuInfo& gpu : machine.gpus) {
     Json entry = {{"index", gpu.index},
@@ -185,9 +186,11 @@ std::string header_line(const Machine& machine, const WriterOptions& options) {
     if (gpu.power_limit_default_mw) entry["power_limit_default_mw"] = plain(*gpu.power_limit_default_mw);
     if (gpu.sm_clock_max_mhz) entry["sm_clock_max_mhz"] = plain(*gpu.sm_clock_max_mhz);
     if (gpu.mig) entry["mig"] = {{"parent", gpu.mig->parent}, {"instance", gpu.mig->instance}};
+    if (gpu.host && !drop) entry["host"] = *gpu.host;
+    if (gpu.host_index) entry["host_index"] = *gpu.host_index;
+    if (gpu.job) entry["job"] = *gpu.job;
     gpus.push_back(entry);
   }
-  const bool drop = options.redaction == Redaction::commands_and_host;
   Json header = {{recording_format::kMagicKey, recording_format::kVersion},
                  {"started_unix_ns", machine.started_unix_ns},
                  {"host", drop ? Json(nullptr) : or_null(machine.host)},

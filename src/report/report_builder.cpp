@@ -119,7 +119,7 @@ std::optional<Throughput> throughput_of(const Diagnosis& diagnosis, const Signal
     return std::nullopt;
   const JobSignals& job = signals.jobs[diagnosis.first_job];
   const auto touches_job = [&](const Finding& finding) {
-    if (finding.code == FindingCode::idle_gpus || job.origin == JobOrigin::steps) return true;
+    if ((finding.code == FindingCode::idle_gpus && job.origin != JobOrigin::cluster) || job.origin == JobOrigin::steps) return true;
     return std::any_of(finding.gpus.begin(), finding.gpus.end(),
                        [&](int gpu) { return std::find(job.gpus.begin(), job.gpus.end(), gpu) != job.gpus.end(); });
   };
@@ -127,6 +127,29 @@ std::optional<Throughput> throughput_of(const Diagnosis& diagnosis, const Signal
   for (const Finding& finding : diagnosis.findings)
     if (touches_job(finding) && !effect_of(finding, diagnosis.findings)) now *= 1 - finding.lost_throughput;
   return Throughput{now, 1};
+}
+
+// By machine, where there are several.
+std::vector<HostGpus> hosts_of(const std::vector<int>& gpus, const Signals& signals) {
+  std::vector<HostGpus> hosts;
+  for (const GpuSignals& gpu : signals.gpus) {
+    if (!gpu.info.host || std::find(gpus.begin(), gpus.end(), gpu.index) == gpus.end()) continue;
+    auto known = std::find_if(hosts.begin(), hosts.end(), [&](const HostGpus& entry) { return entry.host == *gpu.info.host; });
+    if (known == hosts.end()) known = hosts.insert(hosts.end(), {*gpu.info.host, {}});
+    known->gpus.push_back(gpu.info.host_index.value_or(gpu.index));
+  }
+  return hosts;
+}
+
+// A picture of a thousand rows shows nothing: of a large fleet, the GPUs of the job that the verdict is about.
+void keep_rows_of_first_job(Report& report) {
+  constexpr std::size_t kMostRows = 64;
+  if (report.jobs.empty() || report.gpus.size() <= kMostRows) return;
+  const std::vector<int>& wanted = report.jobs.front().gpus;
+  for (LanePicture& picture : report.pictures) {
+    std::erase_if(picture.rows, [&](const LaneRow& row) { return std::find(wanted.begin(), wanted.end(), row.gpu) == wanted.end(); });
+    if (picture.rows.size() > kMostRows) picture.rows.resize(kMostRows);
+  }
 }
 
 }  // namespace
@@ -152,6 +175,7 @@ Report build_report(const Timeline& timeline, const Signals& signals) {
   if (!timeline.process_lists.empty()) report.processes = timeline.process_lists.back().processes;
   for (const EventAt& entry : timeline.events) report.events.push_back(entry.event);
   report.not_measured = timeline.not_measured;
+  report.clocks = timeline.machine.clocks;
   if (timeline.impossible_values > 0)
     report.not_measured.push_back({"input", std::to_string(timeline.impossible_values) + " values were impossible (such as 400 % busy) and were left out"});
   if (timeline.backward_records > 0)
@@ -167,9 +191,14 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   report.findings = diagnosis.findings;
   for (Finding& finding : report.findings) finding.cause_of = effect_of(finding, diagnosis.findings);
   report.suspicions = diagnosis.suspicions;
+  for (std::vector<Finding>* const list : {&report.findings, &report.suspicions})
+    for (Finding& finding : *list) finding.hosts = hosts_of(finding.gpus, signals);
   const auto add_job = [&](std::size_t at) {
     const JobSignals& job = signals.jobs[at];
-    report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict});
+    std::optional<double> busy;
+    for (const GpuInJob& member : job.members)
+      if (member.busy) busy = busy.value_or(0) + *member.busy / static_cast<double>(job.members.size());
+    report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict, job.name, hosts_of(job.gpus, signals), busy});
   };
   const bool any_job = diagnosis.first_job < signals.jobs.size();
   if (any_job) add_job(diagnosis.first_job);
@@ -177,6 +206,11 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     if (i != diagnosis.first_job) add_job(i);
   report.pictures = lane_pictures(timeline, any_job ? signals.jobs[diagnosis.first_job].fine : std::nullopt,
                                   any_job ? signals.jobs[diagnosis.first_job].to_ms : timeline.to_ms);
+  keep_rows_of_first_job(report);
+  for (LanePicture& picture : report.pictures)
+    for (LaneRow& row : picture.rows)
+      for (const GpuReport& gpu : report.gpus)
+        if (gpu.info.index == row.gpu && gpu.info.host) row.place = *gpu.info.host + ":" + std::to_string(gpu.info.host_index.value_or(gpu.info.index));
   if (any_job && signals.jobs[diagnosis.first_job].gpus.size() > 1 && !signals.trace)
     report.checklist = checklist_of(signals.jobs[diagnosis.first_job], diagnosis.verdicts[diagnosis.first_job].verdict);
   for (const JobSignals& job : signals.jobs) {

@@ -11,6 +11,7 @@
 #include "signals/communicators.hpp"
 #include "signals/gpu_signals.hpp"
 #include "signals/host_load.hpp"
+#include "signals/host_spread.hpp"
 #include "signals/job_groups.hpp"
 #include "signals/lanes.hpp"
 #include "signals/probe_settings.hpp"
@@ -214,7 +215,7 @@ std::optional<double> copies_against_work(const Timeline& timeline, const Activi
   return correlation(rates, worked);
 }
 
-void measure(const Timeline& timeline, JobSignals& job) {
+void measure(const Timeline& timeline, const std::vector<GpuSignals>& gpus, JobSignals& job) {
   find_working_time(timeline, job);
   const Activity activity = activity_of(timeline, job.gpus, job.from_ms, job.to_ms);
   add_members(timeline, activity, job);
@@ -222,6 +223,7 @@ void measure(const Timeline& timeline, JobSignals& job) {
   add_turns(timeline, activity, job);
   add_period_of_one(timeline, activity, job);
   add_sums(activity, job);
+  job.spread = host_spread(activity, job, gpus);
   job.stalls = stalls_of(activity, job.gpus, kShortestStallMs);
   for (Stall& stall : job.stalls.all) stall.written_bytes = written_between(timeline, job.pids, stall.from_ms, stall.to_ms);
   if (const auto hollow = longest_hollow(activity)) {
@@ -234,11 +236,12 @@ void measure(const Timeline& timeline, JobSignals& job) {
 
 // Parts of a split model need not be alike, nor need the first GPU of DataParallel. Where no process is known, GPUs that
 // hand the work to and fro, or that clearly move together, belong together.
-void join_turns(const Timeline& timeline, std::vector<JobSignals>& jobs) {
+void join_turns(const Timeline& timeline, const std::vector<GpuSignals>& gpus, std::vector<JobSignals>& jobs) {
   constexpr double kOpposed = 0.25;
   constexpr double kTogether = 0.6;
   const bool only_likeness = std::all_of(jobs.begin(), jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::likeness; });
-  if (jobs.size() < 2 || !only_likeness) return;
+  const bool one_machine = std::none_of(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) { return gpu.info.host != gpus.front().info.host; });
+  if (jobs.size() < 2 || !only_likeness || !one_machine) return;
   JobSignals all;
   all.origin = JobOrigin::likeness;
   for (const JobSignals& job : jobs) {
@@ -247,7 +250,7 @@ void join_turns(const Timeline& timeline, std::vector<JobSignals>& jobs) {
     all.processes.insert(all.processes.end(), job.processes.begin(), job.processes.end());
   }
   std::sort(all.gpus.begin(), all.gpus.end());
-  measure(timeline, all);
+  measure(timeline, gpus, all);
   if (!all.fine || all.fine->kind == LaneKind::busy) return;
   const bool to_and_fro = all.fine->opposed > kOpposed && all.fine->hand_backs >= 2;
   const bool as_one = all.fine->together > kTogether && all.fine->swing > 0.1;
@@ -343,7 +346,7 @@ Series<double> scaled(const Series<double>& series, double from, double to) {
 // usual tick: it is coarser than a kernel and finer than nothing.
 Series<double> stand_in_for_busy(const GpuTrack& track, const Timeline& timeline) {
   if (!track.sm.empty()) return scaled(track.sm, 0, std::max(0.2, quantile(track.sm.values, 0.95).value_or(1)));
-  const auto range = power_range(track, timeline);
+  const auto range = power_range(track, timeline, lowest_powers(timeline));
   if (!range) return {};
   if (track.power_samples_mw.empty()) return scaled(track.power_mw, range->idle_mw, range->working_mw);
   constexpr double kTickMs = 100;
@@ -391,8 +394,8 @@ Signals derive_signals(const Timeline& as_read) {
   }
   signals.jobs = job_groups(timeline, signals.gpus);
   signals.free_gpus = free_gpus(signals.gpus, signals.jobs);
-  for (JobSignals& job : signals.jobs) measure(timeline, job);
-  join_turns(timeline, signals.jobs);
+  for (JobSignals& job : signals.jobs) measure(timeline, signals.gpus, job);
+  join_turns(timeline, signals.gpus, signals.jobs);
   add_steps(timeline, signals.jobs);
   add_collectives(timeline, signals.gpus, signals.jobs);
   return signals;

@@ -131,11 +131,15 @@ Signals gpu_means(const Timeline& timeline) {
 std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
   constexpr double kGoneAfterMs = 5000;  // and at least four spacings: a late tick is no loss
   std::vector<GpuSignals> result;
-  double last = -1;
-  for (const GpuTrack& gpu : timeline.gpus) last = std::max(last, end_of(gpu));
+  std::map<std::optional<std::string>, double> last_of_host;  // recordings of several machines end when they end
+  for (const GpuTrack& gpu : timeline.gpus) {
+    const auto [known, fresh] = last_of_host.emplace(gpu.info.host, end_of(gpu));
+    if (!fresh) known->second = std::max(known->second, end_of(gpu));
+  }
   for (const GpuTrack& gpu : timeline.gpus) {
     GpuSignals signals = means_of(gpu, timeline.gaps);
     signals.busy_highest = quantile(gpu.busy.values, 1);
+    signals.looks = gpu.busy.size();
     signals.memory_median_bytes = median_of(gpu.memory_used_bytes.values);
     signals.memory_highest_bytes = quantile(gpu.memory_used_bytes.values, 1);
     if (const auto most = signals.memory_highest_bytes; most && gpu.info.memory_total_bytes && *gpu.info.memory_total_bytes > 0)
@@ -158,7 +162,7 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
     if (const auto in = mean_of(rates_of(gpu.nvlink_rx_bytes)))
       signals.nvlink_bytes_s = *in + mean_of(rates_of(gpu.nvlink_tx_bytes)).value_or(0);
     const double end = end_of(gpu);
-    signals.vanished = end >= 0 && last - end > std::max(kGoneAfterMs, 4 * spacing_of(gpu.busy).value_or(1000));
+    signals.vanished = end >= 0 && last_of_host[gpu.info.host] - end > std::max(kGoneAfterMs, 4 * spacing_of(gpu.busy).value_or(1000));
     result.push_back(std::move(signals));
   }
   return result;

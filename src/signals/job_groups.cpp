@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "lockstep/several_machines.hpp"
 #include "signals/lanes.hpp"
 #include "signals/statistics.hpp"
 
@@ -128,7 +129,18 @@ std::vector<ProcessSample> processes_of(const Timeline& timeline) {
 
 bool both_set_and_equal(const std::string& a, const std::string& b) { return !a.empty() && a == b; }
 
+bool is_loopback(const std::string& address) { return address == "localhost" || address.starts_with("127.") || address == "::1"; }
+
+// On two machines what one and another are called means little: only where they meet, or the batch system's number.
+bool belong_together_over_machines(const ProcessSample& a, const ProcessSample& b) {
+  if (!a.rank || !b.rank || *a.rank == *b.rank || a.world_size != b.world_size) return false;
+  if (both_set_and_equal(environment(a, "SLURM_JOB_ID"), environment(b, "SLURM_JOB_ID"))) return true;
+  const std::string address = environment(a, "MASTER_ADDR");
+  return both_set_and_equal(address, environment(b, "MASTER_ADDR")) && !is_loopback(address) && both_set_and_equal(environment(a, "MASTER_PORT"), environment(b, "MASTER_PORT"));
+}
+
 bool belong_together(const ProcessSample& a, const ProcessSample& b) {
+  if (machine_of(a.pid) != machine_of(b.pid)) return belong_together_over_machines(a, b);
   if (a.parent_pid == b.pid || b.parent_pid == a.pid) return true;
   const bool one_parent = a.parent_pid && a.parent_pid == b.parent_pid;
   if (one_parent && is_spawned(a) && is_spawned(b)) return true;
@@ -205,7 +217,7 @@ double ratio_of(std::optional<double> a, std::optional<double> b, double when_un
 // Replicas of one model hold the same memory, are as busy and draw as much. Of four real pairs of unrelated jobs the
 // nearest had memory 0.69 apart; replicas were within 0.95.
 bool alike(const GpuSignals& a, const GpuSignals& b) {
-  return ratio_of(a.memory_median_bytes, b.memory_median_bytes, 1) > 0.85 &&
+  return a.info.host == b.info.host && ratio_of(a.memory_median_bytes, b.memory_median_bytes, 1) > 0.85 &&
          std::abs(a.busy_fraction.value_or(0) - b.busy_fraction.value_or(0)) < 0.15 && ratio_of(a.power_mw, b.power_mw, 1) > 0.75;
 }
 
@@ -265,7 +277,7 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
   }
   jobs = std::move(named);
   for (const auto& group : components(nameless.size(), [&](std::size_t a, std::size_t b) {
-         return nameless[a].processes[0].command == nameless[b].processes[0].command &&
+         return machine_of(nameless[a].pids[0]) == machine_of(nameless[b].pids[0]) && nameless[a].processes[0].command == nameless[b].processes[0].command &&
                 ratio_of(of(gpus, nameless[a].gpus[0]).memory_median_bytes, of(gpus, nameless[b].gpus[0]).memory_median_bytes, 1) > 0.85;
        })) {
     JobSignals joined = std::move(nameless[group.front()]);
@@ -289,13 +301,45 @@ void group_by_likeness(const std::vector<GpuSignals>& gpus, std::vector<JobSigna
     if (in_use(gpu) && !gpu.info.mig) pool.push_back(&gpu);
   auto groups = components(pool.size(), [&](std::size_t a, std::size_t b) { return alike(*pool[a], *pool[b]); });
   // Parts of a split model need not be alike: single GPUs that all hold memory may be one job.
-  const bool all_single = std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.size() == 1; });
+  const bool all_single = std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.size() == 1; }) &&
+                          std::all_of(pool.begin(), pool.end(), [&](const GpuSignals* gpu) { return gpu->info.host == pool.front()->info.host; });
   if (all_single && groups.size() > 1) {
     std::vector<std::size_t> everything(pool.size());
     std::iota(everything.begin(), everything.end(), 0);
     groups = {everything};
   }
   for (const auto& group : groups) jobs.push_back(job_by_likeness(pool, group, JobOrigin::likeness));
+}
+
+// The cluster says whose a GPU is. GPUs that it gave to nobody are joined by likeness within their machine: across machines likeness would join strangers.
+std::vector<JobSignals> group_by_cluster(const std::vector<GpuSignals>& gpus) {
+  std::vector<JobSignals> jobs;
+  std::map<std::string, std::size_t> place;
+  std::map<std::string, std::vector<const GpuSignals*>> of_nobody;
+  for (const GpuSignals& gpu : gpus) {
+    if (gpu.info.mig) continue;
+    if (!gpu.info.job) {
+      if (in_use(gpu)) of_nobody[gpu.info.host.value_or("")].push_back(&gpu);
+      continue;
+    }
+    const auto [entry, fresh] = place.try_emplace(*gpu.info.job, jobs.size());
+    if (fresh) {
+      jobs.emplace_back();
+      jobs.back().origin = JobOrigin::cluster;
+      jobs.back().name = *gpu.info.job;
+    }
+    jobs[entry->second].gpus.push_back(gpu.index);
+  }
+  for (const auto& [host, pool] : of_nobody)
+    for (const auto& group : components(pool.size(), [&p = pool](std::size_t a, std::size_t b) { return alike(*p[a], *p[b]); }))
+      jobs.push_back(job_by_likeness(pool, group, JobOrigin::likeness));
+  return jobs;
+}
+
+// Recordings of several machines have their processes, and ranks say themselves whom they train with.
+bool from_a_cluster(const Timeline& timeline, const std::vector<GpuSignals>& gpus) {
+  const bool lists = std::any_of(timeline.process_lists.begin(), timeline.process_lists.end(), [](const ProcessList& list) { return !list.processes.empty(); });
+  return std::any_of(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) { return gpu.info.job || (gpu.info.host && gpu.info.host != gpus.front().info.host && !lists); });
 }
 
 }  // namespace
@@ -323,6 +367,11 @@ bool is_server(const std::vector<std::string>& command) {
 }
 
 std::vector<JobSignals> job_groups(const Timeline& timeline, const std::vector<GpuSignals>& gpus) {
+  if (from_a_cluster(timeline, gpus)) {
+    std::vector<JobSignals> jobs = group_by_cluster(gpus);
+    std::sort(jobs.begin(), jobs.end(), [](const JobSignals& a, const JobSignals& b) { return a.gpus < b.gpus; });
+    return jobs;
+  }
   const std::vector<ProcessSample> processes = processes_of(timeline);
   std::vector<JobSignals> jobs;
   for (const auto& group :

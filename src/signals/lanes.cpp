@@ -72,9 +72,10 @@ std::optional<Lanes> make_lanes(const Timeline& timeline, const std::vector<int>
 
 std::optional<Lanes> power_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms,
                                  const std::function<const Series<double>&(const GpuTrack&)>& pick) {
+  const std::vector<std::optional<double>> lowest = lowest_powers(timeline);
   return make_lanes(timeline, gpus, from_ms, to_ms, pick,
                     [&](const GpuTrack& track) -> std::optional<std::function<double(double)>> {
-    const auto range = power_range(track, timeline);
+    const auto range = power_range(track, timeline, lowest);
     if (!range) return std::nullopt;
     return [range = *range](double milliwatts) {
       return std::clamp((milliwatts - range.idle_mw) / (range.working_mw - range.idle_mw), 0.0, 1.0);
@@ -99,14 +100,18 @@ std::optional<double> spacing_of(const Series<double>& series) {
   return median_of(spacings);
 }
 
-std::optional<PowerRange> power_range(const GpuTrack& gpu, const Timeline& timeline) {
-  const Series<double>& own = finest_power(gpu);
-  const auto highest = quantile(own.values, 0.99);
+std::vector<std::optional<double>> lowest_powers(const Timeline& timeline) {
+  std::vector<std::optional<double>> lowest;
+  for (const GpuTrack& track : timeline.gpus) lowest.push_back(quantile(finest_power(track).values, 0.01));
+  return lowest;
+}
+
+std::optional<PowerRange> power_range(const GpuTrack& gpu, const Timeline& timeline, const std::vector<std::optional<double>>& lowest_of) {
+  const auto highest = quantile(finest_power(gpu).values, 0.99);
   if (!highest) return std::nullopt;
-  double lowest = *quantile(own.values, 0.01);
-  for (const GpuTrack& other : timeline.gpus)
-    if (&other != &gpu && alike(other.info, gpu.info))
-      lowest = std::min(lowest, quantile(finest_power(other).values, 0.01).value_or(lowest));
+  double lowest = *highest;
+  for (std::size_t i = 0; i < timeline.gpus.size(); ++i)
+    if (lowest_of[i] && (&timeline.gpus[i] == &gpu || alike(timeline.gpus[i].info, gpu.info))) lowest = std::min(lowest, *lowest_of[i]);
   PowerRange range{lowest, *highest};
   if (gpu.info.power_limit_mw) {
     range.idle_mw = std::min(range.idle_mw, kIdleOfLimit * *gpu.info.power_limit_mw);
@@ -134,13 +139,15 @@ std::optional<Lanes> plain_power_lanes(const Timeline& timeline, const std::vect
 }
 
 std::optional<Lanes> sm_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms) {
+  std::vector<std::pair<const GpuTrack*, double>> fullest;
+  for (const int gpu : gpus)
+    if (const GpuTrack* const track = find_track(timeline, gpu)) fullest.emplace_back(track, quantile(track->sm.values, 0.95).value_or(0));
   return make_lanes(timeline, gpus, from_ms, to_ms, [](const GpuTrack& track) -> const Series<double>& { return track.sm; },
                     [&](const GpuTrack& track) -> std::optional<std::function<double(double)>> {
     // The fullest of its kind in the group: a GPU whose steps are shorter than a reading never shows its own full.
     double full = kLeastFull;
-    for (const int gpu : gpus)
-      if (const GpuTrack* const other = find_track(timeline, gpu); other != nullptr && alike(other->info, track.info))
-        full = std::max(full, quantile(other->sm.values, 0.95).value_or(0));
+    for (const auto& [other, level] : fullest)
+      if (alike(other->info, track.info)) full = std::max(full, level);
     return [full](double sm) { return std::clamp(sm / full, 0.0, 1.0); };
   });
 }

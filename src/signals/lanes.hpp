@@ -24,7 +24,9 @@ struct PowerRange {
   double idle_mw = 0;
   double working_mw = 0;
 };
-std::optional<PowerRange> power_range(const GpuTrack& gpu, const Timeline& timeline);
+// The lowest power of each GPU, in their order: found once for all of them, for others of a kind show what idle is.
+std::vector<std::optional<double>> lowest_powers(const Timeline& timeline);
+std::optional<PowerRange> power_range(const GpuTrack& gpu, const Timeline& timeline, const std::vector<std::optional<double>>& lowest_of);
 
 // The usual spacing of a series; nothing with less than three readings.
 std::optional<double> spacing_of(const Series<double>& series);

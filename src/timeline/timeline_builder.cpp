@@ -134,20 +134,23 @@ void TimelineBuilder::forget_before(double t_ms) {
 }
 
 void TimelineBuilder::add_tick(const GpuTick& tick, double t_ms) {
-  note_gap(t_ms);
+  note_gap(tick, t_ms);
   for (const GpuSample& sample : tick) add_sample(sample, t_ms);
 }
 
-void TimelineBuilder::note_gap(double t_ms) {
+void TimelineBuilder::note_gap(const GpuTick& tick, double t_ms) {
   const auto last = std::exchange(last_tick_ms_, t_ms);
-  if (!last || t_ms <= *last) return;
-  const double spacing = t_ms - *last;
-  if (recent_spacings_ms_.size() >= 4 && spacing > kGapSpacings * median(recent_spacings_ms_)) {
+  if (tick.empty()) return;
+  Rhythm& rhythm = rhythms_[tick.front().index];
+  const auto own_last = std::exchange(rhythm.last_ms, t_ms);
+  if (!last || !own_last || t_ms <= *own_last) return;
+  std::vector<double>& spacings = rhythm.recent_spacings_ms;
+  if (spacings.size() >= 4 && t_ms - *last > kGapSpacings * median(spacings)) {
     timeline_.gaps.push_back({*last, t_ms});
     return;  // a gap says nothing about the usual spacing
   }
-  if (recent_spacings_ms_.size() == kSpacingsKept) recent_spacings_ms_.erase(recent_spacings_ms_.begin());
-  recent_spacings_ms_.push_back(spacing);
+  if (spacings.size() == kSpacingsKept) spacings.erase(spacings.begin());
+  spacings.push_back(t_ms - *own_last);
 }
 
 void TimelineBuilder::add_sample(const GpuSample& sample, double t_ms) {

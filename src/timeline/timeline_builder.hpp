@@ -33,15 +33,21 @@ class TimelineBuilder {
     double last_ms = 0;
   };
 
+  // Ticks that begin with the same GPU: of several machines each has a rhythm of its own.
+  struct Rhythm {
+    std::optional<double> last_ms;
+    std::vector<double> recent_spacings_ms;
+  };
+
   GpuTrack& track(int index);
   void add_tick(const GpuTick& tick, double t_ms);
   void add_sample(const GpuSample& sample, double t_ms);
-  void note_gap(double t_ms);
+  void note_gap(const GpuTick& tick, double t_ms);
 
   Timeline timeline_;
   std::map<std::pair<int, std::string>, Asked> asked_;
-  std::optional<double> last_tick_ms_;
-  std::vector<double> recent_spacings_ms_;
+  std::optional<double> last_tick_ms_;  // of any machine
+  std::map<int, Rhythm> rhythms_;       // by the first GPU of the tick
   bool any_ = false;
   double newest_ms_ = 0;  // of any record
 };

@@ -35,6 +35,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/probe", {{"probes/wire", "src/kernels"}, {}, {}}},
     {"src/sources/ras", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/sources/replay", {{"src/recording"}, {}, {"fmt"}}},
+    {"src/sources/merged", {{"src/recording"}, {}, {"fmt"}}},
     {"src/sources/parsed", {{}, {}, {"fmt"}}},  // what the readers of other tools' logs share
     {"src/sources/csv", {{"src/sources/parsed"}, {}, {"fmt"}}},
     {"src/sources/gpustat", {{"src/sources/parsed"}, {}, {"nlohmann"}}},
@@ -42,6 +43,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/nvidia_smi", {{"src/sources/parsed"}, {}, {}}},
     {"src/sources/flight_recorder", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/sources/trace", {{}, {}, {"fmt", "nlohmann", "simdjson.h", "zlib.h"}}},
+    {"src/sources/prometheus", {{"src/sources/parsed"}, {}, {"fmt", "httplib.h", "simdjson.h"}}},
     {"src/sources/wandb", {{"src/sources/parsed"}, {}, {"fmt", "protozero"}}},
     {"src/messages", {{}, {}, {}}},
     {"src/timeline", {{}, {}, {}}},
@@ -51,12 +53,14 @@ const std::map<std::string, Rule> kRules = {
     {"src/detectors", {{"src/messages"}, {}, {}}},
     {"src/advice", {{}, {}, {}}},
     {"src/report", {{}, {}, {}}},
+    {"src/scaling", {{}, {}, {"fmt"}}},  // benchmarks: what is run, and what the runs come to
     {"src/render/words", {{}, {}, {"fmt"}}},  // sentences that all renderers for people share
     {"src/render/text", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/markdown", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/html", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/json", {{}, {"nlohmann"}, {}}},
     {"src/render/tui", {{"src/render/words"}, {"ftxui"}, {"fmt"}}},
+    {"src/export", {{}, {}, {"fmt", "prometheus", "httplib.h"}}},
     {"src/monitor", {{"src/timeline", "src/report", "src/recording"}, {}, {"fmt"}}},  // feeds the live screen
     {"src/capture", {{}, {}, {"fmt"}}},  // the daemon that PyTorch's profiler asks
     {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann", "hwloc.h"}}},
@@ -65,9 +69,9 @@ const std::map<std::string, Rule> kRules = {
     {"src/plan", {{"src/model"}, {}, {"fmt", "nlohmann"}}},
     {"src/fix", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/fix/syntax", {{}, {}, {"tree_sitter"}}},  // the one room that knows the parser
-    {"src/doctor", {{"src/sources", "src/timeline"}, {}, {"fmt"}}},
+    {"src/doctor", {{"src/sources", "src/timeline", "src/launch", "src/model"}, {}, {"fmt", "nlohmann"}}},
     {"src/commands",
-     {{"src/recording", "src/sources", "src/timeline", "src/traces", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/doctor", "src/capture", "src/launch", "src/training", "src/model", "src/plan", "src/fix"},
+     {{"src/recording", "src/sources", "src/timeline", "src/traces", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/export", "src/doctor", "src/capture", "src/launch", "src/training", "src/scaling", "src/model", "src/plan", "src/fix"},
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"probes/wire", {{}, {}, {}}},
@@ -77,7 +81,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };
 
-const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "zlib.h", "nvml.h", "CLI", "protozero", "hwloc.h", "ftxui", "tree_sitter", "ATen", "c10", "torch"};
+const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "zlib.h", "nvml.h", "CLI", "protozero", "hwloc.h", "httplib.h", "prometheus", "ftxui", "tree_sitter", "ATen", "c10", "torch"};
 
 std::string rule_of(const std::string& path) {
   std::string best;

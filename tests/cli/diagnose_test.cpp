@@ -173,11 +173,19 @@ TEST(Diagnose, RunsACommandAndTellsOfItsEnd) {
   EXPECT_TRUE(report_of(failed)["verdict"].is_null());
 }
 
-TEST(Diagnose, ReadsOneInputAtATimeAndSaysSo) {
-  const ProgramEnd two = run_lockstep({"diagnose", "a.jsonl", "b.jsonl"});
+TEST(Diagnose, ReadsSeveralRecordingsAndNothingElseTogether) {
+  const TemporaryFolder folder;
+  const std::string recording = folder.write("a.jsonl", recording_text(two_gpu_machine(), plateau({0.9, 0.9}, 5))).string();
+  const std::string log = folder.write("smi.csv", "index, utilization.gpu [%]\n0, 97 %\n1, 96 %\n").string();
 
-  EXPECT_EQ(two.code, 2);
-  EXPECT_NE(two.err.find("--against"), std::string::npos) << two.err;
+  const ProgramEnd mixed = run_lockstep({"diagnose", recording, log});
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_NE(mixed.err.find("--against"), std::string::npos) << mixed.err;
+  const ProgramEnd missing = run_lockstep({"diagnose", recording, (folder / "none.jsonl").string()});
+  EXPECT_EQ(missing.code, 3);
+  const ProgramEnd twice = run_lockstep({"diagnose", recording, recording});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_NE(twice.err.find("given twice"), std::string::npos) << twice.err;
 }
 
 TEST(Diagnose, ReadsLogsThatPowerShellWrote) {

@@ -33,7 +33,8 @@ def steps_are_recorded(folder):
     file = os.path.join(folder, "run.jsonl")
     command = [TRAIN, "--device", "cpu", "--layers", "2", "--heads", "2", "--width", "64", "--sequence-length", "64", "--steps", "100000", "--accumulation", "2", "--workers", "0", "--preload"]
     environment = dict(os.environ, LOCKSTEP_VIRTUAL_SCOPE=f"steps-{os.getpid()}")
-    done = subprocess.run([LOCKSTEP, "record", "-o", file, "--duration", "5s", "virtual:1", "--", *command, "--steps", "150"], capture_output=True, text=True, timeout=120, env=environment)
+    # 500 steps are six seconds on a fast machine: processes are looked for every two.
+    done = subprocess.run([LOCKSTEP, "record", "-o", file, "--duration", "5s", "virtual:1", "--", *command, "--steps", "500"], capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode in (0, 4), done.stderr
     steps = [json.loads(line)["step"] for line in open(file) if '"step":' in line]
     assert len(steps) > 10, done.stderr

@@ -7,17 +7,18 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+import slurm_cluster
 
 LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
 TORCH = os.path.join(os.environ["LOCKSTEP_TORCH"], "bin/python")
 PEERS = os.path.join(os.environ["LOCKSTEP_PEERS"], "bin/python")
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 PLANS = {"one GPU": ["--gpus", "1xA100-80GB", "--model", "gpt2"],
          "ddp": ["--gpus", "4xA100-80GB", "--model", "gpt2-xl"],
@@ -132,16 +133,16 @@ class Emitted(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_slurm_would_start_the_jobs(self):
-        if not all(map(shutil.which, ("slurmctld", "sbatch", "munged"))):
-            self.skipTest("slurmctld, sbatch or munged is not installed; scripts/setup --tests does that")
-        with Slurm(self.folder) as slurm:
+        if why := slurm_cluster.why_not():
+            self.skipTest(why)
+        with slurm_cluster.Slurm(self.folder) as slurm:
             for path in self.files("sbatch", PLANS, ".sbatch"):
-                done = slurm.test(path)
+                done = slurm.run("sbatch", "--test-only", path)
                 self.assertEqual(done.returncode, 0, (path, done.stderr))
                 self.assertIn("to start at", done.stderr)
             too_many = pathlib.Path(self.files("sbatch", ["fsdp"], ".sbatch")[0])
             too_many.write_text(too_many.read_text().replace("gpu:8", "gpu:9"))
-            self.assertNotEqual(slurm.test(str(too_many)).returncode, 0, "the controller would have started anything")
+            self.assertNotEqual(slurm.run("sbatch", "--test-only", str(too_many)).returncode, 0, "the controller would have started anything")
 
     def test_manifests_have_the_shape_of_their_kinds(self):
         if not has(PEERS, "jsonschema", "yaml"):
@@ -149,66 +150,6 @@ class Emitted(unittest.TestCase):
         for kind in ("pytorchjob", "trainjob", "azureml"):
             done = subprocess.run([PEERS, "-c", READ_MANIFESTS, os.path.join(HERE, "manifests", kind + ".schema.json"), *self.files(kind, PLANS, ".yaml")], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr[-1500:])
-
-
-class Slurm:
-    """A controller of four nodes that are not there: as nodes of a cloud they count as ready to be started."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.environment = dict(os.environ, SLURM_CONF=str(folder / "slurm.conf"))
-
-    def __enter__(self):
-        me = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
-        key = self.folder / "munge.key"
-        key.write_bytes(os.urandom(1024))
-        key.chmod(0o400)
-        self.folder.chmod(0o755)  # munge wants everybody to come to its socket
-        place = {name: str(self.folder / name) for name in ("munge.socket", "munged.log", "munged.seed", "munged.pid", "slurmctld.log", "slurmctld.pid", "state")}
-        os.mkdir(place["state"])
-        self.munge = subprocess.Popen(["munged", "--foreground", "--force", f"--socket={place['munge.socket']}", f"--key-file={key}", f"--pid-file={place['munged.pid']}", f"--log-file={place['munged.log']}", f"--seed-file={place['munged.seed']}"],
-                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        (self.folder / "gres.conf").write_text("NodeName=node[1-4] Name=gpu Count=8\n")
-        (self.folder / "slurm.conf").write_text(f"""ClusterName=test
-SlurmctldHost={socket.gethostname()}(127.0.0.1)
-SlurmctldPort={port}
-SlurmUser={me}
-AuthType=auth/munge
-AuthInfo=socket={place['munge.socket']}
-StateSaveLocation={place['state']}
-SlurmctldPidFile={place['slurmctld.pid']}
-SlurmctldLogFile={place['slurmctld.log']}
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-GresTypes=gpu
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-SuspendProgram=/bin/true
-ResumeProgram=/bin/true
-SuspendTime=60
-NodeName=node[1-4] NodeAddr=127.0.0.1 CPUs=96 RealMemory=100000 Gres=gpu:8 State=CLOUD
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-""")
-        time_left = time.monotonic() + 30
-        while not os.path.exists(place["munge.socket"]) and time.monotonic() < time_left:
-            time.sleep(0.05)
-        self.controller = subprocess.Popen(["slurmctld", "-D", "-c"], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while subprocess.run(["scontrol", "ping"], env=self.environment, capture_output=True, text=True).stdout.find("UP") < 0:
-            assert self.controller.poll() is None and time.monotonic() < time_left, open(place["slurmctld.log"]).read()[-1500:]
-            time.sleep(0.1)
-        return self
-
-    def __exit__(self, *_):
-        for process in (self.controller, self.munge):
-            process.terminate()
-            process.wait()
-
-    def test(self, path):
-        return subprocess.run(["sbatch", "--test-only", path], env=self.environment, capture_output=True, text=True)
 
 
 if __name__ == "__main__":

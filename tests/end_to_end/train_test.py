@@ -5,6 +5,7 @@ usage: train_test.py [PART...]   with no part all are run
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -264,11 +265,37 @@ def launchers_are_alike(folder):
         assert outputs[1] == ("", ""), "only rank 0 speaks"
 
 
+def mpi_starts_ranks(folder):
+    """Open MPI's and MPICH's own launchers: they set variables of their own, and no address."""
+    flags = ["--batch-size", "4", "--steps", "6"]
+    truth = losses(*flags, ranks=2)
+    for name, words in (("mpirun.openmpi", ["--allow-run-as-root", "--oversubscribe"]), ("mpiexec.hydra", [])):
+        if not shutil.which(name):
+            print(f"  {name} skipped: not installed (scripts/setup --tests)")
+            continue
+        env = {**os.environ, "MASTER_PORT": str(free_port())}
+        near(name, truth, losses(*flags, launcher=[name, *words, "-n", "2"], env=env), 0)
+        env["MASTER_PORT"] = str(free_port())
+        near(f"lockstep launch under {name}", truth, losses(*flags, launcher=[name, *words, "-n", "2", LOCKSTEP, "launch", "--no-python"], env=env), 0)
+
+
 def collectives_are_right(folder):
     for ranks in (1, 2, 3):
         done = train("--selftest", "collectives", ranks=ranks)
         assert done.stdout.count(": right") == 6 and "WRONG" not in done.stdout, done.stdout
     print("  broadcast, sum, max, mean, gather, barrier with 1, 2 and 3 ranks")
+
+
+def the_doctor_lets_ranks_talk(folder):
+    run = subprocess.run([os.environ["LOCKSTEP_BINARY"], "doctor", "virtual:2", "--ddp", "--ranks", "3", "--json"], capture_output=True, text=True, timeout=300,
+                         env={**os.environ, "RANK": "7", "WORLD_SIZE": "9", "MASTER_ADDR": "nowhere.invalid"})  # a shell that is a rank of another job
+    checks = {check["question"]: check for check in json.loads(run.stdout)["checks"] if check["group"] == "communication"}
+    for question in ("Gloo sums up right", "Gloo speed between ranks", "ranks understand each other", "every sample goes to one rank", "weights are equal after a step"):
+        assert checks[question]["answer"] == "yes", checks
+    assert "3 ranks" in checks["weights are equal after a step"]["detail"], checks
+    done = subprocess.run([TRAIN, "--selftest", "nothing"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "collectives, gloo, nccl, ddp" in done.stderr, done.stderr
+    print("  Gloo's speed, and DDP with three ranks")
 
 
 def missing_ranks_are_named(folder):
@@ -290,7 +317,7 @@ def missing_ranks_are_named(folder):
 
 
 PARTS = [every_split_is_equal, half_precision_learns, tails_do_not_hang, pytorch_agrees, resuming_is_exact, other_settings_go_on_at_the_same_place, contradictions_are_refused, twenty_kills_change_nothing, restarts_resume,
-         damaged_checkpoints_are_refused, launchers_are_alike, collectives_are_right, missing_ranks_are_named]
+         damaged_checkpoints_are_refused, launchers_are_alike, mpi_starts_ranks, collectives_are_right, the_doctor_lets_ranks_talk, missing_ranks_are_named]
 
 if not os.path.exists(TRAIN):
     print("skipped: this build has no lockstep-train (no libtorch)")

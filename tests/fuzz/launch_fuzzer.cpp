@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "base/slurm.hpp"
 #include "launch/adopted_rank.hpp"
 #include "launch/checks.hpp"
 #include "launch/failure.hpp"

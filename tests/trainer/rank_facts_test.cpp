@@ -60,6 +60,26 @@ TEST(RankFacts, ComeFromMpirun) {
   EXPECT_EQ(facts_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}).rank, 1);
 }
 
+TEST(RankFacts, MeetOnSlurmsFirstMachineAtAPortOfTheJob) {
+  const std::map<std::string, std::string> of_srun = {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "1"}, {"SLURM_NNODES", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "gpu[07-08]"}, {"SLURM_JOB_ID", "14711"}};
+  const RankFacts facts = facts_in(of_srun);
+  EXPECT_EQ(facts.master_address, "gpu07");
+  EXPECT_EQ(facts.master_port, 29422);
+  auto with_pmi = of_srun;
+  with_pmi.insert({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}});
+  EXPECT_EQ(facts_in(with_pmi).master_address, "gpu07") << "srun --mpi=pmi2 says nothing of machines";
+  auto told = of_srun;
+  told.insert({{"MASTER_ADDR", "login"}, {"MASTER_PORT", "1234"}});
+  EXPECT_EQ(facts_in(told).master_address, "login");
+  EXPECT_EQ(facts_in(told).master_port, 1234);
+}
+
+TEST(RankFacts, AreMpisWithinASlurmJob) {
+  const RankFacts facts = facts_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_NNODES", "2"}, {"SLURM_STEP_ID", "0"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"MASTER_ADDR", "gpu07"}});
+  EXPECT_EQ(facts.rank, 3) << "srun started mpirun's daemon, not the rank";
+}
+
 TEST(RankFacts, AskForTheMeetingPointOfSeveralMachines) {
   EXPECT_THROW(facts_in({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "1"}, {"SLURM_NNODES", "2"}, {"SLURM_STEP_ID", "0"}}), TrainFailure);
 }

@@ -19,7 +19,10 @@ std::string words_as_list(const std::vector<std::string>& words) {
 }
 
 std::vector<std::string> command_of(const EmitInput& input, bool torchrun) {
-  std::vector<std::string> words = torchrun && !is_one_process(input.plan.choice) ? std::vector<std::string>{"torchrun"} : std::vector<std::string>{"python"};
+  std::vector<std::string> words;
+  const bool by_torchrun = torchrun && !is_one_process(input.plan.choice);
+  if (by_torchrun) words.emplace_back("torchrun");
+  if (is_program(input.script) == by_torchrun) words.emplace_back(by_torchrun ? "--no-python" : "python");
   words.push_back(input.script);
   words.insert(words.end(), input.arguments.begin(), input.arguments.end());
   return words;
@@ -61,7 +64,7 @@ Result<Emitted> emit_trainjob(const EmitInput& input) {
 Result<Emitted> emit_azureml(const EmitInput& input) {
   const PlannedWay& way = input.plan.choice;
   std::string text = "$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json\ntype: command\n";
-  text += fmt::format("display_name: {}\ncode: .\ncommand: {}\nenvironment: azureml:YOUR-ENVIRONMENT@latest\ncompute: azureml:YOUR-GPU-CLUSTER\n", job_name(input), yaml_text("python " + script_words(input)));
+  text += fmt::format("display_name: {}\ncode: .\ncommand: {}\nenvironment: azureml:YOUR-ENVIRONMENT@latest\ncompute: azureml:YOUR-GPU-CLUSTER\n", job_name(input), yaml_text((is_program(input.script) ? "" : "python ") + script_words(input)));
   if (!is_one_process(way)) text += fmt::format("distribution:\n  type: pytorch\n  process_count_per_instance: {}\n", processes_a_node(way));
   text += fmt::format("resources:\n  instance_count: {}\n  shm_size: 16g\n", way.nodes);
   std::string variables;

@@ -15,6 +15,7 @@ struct EmitInput {
   const Plan& plan;
   std::string script = "train.py";
   std::vector<std::string> arguments;  // of the script
+  bool by_lockstep = false;            // ranks of a batch job are started by lockstep launch, not by torchrun
 };
 
 struct Emitted {

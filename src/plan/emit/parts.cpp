@@ -29,6 +29,8 @@ std::vector<std::pair<std::string, std::string>> variables_of(const Plan& plan) 
   return variables;
 }
 
+bool is_program(const std::string& script) { return !script.ends_with(".py") && !script.starts_with("-"); }
+
 std::string script_words(const EmitInput& input) {
   std::string words = shell_quoted(input.script);
   for (const std::string& argument : input.arguments) words += " " + shell_quoted(argument);

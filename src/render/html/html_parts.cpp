@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "render/words/fleet_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -44,29 +45,30 @@ ul{padding-left:1.2rem}.yes{color:var(--good);font-weight:600}.no{color:var(--ba
 
 // A row of bars a GPU: heights are values, holes are unknown.
 std::string lanes_svg(const LanePicture& picture, std::string_view color) {
-  constexpr double kLeft = 56;
-  constexpr double kWidth = 840;
+  const bool named = std::any_of(picture.rows.begin(), picture.rows.end(), [](const LaneRow& row) { return !row.place.empty(); });
+  const double left = named ? 130 : 56;
+  const double width = 896 - left;
   constexpr double kRow = 30;
   constexpr double kGap = 6;
   const double height = static_cast<double>(picture.rows.size()) * (kRow + kGap) + 22;
-  std::string svg = fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{} of each GPU over time\">", kLeft + kWidth, height, escaped(picture.made_of));
+  std::string svg = fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{} of each GPU over time\">", left + width, height, escaped(picture.made_of));
   for (std::size_t i = 0; i < picture.rows.size(); ++i) {
     const LaneRow& row = picture.rows[i];
     const double top = static_cast<double>(i) * (kRow + kGap);
-    svg += fmt::format("<text class=\"label\" x=\"0\" y=\"{:.1f}\">GPU {}</text><rect x=\"{}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"var(--lane)\"/>",
-                       top + kRow * 0.65, row.gpu, kLeft, top, kWidth, kRow);
-    const double column = kWidth / static_cast<double>(std::max<std::size_t>(1, row.values.size()));
+    svg += fmt::format("<text class=\"label\" x=\"0\" y=\"{:.1f}\">{}</text><rect x=\"{}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"var(--lane)\"/>",
+                       top + kRow * 0.65, row.place.empty() ? fmt::format("GPU {}", row.gpu) : escaped(row.place), left, top, width, kRow);
+    const double column = width / static_cast<double>(std::max<std::size_t>(1, row.values.size()));
     std::string path;
     for (std::size_t at = 0; at < row.values.size(); ++at) {
       if (!row.values[at] || *row.values[at] <= 0.004) continue;
       const double bar = *row.values[at] * kRow;
-      path += fmt::format("M{:.1f} {:.1f}h{:.2f}v{:.1f}h-{:.2f}z", kLeft + static_cast<double>(at) * column, top + kRow - bar, column, bar, column);
+      path += fmt::format("M{:.1f} {:.1f}h{:.2f}v{:.1f}h-{:.2f}z", left + static_cast<double>(at) * column, top + kRow - bar, column, bar, column);
     }
     svg += fmt::format("<path data-gpu=\"{}\" d=\"{}\" fill=\"var(--{})\"/>", row.gpu, path, color);
   }
   const double length = picture.rows.empty() ? 0 : picture.column_s * static_cast<double>(picture.rows.front().values.size());
   svg += fmt::format("<text class=\"axis\" x=\"{}\" y=\"{:.1f}\">{:.4g} s</text><text class=\"axis\" x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g} s</text></svg>",
-                     kLeft, height - 6, picture.from_s, kLeft + kWidth, height - 6, picture.from_s + length);
+                     left, height - 6, picture.from_s, left + width, height - 6, picture.from_s + length);
   return svg;
 }
 
@@ -92,7 +94,7 @@ std::string finding_html(const Finding& finding, bool suspected) {
   const FindingName& name = name_of(finding.code);
   std::string html = fmt::format("<section class=\"finding {}\"><h3>{} {}{}</h3><p class=\"soft\">{}, {:.0f} % sure{}</p>", severity_word(finding.severity), name.id,
                                  name.name, suspected ? " (suspected)" : "", severity_word(finding.severity), finding.confidence * 100,
-                                 finding.gpus.empty() ? "" : ", on " + gpu_list(finding.gpus) + rank_list(finding));
+                                 finding.gpus.empty() ? "" : ", on " + escaped(where_words(finding)));
   if (finding.lost_throughput >= 0.005) html += fmt::format("<p class=\"cost\">{}</p>", escaped(cost_sentence(finding)));
   if (!finding.evidence.empty()) {
     html += "<ul>";
@@ -111,7 +113,7 @@ std::string finding_html(const Finding& finding, bool suspected) {
 std::string gpus_html(const Report& report) {
   std::string html = "<h2>GPUs</h2><table><tr><th>GPU</th><th>name</th><th>busy</th><th>power</th><th>memory</th></tr>";
   for (const GpuReport& gpu : report.gpus)
-    html += fmt::format("<tr><td>GPU {}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>", gpu.info.index,
+    html += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>", escaped(gpu_label(gpu.info)),
                         escaped(gpu.info.name.value_or("-")), gpu.busy ? fmt::format("{:.0f} %", *gpu.busy * 100) : "-",
                         gpu.power_mw ? fmt::format("{:.0f} W", *gpu.power_mw / 1e3) : "-", gpu.memory_used_bytes ? format_bytes(*gpu.memory_used_bytes) : "-");
   html += "</table>";

@@ -4,6 +4,7 @@
 
 #include "render/html/html_parts.hpp"
 #include "render/words/device_words.hpp"
+#include "render/words/fleet_words.hpp"
 #include "render/words/trace_words.hpp"
 
 namespace lockstep {
@@ -44,6 +45,8 @@ std::string trace_html(const TraceSignals& trace) {
 
 std::string devices_html(const Report& report) {
   std::string html;
+  if (const auto jobs = job_table(report)) html += table_html(*jobs);
+  if (const auto clocks = clock_table(report)) html += table_html(*clocks);
   for (const WordTable& table : device_tables(report)) html += table_html(table);
   if (const auto sentences = device_sentences(report); !sentences.empty()) html += list_html(sentences);
   if (const std::string standing = standing_words(report); !standing.empty()) html += fmt::format("<p class=\"soft\">{}</p>", escaped(standing));

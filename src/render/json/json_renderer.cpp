@@ -75,8 +75,20 @@ Json verdict_json(const std::optional<Verdict>& verdict) {
           {"sentence", verdict->sentence}};
 }
 
+Json hosts_json(const std::vector<HostGpus>& hosts) {
+  Json list = Json::array();
+  for (const HostGpus& entry : hosts) list.push_back({{"host", entry.host}, {"gpus", entry.gpus}});
+  return list;
+}
+
 Json job_json(const Job& job) {
-  return {{"gpus", job.gpus}, {"pids", job.pids}, {"ranks", job.ranks}, {"verdict", verdict_json(job.verdict)}};
+  Json json = {{"gpus", job.gpus}, {"pids", job.pids}, {"ranks", job.ranks}, {"verdict", verdict_json(job.verdict)}};
+  if (!job.name.empty()) json["name"] = job.name;
+  if (!job.hosts.empty()) {
+    json["hosts"] = hosts_json(job.hosts);
+    json["busy"] = number(job.busy);
+  }
+  return json;
 }
 
 Json fix_json(const Fix& fix) {
@@ -118,6 +130,7 @@ Json finding_json(const Finding& finding) {
           {"where", where},
           {"evidence", evidence},
           {"fixes", fixes}};
+  if (!finding.hosts.empty()) json["hosts"] = hosts_json(finding.hosts);
   if (!finding.reason.empty()) json["reason"] = finding.reason;
   json["rung"] = finding.rung;
   return json;
@@ -146,6 +159,9 @@ Json gpu_json(const GpuReport& gpu) {
                {"limits", limits},
                {"lost", gpu.lost}};
   if (gpu.info.mig) json["mig"] = {{"parent", gpu.info.mig->parent}, {"instance", gpu.info.mig->instance}};
+  if (gpu.info.host) json["host"] = *gpu.info.host;
+  if (gpu.info.host_index) json["host_index"] = *gpu.info.host_index;
+  if (gpu.info.job) json["job"] = *gpu.info.job;
   return json;
 }
 
@@ -277,6 +293,10 @@ Json report_json(const Report& report) {
       {"not_measured", list_json(report.not_measured, [](const NotMeasured& entry) {
          return Json{{"signal", entry.signal}, {"reason", entry.reason}};
        })}};
+  if (!report.clocks.empty())
+    json["clocks"] = list_json(report.clocks, [](const HostClock& clock) {
+      return Json{{"host", clock.host}, {"input", clock.input}, {"ahead_ms", number(clock.ahead_ms)}, {"error_ms", clock.error_ms ? number(*clock.error_ms) : Json(nullptr)}, {"drift_ppm", number(clock.drift_ppm)}, {"matched_steps", clock.matched_steps}};
+    });
   if (!report.checklist.empty())
     json["checklist"] = list_json(report.checklist, [](const CheckItem& item) { return Json{{"question", item.question}, {"measured", item.measured}, {"yes", item.yes}}; });
   if (report.findings_left_out > 0) json["findings_left_out"] = report.findings_left_out;

@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "render/words/device_words.hpp"
 #include "render/words/trace_words.hpp"
+#include "render/words/fleet_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -40,7 +41,7 @@ std::string gpu_table(const Report& report) {
   if (report.gpus.empty()) return {};
   std::string text = "| GPU | name | busy | power | memory |\n|---|---|---|---|---|\n";
   for (const GpuReport& gpu : report.gpus)
-    text += fmt::format("| {} | {} | {} | {} | {} |\n", gpu.info.index, escaped(gpu.info.name.value_or("-")),
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", gpu.info.host ? escaped(gpu_label(gpu.info)) : std::to_string(gpu.info.index), escaped(gpu.info.name.value_or("-")),
                         gpu.busy ? fmt::format("{:.0f} %", *gpu.busy * 100) : "-",
                         gpu.power_mw ? fmt::format("{:.0f} W", *gpu.power_mw / 1e3) : "-",
                         gpu.memory_used_bytes ? format_bytes(*gpu.memory_used_bytes) : "-");
@@ -51,7 +52,7 @@ std::string finding_text(const Finding& finding, bool suspected) {
   const FindingName& name = name_of(finding.code);
   std::string text = fmt::format("### {} {}{}\n\n{}, {:.0f} % sure{}. ", name.id, name.name, suspected ? " (suspected)" : "",
                                  severity_word(finding.severity), finding.confidence * 100,
-                                 finding.gpus.empty() ? "" : ", on " + gpu_list(finding.gpus) + rank_list(finding));
+                                 finding.gpus.empty() ? "" : ", on " + escaped(where_words(finding)));
   if (finding.lost_throughput >= 0.005) text += cost_sentence(finding) + ".";
   text += "\n\n";
   for (const Evidence& item : finding.evidence) text += fmt::format("- {}\n", escaped(evidence_words(item)));
@@ -106,6 +107,8 @@ std::string trace_text(const TraceSignals& trace) {
 
 std::string devices_text(const Report& report) {
   std::string text;
+  if (const auto jobs = job_table(report)) text += table_text(*jobs);
+  if (const auto clocks = clock_table(report)) text += table_text(*clocks);
   for (const WordTable& table : device_tables(report)) text += table_text(table);
   for (const std::string& sentence : device_sentences(report)) text += "- " + escaped(sentence) + "\n";
   if (!text.empty()) text += "\n";

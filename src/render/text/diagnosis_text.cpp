@@ -11,6 +11,7 @@
 #include "render/text/table.hpp"
 #include "render/text/trace_text.hpp"
 #include "render/words/trace_words.hpp"
+#include "render/words/fleet_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -31,13 +32,19 @@ std::string numbers_of(const GpuReport& gpu) {
 std::string lanes_text(const Report& report, std::size_t width, const Painter& paint) {
   if (report.pictures.empty()) return {};
   const LanePicture& picture = report.pictures.front();
+  constexpr std::size_t kMostLanes = 16;  // of a fleet: more than a screen tells nothing
+  if (has_several_machines(report) && picture.rows.size() > kMostLanes) return {};
   const std::size_t columns = std::clamp<std::size_t>(width > 60 ? width - 52 : 20, 20, kLaneColumns);
   std::string text;
   for (const LaneRow& row : picture.rows) {
     std::string numbers;
+    std::string label = fmt::format("GPU {}", row.gpu);
     for (const GpuReport& gpu : report.gpus)
-      if (gpu.info.index == row.gpu) numbers = numbers_of(gpu);
-    text += fmt::format("  {:<6} {}  {}\n", fmt::format("GPU {}", row.gpu), lane_bars(row, columns), numbers);
+      if (gpu.info.index == row.gpu) {
+        numbers = numbers_of(gpu);
+        label = gpu_label(gpu.info);
+      }
+    text += fmt::format("  {:<6} {}  {}\n", label, lane_bars(row, columns), numbers);
   }
   const double length = picture.column_s * static_cast<double>(picture.rows.empty() ? 0 : picture.rows.front().values.size());
   const std::string from = seconds(picture.from_s);
@@ -51,7 +58,7 @@ std::string finding_text(const Finding& finding, std::size_t number, std::size_t
   const FindingName& name = name_of(finding.code);
   std::string text = fmt::format("{}. {}  {}, {:.0f} % sure{}\n", number, paint.of(finding.severity, fmt::format("{} {}", name.id, name.name)),
                                  severity_word(finding.severity), finding.confidence * 100,
-                                 !finding.gpus.empty() ? "  on " + gpu_list(finding.gpus) + rank_list(finding) : finding.is_fault ? " " + rank_list(finding) : "");
+                                 !finding.gpus.empty() ? "  on " + where_words(finding) : finding.is_fault ? " " + rank_list(finding) : "");
   if (finding.lost_throughput >= 0.005) text += wrapped(cost_sentence(finding), 3, width);
   std::vector<std::string> evidence;
   for (const Evidence& item : finding.evidence) evidence.push_back(evidence_words(item));
@@ -115,11 +122,14 @@ std::string DiagnosisText::render(const Report& report) const {
     text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), virtual_gpus ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
                                   printable(report.source_detail), seconds(report.duration_s))) + "\n\n";
   text += lanes_text(report, width, paint);
-  for (std::size_t i = 1; i < report.jobs.size(); ++i)
+  const auto jobs = job_table(report);
+  if (jobs) text += word_table_text(*jobs, width, paint);
+  if (const auto clocks = clock_table(report)) text += word_table_text(*clocks, width, paint);
+  for (std::size_t i = 1; i < report.jobs.size() && !jobs; ++i)
     if (report.jobs[i].verdict)
       text += fmt::format("also: {} ({})\n", printable(report.jobs[i].verdict->sentence),
                           kPatternNames[static_cast<std::size_t>(report.jobs[i].verdict->pattern)]);
-  if (report.jobs.size() > 1) text += "\n";
+  if (report.jobs.size() > 1 && !jobs) text += "\n";
   if (report.comparison && report.trace) text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);
   else if (report.comparison) text += comparison_text(*report.comparison, paint);
   if (report.throughput && !report.findings.empty())

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "render/text/table.hpp"
+#include "render/words/fleet_words.hpp"
 
 namespace lockstep {
 namespace {
@@ -72,7 +73,7 @@ std::string gpus_text(const Report& report, std::optional<std::size_t> width) {
                {"memory", Align::right}, {"temp", Align::right}, {"clock", Align::right}, {"name", Align::left},
                {"limits", Align::left}});
   for (const GpuReport& gpu : report.gpus) {
-    table.add({fmt::format("GPU {}", gpu.info.index), busy(gpu), shown(gpu.latest.sm, percent), power(gpu), memory(gpu),
+    table.add({gpu_label(gpu.info), busy(gpu), shown(gpu.latest.sm, percent), power(gpu), memory(gpu),
                shown(gpu.latest.temperature_c, [](double celsius) { return fmt::format("{:.0f} C", celsius); }),
                shown(gpu.latest.sm_clock_mhz, [](double mhz) { return fmt::format("{:.0f} MHz", mhz); }), gpu_name(gpu),
                limits(gpu)});

@@ -9,6 +9,7 @@
 #include "render/tui/rank_rows.hpp"
 #include "render/tui/readings.hpp"
 #include "render/tui/step_parts.hpp"
+#include "render/words/fleet_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -86,6 +87,8 @@ Window gpu_detail(const Scene& scene) {
   const auto percent = [](double fraction) { return fmt::format("{:.0f} %", fraction * 100); };
   Rows rows(text_columns(scene));
   rows.add("name", printable(gpu.info.name.value_or("unknown")));
+  if (gpu.info.host) rows.add("host", printable(*gpu.info.host));
+  if (gpu.info.job) rows.add("job", printable(*gpu.info.job));
   if (gpu.info.uuid) rows.add("uuid", printable(*gpu.info.uuid));
   if (gpu.info.mig) rows.add("slice", fmt::format("MIG {} of GPU {}", gpu.info.mig->instance, gpu.info.mig->parent));
   rows.add("doing", now.state == GpuState::unknown ? "not known yet" : name_of(now.state).word, {tone_of(name_of(now.state).concern), false, false});
@@ -125,7 +128,7 @@ Window gpu_detail(const Scene& scene) {
     rows.title("not measured");
     for (const NotMeasured& entry : seen.report->not_measured) rows.add(printable(entry.signal), printable(entry.reason));
   }
-  return {fmt::format("GPU {}", gpu.info.index), rows.take(), 0, true};
+  return {gpu_label(gpu.info), rows.take(), 0, true};
 }
 
 Window rank_detail(const Scene& scene) {
@@ -170,7 +173,7 @@ Window finding_detail(const Scene& scene) {
   Rows rows(text_columns(scene));
   rows.add("confidence", fmt::format("{:.0f} %, {}{}", finding.confidence * 100, severity_word(finding.severity), suspicion ? ": a suspicion, not a finding" : ""));
   rows.add("cost", cost_sentence(finding));
-  if (!finding.gpus.empty()) rows.add("where", gpu_list(finding.gpus) + rank_list(finding));
+  if (!finding.gpus.empty()) rows.add("where", where_words(finding));
   rows.title("evidence");
   for (const Evidence& evidence : finding.evidence) rows.text("- " + evidence_words(evidence));
   rows.title("fix (y copies it)");

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "render/tui/panels.hpp"
 #include "render/tui/readings.hpp"
+#include "render/words/fleet_words.hpp"
 
 namespace lockstep {
 namespace {
@@ -142,8 +143,7 @@ std::vector<Line> lane_lines(const Scene& scene) {
     for (int row = layout.lane_rows - 1; row >= 0; --row) {
       Line line;
       const bool bottom = row == 0;
-      const std::string label = gpu.info.index < 10 ? fmt::format("GPU {}", gpu.info.index) : fmt::format("GPU{}", gpu.info.index);
-      line.left(bottom ? label : "", layout.lane_x - 1, {selected ? Tone::accent : Tone::plain, selected, selected && bottom});
+      line.left(bottom ? short_gpu_label(gpu.info) : "", layout.lane_x - 1, {selected ? Tone::accent : Tone::plain, selected, selected && bottom});
       line.add(bottom && more_below ? "\u2193" : bottom && more_above ? "\u2191" : " ", {Tone::accent, true, false});
       line.fit(layout.lane_x + layout.lane_columns);
       if (bottom) add_numbers(line, scene, gpu, readings);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "render/tui/rank_rows.hpp"
+#include "render/words/fleet_words.hpp"
 
 namespace lockstep {
 namespace {
@@ -54,7 +55,9 @@ std::array<int, kPanels> share(int rows, const std::array<int, kPanels>& wanted,
   return given;
 }
 
-void place_columns(Layout& layout) {
+void place_columns(const Monitored& seen, Layout& layout) {
+  for (const GpuNow& gpu : seen.gpus)
+    if (gpu.info.host && layout.columns >= 80) layout.lane_x = std::max(layout.lane_x, static_cast<int>(short_gpu_label(gpu.info).size()) + 1);
   const bool wide = layout.columns >= 100;
   layout.all_numbers = layout.columns >= 72;
   const int numbers = layout.all_numbers ? 34 : 12;  // " 100%  80%  650/700W   71/80G  65C"
@@ -77,7 +80,7 @@ Layout layout_of(const Monitored& seen, const MonitorState& state, int columns, 
   layout.columns = columns;
   layout.rows = rows;
   if (layout.too_small()) return layout;
-  place_columns(layout);
+  place_columns(seen, layout);
 
   std::array<int, kPanels> wanted{};
   for (std::size_t i = 0; i < kPanels; ++i) wanted[i] = wanted_rows(static_cast<Panel>(i), seen, state);

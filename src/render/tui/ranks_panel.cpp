@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "render/tui/panels.hpp"
 #include "render/tui/rank_rows.hpp"
+#include "render/words/fleet_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -147,7 +148,7 @@ std::vector<Line> finding_lines(const Scene& scene) {
     Line line;
     line.add(suspicion ? "? " : finding.severity == Severity::critical ? "! " : "* ", {tone, true, false});
     line.add(fmt::format("{} {}", name_of(finding.code).id, name_of(finding.code).name), {tone, true, false});
-    if (!finding.gpus.empty()) line.add(fmt::format("  {}{}", gpu_list(finding.gpus), rank_list(finding)), {Tone::plain, false, false});
+    if (!finding.gpus.empty()) line.add("  " + where_words(finding), {Tone::plain, false, false});
     if (suspicion) line.add("  suspicion", {Tone::faint, false, false});
     else if (finding.lost_throughput > 0) line.add(fmt::format("  costs {:.0f}%", finding.lost_throughput * 100));
     const std::string fix = fix_words(finding);

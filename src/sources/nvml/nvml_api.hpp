@@ -43,6 +43,16 @@
   X(nvmlDeviceGetComputeRunningProcesses_v2, optional)   \
   X(nvmlDeviceGetComputeRunningProcesses, optional)      \
   X(nvmlDeviceGetP2PStatus, optional)                    \
+  X(nvmlSystemGetCudaDriverVersion_v2, optional)         \
+  X(nvmlDeviceGetPersistenceMode, optional)              \
+  X(nvmlDeviceGetEccMode, optional)                      \
+  X(nvmlDeviceGetTotalEccErrors, optional)               \
+  X(nvmlDeviceGetCurrPcieLinkGeneration, optional)       \
+  X(nvmlDeviceGetMaxPcieLinkGeneration, optional)        \
+  X(nvmlDeviceGetCurrPcieLinkWidth, optional)            \
+  X(nvmlDeviceGetMaxPcieLinkWidth, optional)             \
+  X(nvmlDeviceGetNvLinkState, optional)                  \
+  X(nvmlDeviceGetTopologyCommonAncestor, optional)       \
   X(nvmlDeviceGetMigMode, optional)                      \
   X(nvmlDeviceGetMaxMigDeviceCount, optional)            \
   X(nvmlDeviceGetMigDeviceHandleByIndex, optional)       \

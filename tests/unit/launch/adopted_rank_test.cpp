@@ -1,4 +1,5 @@
 // Ranks and machines that other launchers have numbered already.
+#include "base/slurm.hpp"
 #include "launch/adopted_rank.hpp"
 
 #include <gtest/gtest.h>
@@ -78,6 +79,20 @@ TEST(AdoptedRanks, AreThoseOfMpi) {
   EXPECT_EQ(open_mpi.master_address, "127.0.0.1") << "all of them are here";
   EXPECT_EQ(other_mpi.adopted->rank, 1);
   EXPECT_FALSE(adopt({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, apart)) << "nothing says where rank 0 is";
+}
+
+TEST(AdoptedRanks, AreMpisWithinASlurmJob) {
+  Variables around = one_task_a_rank();
+  around.insert({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  LaunchSettings settings;
+  ASSERT_TRUE(adopt(around, settings));
+  EXPECT_EQ(settings.adopted->rank, 2) << "srun started mpirun's daemon, not the rank";
+
+  Variables of_srun = one_task_a_rank();
+  of_srun.insert({{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}});
+  LaunchSettings by_srun;
+  ASSERT_TRUE(adopt(of_srun, by_srun));
+  EXPECT_EQ(by_srun.adopted->launcher, "srun") << "srun --mpi=pmi2 says nothing of machines";
 }
 
 TEST(FirstHost, IsReadFromSlurmsLists) {

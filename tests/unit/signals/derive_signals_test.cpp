@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lockstep/several_machines.hpp"
 #include "signals/job_groups.hpp"
 #include "support/simulated_run.hpp"
 
@@ -31,6 +32,42 @@ TEST(JobGroups, JoinRanksOfOneMasterPort) {
   EXPECT_EQ(signals.jobs[0].gpus, (std::vector<int>{0, 1}));
   EXPECT_EQ(signals.jobs[1].gpus, (std::vector<int>{2, 3}));
   EXPECT_EQ(signals.jobs[1].ranks, (std::vector<int>{0, 1}));
+}
+
+// Two machines with a GPU each, whose recordings were put together, and a rank on each.
+Timeline two_machines(const std::string& address) {
+  Timeline timeline = simulate({kAlways, kAlways});
+  ProcessTick processes = {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)};
+  for (std::size_t i = 0; i < 2; ++i) {
+    timeline.gpus[i].info.host = i == 0 ? "alpha" : "beta";
+    timeline.gpus[i].info.host_index = 0;
+    (*processes[i].environment)["MASTER_ADDR"] = address;
+  }
+  processes[1].pid += kPidsOfAMachine;
+  processes[1].parent_pid = 1 + kPidsOfAMachine;
+  put_processes(timeline, processes);
+  return timeline;
+}
+
+TEST(JobGroups, JoinRanksOfTwoMachinesThatMeetAtOneAddress) {
+  const Signals signals = derive_signals(two_machines("alpha"));
+  ASSERT_EQ(signals.jobs.size(), 1U);
+  EXPECT_EQ(signals.jobs[0].gpus, (std::vector<int>{0, 1}));
+}
+
+TEST(JobGroups, KeepMachinesApartThatEachMeetAtHome) {
+  for (const char* const home : {"127.0.0.1", "localhost"}) EXPECT_EQ(derive_signals(two_machines(home)).jobs.size(), 2U) << home;
+}
+
+TEST(JobGroups, LikenessJoinsNothingOverMachines) {
+  Timeline timeline = two_machines("alpha");
+  for (ProcessList& list : timeline.process_lists)
+    for (ProcessSample& process : list.processes) {
+      process.environment.reset();
+      process.rank.reset();
+      process.world_size.reset();
+    }
+  EXPECT_EQ(derive_signals(timeline).jobs.size(), 2U);
 }
 
 TEST(JobGroups, JoinChildrenOfMpSpawnThoughNoRankIsSet) {

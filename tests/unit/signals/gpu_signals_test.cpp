@@ -40,5 +40,21 @@ TEST(GpuMeans, PreferTheInstantPowerSamples) {
   EXPECT_DOUBLE_EQ(*gpu_means(timeline).gpus[0].power_mw, 300);
 }
 
+TEST(GpuSignals, AGpuThatFallsSilentBeforeTheOthersIsGoneUnlessItsRecordingEnds) {
+  Timeline timeline;
+  for (const double seconds : {10, 60}) {
+    timeline.gpus.emplace_back();
+    timeline.gpus.back().info.index = static_cast<int>(timeline.gpus.size()) - 1;
+    for (double t = 0; t <= seconds * 1000; t += 100) {
+      timeline.gpus.back().busy.t_ms.push_back(t);
+      timeline.gpus.back().busy.values.push_back(0.9);
+    }
+  }
+  EXPECT_TRUE(gpu_signals(timeline)[0].vanished);
+  timeline.gpus[0].info.host = "alpha";
+  timeline.gpus[1].info.host = "beta";
+  EXPECT_FALSE(gpu_signals(timeline)[0].vanished) << "alpha was recorded for ten seconds";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -114,7 +114,7 @@ TEST(Lanes, LeaveGapsUnknown) {
 TEST(PowerRange, IsNotTheNoiseOfAJobThatAlwaysWorks) {
   const Timeline timeline = simulate({[](double) { return Doing::working; }});
 
-  const auto range = power_range(timeline.gpus[0], timeline);
+  const auto range = power_range(timeline.gpus[0], timeline, lowest_powers(timeline));
 
   ASSERT_TRUE(range);
   EXPECT_LE(range->idle_mw, 0.2 * kSimulatedLimitMw);

@@ -75,6 +75,20 @@ TEST(Timeline, AJitteringPeriodIsNoGap) {
   EXPECT_TRUE(build.build().gaps.empty());
 }
 
+TEST(Timeline, ThreeMachinesThatTickOneAfterTheOtherHaveNoGaps) {
+  TimelineBuilder build = builder();
+  for (int i = 0; i < 50; ++i)
+    for (int host = 0; host < 3; ++host) {
+      GpuSample sample;
+      sample.index = host;
+      sample.busy = 0.5;
+      if (host == 2 && i > 20 && i < 40) continue;  // one of them is silent for two seconds: the others are not
+      build.add(tick(i * 100 + host * 0.5, sample));
+    }
+
+  EXPECT_TRUE(build.build().gaps.empty());
+}
+
 TEST(Timeline, SaysWhatWasAskedForAndNeverHad) {
   TimelineBuilder build = builder();
   GpuSample sample;

@@ -1,0 +1,105 @@
+#include "commands/probed_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <limits>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/interrupt.hpp"
+#include "base/subprocess.hpp"
+#include "base/text.hpp"
+#include "commands/child_command.hpp"
+#include "commands/judgement.hpp"
+#include "commands/observation.hpp"
+#include "commands/output_file.hpp"
+#include "commands/probe_session.hpp"
+#include "sources/probe/probe_source.hpp"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Ends it and everything it started: ranks of a launcher are its group's.
+void end(Subprocess& child) {
+  child.send(SIGTERM);
+  for (int waited = 0; waited < 50 && !child.poll(); ++waited) std::this_thread::sleep_for(100ms);
+  if (!child.poll()) child.send(SIGKILL);
+  child.wait();
+}
+
+std::string last_lines(const std::string& text) {
+  constexpr std::size_t kLines = 15;
+  const auto lines = split(trim(text), '\n');
+  std::string tail;
+  for (std::size_t i = lines.size() > kLines ? lines.size() - kLines : 0; i < lines.size(); ++i) tail += fmt::format("    {}\n", printable(std::string(lines[i])));
+  return tail;
+}
+
+std::optional<std::vector<std::string>> with_variables(const std::optional<std::vector<std::string>>& entries, const std::map<std::string, std::string>& more) {
+  if (!entries || more.empty()) return entries;
+  std::vector<std::string> all;
+  for (const std::string& entry : *entries)
+    if (!more.contains(entry.substr(0, entry.find('=')))) all.push_back(entry);
+  for (const auto& [name, value] : more) all.push_back(name + "=" + value);
+  return all;
+}
+
+// The rank with the fewest: all of them have made as many.
+std::int64_t steps_of_all(const Timeline& timeline) {
+  std::map<int, std::int64_t> steps;
+  for (const StepAt& entry : timeline.steps) ++steps[entry.step.rank];
+  std::int64_t fewest = steps.empty() ? 0 : std::numeric_limits<std::int64_t>::max();
+  for (const auto& [rank, count] : steps) fewest = std::min(fewest, count);
+  return fewest;
+}
+
+}  // namespace
+
+Result<ProbedRun> run_probed(const std::vector<std::string>& command, const ProbedRunOptions& options) {
+  auto session = ProbeSession::start(ProbeChoice{.python = true, .host = false, .cuda = false, .nccl = false, .ras = false});
+  if (!session) return std::move(session).error();
+  SourceOptions how_often;
+  how_often.process_period = 1s;
+  how_often.attention = Attention::close;
+  auto gpus = open_source(options.input, how_often);
+  ProbeSource source(session->folder(), gpus ? std::move(*gpus) : nullptr);
+  const OutputFile lines;
+  const auto begin = monotonic_now();
+  auto child = Subprocess::start(command, ChildOutput::to_file, lines.descriptor(), with_variables(session->environment(), options.variables));
+  if (!child) return std::move(child).error();
+  ObservationOptions how;
+  how.pid = child->pid();
+  how.without_gpus = true;
+  how.keep_free_gpus = true;
+  how.stop = [&child] { return child->poll().has_value(); };
+  bool cut = false;
+  how.enough = [&](const Timeline& so_far) {
+    cut = (options.duration && monotonic_now() - begin > *options.duration) || (options.steps && steps_of_all(so_far) >= *options.steps);
+    return cut;
+  };
+  auto timeline = observe(source, how);
+  ProbedRun run;
+  run.interrupted = interrupted_by() != 0;
+  if (cut || run.interrupted) end(*child);
+  const ChildEnd ended = child->wait();
+  const double seconds = to_ms(monotonic_now() - begin) / 1000;
+  run.speed.seconds = seconds;
+  if (run.interrupted) return run;
+  if (!cut && ended.exit_code != 0) {
+    run.failure = fmt::format("the command {}; its last words:\n{}", in_words(ended), last_lines(lines.content()));
+    return run;
+  }
+  if (!timeline) return run;  // no step and no GPU was seen: the time it took is all there is
+  run.speed = speed_of(*timeline, seconds);
+  run.report = report_of(*timeline, judge(*timeline));
+  double busy = 0;
+  for (const GpuReport& gpu : run.report.gpus) busy += gpu.busy.value_or(0);
+  if (busy > 0.01) run.speed.gpu_work = busy;
+  return run;
+}
+
+}  // namespace lockstep
