@@ -18,6 +18,9 @@ Error not_prometheus(const std::string& json) {
           "give the base address of a Prometheus server: http://HOST:9090"};
 }
 
+// Times are kept in nanoseconds since 1970, which end in the year 2262.
+constexpr double kLatestTime_s = 9e9;
+
 // [1435781430.781,"1"]
 void take_sample(ondemand::array pair, MetricSeries& series) {
   double seconds = 0;
@@ -30,7 +33,8 @@ void take_sample(ondemand::array pair, MetricSeries& series) {
   }
   double value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || !std::isfinite(seconds)) return;  // "NaN", "+Inf"
+  if (problem != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return;  // "NaN", "+Inf"
+  if (!(seconds >= 0 && seconds <= kLatestTime_s)) return;
   const double t_ms = std::round(seconds * 1000);
   if (!series.t_ms.empty() && t_ms <= series.t_ms.back()) return;
   series.t_ms.push_back(t_ms);

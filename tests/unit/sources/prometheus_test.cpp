@@ -40,6 +40,13 @@ TEST(Series, AreReadFromAnAnswer) {
   EXPECT_THAT(answer->warnings, ElementsAre("slow"));
 }
 
+TEST(Series, HaveTimesThatACalendarHas) {
+  const auto answer = parse_series(R"({"status":"success","data":{"result":[{"metric":{},"values":[[-1,"1"],[0,"2"],[1435781430.781,"3"],[1.76e11,"4"],[1e308,"5"]]}]}})");
+
+  ASSERT_TRUE(answer);
+  EXPECT_THAT(answer->series.at(0).t_ms, ElementsAre(0, 1435781430781)) << "before 1970 and after 2262 there are no nanoseconds to count";
+}
+
 TEST(Series, OfAnErrorTellWhatPrometheusSays) {
   const auto answer = parse_series(R"({"status":"error","errorType":"bad_data","error":"unclosed brace"})");
   const auto overload = parse_series(R"({"status":"error","errorType":"execution","error":"query processing would load too many samples"})");
