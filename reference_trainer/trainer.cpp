@@ -23,6 +23,7 @@
 #include "reference_trainer/run_plan.hpp"
 #include "reference_trainer/run_state.hpp"
 #include "reference_trainer/step_marks.hpp"
+#include "reference_trainer/stop_request.hpp"
 #include "reference_trainer/virtual_gpus.hpp"
 
 // Of libtorch; its header would bring half of the JIT with it.
@@ -97,11 +98,12 @@ class Run {
   void one_update(std::int64_t passes, bool ends_epoch);
   void evaluate(const Batch& batch);
   void log_update();
+  void agree_to_stop();
   void save();
   ProgressLine progress_line(double loss);
   std::vector<DeviceMemory> memory_of_all_ranks();
   std::int64_t updates_per_epoch() const { return (loader_.batches() + plan_.batch.accumulation - 1) / plan_.batch.accumulation; }
-  bool is_last_update() const { return position_.update >= updates_; }
+  bool is_last_update() const { return is_stopping_ || position_.update >= updates_; }
   RunState state() { return {*model_, *optimizer_, scaler_, plan_, settings_, dataset_->size(), devices_.front()->torch_device()}; }
 
   TrainSettings& settings_;
@@ -121,6 +123,7 @@ class Run {
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<Tensor> values_;                // of all parameters that are trained
   std::unique_ptr<CheckpointWriter> writer_;  // nothing: no checkpoints
+  std::optional<StopRequest> stop_request_;   // heard where there is a checkpoint to save it in
 
   Position position_;
   std::int64_t updates_ = 0;  // of the whole run
@@ -129,6 +132,7 @@ class Run {
   std::chrono::nanoseconds facts_at_{};  // when they were told last
   std::vector<Tensor> losses_;  // of the passes of the last update, on their devices
   double last_loss_ = 0;
+  bool is_stopping_ = false;  // agreed on by all ranks
   bool warned_of_loss_ = false;
 
   // Since the last line.
@@ -196,9 +200,14 @@ void Run::train() {
   ranks_.barrier();  // the clock starts together
   began_ = line_at_ = monotonic_now();
   line_update_ = position_.update;
+  if (writer_) stop_request_.emplace();
   while (!is_last_update()) train_epoch();
   if (writer_) or_fail(writer_->finish());
   ranks_.barrier();  // nobody leaves while another still reads
+  if (is_stopping_) {
+    progress_.say(fmt::format("lockstep-train: told to end (SIGTERM): update {} of {} is saved; the same command goes on from there", position_.update, updates_));
+    StopRequest::end();
+  }
   line_at_ = began_;
   line_samples_ = 0;
   line_update_ = resumed.position.update;
@@ -261,7 +270,8 @@ void Run::one_update(std::int64_t passes, bool ends_epoch) {
       position_.samples += passes * plan_.samples_per_pass * ranks_.world();
       if (ends_epoch) position_ = {.update = position_.update, .epoch = position_.epoch + 1, .samples = 0};
       fault_.after_update({marks_, virtual_gpus_, losses_, values_, [&] { evaluate(*batch); }});
-      if (position_.update % settings_.log_every == 0 || is_last_update()) log_update();
+      const bool may_stop = ranks_.is_alone() && StopRequest::is_made();  // several agree where they meet
+      if (position_.update % settings_.log_every == 0 || is_last_update() || may_stop) log_update();
       if (writer_ && (is_last_update() || (settings_.save_every > 0 && position_.update % settings_.save_every == 0))) marks_.time(LOCKSTEP_SPAN_CHECKPOINT, [&] { save(); });
     }
     marks_.end();
@@ -294,9 +304,19 @@ void Run::log_update() {
     if (!std::isfinite(loss) && !std::exchange(warned_of_loss_, true))
       progress_.say("lockstep-train: the loss is no number any more\n  next: use a lower --learning-rate, or --clip 1");
   });
+  agree_to_stop();
   line_at_ = monotonic_now();
   line_update_ = position_.update;
   line_samples_ = samples_;
+}
+
+// The signal reaches ranks at different updates; all have to save the same one.
+void Run::agree_to_stop() {
+  if (!stop_request_) return;
+  stop_request_->expect_meeting_every(monotonic_now() - line_at_);
+  if (ranks_.sum(StopRequest::is_made() ? 1 : 0) == 0) return;
+  is_stopping_ = true;
+  stop_request_->is_agreed();
 }
 
 ProgressLine Run::progress_line(double loss) {
@@ -351,6 +371,7 @@ bool is_of_the_exchange(const std::string& what) {
   const std::string first_line = what.substr(0, what.find('\n'));
   if (ranks.is_alone() || !is_of_the_exchange(first_line))
     throw TrainFailure(fmt::format("libtorch failed: {}", printable(first_line)), "if memory is short use a smaller --batch-size or --activation-checkpointing; else see the words above");
+  if (StopRequest::is_made()) StopRequest::end();  // the others were told to end, too
   const std::string missing = ranks.missing_ranks(std::chrono::seconds(2));
   if (missing.empty()) throw TrainFailure(printable(first_line), "all ranks failed alike; see the first of them");
   throw TrainFailure(fmt::format("the exchange with the other ranks failed: {} ({})", missing, printable(first_line)), "see that rank's own lines; if it is only slow, give a longer --timeout");

@@ -228,6 +228,65 @@ def restarts_resume(folder):
     print(f"  started again, {len(steps) - 300} updates done twice")
 
 
+def started(*flags, ranks=1):
+    line = [TRAIN, *TINY, *flags]
+    if ranks > 1:
+        line = [LOCKSTEP, "launch", "--standalone", "--no-checks", "--nproc-per-node", str(ranks), "--no-python"] + line
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def told_to_end_it_saves(folder):
+    """SIGTERM, as of a scheduler whose time is up: every rank saves the same update, and the next run goes on from there."""
+    flags = ["--batch-size", "4", "--steps", "200"]
+    for ranks in (1, 2):
+        saved = os.path.join(folder, f"told{ranks}")
+        whole = losses(*flags, ranks=ranks)
+        flags_here = [*flags, "--checkpoint-dir", saved]
+        first = started(*flags_here, "--loader-delay", "20ms", ranks=ranks)
+        curve = {}
+        for line in first.stdout:
+            if line.startswith("{") and "done" not in (record := json.loads(line)):
+                curve[record["step"]] = record["loss"]
+                if record["step"] == 20:
+                    first.send_signal(signal.SIGTERM)
+                    first.send_signal(signal.SIGTERM)  # schedulers say it more than once
+        errors = first.stderr.read()
+        code = first.wait(timeout=60)
+        assert 20 <= max(curve) < 200 and code in (-signal.SIGTERM, 128 + signal.SIGTERM), (max(curve), code, errors)
+        assert "exchange" not in errors, errors
+        assert [name for name in os.listdir(saved)] == [name for name in os.listdir(saved) if name.endswith(".safetensors")] != [], os.listdir(saved)
+        rest = {record["step"]: record["loss"] for record in lines(train(*flags_here, ranks=ranks).stdout) if "done" not in record}
+        assert min(rest) == max(curve) + 1, "an update was done twice, or left out"
+        assert {**curve, **rest} == whole, "other losses than those of a run that nobody ended"
+        print(f"  {ranks} rank(s): told to end at update 20, saved {max(curve)}, went on to 200 with the same losses")
+
+
+def told_to_end_it_does_not_wait_for_ever(folder):
+    """A rank that cannot meet the others any more ends without saving; one that keeps no checkpoints ends at once."""
+    alone = started("--batch-size", "4", "--steps", "100000", "--loader-delay", "20ms", "--log-every", "100000")
+    time.sleep(2)
+    alone.send_signal(signal.SIGTERM)
+    assert alone.wait(timeout=5) == -signal.SIGTERM
+
+    port = str(free_port())
+    flags = ["--batch-size", "4", "--steps", "100000", "--loader-delay", "20ms", "--checkpoint-dir", os.path.join(folder, "gone")]
+    ranks = [subprocess.Popen([TRAIN, *TINY, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
+             for rank in range(2)]
+    for line in ranks[0].stdout:
+        if line.startswith("{") and json.loads(line)["step"] >= 5:
+            break
+    ranks[1].send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    ranks[0].send_signal(signal.SIGTERM)
+    code = ranks[0].wait(timeout=30)
+    waited = time.monotonic() - began
+    ranks[1].kill()
+    ranks[1].wait()
+    assert code == -signal.SIGTERM and waited > 3, (code, waited)
+    print(f"  beside a rank that hangs it ended after {waited:.1f} s")
+
+
 def damaged_checkpoints_are_refused(folder):
     saved = os.path.join(folder, "damaged")
     flags = ["--batch-size", "4", "--steps", "6", "--checkpoint-dir", saved, "--save-every", "2", "--save-total-limit", "0"]
@@ -316,7 +375,7 @@ def missing_ranks_are_named(folder):
     print("  a rank that never came, and one that stopped, are named")
 
 
-PARTS = [every_split_is_equal, half_precision_learns, tails_do_not_hang, pytorch_agrees, resuming_is_exact, other_settings_go_on_at_the_same_place, contradictions_are_refused, twenty_kills_change_nothing, restarts_resume,
+PARTS = [every_split_is_equal, half_precision_learns, tails_do_not_hang, pytorch_agrees, resuming_is_exact, other_settings_go_on_at_the_same_place, contradictions_are_refused, twenty_kills_change_nothing, restarts_resume, told_to_end_it_saves, told_to_end_it_does_not_wait_for_ever,
          damaged_checkpoints_are_refused, launchers_are_alike, mpi_starts_ranks, collectives_are_right, the_doctor_lets_ranks_talk, missing_ranks_are_named]
 
 if not os.path.exists(TRAIN):

@@ -1,0 +1,30 @@
+// SIGTERM of a run that keeps checkpoints. Schedulers send it minutes before they kill, launchers when a rank has failed: the run goes on
+// to the next moment at which all ranks meet anyway, saves there, and then ends by the signal. Where that moment does not come, since
+// another rank is gone, it ends without.
+#pragma once
+
+#include <chrono>
+
+namespace lockstep {
+
+class StopRequest {
+ public:
+  // Hears from now on, unless whoever started the process had the signal ignored.
+  StopRequest();
+  ~StopRequest();
+  StopRequest(const StopRequest&) = delete;
+  StopRequest& operator=(const StopRequest&) = delete;
+
+  static bool is_made();
+
+  // How far apart ranks meet: a request waits for three times as long, and for five seconds at least.
+  void expect_meeting_every(std::chrono::nanoseconds time);
+
+  // All ranks have met and know: however long saving takes now, it is done to the end.
+  void is_agreed();
+
+  // The end that the signal would have brought at once.
+  [[noreturn]] static void end();
+};
+
+}  // namespace lockstep
