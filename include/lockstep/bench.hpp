@@ -35,7 +35,7 @@ struct BenchRound {
   std::optional<double> epoch_s;
   std::vector<double> busy;                           // of each device
   std::vector<std::pair<std::string, double>> parts;  // of a step, by name, as shares
-  double other_cores = 0;                             // that other programs took meanwhile
+  std::optional<double> other_cores;                  // that other programs took meanwhile
 };
 
 // The rounds of a case: medians, and how far they lie apart.

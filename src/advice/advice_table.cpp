@@ -129,22 +129,37 @@ bool fits_one_gpu(const JobSignals& job, const Signals& signals) {
   return held <= kHeadroom * smallest;
 }
 
+// A job over several machines: the same line on each of them, with its share of the processes.
+std::vector<std::string> over_machines(std::vector<std::string> line, const JobSignals* job, std::size_t gpus) {
+  if (job == nullptr || !job->spread) return line;
+  const std::size_t hosts = job->spread->hosts.size();
+  std::vector<std::string> whole = {line.front(), "--nnodes=" + std::to_string(hosts), "--nproc_per_node=" + std::to_string(std::max<std::size_t>(1, gpus / hosts)), "--rdzv-backend=c10d",
+                                    "--rdzv-endpoint=" + job->spread->hosts.front().name + ":29500"};
+  whole.insert(whole.end(), line.begin() + 3, line.end());  // after torchrun --standalone --nproc_per_node
+  return whole;
+}
+
 void add_launch(Finding& finding, const JobSignals* job, std::size_t gpus, std::string description) {
   const ProcessSample* const process = job != nullptr && !job->processes.empty() ? &job->processes.front() : nullptr;
-  finding.fixes.push_back({FixKind::command, FixSafety::unsafe, std::move(description), launch_line(process, gpus), std::nullopt});
+  finding.fixes.push_back({FixKind::command, FixSafety::unsafe, std::move(description), over_machines(launch_line(process, gpus), job, gpus), std::nullopt});
+}
+
+// One process on each GPU that the finding speaks of, the empty ones among them.
+std::size_t processes_meant(const Finding& finding) {
+  double gpus = 0;
+  for (const Evidence& item : finding.evidence) {
+    if (item.signal == "processes") gpus = item.threshold.value_or(gpus);
+    if (item.signal == "idle_gpus" || item.signal == "job_gpus") gpus += item.value;
+  }
+  return static_cast<std::size_t>(gpus);
 }
 
 // A job that a cluster placed is started by its job file, and over machines.
 void add_cluster_fixes(Finding& finding, const JobSignals& job) {
-  const std::size_t hosts = job.spread ? job.spread->hosts.size() : 1;
-  const std::string nodes = std::to_string(hosts);
-  const std::string ranks = std::to_string(std::max<std::size_t>(1, job.gpus.size() / hosts));
-  const std::string first = job.spread ? job.spread->hosts.front().name : "localhost";
   switch (finding.code) {
     case FindingCode::taking_turns:
     case FindingCode::one_gpu_leads:
-      finding.fixes.push_back({FixKind::command, FixSafety::unsafe, "start one process a GPU on every machine, all ranks of one job",
-                               {"torchrun", "--nnodes=" + nodes, "--nproc_per_node=" + ranks, "--rdzv-backend=c10d", "--rdzv-endpoint=" + first + ":29500", "train.py"}, std::nullopt});
+      add_launch(finding, &job, job.gpus.size(), "start one process a GPU on every machine, all ranks of one job");
       break;
     case FindingCode::idle_gpus:
       finding.fixes.push_back({FixKind::advice, FixSafety::manual, "the cluster gave these GPUs to the job, and it never used them: give them back, or start ranks on them (WORLD_SIZE must count them)", {}, std::nullopt});
@@ -167,9 +182,9 @@ void add_job_fixes(Finding& finding, const Signals& signals) {
                                  "(accelerate launch --use_fsdp) instead of DDP", {}, std::nullopt});
       break;
     case FindingCode::one_gpu_leads: add_launch(finding, job, own, "start one process a GPU instead of one for all"); break;
-    case FindingCode::idle_gpus: add_launch(finding, job, own + signals.free_gpus.size(), "use the empty GPUs too"); break;
+    case FindingCode::idle_gpus: add_launch(finding, job, processes_meant(finding), "use the empty GPUs too"); break;
     case FindingCode::world_size_not_set:
-      add_launch(finding, job, job != nullptr && job->gpus.size() == 1 ? own + signals.free_gpus.size() : own, "start the script with a launcher, which sets RANK, LOCAL_RANK and WORLD_SIZE");
+      add_launch(finding, job, processes_meant(finding), "start the script with a launcher, which sets RANK, LOCAL_RANK and WORLD_SIZE");
       break;
     case FindingCode::unsynchronised_copies:
       add_launch(finding, job, finding.gpus.size(), "start all of them as ranks of one job, so that they train one model");

@@ -9,6 +9,7 @@ std::string first_host(const std::string& node_list) {
   const auto end = node_list.find_first_of(",-]", bracket);
   if (end == std::string::npos) return {};
   const auto close = node_list.find(']', bracket);
+  if (close == std::string::npos) return {};
   const auto after = node_list.find(',', close);
   return node_list.substr(0, bracket) + node_list.substr(bracket + 1, end - bracket - 1) + node_list.substr(close + 1, after == std::string::npos ? std::string::npos : after - close - 1);
 }

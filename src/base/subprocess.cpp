@@ -76,14 +76,14 @@ Subprocess::Subprocess(Subprocess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)), end_(std::exchange(other.end_, std::nullopt)) {}
 
 Subprocess::~Subprocess() {
-  if (pid_ < 0 || poll()) return;
-  send(SIGTERM);
-  for (int tries = 0; tries < 200; ++tries) {
-    if (poll()) return;
-    pause_briefly();
-  }
-  send(SIGKILL);
-  wait();
+  if (pid_ >= 0) end(std::chrono::seconds(2));
+}
+
+ChildEnd Subprocess::end(std::chrono::milliseconds patience) {
+  if (!poll()) send(SIGTERM);
+  for (const auto until = std::chrono::steady_clock::now() + patience; !poll() && std::chrono::steady_clock::now() < until;) pause_briefly();
+  if (!poll()) send(SIGKILL);
+  return wait();
 }
 
 std::optional<ChildEnd> Subprocess::poll() {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,12 +31,13 @@ class Subprocess {
                                   const std::optional<std::vector<std::string>>& environment = std::nullopt);
   Subprocess(Subprocess&& other) noexcept;
   Subprocess& operator=(Subprocess&&) = delete;
-  ~Subprocess();  // ends a child that still runs: SIGTERM, two seconds, SIGKILL
+  ~Subprocess();  // ends a child that still runs, within two seconds
 
   pid_t pid() const { return pid_; }
   std::optional<ChildEnd> poll();  // its end, once it came to it
   ChildEnd wait();
   void send(int signal) const;
+  ChildEnd end(std::chrono::milliseconds patience);  // SIGTERM, and SIGKILL where it has not ended after that time
 
  private:
   explicit Subprocess(pid_t pid) : pid_(pid) {}

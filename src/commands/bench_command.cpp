@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -17,6 +16,7 @@
 #include "commands/command_line.hpp"
 #include "commands/observation.hpp"
 #include "commands/trainer_program.hpp"
+#include "commands/watched_training.hpp"
 #include "launch/machine_facts.hpp"
 #include "render/html/html_bench.hpp"
 #include "render/json/bench_json.hpp"
@@ -196,6 +196,7 @@ void take_basis(BenchReport& report, const std::vector<std::vector<RunSpeed>>& s
   }
   if (basis == SpeedBasis::samples) tell_growth(report, speeds);
   report.has_steps = basis == SpeedBasis::samples || basis == SpeedBasis::batches;
+  if (basis == SpeedBasis::batches) report.notes.emplace_back("batches were counted, since their sizes are not known: of a script that divides its batch among the ranks each does less, and the speedups here are too large");
   if (basis == SpeedBasis::gpu_work) report.notes.emplace_back("no step was seen: the GPUs' busy time stands for the work, which waiting in an exchange is not");
   if (basis == SpeedBasis::whole_run) report.notes.emplace_back("no step was seen: whole runs were timed, with their start; a script that does as much in all on every number of devices is meant");
 }
@@ -251,8 +252,7 @@ Result<int> run_bench(const RawOptions& raw, const BenchFlags& flags) {
   auto cases = cases_of(*plan);
   if (!cases) return std::move(cases).error();
   watch_for_interrupts();
-  ::setenv("LOCKSTEP_VIRTUAL_SCOPE", fmt::format("bench-{}", ::getpid()).c_str(), 1);  // nobody else's virtual GPUs
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) ::unsetenv(name);
+  train_apart("bench");
   for (BenchCase& what : *cases) {
     plan->report.rows.emplace_back();
     plan->report.rows.back().what = std::move(what);

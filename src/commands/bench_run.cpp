@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "commands/demo_run.hpp"
 #include "commands/probed_run.hpp"
+#include "commands/watched_training.hpp"
 #include "launch/machine_facts.hpp"
 
 namespace lockstep {
@@ -36,7 +36,7 @@ std::string first_devices(int count) {
 }  // namespace
 
 Result<BenchRun> run_trainer(const BenchCase& what, const BenchRunOptions& options) {
-  DemoRunOptions how;
+  TrainingWatchOptions how;
   how.input = options.on_gpus ? "" : fmt::format("virtual:{}", what.devices);
   how.duration = options.duration;
   how.quiet = true;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/output_file.hpp"
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
-#include "commands/output_file.hpp"
 #include "commands/trainer_program.hpp"
 #include "plan/search.hpp"
 

@@ -43,12 +43,8 @@ Result<ChildCommand> ChildCommand::start(const SharedOptions& options, const std
 int ChildCommand::finish(AtEnd how) {
   if (!process_) return 0;
   if (how == AtEnd::stop && running()) {
-    constexpr auto kGrace = 2s;
     stopped_ = true;
-    process_->send(SIGTERM);
-    const auto until = monotonic_now() + kGrace;
-    while (!process_->poll() && monotonic_now() < until) std::this_thread::sleep_for(10ms);
-    if (!process_->poll()) process_->send(SIGKILL);
+    process_->end(2s);
   }
   const ChildEnd end = wait_for(*process_);
   if (stopped_ || end.exit_code == 0) return 0;

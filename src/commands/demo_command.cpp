@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -11,15 +10,16 @@
 #include "base/interrupt.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
-#include "commands/demo_run.hpp"
 #include "commands/observation.hpp"
 #include "commands/trainer_program.hpp"
+#include "commands/watched_training.hpp"
 #include "launch/machine_facts.hpp"
 #include "render/html/html_before_after.hpp"
 #include "render/json/json_renderer.hpp"
 #include "render/text/before_after_text.hpp"
 #include "render/text/diagnosis_text.hpp"
 #include "render/words/words.hpp"
+#include "scaling/summarise.hpp"
 
 namespace lockstep {
 namespace {
@@ -28,8 +28,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kDefaultDuration = 15s;
 constexpr int kDevices = 2;
-constexpr double kDisturbing = 0.15;     // cores that others take: a two-core speedup of 1.9x falls below 1.8x from there
-constexpr double kExpectedSpeedup = 1.8; // what published guides promise for two GPUs
+constexpr double kExpectedSpeedup = 1.8;  // what published guides promise for two GPUs
 
 // What both runs train: all data made before the first step and no loader at work, so that two cores are enough for two
 // virtual GPUs. A step of a third to half a second shows the turns at 5 readings a second.
@@ -55,13 +54,13 @@ std::vector<std::string> with(std::vector<std::string> words, std::initializer_l
 }
 
 // Others that took CPU time, or too few cores: why a speedup on virtual GPUs is not what it should be.
-std::optional<std::string> disturbance(const DemoRun& before, const DemoRun& after, bool on_gpus) {
+std::optional<std::string> disturbance(const WatchedTraining& before, const WatchedTraining& after, bool on_gpus) {
   if (on_gpus) return std::nullopt;
   const int cores = usable_cores();
   if (cores < kDevices) return fmt::format("this machine lends {} core, and two virtual GPUs need two: the speedup cannot be shown here", cores);
   const double most = std::max(before.other_cores, after.other_cores);
   const double speedup = before.measured.tokens_per_s > 0 ? after.measured.tokens_per_s / before.measured.tokens_per_s : 0;
-  if (speedup >= kExpectedSpeedup || most < kDisturbing) return std::nullopt;
+  if (speedup >= kExpectedSpeedup || most < kDisturbingShareOfCores * kDevices) return std::nullopt;
   return fmt::format("the machine is too busy to show it: other processes took {:.1f} of {} cores while this ran; try again when it is quiet", most, cores);
 }
 
@@ -69,7 +68,7 @@ struct DemoOptions {
   std::string page = "lockstep-demo.html";
 };
 
-Result<int> end_early(const DemoRun& run) {
+Result<int> end_early(const WatchedTraining& run) {
   if (run.interrupted) return exit_code::kInterrupted;
   say("lockstep: the training failed; its own words are above\n");
   return exit_code::kCommandFailed;
@@ -84,11 +83,10 @@ Result<int> run_demo(const RawOptions& raw, const DemoOptions& typed) {
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
     return usage_error(fmt::format("the page {} cannot be written: {}", printable(typed.page), std::strerror(errno)), "give another place: -o /tmp/demo.html");
   watch_for_interrupts();
-  ::setenv("LOCKSTEP_VIRTUAL_SCOPE", fmt::format("demo-{}", ::getpid()).c_str(), 1);  // nobody else's virtual GPUs
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) ::unsetenv(name);
+  train_apart("demo");
 
   const bool on_gpus = train_machine().gpus >= kDevices;
-  DemoRunOptions how;
+  TrainingWatchOptions how;
   how.input = on_gpus ? "" : fmt::format("virtual:{}", kDevices);
   how.duration = options->duration.value_or(kDefaultDuration);
   how.quiet = options->quiet;

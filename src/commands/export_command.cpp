@@ -16,6 +16,7 @@
 #include "export/metric_families.hpp"
 #include "export/metrics_server.hpp"
 #include "monitor/monitor_feed.hpp"
+#include "sources/prometheus/prometheus_source.hpp"
 
 namespace lockstep {
 namespace {
@@ -27,7 +28,6 @@ constexpr auto kLook = 100ms;        // at Ctrl-C and at the feed
 constexpr auto kStopWithin = 2s;
 constexpr auto kInterval = 500ms;    // nobody looks on; turns show in the driver's own power samples all the same
 constexpr double kJudgeEveryMs = 5000;  // scrapes come every 15 s as a rule, and verdicts are about half a minute
-constexpr double kFreshS = 15;       // readings older than this are no sign of readiness
 
 struct ExportOptions {
   std::string listen;
@@ -47,7 +47,7 @@ std::string why_not_ready(const MonitorFeed& feed) {
     if (seen.history.empty()) return "no readings yet";
     if (seen.silence) return fmt::format("the driver has not answered '{}' for {}", seen.silence->call, format_duration(seen.silence->since));
     if (seen.driver_gone) return "the driver is gone";
-    if (reading_age_s(seen) > kFreshS) return fmt::format("the newest readings are {:.0f} s old", reading_age_s(seen));
+    if (!is_fresh(seen, reading_age_s(seen))) return fmt::format("the newest readings are {:.0f} s old", reading_age_s(seen));
     return {};
   });
 }
@@ -55,7 +55,7 @@ std::string why_not_ready(const MonitorFeed& feed) {
 Result<int> run_export(const RawOptions& raw, const ExportOptions& typed) {
   auto options = check(raw);
   if (!options) return std::move(options).error();
-  if (options->input.starts_with("http://") || options->input.starts_with("https://"))
+  if (looks_like_url(options->input))
     return usage_error("export tells Prometheus of this machine; it does not tell it what it knows already", "lockstep diagnose URL reads a Prometheus server");
   auto address = parse_listen_address(typed.listen);
   if (!address) return std::move(address).error();

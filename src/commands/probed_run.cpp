@@ -9,12 +9,12 @@
 
 #include "base/clock.hpp"
 #include "base/interrupt.hpp"
+#include "base/output_file.hpp"
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
 #include "commands/child_command.hpp"
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
-#include "commands/output_file.hpp"
 #include "commands/probe_session.hpp"
 #include "sources/probe/probe_source.hpp"
 
@@ -22,14 +22,6 @@ namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
-
-// Ends it and everything it started: ranks of a launcher are its group's.
-void end(Subprocess& child) {
-  child.send(SIGTERM);
-  for (int waited = 0; waited < 50 && !child.poll(); ++waited) std::this_thread::sleep_for(100ms);
-  if (!child.poll()) child.send(SIGKILL);
-  child.wait();
-}
 
 std::string last_lines(const std::string& text) {
   constexpr std::size_t kLines = 15;
@@ -84,7 +76,7 @@ Result<ProbedRun> run_probed(const std::vector<std::string>& command, const Prob
   auto timeline = observe(source, how);
   ProbedRun run;
   run.interrupted = interrupted_by() != 0;
-  if (cut || run.interrupted) end(*child);
+  if (cut || run.interrupted) child->end(5s);
   const ChildEnd ended = child->wait();
   const double seconds = to_ms(monotonic_now() - begin) / 1000;
   run.speed.seconds = seconds;

@@ -10,6 +10,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "commands/config_file.hpp"
+#include "sources/prometheus/prometheus_source.hpp"
 
 namespace lockstep {
 namespace {
@@ -97,7 +98,7 @@ bool is_label_name(const std::string& text) {
 }
 
 Result<PrometheusOptions> checked_prometheus(const RawOptions& raw) {
-  const bool server = raw.input.starts_with("http://") || raw.input.starts_with("https://");
+  const bool server = looks_like_url(raw.input);
   const std::pair<const char*, const std::string*> all[] = {{"--selector", &raw.selector}, {"--window", &raw.window}, {"--job-label", &raw.job_label},
                                                             {"--token-file", &raw.token_file}, {"--ca-file", &raw.ca_file}, {"--timeout", &raw.timeout}};
   for (const auto& [name, value] : all)

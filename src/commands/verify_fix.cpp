@@ -17,15 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCommandFile = ".lockstep-command.sh";
 
-// A word as a shell reads it back.
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+") == std::string::npos;
-  if (plain) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 // The command as the patched line has it. One that is no longer one line of known words is given to a shell.
 std::vector<std::string> command_in(const Project& project, const std::vector<std::string>& typed) {
   for (FileId id = 0; id < project.size(); ++id) {
@@ -91,7 +82,7 @@ bool is_the_command(const SourceFile& file) { return file.path().filename() == k
 
 SourceFile::Facts command_as_file(const std::vector<std::string>& command, const fs::path& folder) {
   std::string line;
-  for (const std::string& word : command) line += (line.empty() ? "" : " ") + quoted(word);
+  for (const std::string& word : command) line += (line.empty() ? "" : " ") + shell_quoted(word);
   SourceFile::Facts facts;
   facts.name = "your command";
   facts.path = folder / kCommandFile;

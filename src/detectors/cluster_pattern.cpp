@@ -40,8 +40,12 @@ std::optional<Turns> turns_of(const JobSignals& job) {
 
 double mean_busy(const JobSignals& job) {
   double sum = 0;
-  for (const GpuInJob& member : job.members) sum += member.busy.value_or(0);
-  return job.members.empty() ? 0 : sum / static_cast<double>(job.members.size());
+  int told = 0;
+  for (const GpuInJob& member : job.members) {
+    sum += member.busy.value_or(0);
+    told += member.busy ? 1 : 0;
+  }
+  return sum / std::max(1, told);
 }
 
 // Between the hosts that work, without the one that lies furthest off: one slow host is a finding (C401), not another pattern.
@@ -60,6 +64,13 @@ double spread_without_the_odd_one(const HostSpread& spread) {
 
 std::string every(double ms) { return std::to_string(static_cast<int>(std::lround(ms / 1000))) + " s"; }
 
+// "job ml/llama (32 GPUs on 4 hosts)", "GPU 0 to 3".
+std::string words_for_job(const JobSignals& job) {
+  const std::string name = job.name.empty() ? gpu_names(job.gpus) : "job " + job.name;
+  if (!job.spread) return job.name.empty() ? name : name + " (" + std::to_string(job.gpus.size()) + (job.gpus.size() == 1 ? " GPU)" : " GPUs)");
+  return name + " (" + std::to_string(job.gpus.size()) + " GPUs on " + std::to_string(job.spread->hosts.size()) + " hosts)";
+}
+
 JobVerdict unclear(const JobSignals& job, const std::string& why, std::vector<Evidence> evidence = {}) {
   return {{Pattern::unclear, 0.5, words_for_job(job) + ": " + why}, std::move(evidence)};
 }
@@ -73,12 +84,6 @@ JobVerdict in_turns(const JobSignals& job, const Turns& turns) {
 }
 
 }  // namespace
-
-std::string words_for_job(const JobSignals& job) {
-  const std::string name = job.name.empty() ? gpu_names(job.gpus) : "job " + job.name;
-  if (!job.spread) return job.name.empty() ? name : name + " (" + std::to_string(job.gpus.size()) + (job.gpus.size() == 1 ? " GPU)" : " GPUs)");
-  return name + " (" + std::to_string(job.gpus.size()) + " GPUs on " + std::to_string(job.spread->hosts.size()) + " hosts)";
-}
 
 JobVerdict judge_cluster_job(const JobSignals& job, const Signals& signals) {
   if (signals.ticks < kFewestTicks) return unclear(job, "too few readings: ask for a longer --window.");

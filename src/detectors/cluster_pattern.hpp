@@ -7,7 +7,4 @@ namespace lockstep {
 
 JobVerdict judge_cluster_job(const JobSignals& job, const Signals& signals);
 
-// "ml/llama" or "GPU 0 to 3", and where it runs: "on 4 hosts (32 GPUs)".
-std::string words_for_job(const JobSignals& job);
-
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/median.hpp"
 #include "lockstep/detector.hpp"
 
 namespace lockstep {
@@ -49,19 +50,12 @@ inline bool is_coarse(const Signals& signals) { return signals.tick_ms > 2500; }
 
 inline bool holds(const JobSignals& job, int gpu) { return std::find(job.gpus.begin(), job.gpus.end(), gpu) != job.gpus.end(); }
 
-// Of values that are there: not for an empty list.
-inline double median_of_some(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 inline std::optional<double> median_hollow_of_others(const JobSignals& job, std::size_t without) {
   std::vector<double> values;
   for (std::size_t i = 0; i < job.members.size(); ++i)
     if (i != without && job.members[i].hollow) values.push_back(*job.members[i].hollow);
   if (values.empty()) return std::nullopt;
-  return median_of_some(std::move(values));
+  return middle_value(std::move(values));
 }
 
 // Of the time in which a kernel runs, how much of the GPU it fills. Tiny kernels leave most of it empty: 0.39 and 0.47 in
@@ -116,13 +110,18 @@ inline bool stalls_write(const JobSignals& job) {
 // Idle time that is that of the saves: with no lanes finer than a step it is the only idle time to be seen.
 inline bool idle_is_saving(const JobSignals& job) { return stalls_write(job) && job.idle_together < 1.3 * job.stalls.share; }
 
-// A card for the screen beside an H100 is no GPU that the job could use.
-inline bool has_room_for(const JobSignals& job, int gpu, const Signals& signals) {
+// Empty GPUs that the job could use, too: not a card for the screen beside an H100, and not another machine's.
+inline std::vector<int> empty_gpus_for(const JobSignals& job, const Signals& signals) {
   double needed = 0;
   for (const GpuInJob& member : job.members) needed = std::max(needed, member.memory_bytes.value_or(0));
-  for (const GpuSignals& candidate : signals.gpus)
-    if (candidate.index == gpu && candidate.info.memory_total_bytes) return static_cast<double>(*candidate.info.memory_total_bytes) >= needed;
-  return true;
+  std::vector<int> usable;
+  for (const GpuSignals& candidate : signals.gpus) {
+    if (std::find(signals.free_gpus.begin(), signals.free_gpus.end(), candidate.index) == signals.free_gpus.end()) continue;
+    const bool is_near = std::any_of(signals.gpus.begin(), signals.gpus.end(), [&](const GpuSignals& own) { return holds(job, own.index) && own.info.host == candidate.info.host; });
+    const auto memory = candidate.info.memory_total_bytes;
+    if (is_near && (!memory || static_cast<double>(*memory) >= needed)) usable.push_back(candidate.index);
+  }
+  return usable;
 }
 
 // How many ranks the environment promises on this machine.

@@ -5,25 +5,12 @@
 // NCCL_SHM_DISABLE=1 send bytes through host memory or sockets.
 // Confused with: NCCL_P2P_DISABLE=1 where peer-to-peer does not work anyway (RTX 40 cards, and Accelerate sets it there
 // by itself): no finding unless the machine says that the job's GPUs reach each other.
-#include <array>
-
 #include "detectors/all_detectors.hpp"
 #include "detectors/finding_tools.hpp"
+#include "lockstep/harmful_variables.hpp"
 
 namespace lockstep {
 namespace {
-
-struct Harmful {
-  const char* name;
-  const char* value;
-  double lost;  // an estimate, said to be one in the page of this code
-  bool needs_peers;
-};
-constexpr std::array<Harmful, 5> kHarmful = {{{"CUDA_LAUNCH_BLOCKING", "1", 0.15, false},
-                                              {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", 0.05, false},
-                                              {"NCCL_P2P_DISABLE", "1", 0.1, true},
-                                              {"NCCL_SHM_DISABLE", "1", 0.05, false},
-                                              {"NCCL_DEBUG", "TRACE", 0.03, false}}};
 
 bool gpus_reach_each_other(const JobSignals& job, const Signals& signals) {
   if (!signals.peer_to_peer) return false;
@@ -39,7 +26,7 @@ std::vector<Finding> find_harmful_environment(const Seen& seen) {
   for (const JobSignals& job : seen.signals.jobs) {
     std::vector<Evidence> evidence;
     double lost = 0;
-    for (const Harmful& harmful : kHarmful) {
+    for (const HarmfulVariable& harmful : kHarmfulVariables) {
       const bool set = std::any_of(job.processes.begin(), job.processes.end(),
                                    [&](const ProcessSample& process) { return environment_of(process, harmful.name) == harmful.value; });
       const bool of_several = job.gpus.size() > 1 || std::string_view(harmful.name) == "CUDA_LAUNCH_BLOCKING";

@@ -54,9 +54,7 @@ std::vector<Finding> find_idle_gpus(const Seen& seen) {
   for (const JobSignals& job : signals.jobs)
     if (trains(job) && (largest == nullptr || job.gpus.size() > largest->gpus.size())) largest = &job;
   if (largest == nullptr) return {};
-  std::vector<int> usable;
-  for (const int gpu : signals.free_gpus)
-    if (has_room_for(*largest, gpu, signals)) usable.push_back(gpu);
+  const std::vector<int> usable = empty_gpus_for(*largest, signals);
   if (usable.empty()) return {};
   const auto free = static_cast<double>(usable.size());
   const double all = free + static_cast<double>(largest->gpus.size());

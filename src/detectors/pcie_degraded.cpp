@@ -5,6 +5,7 @@
 // Confused with: a rank that simply receives less (uneven shards), which shows in its mean rate too but not as a rate
 // that never exceeds a ceiling. The link's own width and generation settle it: `lockstep doctor`, `nvidia-smi -q`.
 // Blind: without byte counters, and where nobody copies much.
+#include "base/median.hpp"
 #include "detectors/all_detectors.hpp"
 #include "detectors/finding_tools.hpp"
 
@@ -24,7 +25,7 @@ std::vector<Finding> find_pcie_degraded(const Seen& seen) {
         if (other.index != gpu.index && holds(job, other.index) && other.pcie_rx_peak_bytes_s)
           others.push_back(*other.pcie_rx_peak_bytes_s);
       if (others.empty()) continue;
-      const double usual = median_of_some(std::move(others));
+      const double usual = middle_value(std::move(others));
       if (usual < kOthersAtLeast || *gpu.pcie_rx_peak_bytes_s > kOwnAtMost * usual) continue;
       findings.push_back(about_gpu(FindingCode::pcie_degraded, gpu.index, Severity::warning, 0.6, 0.05,
                                    {{"pcie_peak", *gpu.pcie_rx_peak_bytes_s, kOwnAtMost * usual, "bytes/s"}, {"pcie_peak_of_others", usual, kOthersAtLeast, "bytes/s"}}));

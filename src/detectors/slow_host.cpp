@@ -6,13 +6,14 @@
 // than theirs (hot, capped, or locked); its SMs are busier than theirs, because the others wait in NCCL.
 // Confused with: pipeline or expert parallel jobs, whose hosts do different work: then several hosts differ, and one
 // outlier among even others is asked for.
-// Blind: with two hosts (which of the two is odd?), unless clocks tell; where lateness moves from host to host.
+// Blind: with two hosts (which of the two is odd?); where lateness moves from host to host.
 #include "detectors/slow_host.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
+#include "base/median.hpp"
 #include "detectors/finding_tools.hpp"
 
 namespace lockstep {
@@ -45,7 +46,7 @@ std::optional<Outlier> odd_one(const std::vector<HostInJob>& hosts, const std::f
   odd.own = *at;
   std::vector<double> others = values;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(odd.host));
-  odd.others = median_of_some(others);
+  odd.others = middle_value(others);
   const auto [least, most] = std::minmax_element(others.begin(), others.end());
   const double gap = below ? *least - odd.own : odd.own - *most;
   if (gap <= 0 || std::abs(odd.others - odd.own) < kTimesTheSpread * (*most - *least)) return std::nullopt;

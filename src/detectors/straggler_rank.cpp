@@ -7,6 +7,7 @@
 // Confused with: stalls that come every so often (checkpoint-stall, evaluation-stall), collectives that are slow for
 // all (exposed-collectives: all ranks equally hollow), a stuck collective (does not end).
 // Blind: without power or SM; where the lateness moves from rank to rank (uneven lengths).
+#include "base/median.hpp"
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
 #include "detectors/slow_host.hpp"
@@ -38,7 +39,7 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
   std::vector<double> waits;
   for (std::size_t i = 0; i < job.members.size(); ++i)
     if (i != culprit) waits.push_back(*job.members[i].hollow * *job.members[i].busy);
-  const double usual_wait = median_of_some(waits);
+  const double usual_wait = middle_value(waits);
   const double own = *job.members[culprit].hollow * *job.members[culprit].busy;
   const double gap = usual_wait - own - rare_stretches(job);
   if (gap < kGapAtLeast) return std::nullopt;
@@ -84,7 +85,7 @@ void name_lateness(const JobSignals& job, const RankSteps& late, Finding& findin
     std::vector<double> others;
     for (const RankSteps& rank : job.steps->ranks)
       if (rank.rank != late.rank) others.push_back(rank.usual_share[i]);
-    const double excess = late.usual_share[i] - median_of_some(others);
+    const double excess = late.usual_share[i] - middle_value(others);
     if (excess > most) {
       most = excess;
       part = i;
@@ -118,7 +119,7 @@ std::optional<Finding> from_steps(const JobSignals& job) {
   std::vector<double> waits;
   for (const RankSteps& rank : ranks)
     if (&rank != &*late) waits.push_back(rank.usual_share[exposed]);
-  const double usual_wait = median_of_some(waits);
+  const double usual_wait = middle_value(waits);
   const double gap = usual_wait - late->usual_share[exposed];
   constexpr double kStepGapAtLeast = 0.08;
   // Of the steps; chance gives one in n. (Two busy cores: the same two healthy ranks had 0.35 to 0.65.)
@@ -173,7 +174,7 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
     if (pattern_of(seen, i) != Pattern::in_step || job.one_process_on_all) continue;
     const bool marked = job.steps && job.steps->count >= 5;
     const bool arrivals = job.collectives && job.collectives->matched > 0;
-    if (job.spread && job.spread->hosts.size() > 2 && !arrivals && !marked)
+    if (job.spread && !arrivals && !marked)
       if (auto host = find_slow_host(job)) {
         findings.push_back(std::move(*host));
         continue;

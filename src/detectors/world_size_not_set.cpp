@@ -30,11 +30,10 @@ std::vector<Finding> find_world_size_not_set(const Seen& seen) {
     if (!is_python(process) || is_one_process_framework(process) || !process.environment || process.world_size || process.rank || has_launcher(process)) continue;
     const Pattern pattern = pattern_of(seen, i);
     const bool splits = pattern == Pattern::taking_turns || pattern == Pattern::one_leads;
-    const bool leaves_empty = pattern == Pattern::single_gpu && seen.signals.jobs.size() == 1 &&
-                              std::any_of(seen.signals.free_gpus.begin(), seen.signals.free_gpus.end(), [&](int gpu) { return has_room_for(job, gpu, seen.signals); }) &&
-                              environment_of(process, "CUDA_VISIBLE_DEVICES").empty();
+    const std::vector<int> empty = empty_gpus_for(job, seen.signals);
+    const bool leaves_empty = pattern == Pattern::single_gpu && seen.signals.jobs.size() == 1 && !empty.empty() && environment_of(process, "CUDA_VISIBLE_DEVICES").empty();
     if (!splits && !leaves_empty) continue;
-    const double gpus = static_cast<double>(job.gpus.size() + (leaves_empty ? seen.signals.free_gpus.size() : 0));
+    const double gpus = static_cast<double>(job.gpus.size() + (leaves_empty ? empty.size() : 0));
     double lost = 1 - 1 / gpus;
     for (const GpuInJob& member : job.members)
       if (pattern == Pattern::one_leads) lost = std::min(lost, std::max(0.05, 1 - member.busy.value_or(0)));

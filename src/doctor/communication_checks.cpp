@@ -1,12 +1,10 @@
 #include "doctor/communication_checks.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -14,10 +12,10 @@
 
 #include "base/clock.hpp"
 #include "base/interrupt.hpp"
+#include "base/output_file.hpp"
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
-
-extern char** environ;
+#include "launch/rank_environment.hpp"
 
 namespace lockstep {
 namespace {
@@ -28,21 +26,13 @@ using Json = nlohmann::json;
 constexpr const char* kGroup = "communication";
 constexpr double kEnoughOfTheLink = 0.5;  // 64 MiB reach 0.7 of what large messages do; half of the link is a fault somewhere
 
-// A job of its own: not part of one that this shell may be a rank of, and its virtual GPUs are nobody else's.
+// A job of its own, whose virtual GPUs are nobody else's.
 std::vector<std::string> own_environment(bool with_gpus) {
-  std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    const auto among = [&](std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), name) != names.end(); };
-    if (among({"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_VIRTUAL_SCOPE", "NCCL_DEBUG"})) continue;
-    if (name.starts_with("SLURM_") || name.starts_with("OMPI_COMM_WORLD_") || name.starts_with("PMI_") || name.starts_with("TORCHELASTIC_")) continue;
-    if (!with_gpus && name == "CUDA_VISIBLE_DEVICES") continue;
-    result.emplace_back(text);
-  }
-  result.push_back(fmt::format("LOCKSTEP_VIRTUAL_SCOPE=doctor-{}", ::getpid()));
-  if (!with_gpus) result.emplace_back("CUDA_VISIBLE_DEVICES=");
-  return result;
+  Variables variables = without_launcher(own_variables());
+  variables.erase("NCCL_DEBUG");
+  variables["LOCKSTEP_VIRTUAL_SCOPE"] = fmt::format("doctor-{}", ::getpid());
+  if (!with_gpus) variables["CUDA_VISIBLE_DEVICES"] = "";
+  return as_entries(variables);
 }
 
 struct ProgramEnd {
@@ -53,18 +43,16 @@ struct ProgramEnd {
 
 ProgramEnd run_self_test(const CommunicationOptions& options, const std::string& name, int ranks, bool on_gpus) {
   ProgramEnd end;
-  char path[] = "/tmp/lockstep-doctor.XXXXXX";
-  const int file = ::mkostemp(path, O_CLOEXEC);
-  if (file < 0) {
+  const OutputFile file;
+  if (file.descriptor() < 0) {
     end.code = -1;
     end.words = fmt::format("no file for its words can be made in /tmp: {}", std::strerror(errno));
     return end;
   }
-  ::unlink(path);  // nothing is left behind, whoever is killed
   // The shell joins what both streams say, so that a failure's words are at hand; lines of ours are told by their first letter.
   std::vector<std::string> words = {"/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", options.launcher, "launch", "--standalone", "--no-checks", fmt::format("--nproc-per-node={}", ranks), "--no-python", options.trainer,
                                     "--selftest", name, "--device", on_gpus ? "cuda" : "cpu"};
-  auto program = Subprocess::start(words, ChildOutput::to_file, file, own_environment(on_gpus));
+  auto program = Subprocess::start(words, ChildOutput::to_file, file.descriptor(), own_environment(on_gpus));
   if (!program) {
     end.code = -1;
     end.words = program.error().what;
@@ -75,10 +63,7 @@ ProgramEnd run_self_test(const CommunicationOptions& options, const std::string&
       else std::this_thread::sleep_for(20ms);
     }
   }
-  std::string text(1U << 20U, '\0');
-  const ssize_t got = ::pread(file, text.data(), text.size(), 0);
-  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  ::close(file);
+  const std::string text = file.content();
   for (const std::string_view line : split(text, '\n')) {
     const auto brace = line.find("{\"selftest\"");
     if (brace != std::string_view::npos) end.lines += std::string(line.substr(brace)) + "\n";

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
 #include <set>
 
 #include "base/text.hpp"
+#include "lockstep/xid.hpp"
 
 namespace lockstep {
 namespace {
@@ -93,6 +95,13 @@ void add_topology(const DriverFacts& facts, Checks& checks) {
   checks.push_back({"links", "NUMA node of each GPU", any_node ? Answer::yes : Answer::unknown, any_node ? join(nodes, ", ") + "; `lockstep launch --bind` keeps ranks there" : "this machine has one node, or does not say", ""});
 }
 
+// In a slot, where a bridge may wire two of them; modules on a board (SXM) are always wired.
+bool is_a_card(const std::string& name) {
+  for (const char* const part : {"PCIe", "PCIE", "NVL", "RTX", "GeForce", "Quadro", "TITAN", "A40", "A30"})
+    if (name.find(part) != std::string::npos) return true;
+  return false;
+}
+
 Check nvlink_check(const DriverFacts& facts) {
   return about_all(facts, "NVLinks are up", "see `nvidia-smi nvlink -s`; a fabric manager that does not run leaves them down on NVSwitch machines (systemctl status nvidia-fabricmanager)", [alone = facts.gpus.size() == 1](const GpuHardware& gpu, std::string& words) -> std::optional<bool> {
     if (!gpu.nvlinks_up) {
@@ -100,7 +109,10 @@ Check nvlink_check(const DriverFacts& facts) {
       return std::nullopt;
     }
     words = fmt::format("{} up, {} down", *gpu.nvlinks_up, gpu.nvlinks_down.value_or(0));
-    if (*gpu.nvlinks_up == 0 && alone) return std::nullopt;  // wired to nobody: a single GPU of such a machine
+    if (*gpu.nvlinks_up == 0 && (alone || is_a_card(gpu.name))) {
+      words += alone ? ": wired to nobody" : ": no bridge";
+      return std::nullopt;
+    }
     return gpu.nvlinks_down.value_or(0) == 0;
   });
 }
@@ -109,8 +121,6 @@ Check nvlink_check(const DriverFacts& facts) {
 Check xid_check(const std::optional<std::string>& kernel_log) {
   Check check{"GPU", "no Xid in the kernel's log", Answer::unknown, "the log is not ours to read", ""};
   if (!kernel_log) return check;
-  // Of the program, not of the GPU: an illegal access, a stopped process (NVIDIA's catalogue calls them so).
-  constexpr std::string_view kOfPrograms[] = {": 13,", ": 31,", ": 43,", ": 45,"};
   std::string last;
   std::size_t faults = 0;
   std::size_t of_programs = 0;
@@ -118,13 +128,16 @@ Check xid_check(const std::optional<std::string>& kernel_log) {
     const auto at = line.find("NVRM: Xid");
     if (at == std::string_view::npos) continue;
     const std::string_view words = line.substr(at, 60);
-    const bool of_program = std::any_of(std::begin(kOfPrograms), std::end(kOfPrograms), [&](std::string_view number) { return words.find(number) != std::string_view::npos; });
+    const auto number_at = words.find("): ");
+    int number = 0;
+    if (number_at != std::string_view::npos) std::from_chars(words.data() + number_at + 3, words.data() + words.size(), number);
+    const bool of_program = is_of_a_program(number);
     (of_program ? of_programs : faults) += 1;
     if (!of_program || faults == 0) last = words;
   }
   check.answer = faults > 0 ? Answer::no : of_programs > 0 ? Answer::unknown : Answer::yes;
   check.detail = faults + of_programs == 0 ? "none since boot, as far as the log reaches"
-                                           : fmt::format("{} of the hardware, {} of programs (13, 31, 43, 45) since boot; {}", faults, of_programs, last);
+                                           : fmt::format("{} of the hardware, {} of programs (13, 31, 43, 45, 68) since boot; {}", faults, of_programs, last);
   if (faults > 0) check.next = "look the number up in NVIDIA's Xid catalogue; lockstep explain H604";
   return check;
 }

@@ -1,6 +1,5 @@
 #include "doctor/machine_checks.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -21,6 +20,7 @@
 #include "base/text.hpp"
 #include "doctor/platform_notes.hpp"
 #include "launch/machine_facts.hpp"
+#include "lockstep/harmful_variables.hpp"
 
 namespace lockstep {
 namespace {
@@ -55,12 +55,7 @@ void read_container(MachineState& state) {
   if (std::getenv("KUBERNETES_SERVICE_HOST") != nullptr) state.container.emplace_back("Kubernetes (KUBERNETES_SERVICE_HOST)");
   if (std::getenv("APPTAINER_CONTAINER") != nullptr || std::getenv("SINGULARITY_CONTAINER") != nullptr) state.container.emplace_back("Apptainer");
   if (state.container.empty() && in_own_pid_namespace("/proc")) state.container.emplace_back("a PID namespace of its own");
-  if (const auto text = read_small_file("/sys/fs/cgroup/cpu.max")) {
-    const auto parts = split(trim(*text), ' ');
-    const auto quota = parse_integer(parts.front());
-    const auto period = parts.size() > 1 ? parse_integer(parts[1]) : std::nullopt;
-    if (quota && period && *period > 0) state.container_cores = static_cast<double>(*quota) / static_cast<double>(*period);
-  }
+  state.container_cores = cores_by_quota();
   if (const auto text = read_small_file("/sys/fs/cgroup/memory.max")) state.container_memory = parse_unsigned(trim(*text));
 }
 
@@ -112,30 +107,19 @@ void add_network(const MachineState& state, int port, PortAsked asked, Checks& c
 }
 
 void add_environment(const MachineState& state, Checks& checks) {
-  struct Harmful {
-    const char* name;
-    const char* value;   // that harms; empty: any but nothing and 0
-    const char* why;
-    bool only_with_p2p;
-  };
-  constexpr Harmful kHarmful[] = {
-      {"CUDA_LAUNCH_BLOCKING", "1", "the host waits for every kernel", false},
-      {"NCCL_P2P_DISABLE", "1", "gradients go through the host though the GPUs reach each other", true},
-      {"NCCL_SHM_DISABLE", "1", "ranks of one machine talk over the network", false},
-      {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", "every collective is checked by another one", false},
-      {"NCCL_DEBUG", "TRACE", "every call is written to a log", false},
-  };
   bool any = false;
-  for (const Harmful& row : kHarmful) {
+  std::vector<std::string> names;
+  for (const HarmfulVariable& row : kHarmfulVariables) {
+    names.emplace_back(row.name);
     const auto entry = state.environment.find(row.name);
-    if (entry == state.environment.end() || entry->second != row.value || (row.only_with_p2p && !state.peer_to_peer)) continue;
+    if (entry == state.environment.end() || entry->second != row.value || (row.needs_peers && !state.peer_to_peer)) continue;
     any = true;
     checks.push_back({"environment", fmt::format("{} does no harm", row.name), Answer::no, fmt::format("{}={}: {}", row.name, row.value, row.why), fmt::format("unset {}; lockstep explain X708", row.name)});
   }
-  if (!any) checks.push_back({"environment", "no variable that slows training down", Answer::yes, "looked for CUDA_LAUNCH_BLOCKING, NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, TORCH_DISTRIBUTED_DEBUG, NCCL_DEBUG", ""});
+  if (!any) checks.push_back({"environment", "no variable that slows training down", Answer::yes, "looked for " + join(names, ", "), ""});
   const auto threads_of = state.environment.find("OMP_NUM_THREADS");
   const auto threads = threads_of == state.environment.end() ? std::nullopt : parse_integer(threads_of->second);
-  const double cores = std::min<double>(state.cores, state.container_cores.value_or(state.cores));
+  const double cores = state.cores;
   const int ranks = std::max(1, state.gpus);
   if (!threads) {
     checks.push_back({"environment", "threads of a rank fit the cores", ranks == 1 ? Answer::yes : Answer::unknown,
@@ -149,7 +133,7 @@ void add_environment(const MachineState& state, Checks& checks) {
 
 void add_container(const MachineState& state, Checks& checks) {
   std::string detail = state.container.empty() ? "the machine itself" : "a container: " + join(state.container, ", ");
-  if (state.container_cores) detail += fmt::format("; {:.3g} of {} cores", *state.container_cores, state.cores);
+  if (state.container_cores) detail += fmt::format("; {:.3g} of {} processors", *state.container_cores, state.processors);
   if (state.container_memory) detail += fmt::format("; {} of memory", format_bytes(static_cast<double>(*state.container_memory)));
   const bool starved = state.container_cores && state.gpus > 0 && *state.container_cores < 2.0 * state.gpus;
   checks.push_back({"machine", "container's share is enough", starved ? Answer::no : Answer::yes, detail, starved ? "each rank needs a core and its loader workers theirs: ask for at least 4 cores a GPU (docker --cpus, resources.limits.cpu)" : ""});
@@ -176,13 +160,17 @@ MachineState read_machine_state(int port) {
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) state.locked_memory = limit_of(limit.rlim_cur);
   if (::getrlimit(RLIMIT_NPROC, &limit) == 0) state.processes = limit_of(limit.rlim_cur);
   state.cores = usable_cores();
+  state.processors = static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   state.host = host_name();
   state.host_address = address_of_own_name(state.host);
   state.port_problem = cannot_listen_on(port);
   read_clock(state);
   read_container(state);
-  for (const char* const name : {"CUDA_LAUNCH_BLOCKING", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "OMP_NUM_THREADS"})
+  const auto keep = [&](const char* name) {
     if (const char* const value = std::getenv(name)) state.environment[name] = value;
+  };
+  for (const HarmfulVariable& row : kHarmfulVariables) keep(row.name);
+  keep("OMP_NUM_THREADS");
   std::error_code unknown;
   const std::filesystem::path infiniband = "/sys/class/infiniband";
   state.has_infiniband = std::filesystem::is_directory(infiniband, unknown) && !std::filesystem::is_empty(infiniband, unknown);

@@ -20,7 +20,8 @@ struct MachineState {
   std::optional<std::uint64_t> open_files_hard;
   std::optional<std::uint64_t> locked_memory;    // nothing: no limit
   std::optional<std::uint64_t> processes;
-  int cores = 1;
+  int cores = 1;                                 // that this process may use
+  int processors = 1;                            // of the whole machine
   std::string host;
   std::string host_address;                      // that its own name means; empty: none
   int port_problem = 0;                          // errno of listening on the usual port

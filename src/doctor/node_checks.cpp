@@ -1,7 +1,5 @@
 #include "doctor/node_checks.hpp"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -71,19 +69,23 @@ struct Resolved {
   socklen_t length = 0;
 };
 
-std::optional<Resolved> resolve(const std::string& host, int port) {
+// All addresses that a name means, the most wanted first.
+std::vector<Resolved> resolve(const std::string& host, int port) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found) != 0 || found == nullptr) return std::nullopt;
-  Resolved result;
-  std::memcpy(&result.storage, found->ai_addr, found->ai_addrlen);
-  result.length = found->ai_addrlen;
-  char text[NI_MAXHOST] = "";
-  ::getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  result.address = text;
-  ::freeaddrinfo(found);
-  return result;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found) != 0) return {};
+  std::vector<Resolved> all;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    Resolved& result = all.emplace_back();
+    std::memcpy(&result.storage, entry->ai_addr, entry->ai_addrlen);
+    result.length = entry->ai_addrlen;
+    char text[NI_MAXHOST] = "";
+    ::getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+    result.address = text;
+  }
+  if (found != nullptr) ::freeaddrinfo(found);
+  return all;
 }
 
 // errno of the attempt; 0: connected; ETIMEDOUT: no answer within the limit.
@@ -120,15 +122,25 @@ std::optional<ClockLook> look_at_clock(int socket, std::chrono::milliseconds lim
 
 void ask_node(const std::string& node, int port, std::chrono::milliseconds limit, Checks& checks) {
   const std::string name = printable(node);
-  const auto to = resolve(node, port);
-  checks.push_back({"nodes", fmt::format("{} means an address", name), to ? Answer::yes : Answer::no, to ? to->address : "no such name here", to ? "" : "add it to /etc/hosts or DNS on this machine; lockstep explain L804"});
-  if (!to) return;
-  const Descriptor socket(::socket(to->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const int problem = socket.get() < 0 ? errno : connect_within(socket.get(), *to, limit);
+  const std::vector<Resolved> addresses = resolve(node, port);
+  std::vector<std::string> words;
+  for (const Resolved& to : addresses) words.push_back(to.address);
+  checks.push_back({"nodes", fmt::format("{} means an address", name), words.empty() ? Answer::no : Answer::yes, words.empty() ? "no such name here" : join(words, ", "), words.empty() ? "add it to /etc/hosts or DNS on this machine; lockstep explain L804" : ""});
+  if (addresses.empty()) return;
+  // One that answers is enough: a name may mean an IPv6 address that leads nowhere before the one that does.
+  int problem = 0;
+  std::string reached;
+  std::optional<Descriptor> socket;
+  for (const Resolved& to : addresses) {
+    socket.emplace(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    problem = socket->get() < 0 ? errno : connect_within(socket->get(), to, limit);
+    reached = to.address;
+    if (problem == 0) break;
+  }
   Check reach{"nodes", fmt::format("{} can be reached on port {}", name, port), Answer::no, std::strerror(problem), ""};
   if (problem == 0) {
     reach.answer = Answer::yes;
-    reach.detail = "connected";
+    reach.detail = addresses.size() == 1 ? "connected" : fmt::format("connected to {}", reached);
   } else if (problem == ECONNREFUSED) {
     reach.answer = Answer::unknown;
     reach.detail = fmt::format("it answers that nobody listens there, or a firewall rejects; to be sure run on {}: lockstep doctor --answer {}", name, port);
@@ -142,8 +154,8 @@ void ask_node(const std::string& node, int port, std::chrono::milliseconds limit
   Check clock{"nodes", fmt::format("clock of {} agrees", name), Answer::unknown, fmt::format("nobody there tells it; run on {}: lockstep doctor --answer {}", name, port), ""};
   if (problem == 0) {
     const int yes = 1;
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    if (const auto look = look_at_clock(socket.get(), std::min(limit, std::chrono::milliseconds(2000)))) {
+    ::setsockopt(socket->get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    if (const auto look = look_at_clock(socket->get(), std::min(limit, std::chrono::milliseconds(2000)))) {
       const bool agrees = std::abs(look->offset_ms) < kClockApartMs + look->way_ms / 2;
       clock.answer = agrees ? Answer::yes : Answer::no;
       clock.detail = fmt::format("{:+.1f} ms against ours, known to {:.2f} ms; {:.2f} ms there and back", look->offset_ms, look->way_ms / 2, look->way_ms);

@@ -253,13 +253,13 @@ void add_exporter(const Monitored& seen, const ExporterFacts& facts, std::vector
   std::move(scrapes).put_into(families);
 }
 
-bool is_fresh(const Monitored& seen, const ExporterFacts& facts) {
+}  // namespace
+
+bool is_fresh(const Monitored& seen, double reading_age_s) {
   constexpr double kOldS = 15;
   const double spacing_s = std::chrono::duration<double>(seen.interval).count();
-  return !seen.silence && !seen.driver_gone && facts.reading_age_s <= std::max(kOldS, 3 * spacing_s);
+  return reading_age_s <= std::max(kOldS, 3 * spacing_s);
 }
-
-}  // namespace
 
 std::vector<MetricFamily> metric_families(const Monitored& seen, const ExporterFacts& facts) {
   std::vector<MetricFamily> families;
@@ -267,7 +267,7 @@ std::vector<MetricFamily> metric_families(const Monitored& seen, const ExporterF
   if (!seen.open) return families;
   add_xids(seen, families);
   // What a driver that hangs said last is no reading of now: no series, so that nobody takes a dead machine for a busy one.
-  if (!is_fresh(seen, facts)) return families;
+  if (seen.silence || seen.driver_gone || !is_fresh(seen, facts.reading_age_s)) return families;
   add_gpus(seen, families);
   add_processes(seen, families);
   if (seen.report) {

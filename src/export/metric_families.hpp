@@ -22,6 +22,9 @@ struct ExporterFacts {
   double reading_age_s = -1;  // of the newest readings; below 0: there are none
 };
 
+// Readings that are old for the interval they are made at are none of now.
+bool is_fresh(const Monitored& seen, double reading_age_s);
+
 std::vector<prometheus::MetricFamily> metric_families(const Monitored& seen, const ExporterFacts& facts);
 
 // In the text format that Prometheus scrapes.

@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Cores' worth of time that the container may use: "400000 100000" of cgroup v2, or v1's two files.
+}  // namespace
+
 std::optional<double> cores_by_quota() {
   if (const auto text = read_small_file("/sys/fs/cgroup/cpu.max", 256)) {
     const auto parts = split(trim(*text), ' ');
@@ -38,8 +39,6 @@ std::optional<double> cores_by_quota() {
   if (!microseconds || !of || *microseconds <= 0 || *of <= 0) return std::nullopt;
   return static_cast<double>(*microseconds) / static_cast<double>(*of);
 }
-
-}  // namespace
 
 int usable_cores() {
   cpu_set_t allowed;

@@ -11,6 +11,9 @@ namespace lockstep {
 // Physical cores that this process may use: its affinity, and its container's share of time.
 int usable_cores();
 
+// Cores' worth of time that the container may use: "400000 100000" of cgroup v2, or v1's two files. Nothing: as much as there is.
+std::optional<double> cores_by_quota();
+
 // Whether this process may use only some of the machine's processors.
 bool is_bound_by_others();
 

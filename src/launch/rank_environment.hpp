@@ -47,4 +47,7 @@ Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlac
 Variables own_variables();
 std::vector<std::string> as_entries(const Variables& variables);
 
+// Without what torchrun, Slurm and MPI tell their ranks: whoever is started with the rest is a job of its own.
+Variables without_launcher(Variables variables);
+
 }  // namespace lockstep

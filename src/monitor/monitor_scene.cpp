@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "lockstep/reported_finding.hpp"
 #include "report/gpu_states.hpp"
 
 namespace lockstep {
@@ -64,7 +65,7 @@ void MonitorScene::add(Record record) {
     seen_->steps.back().step.detail.reset();  // the screen shows parts; the lines are the judgement's
     if (seen_->steps.size() > kMostSteps) seen_->steps.pop_front();
   } else if (const auto* event = std::get_if<Event>(&record.content)) {
-    const bool happened = event->kind != "finding";  // which a machine repeats at every scrape
+    const bool happened = event->kind != kReportedFinding;  // which a machine repeats at every scrape
     if (happened) seen_->events.push_back({record.t_ms, *event});
     if (seen_->events.size() > kMostEvents) seen_->events.pop_front();
     take_event(record.t_ms, *event);

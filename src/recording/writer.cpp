@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -175,6 +176,12 @@ Json step_json(const StepMark& step) {
 
 std::string header_line(const Machine& machine, const WriterOptions& options) {
   const bool drop = options.redaction == Redaction::commands_and_host;
+  // Machines and jobs stay apart from each other, and nameless.
+  std::map<std::string, std::string> hosts;
+  std::map<std::string, std::string> jobs;
+  const auto told = [drop](std::map<std::string, std::string>& names, const char* kind, const std::string& name) {
+    return drop ? names.emplace(name, kind + std::to_string(names.size() + 1)).first->second : name;
+  };
   Json gpus = Json::array();
   for (const GpuInfo& gpu : machine.gpus) {
     Json entry = {{"index", gpu.index},
@@ -186,9 +193,9 @@ std::string header_line(const Machine& machine, const WriterOptions& options) {
     if (gpu.power_limit_default_mw) entry["power_limit_default_mw"] = plain(*gpu.power_limit_default_mw);
     if (gpu.sm_clock_max_mhz) entry["sm_clock_max_mhz"] = plain(*gpu.sm_clock_max_mhz);
     if (gpu.mig) entry["mig"] = {{"parent", gpu.mig->parent}, {"instance", gpu.mig->instance}};
-    if (gpu.host && !drop) entry["host"] = *gpu.host;
+    if (gpu.host) entry["host"] = told(hosts, "host", *gpu.host);
     if (gpu.host_index) entry["host_index"] = *gpu.host_index;
-    if (gpu.job) entry["job"] = *gpu.job;
+    if (gpu.job) entry["job"] = told(jobs, "job", *gpu.job);
     gpus.push_back(entry);
   }
   Json header = {{recording_format::kMagicKey, recording_format::kVersion},

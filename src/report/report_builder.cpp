@@ -5,11 +5,23 @@
 #include <map>
 #include <string>
 
+#include "lockstep/reported_finding.hpp"
 #include "report/lane_pictures.hpp"
 #include "report/loader_answer.hpp"
 
 namespace lockstep {
 namespace {
+
+// Of those that were read.
+std::optional<double> mean_busy(const JobSignals& job) {
+  double sum = 0;
+  int told = 0;
+  for (const GpuInJob& member : job.members) {
+    sum += member.busy.value_or(0);
+    told += member.busy ? 1 : 0;
+  }
+  return told > 0 ? std::optional(sum / told) : std::nullopt;
+}
 
 bool ended_lost(const Timeline& timeline, int gpu) {
   bool lost = false;
@@ -173,7 +185,8 @@ Report build_report(const Timeline& timeline, const Signals& signals) {
     report.gpus.push_back(std::move(gpu));
   }
   if (!timeline.process_lists.empty()) report.processes = timeline.process_lists.back().processes;
-  for (const EventAt& entry : timeline.events) report.events.push_back(entry.event);
+  for (const EventAt& entry : timeline.events)
+    if (entry.event.kind != kReportedFinding) report.events.push_back(entry.event);  // those are among the findings
   report.not_measured = timeline.not_measured;
   report.clocks = timeline.machine.clocks;
   if (timeline.impossible_values > 0)
@@ -195,10 +208,7 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     for (Finding& finding : *list) finding.hosts = hosts_of(finding.gpus, signals);
   const auto add_job = [&](std::size_t at) {
     const JobSignals& job = signals.jobs[at];
-    std::optional<double> busy;
-    for (const GpuInJob& member : job.members)
-      if (member.busy) busy = busy.value_or(0) + *member.busy / static_cast<double>(job.members.size());
-    report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict, job.name, hosts_of(job.gpus, signals), busy});
+    report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict, job.name, hosts_of(job.gpus, signals), mean_busy(job)});
   };
   const bool any_job = diagnosis.first_job < signals.jobs.size();
   if (any_job) add_job(diagnosis.first_job);

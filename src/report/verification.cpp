@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 
+#include "base/median.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -32,12 +34,6 @@ std::optional<double> batch_of(const Timeline& timeline, int rank) {
     }
   }
   return batch;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 }  // namespace

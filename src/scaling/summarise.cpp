@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <map>
 
+#include "base/median.hpp"
 #include "scaling/scaling_fit.hpp"
 
 namespace lockstep {
 namespace {
 
-constexpr double kDisturbing = 0.075;  // of the cores, taken by others: on two a speedup of 1.9x falls below 1.8x from there
-constexpr double kFarApart = 0.1;     // rounds that differ by more say little about a tenth
+constexpr double kFarApart = 0.1;  // rounds that differ by more say little about a tenth
 
 void summarise_row(BenchRow& row, int cores, bool on_cores) {
   const auto over_rounds = [&](auto value) {
@@ -20,22 +20,22 @@ void summarise_row(BenchRow& row, int cores, bool on_cores) {
     return values;
   };
   const std::vector<double> speeds = over_rounds([](const BenchRound& round) { return round.speed; });
-  row.speed = median_of(speeds);
+  row.speed = median(speeds);
   row.slowest = *std::min_element(speeds.begin(), speeds.end());
   row.fastest = *std::max_element(speeds.begin(), speeds.end());
-  row.step_ms = median_of(over_rounds([](const BenchRound& round) { return round.step_ms; }));
+  row.step_ms = median(over_rounds([](const BenchRound& round) { return round.step_ms; }));
   std::vector<double> epochs;
   for (const BenchRound& round : row.rounds)
     if (round.epoch_s) epochs.push_back(*round.epoch_s);
-  if (!epochs.empty()) row.epoch_s = median_of(epochs);
+  if (!epochs.empty()) row.epoch_s = median(epochs);
   std::size_t devices = row.rounds.front().busy.size();
   for (const BenchRound& round : row.rounds) devices = std::min(devices, round.busy.size());
-  for (std::size_t i = 0; i < devices; ++i) row.busy.push_back(median_of(over_rounds([i](const BenchRound& round) { return round.busy[i]; })));
+  for (std::size_t i = 0; i < devices; ++i) row.busy.push_back(median(over_rounds([i](const BenchRound& round) { return round.busy[i]; })));
   std::map<std::string, std::vector<double>> shares;
   for (const BenchRound& round : row.rounds)
     for (const auto& [name, share] : round.parts) shares[name].push_back(share);
   for (auto& [name, values] : shares)
-    if (values.size() == row.rounds.size()) row.parts.emplace_back(name, median_of(values));
+    if (values.size() == row.rounds.size()) row.parts.emplace_back(name, median(values));
   std::stable_sort(row.parts.begin(), row.parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   row.too_few_cores = on_cores && std::max(row.what.devices, row.what.ranks) > cores;
 }
@@ -47,10 +47,10 @@ void add_notes(BenchReport& report) {
   double others = 0;
   double apart = 0;
   for (const BenchRow& row : report.rows) {
-    for (const BenchRound& round : row.rounds) others = std::max(others, round.other_cores);
+    for (const BenchRound& round : row.rounds) others = std::max(others, round.other_cores.value_or(0));
     if (row.rounds.size() > 1) apart = std::max(apart, (row.fastest - row.slowest) / std::max(row.speed, 1e-9));
   }
-  if (report.on_cores && others > kDisturbing * report.cores)
+  if (report.on_cores && others > kDisturbingShareOfCores * report.cores)
     report.notes.push_back(fmt::format("other programs took up to {:.1f} of {} cores while this ran: measure again when the machine is quiet", others, report.cores));
   if (apart > kFarApart) report.notes.push_back(fmt::format("rounds of a row lie up to {:.0f} % apart: differences smaller than that say nothing; more rounds (--rounds) or longer ones (--duration) help", apart * 100));
   if (report.rounds == 1) report.notes.emplace_back("one round: how far another would lie from it is not known (--rounds 3)");
@@ -58,13 +58,6 @@ void add_notes(BenchReport& report) {
 }
 
 }  // namespace
-
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 void summarise(BenchReport& report) {
   for (BenchRow& row : report.rows)
@@ -77,7 +70,7 @@ void summarise(BenchReport& report) {
     std::vector<double> ratios;
     for (std::size_t i = 0; i < std::min(row.rounds.size(), first.rounds.size()); ++i)
       if (first.rounds[i].speed > 0) ratios.push_back(row.rounds[i].speed / first.rounds[i].speed);
-    row.speedup = ratios.empty() ? row.speed / first.speed : median_of(ratios);
+    row.speedup = ratios.empty() ? row.speed / first.speed : median(ratios);
     row.efficiency = row.speedup * first.what.devices / std::max(1, row.what.devices);
   }
   if (report.kind == BenchKind::scaling && report.has_steps) report.fit = fit_scaling(report.rows);

@@ -344,9 +344,9 @@ Series<double> scaled(const Series<double>& series, double from, double to) {
 
 // MIG slices and some logs have no utilization. What the SMs or the power say then stands in for it, on the spacing of a
 // usual tick: it is coarser than a kernel and finer than nothing.
-Series<double> stand_in_for_busy(const GpuTrack& track, const Timeline& timeline) {
+Series<double> stand_in_for_busy(const GpuTrack& track, const Timeline& timeline, const std::vector<std::optional<double>>& lowest) {
   if (!track.sm.empty()) return scaled(track.sm, 0, std::max(0.2, quantile(track.sm.values, 0.95).value_or(1)));
-  const auto range = power_range(track, timeline, lowest_powers(timeline));
+  const auto range = power_range(track, timeline, lowest);
   if (!range) return {};
   if (track.power_samples_mw.empty()) return scaled(track.power_mw, range->idle_mw, range->working_mw);
   constexpr double kTickMs = 100;
@@ -375,8 +375,9 @@ Signals derive_signals(const Timeline& as_read) {
   Timeline completed;
   if (lacking) {
     completed = as_read;
+    const std::vector<std::optional<double>> lowest = lowest_powers(as_read);
     for (GpuTrack& track : completed.gpus)
-      if (lacks_busy(track)) track.busy = stand_in_for_busy(track, as_read);
+      if (lacks_busy(track)) track.busy = stand_in_for_busy(track, as_read, lowest);
   }
   const Timeline& timeline = lacking ? completed : as_read;
   Signals signals;

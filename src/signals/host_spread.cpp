@@ -9,8 +9,6 @@
 namespace lockstep {
 namespace {
 
-std::optional<double> mean_of_some(const std::vector<double>& values) { return values.empty() ? std::nullopt : mean_of(values); }
-
 HostInJob measured(const std::string& name, const std::vector<const GpuSignals*>& gpus, const JobSignals& job) {
   HostInJob host;
   host.name = name;
@@ -28,8 +26,8 @@ HostInJob measured(const std::string& name, const std::vector<const GpuSignals*>
       if (member.busy) busy.push_back(*member.busy);
     }
   }
-  host.busy = mean_of_some(busy);
-  host.sm = mean_of_some(sm);
+  host.busy = mean_of(busy);
+  host.sm = mean_of(sm);
   host.clock_mhz = median_of(clocks);
   return host;
 }
@@ -38,14 +36,16 @@ HostInJob measured(const std::string& name, const std::vector<const GpuSignals*>
 Lanes lanes_of_hosts(const Activity& activity, const JobSignals& job, const std::vector<HostInJob>& hosts) {
   Lanes lanes{activity.busy.from_ms, activity.busy.step_ms, {}};
   for (const HostInJob& host : hosts) {
+    std::vector<const std::vector<double>*> own;
+    for (std::size_t gpu = 0; gpu < job.gpus.size() && gpu < activity.busy.rows.size(); ++gpu)
+      if (std::find(host.gpus.begin(), host.gpus.end(), job.gpus[gpu]) != host.gpus.end()) own.push_back(&activity.busy.rows[gpu]);
     std::vector<double> row(activity.busy.bins(), kUnknown);
     for (std::size_t bin = 0; bin < row.size(); ++bin) {
       double sum = 0;
       std::size_t read = 0;
-      for (std::size_t gpu = 0; gpu < job.gpus.size() && gpu < activity.busy.rows.size(); ++gpu) {
-        const bool of_host = std::find(host.gpus.begin(), host.gpus.end(), job.gpus[gpu]) != host.gpus.end();
-        if (!of_host || !known(activity.busy.rows[gpu][bin])) continue;
-        sum += activity.busy.rows[gpu][bin];
+      for (const std::vector<double>* const values : own) {
+        if (!known((*values)[bin])) continue;
+        sum += (*values)[bin];
         ++read;
       }
       if (read > 0) row[bin] = sum / static_cast<double>(read);

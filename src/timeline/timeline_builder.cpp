@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/median.hpp"
 #include "base/redact.hpp"
 #include "timeline/rest_names.hpp"
 
@@ -22,12 +23,6 @@ constexpr double kLateAtMostMs = 250;   // between the threads and processes tha
 // A value this many of its own spacings old, and at least so many milliseconds, is stale.
 constexpr double kStaleSpacings = 3;
 constexpr double kStaleAtLeastMs = 1500;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // What no GPU can read. A clamp would make a fact of it: such a value is left out, and counted.
 struct Bounds {
@@ -145,7 +140,7 @@ void TimelineBuilder::note_gap(const GpuTick& tick, double t_ms) {
   const auto own_last = std::exchange(rhythm.last_ms, t_ms);
   if (!last || !own_last || t_ms <= *own_last) return;
   std::vector<double>& spacings = rhythm.recent_spacings_ms;
-  if (spacings.size() >= 4 && t_ms - *last > kGapSpacings * median(spacings)) {
+  if (spacings.size() >= 4 && t_ms - *last > kGapSpacings * middle_value(spacings)) {
     timeline_.gaps.push_back({*last, t_ms});
     return;  // a gap says nothing about the usual spacing
   }
@@ -211,7 +206,7 @@ Timeline TimelineBuilder::build() const {
       }
       std::vector<double> spacings;
       for (std::size_t i = 1; i < series.size(); ++i) spacings.push_back(series.t_ms[i] - series.t_ms[i - 1]);
-      const double usual = spacings.empty() ? 0 : median(std::move(spacings));
+      const double usual = middle_value(std::move(spacings));
       if (result.to_ms - asked->second.last_ms > std::max(kStaleAtLeastMs, kStaleSpacings * usual))
         latest = latest.as_stale();
     };

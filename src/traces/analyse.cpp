@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/in_parallel.hpp"
+#include "base/median.hpp"
 #include "traces/collectives.hpp"
 #include "kernels/matmul_kinds.hpp"
 #include "traces/rank_view.hpp"
@@ -18,13 +19,6 @@ namespace lockstep {
 namespace {
 
 constexpr double kNsInMs = 1e6;
-
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // A device's own number where no other rank has the same, as on one machine; else one after the other by rank.
 void number_gpus(std::vector<RankView>& ranks) {
@@ -224,7 +218,7 @@ void add_kernels(const RankView& rank, TraceSignals& signals) {
   signals.pageable_ms_a_step = std::max(signals.pageable_ms_a_step, pageable_ms / steps);
   if (signals.kernels_a_step <= 0) {  // the ranks run the same kernels
     signals.kernels_a_step = static_cast<double>(lengths.size()) / steps;
-    signals.kernel_p50_us = median_of(lengths);
+    signals.kernel_p50_us = middle_value(lengths);
   }
   if (computing > 0 && signals.plain_matmul_share + signals.tensor_core_share <= 0) {
     signals.plain_matmul_share = plain / computing;
@@ -344,7 +338,7 @@ TraceAnalysis analyse_traces(const std::vector<RankTrace>& traces, TraceBreakdow
                               std::any_of(rank.trace->host_rows.begin(), rank.trace->host_rows.end(), [](const HostRow& row) { return row.category == TraceCategory::python; });
     signals.ranks.push_back(rank_signals(rank));
   }
-  signals.step_ms = median_of(lengths);
+  signals.step_ms = middle_value(lengths);
   add_lateness(ranks, collectives, signals);
   add_replay(ranks, collectives, signals);
   signals.ranks_together = ranks_together(ranks);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/median.hpp"
 #include "kernels/kernel_type.hpp"
 
 namespace lockstep {
@@ -84,10 +85,9 @@ std::ptrdiff_t best_shift(const RankTrace& a, const std::vector<std::uint32_t>& 
       nearest_ns = distance;
       nearest = shift;
     }
-    const auto middle = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
-    std::nth_element(differences.begin(), middle, differences.end());
+    const double middle = middle_value(differences);
     double spread = 0;
-    for (const double difference : differences) spread += std::abs(difference - *middle) / static_cast<double>(to - from);
+    for (const double difference : differences) spread += std::abs(difference - middle) / static_cast<double>(to - from);
     if (steadiest_ns < 0 || spread < steadiest_ns) {
       steadiest_ns = spread;
       steadiest = shift;

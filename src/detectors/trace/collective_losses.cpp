@@ -6,6 +6,7 @@
 // Blind: with one rank's trace alone waiting and transfer cannot be told apart. Kernels are matched by their order in their group.
 #include <algorithm>
 
+#include "base/median.hpp"
 #include "detectors/trace/trace_detectors.hpp"
 
 namespace lockstep {
@@ -48,13 +49,13 @@ void find_straggler(const SeenTrace& seen, std::vector<Finding>& findings) {
   for (const TraceRankSignals& rank : trace.ranks)
     if (rank.rank != late.rank) others.push_back(rank.exposed_communication);
   // The others spend in collectives what they wait, and it spends only what the transfer takes.
-  const double waited = median_of_some(others) - late.exposed_communication;
+  const double waited = middle_value(others) - late.exposed_communication;
   const double lost = std::min(waited, late.late_ms_a_step / trace.step_ms);
   if (lost < kWorthwhile) return;
   const int absent = trace.world_size.value_or(0) - static_cast<int>(trace.ranks.size());
   Finding finding = about_trace(FindingCode::straggler_rank, seen, absent > 0 ? 0.6 : 0.9, lost,
                                 {{"late_share", late.late_share, kLateShare, "fraction"}, {"late_a_step_ms", late.late_ms_a_step, std::nullopt, "ms"},
-                                 {"others_in_collectives", median_of_some(others), std::nullopt, "fraction"}, {"itself_in_collectives", late.exposed_communication, std::nullopt, "fraction"}});
+                                 {"others_in_collectives", middle_value(others), std::nullopt, "fraction"}, {"itself_in_collectives", late.exposed_communication, std::nullopt, "fraction"}});
   finding.ranks = {late.rank};
   if (absent > 0) finding.evidence.push_back({"of " + std::to_string(*trace.world_size) + " ranks " + std::to_string(absent) + " are not in the traces: one of those may be later still", 1, std::nullopt, "message"});
   finding.gpus = late.gpus;

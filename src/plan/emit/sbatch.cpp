@@ -15,8 +15,8 @@ std::string launcher_words(const EmitInput& input) {
   const std::string no_python = program ? " --no-python" : "";
   if (input.by_lockstep) return fmt::format("lockstep launch{} --grace=110s --nproc-per-node={}{}", way.nodes == 1 ? " --standalone" : "", processes_a_node(way), no_python);
   if (way.nodes == 1) return fmt::format("torchrun --standalone --nproc_per_node={}{}", processes_a_node(way), no_python);
-  // Two jobs may have the same first node: each has a port of its own.
-  return fmt::format("torchrun \\\n  --nnodes=\"$SLURM_JOB_NUM_NODES\" --nproc_per_node={} \\\n  --rdzv_id=\"$SLURM_JOB_ID\" --rdzv_backend=c10d --rdzv_endpoint=\"$head_node:$((20000 + SLURM_JOB_ID % 10000))\"{}", processes_a_node(way), no_python);
+  // Two jobs may have the same first node: each has a port of its own, the one of base/slurm.hpp.
+  return fmt::format("torchrun \\\n  --nnodes=\"$SLURM_JOB_NUM_NODES\" --nproc_per_node={} \\\n  --rdzv_id=\"$SLURM_JOB_ID\" --rdzv_backend=c10d --rdzv_endpoint=\"$head_node:$((20000 + 2 * (SLURM_JOB_ID % 5000)))\"{}", processes_a_node(way), no_python);
 }
 
 }  // namespace

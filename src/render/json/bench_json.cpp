@@ -10,6 +10,8 @@ using Json = nlohmann::ordered_json;
 
 Json number(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(nullptr); }
 
+Json step_time(double ms) { return ms > 0 ? Json(ms) : Json(nullptr); }  // no step was seen
+
 Json growth_json(Growth growth) { return growth == Growth::weak ? Json("weak") : growth == Growth::strong ? Json("strong") : Json(nullptr); }
 
 Json row_json(const BenchRow& row) {
@@ -21,7 +23,7 @@ Json row_json(const BenchRow& row) {
   json["speed"] = row.speed;
   json["speedup"] = row.speedup;
   json["efficiency"] = row.efficiency;
-  json["step_ms"] = row.step_ms;
+  json["step_ms"] = step_time(row.step_ms);
   json["epoch_s"] = number(row.epoch_s);
   json["busy"] = row.busy;
   Json parts = Json::array();
@@ -30,7 +32,7 @@ Json row_json(const BenchRow& row) {
   json["too_few_cores"] = row.too_few_cores;
   json["published_minutes"] = number(what.published_minutes);
   Json rounds = Json::array();
-  for (const BenchRound& round : row.rounds) rounds.push_back({{"speed", round.speed}, {"step_ms", round.step_ms}, {"other_cores", round.other_cores}});
+  for (const BenchRound& round : row.rounds) rounds.push_back({{"speed", round.speed}, {"step_ms", step_time(round.step_ms)}, {"other_cores", number(round.other_cores)}});
   json["rounds"] = rounds;
   return json;
 }

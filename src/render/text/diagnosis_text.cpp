@@ -34,23 +34,28 @@ std::string lanes_text(const Report& report, std::size_t width, const Painter& p
   const LanePicture& picture = report.pictures.front();
   constexpr std::size_t kMostLanes = 16;  // of a fleet: more than a screen tells nothing
   if (has_several_machines(report) && picture.rows.size() > kMostLanes) return {};
-  const std::size_t columns = std::clamp<std::size_t>(width > 60 ? width - 52 : 20, 20, kLaneColumns);
-  std::string text;
-  for (const LaneRow& row : picture.rows) {
+  struct Words {
+    std::string label;
     std::string numbers;
-    std::string label = fmt::format("GPU {}", row.gpu);
+  };
+  std::vector<Words> rows;
+  std::size_t label_width = 6;
+  for (const LaneRow& row : picture.rows) {
+    rows.push_back({fmt::format("GPU {}", row.gpu), ""});
     for (const GpuReport& gpu : report.gpus)
-      if (gpu.info.index == row.gpu) {
-        numbers = numbers_of(gpu);
-        label = gpu_label(gpu.info);
-      }
-    text += fmt::format("  {:<6} {}  {}\n", label, lane_bars(row, columns), numbers);
+      if (gpu.info.index == row.gpu) rows.back() = {gpu_label(gpu.info), numbers_of(gpu)};
+    label_width = std::max(label_width, display_width(rows.back().label));
   }
+  const std::size_t taken = label_width + 46;
+  const std::size_t columns = std::clamp<std::size_t>(width > taken + 8 ? width - taken : 20, 20, kLaneColumns);
+  std::string text;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    text += fmt::format("  {}{} {}  {}\n", rows[i].label, std::string(label_width - display_width(rows[i].label), ' '), lane_bars(picture.rows[i], columns), rows[i].numbers);
   const double length = picture.column_s * static_cast<double>(picture.rows.empty() ? 0 : picture.rows.front().values.size());
   const std::string from = seconds(picture.from_s);
   const std::string to = seconds(picture.from_s + length);
   const std::size_t gap = columns > from.size() + to.size() ? columns - from.size() - to.size() : 1;
-  text += paint.faint(fmt::format("         {}{}{}  ({})", from, std::string(gap, ' '), to, picture.made_of)) + "\n";
+  text += paint.faint(fmt::format("{}{}{}{}  ({})", std::string(label_width + 3, ' '), from, std::string(gap, ' '), to, picture.made_of)) + "\n";
   return text + "\n";
 }
 

@@ -5,19 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/median.hpp"
 #include "base/text.hpp"
 #include "render/text/paint.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 std::string time_words(double seconds) {
   if (seconds < 100) return fmt::format("{:.1f} s", seconds);

@@ -1,6 +1,7 @@
 #include "render/tui/layout.hpp"
 
 #include <algorithm>
+#include <ftxui/screen/string.hpp>
 #include <set>
 
 #include "render/tui/rank_rows.hpp"
@@ -57,7 +58,7 @@ std::array<int, kPanels> share(int rows, const std::array<int, kPanels>& wanted,
 
 void place_columns(const Monitored& seen, Layout& layout) {
   for (const GpuNow& gpu : seen.gpus)
-    if (gpu.info.host && layout.columns >= 80) layout.lane_x = std::max(layout.lane_x, static_cast<int>(short_gpu_label(gpu.info).size()) + 1);
+    if (gpu.info.host && layout.columns >= 80) layout.lane_x = std::max(layout.lane_x, ftxui::string_width(short_gpu_label(gpu.info)) + 1);
   const bool wide = layout.columns >= 100;
   layout.all_numbers = layout.columns >= 72;
   const int numbers = layout.all_numbers ? 34 : 12;  // " 100%  80%  650/700W   71/80G  65C"

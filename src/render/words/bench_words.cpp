@@ -99,7 +99,7 @@ std::vector<std::string> published_words(const BenchReport& report) {
   if (report.kind != BenchKind::scaling || !report.has_steps) return words;
   for (const PublishedSpeedup& published : kPublishedSpeedups) {
     const BenchRow* row = row_of(report, "ddp", published.devices);
-    if (row == nullptr) row = row_of(report, "script", published.devices);
+    if (row == nullptr && report.unit == "samples/s") row = row_of(report, "script", published.devices);  // other units may count another work
     if (row != nullptr) words.push_back(fmt::format("published for {} GPUs: {}; here: {:.2f}x", published.devices, range_words(published.low, published.high), row->speedup));
   }
   for (const BenchRow& row : report.rows) {

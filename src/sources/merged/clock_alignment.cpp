@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "base/median.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -14,12 +16,6 @@ constexpr double kShortestForDrift_ms = 60'000;  // in less, a rank that gets sl
 // Of a step: ends of ranks that wait for each other lie within a few hundredths; those of strangers anywhere.
 constexpr double kTogether = 0.2;
 constexpr double kOrdinaryDrift_ppm = 500;  // no clock is that wrong: a larger slope is a slower machine, not a faster clock
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 // How far values lie from a line, robustly: 1.48 times the median distance is a standard deviation of ordinary noise.
 double spread(std::span<const double> differences) {

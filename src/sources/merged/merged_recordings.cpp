@@ -8,7 +8,9 @@
 #include <set>
 #include <utility>
 
+#include "base/median.hpp"
 #include "base/text.hpp"
+#include "lockstep/reported_finding.hpp"
 #include "lockstep/several_machines.hpp"
 #include "recording/reader.hpp"
 #include "sources/merged/clock_alignment.hpp"
@@ -25,7 +27,7 @@ struct Survey {
   std::vector<double> lengths_ms;
 
   void begin_at(std::int64_t unix_ns) {
-    const double later_ms = static_cast<double>(unix_ns - machine.started_unix_ns) / 1e6;
+    const double later_ms = (static_cast<double>(unix_ns) - static_cast<double>(machine.started_unix_ns)) / 1e6;
     machine.started_unix_ns = unix_ns;
     for (auto& [rank, ends] : ends_unix_ms)
       for (auto& [index, end] : ends) end += later_ms;
@@ -46,13 +48,6 @@ Result<Survey> survey(const std::string& path) {
   return seen;
 }
 
-double middle_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Of all ranks of a machine: a step ends for the machine when the middle one of those that have it ends it.
 StepEnds ends_of(const std::vector<const Survey*>& surveys) {
   std::map<std::int64_t, std::vector<double>> all;
@@ -65,8 +60,8 @@ StepEnds ends_of(const std::vector<const Survey*>& surveys) {
         for (const auto& [index, end] : ends) all[index].push_back(end);
   }
   StepEnds ends;
-  ends.usual_ms = middle_of(std::move(lengths));
-  for (auto& [index, times] : all) ends.end_ms[index] = middle_of(std::move(times));
+  ends.usual_ms = middle_value(std::move(lengths));
+  for (auto& [index, times] : all) ends.end_ms[index] = middle_value(std::move(times));
   return ends;
 }
 
@@ -172,6 +167,11 @@ class MergedSource : public Source {
       const auto gpu = part.gpus.find(*event->gpu);
       if (gpu == part.gpus.end()) return false;
       event->gpu = gpu->second;
+      if (auto told = reported_finding(*event)) {
+        std::erase_if(told->gpus, [&](int own) { return !part.gpus.contains(own); });
+        for (int& own : told->gpus) own = part.gpus.at(own);
+        *event = event_of(*told);
+      }
       return true;
     }
     if (auto* fact = std::get_if<ProbeFact>(&record.content)) {
@@ -345,7 +345,7 @@ Result<std::unique_ptr<Source>> open_merged_recordings(const std::vector<std::st
   if (hosts.size() > 1) machine.clocks = clocks.told;
   std::vector<Part> parts;
   double start_unix_ms = 0;
-  std::map<int, std::size_t> file_of_rank;
+  std::map<int, std::size_t> host_of_rank;
   std::vector<std::string> names;
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     names.push_back(hosts[host].name);
@@ -354,15 +354,21 @@ Result<std::unique_ptr<Source>> open_merged_recordings(const std::vector<std::st
       if (!reader) return std::move(reader).error();
       Part part{std::move(*reader), paths[file], host, clocks.offsets[host], static_cast<double>(surveys[file].machine.started_unix_ns) / 1e6, {}, {}, std::nullopt};
       part.gpus = place_gpus(surveys[file], hosts[host].name, machine.gpus);
-      for (const auto& [rank, ends] : surveys[file].ends_unix_ms)
-        if (!file_of_rank.emplace(rank, file).second) part.ranks_of_others.insert(rank);
+      for (const auto& [rank, ends] : surveys[file].ends_unix_ms) {
+        const auto [teller, is_first] = host_of_rank.emplace(rank, host);
+        if (is_first) continue;
+        part.ranks_of_others.insert(rank);
+        if (teller->second != host)
+          clocks.missing.push_back({"steps of " + hosts[host].name, fmt::format("{} has a rank {}, too: one job has a rank once, and the steps of the second are left out", hosts[teller->second].name, rank)});
+      }
       const double start = part.clock ? part.clock->aligned(part.start_unix_ms) : part.start_unix_ms;
       start_unix_ms = parts.empty() ? start : std::min(start_unix_ms, start);
       machine.process_coverage = std::max(machine.process_coverage, surveys[file].machine.process_coverage);
       parts.push_back(std::move(part));
     }
   }
-  machine.started_unix_ns = static_cast<std::int64_t>(start_unix_ms * 1e6);
+  constexpr double kLatest_ns = 9.2e18;  // in the year 2261; what a file says may be anything
+  machine.started_unix_ns = static_cast<std::int64_t>(std::clamp(start_unix_ms * 1e6, 0.0, kLatest_ns));
   machine.host.reset();
   const bool one_machine = hosts.size() == 1 && std::all_of(machine.gpus.begin(), machine.gpus.end(), [&](const GpuInfo& gpu) { return gpu.host == hosts.front().name; });
   if (one_machine) {

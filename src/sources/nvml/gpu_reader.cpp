@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/clock.hpp"
+#include "base/median.hpp"
 #include "lockstep/virtual_driver.hpp"
 
 namespace lockstep {
@@ -96,9 +97,7 @@ std::optional<double> GpuReader::busy_window_ms() const {
     if (samples[i].timeStamp > samples[i - 1].timeStamp)
       spacing_ms.push_back(static_cast<double>(samples[i].timeStamp - samples[i - 1].timeStamp) / 1e3);
   if (spacing_ms.size() < 3) return std::nullopt;
-  std::nth_element(spacing_ms.begin(), spacing_ms.begin() + static_cast<std::ptrdiff_t>(spacing_ms.size() / 2),
-                   spacing_ms.end());
-  return std::round(spacing_ms[spacing_ms.size() / 2]);
+  return std::round(middle_value(std::move(spacing_ms)));
 }
 
 template <class T>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/median.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -15,9 +17,7 @@ void learn_spacing(const std::vector<TimedPower>& samples, PowerBufferState& sta
   std::vector<double> spacings_ms;
   for (std::size_t i = kReach; i < samples.size(); ++i)
     spacings_ms.push_back(static_cast<double>(samples[i].unix_us - samples[i - kReach].unix_us) / 1e3 / kReach);
-  const auto middle = spacings_ms.begin() + static_cast<std::ptrdiff_t>(spacings_ms.size() / 2);
-  std::nth_element(spacings_ms.begin(), middle, spacings_ms.end());
-  state.spacing_ms = *middle;
+  state.spacing_ms = middle_value(std::move(spacings_ms));
   state.spacing_seen = true;
 }
 

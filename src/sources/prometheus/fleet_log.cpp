@@ -6,7 +6,9 @@
 #include <cmath>
 #include <tuple>
 
+#include "base/median.hpp"
 #include "base/text.hpp"
+#include "lockstep/reported_finding.hpp"
 
 namespace lockstep {
 namespace {
@@ -106,7 +108,7 @@ FleetLog::Gpu* FleetLog::gpu(const SeriesLabels& labels, Exporter exporter) {
     if (const auto known = by_uuid_.find(uuid); known != by_uuid_.end() && gpus_.at(known->second).told_by != exporter) key = known->second;
   auto place = gpus_.find(key);
   if (place == gpus_.end()) {
-    if (numbered_) late_comers_ = 1;  // came after the machine was described
+    if (numbered_) late_comers_ = true;  // came after the machine was described
     if (numbered_ || gpus_.size() >= kMostGpus) return nullptr;
     place = gpus_.emplace(key, Gpu{}).first;
     if (!uuid.empty()) by_uuid_.emplace(uuid, key);
@@ -200,7 +202,10 @@ void FleetLog::add_event(const KnownMetric& metric, const MetricSeries& series, 
     const bool born_meanwhile = metric.use == MetricUse::xid_count && i == 0 && (numbered_ || series.t_ms.front() > gpu.told_since_ms + 1.5 * gpu.spacing_ms);
     const auto [before, fresh] = gpu.looked.try_emplace(key, Gpu::Looked{metric.use == MetricUse::lost || born_meanwhile ? 0 : value, 0});
     if (series.t_ms[i] <= before->second.until_ms) continue;
-    const double old = before->second.value;
+    // An exporter that was started again counts from 0, and shows no count before the next Xid: then there are readings of the GPU without one.
+    const auto reading = gpu.readings.upper_bound(before->second.until_ms);
+    const bool was_gone = before->second.until_ms > 0 && reading != gpu.readings.end() && reading->first < series.t_ms[i];
+    const double old = metric.use == MetricUse::xid_count && (was_gone || value < before->second.value) ? 0 : before->second.value;
     before->second = {value, series.t_ms[i]};
     // A count that grew, or a last value that changed.
     Event event;
@@ -300,10 +305,11 @@ std::vector<Record> FleetLog::take_records() {
     if (finding.t_ms + grace_ms < newest || finding.t_ms <= finding.told_ms) continue;
     finding.told_ms = finding.t_ms;
     const std::vector<int> numbers = numbers_of(finding.host, finding.gpus);
-    std::vector<std::string> words;
-    for (const int number : numbers) words.push_back(std::to_string(number));
-    if (words.empty()) continue;
-    records.push_back({std::max(0.0, finding.t_ms - start_ms_), Event{"finding", numbers.front(), fmt::format("{} {} {} {} {}", key.substr(0, key.find('\x1f')), finding.lost, finding.confidence, join(words, ","), finding.severity.empty() ? "warning" : finding.severity)}});
+    if (numbers.empty()) {
+      nameless_findings_ = true;
+      continue;
+    }
+    records.push_back({std::max(0.0, finding.t_ms - start_ms_), event_of(ReportedFinding{key.substr(0, key.find('\x1f')), finding.lost, finding.confidence, numbers, finding.severity.empty() ? "warning" : finding.severity})});
   }
   std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.t_ms < b.t_ms; });
   return records;
@@ -320,14 +326,14 @@ std::optional<double> FleetLog::measured_spacing_ms() const {
     if (gaps.size() > 2000) break;
   }
   if (gaps.empty()) return std::nullopt;
-  std::nth_element(gaps.begin(), gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2), gaps.end());
-  return gaps[gaps.size() / 2];
+  return middle_value(std::move(gaps));
 }
 
 std::vector<std::string> FleetLog::notes() const {
   std::vector<std::string> notes;
   if (slices_ > 0) notes.push_back(fmt::format("{} series of MIG slices were left out", slices_));
-  if (late_comers_ > 0) notes.push_back("GPUs that came since are not shown: start again to see them");
+  if (late_comers_) notes.push_back("GPUs that came since are not shown: start again to see them");
+  if (nameless_findings_) notes.emplace_back("findings that name no GPU were left out: `lockstep diagnose` on their machine tells them");
   if (unplaced_ > 0) notes.push_back(fmt::format("{} series name no machine or no GPU and were left out", unplaced_));
   if (absurd_ > 0) notes.push_back(fmt::format("{} values were impossible (such as 400 % busy) and were left out", absurd_));
   return notes;

@@ -83,7 +83,8 @@ class FleetLog {
   std::vector<EventOf> events_;
   std::set<Exporter> exporters_;
   std::size_t readings_ = 0;
-  std::size_t late_comers_ = 0;
+  bool nameless_findings_ = false;
+  bool late_comers_ = false;
   std::size_t slices_ = 0;
   std::size_t unplaced_ = 0;
   std::size_t absurd_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
+#include <charconv>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -34,6 +35,18 @@ std::string without_page(std::string path) {
   return path;
 }
 
+// "p%40ss" is "p@ss": a password may have letters that mean something in an address.
+std::string decoded(const std::string& text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned int letter = 0;
+    const bool is_code = text[i] == '%' && i + 2 < text.size() && std::from_chars(text.data() + i + 1, text.data() + i + 3, letter, 16).ptr == text.data() + i + 3;
+    plain += is_code ? static_cast<char>(letter) : text[i];
+    if (is_code) i += 2;
+  }
+  return plain;
+}
+
 Result<Address> parse(const std::string& url) {
   const auto wrong = [&](const char* why) { return usage_error(fmt::format("this is no address of a Prometheus server ({}): {}", why, printable(url.substr(0, url.find('@') == std::string::npos ? 80 : 8))), "write http://HOST:9090 or https://HOST/prometheus"); };
   const auto scheme_end = url.find("://");
@@ -44,8 +57,8 @@ Result<Address> parse(const std::string& url) {
   Address address;
   if (const auto at = authority.rfind('@'); at != std::string::npos) {
     const std::string who = authority.substr(0, at);
-    address.user = who.substr(0, who.find(':'));
-    if (const auto colon = who.find(':'); colon != std::string::npos) address.password = who.substr(colon + 1);
+    address.user = decoded(who.substr(0, who.find(':')));
+    if (const auto colon = who.find(':'); colon != std::string::npos) address.password = decoded(who.substr(colon + 1));
     authority.erase(0, at + 1);
   }
   if (authority.empty() || authority.find_first_of(" \t\r\n\"'") != std::string::npos) return wrong("no host");

@@ -94,7 +94,8 @@ std::optional<int> gpu_of(const SeriesLabels& labels) {
 
 std::string uuid_of(const SeriesLabels& labels) { return first_of(labels, {"UUID", "uuid"}); }
 std::string model_of(const SeriesLabels& labels) { return first_of(labels, {"modelName", "devicename", "name"}); }
-bool is_slice(const SeriesLabels& labels) { return !first_of(labels, {"GPU_I_ID", "GPU_I_PROFILE"}).empty(); }
+// dcgm-exporter gives a slice its GPU's uuid, NVML and with it lockstep one of its own.
+bool is_slice(const SeriesLabels& labels) { return !first_of(labels, {"GPU_I_ID", "GPU_I_PROFILE"}).empty() || uuid_of(labels).starts_with("MIG-"); }
 
 std::string job_of_pod(std::string_view pod) {
   // Pods of the training operators end in a role and a number, perhaps with five random letters behind. A number alone joins nothing: replicas of a server and trials of a sweep are

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <thread>
 
 #include "base/time_limit.hpp"
 
@@ -28,6 +29,17 @@ TEST(Subprocess, TellsASignalFromAnExit) {
   const ChildEnd end = process->wait();
   EXPECT_EQ(end.exit_code, 128 + SIGTERM);
   EXPECT_EQ(end.ended_by_signal, SIGTERM);
+}
+
+TEST(Subprocess, IsEndedThoughItDoesNotListen) {
+  auto deaf = Subprocess::start({"/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"}, ChildOutput::untouched);
+  ASSERT_TRUE(deaf);
+  auto listens = Subprocess::start({"/bin/sleep", "60"}, ChildOutput::untouched);
+  ASSERT_TRUE(listens);
+  std::this_thread::sleep_for(200ms);  // until the trap is set
+
+  EXPECT_EQ(deaf->end(200ms).ended_by_signal, SIGKILL);
+  EXPECT_EQ(listens->end(10s).ended_by_signal, SIGTERM);
 }
 
 TEST(Subprocess, SaysWhenAProgramDoesNotExist) {

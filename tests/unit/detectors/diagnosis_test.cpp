@@ -164,6 +164,7 @@ TEST(Diagnosis, FindsNothingAtNinetyPercentMemoryAndSeventyEightPercentPower) {
 TEST(Diagnosis, PartsFindingsFromSuspicions) {
   Signals signals = split_model(2);
   signals.free_gpus = {2, 3};
+  for (const int index : signals.free_gpus) signals.gpus.emplace_back().index = index;
   set_environment(signals, "CUDA_VISIBLE_DEVICES", "0,1");
 
   const Diagnosis diagnosis = diagnose(signals);

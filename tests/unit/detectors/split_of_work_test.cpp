@@ -96,6 +96,16 @@ TEST(IdleGpus, AreNamedBesideAJobThatUsesOne) {
   EXPECT_GE(findings.front().confidence, 0.8);
 }
 
+TEST(IdleGpus, AreThoseOfTheJobsOwnMachine) {
+  Signals signals = alone(4);
+  for (GpuSignals& gpu : signals.gpus) gpu.info.host = gpu.index < 2 ? "node1" : "node2";
+
+  const auto findings = found_by(find_idle_gpus, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::idle_gpus, 0.5, 0.5));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(1)) << "another machine's are no place for a process of this one";
+}
+
 TEST(IdleGpus, AreSuspectedOnlyWhereTheJobIsKeptToItsOwn) {
   Signals by_variable = alone(4);
   set_environment(by_variable, "CUDA_VISIBLE_DEVICES", "0");

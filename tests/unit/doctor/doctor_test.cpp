@@ -133,6 +133,27 @@ TEST(HardwareChecks, SeeAFabricThatDoesNotRun) {
   EXPECT_EQ(of(hardware_checks(facts, ""), "NVLinks").answer, Answer::unknown) << "one GPU alone is wired to nobody";
 }
 
+TEST(HardwareChecks, DoNotAskForBridgesBetweenCards) {
+  DriverFacts facts = two_healthy_gpus();
+  for (GpuHardware& gpu : facts.gpus) {
+    gpu.name = "NVIDIA H100 PCIe";
+    gpu.nvlinks_up = 0;
+    gpu.nvlinks_down = 18;
+  }
+
+  const Check check = of(hardware_checks(facts, ""), "NVLinks");
+
+  EXPECT_EQ(check.answer, Answer::unknown);
+  EXPECT_THAT(check.detail, HasSubstr("no bridge"));
+}
+
+TEST(HardwareChecks, KnowWhichXidsAreOfPrograms) {
+  for (const char* const xid : {"13", "31", "43", "45", "68"})
+    EXPECT_EQ(of(hardware_checks(two_healthy_gpus(), std::string("NVRM: Xid (PCI:0000:3b:00): ") + xid + ", pid=1\n"), "Xid").answer, Answer::unknown) << xid;
+  for (const char* const xid : {"48", "79", "113", "131"})
+    EXPECT_EQ(of(hardware_checks(two_healthy_gpus(), std::string("NVRM: Xid (PCI:0000:3b:00): ") + xid + ", pid=1\n"), "Xid").answer, Answer::no) << xid;
+}
+
 TEST(HardwareChecks, KnowWhatTheyDoNotKnow) {
   DriverFacts facts;
   facts.gpus.emplace_back();

@@ -154,6 +154,14 @@ TEST(MetricFamilies, SayThatTheDriverDoesNotAnswer) {
   EXPECT_THAT(metrics_text(Monitored{}, {"1.0", 1, -1}), HasSubstr("\nlockstep_driver_up 0\n"));
 }
 
+TEST(MetricFamilies, OfReadingsThatComeSeldomAreFreshForLonger) {
+  Monitored seen = two_gpus();
+  EXPECT_FALSE(is_fresh(seen, 60));
+  seen.interval = std::chrono::seconds(30);
+  EXPECT_TRUE(is_fresh(seen, 60));
+  EXPECT_FALSE(is_fresh(seen, 100));
+}
+
 TEST(ListenAddress, IsReadAsPeopleWriteIt) {
   EXPECT_EQ(parse_listen_address("127.0.0.1:9417")->port, 9417);
   EXPECT_EQ(parse_listen_address("[::1]:80")->host, "::1");

@@ -97,6 +97,7 @@ TEST(AdoptedRanks, AreMpisWithinASlurmJob) {
 
 TEST(FirstHost, IsReadFromSlurmsLists) {
   EXPECT_EQ(first_host("gpu07"), "gpu07");
+  EXPECT_EQ(first_host("gpu[03-05"), "") << "a list that is cut";
   EXPECT_EQ(first_host("gpu[03-05,9],login1"), "gpu03");
   EXPECT_EQ(first_host("a1,b[2-3]"), "a1");
   EXPECT_EQ(first_host("rack[1-2]-ib"), "rack1-ib");

@@ -37,6 +37,22 @@ TEST(RecordingWriter, KeepsAnEarlierRecordingBesideTheNewOne) {
   EXPECT_EQ(content_of(path), header_line(two_gpu_machine()));
 }
 
+TEST(RecordingWriter, KeepsMachinesAndJobsApartWhenItHidesTheirNames) {
+  Machine machine = two_gpu_machine();
+  machine.gpus[0].host = "secret1";
+  machine.gpus[1].host = "secret2";
+  machine.gpus[0].job = machine.gpus[1].job = "secret1 127.0.0.1:29500";
+
+  const std::string line = header_line(machine, {Redaction::commands_and_host});
+
+  EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("secret")));
+  auto reader = RecordingReader::over(line, "here");
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(reader->machine().gpus[0].host, "host1");
+  EXPECT_EQ(reader->machine().gpus[1].host, "host2");
+  EXPECT_EQ(reader->machine().gpus[0].job, reader->machine().gpus[1].job);
+}
+
 TEST(RecordingWriter, TakesAnEmptyFileThatMktempMade) {
   const TemporaryFolder folder;
 

@@ -26,6 +26,25 @@ TEST(Report, AGpuIsLostUntilItRecovers) {
   EXPECT_FALSE(report.gpus[1].lost);
 }
 
+TEST(Report, WhatAMachineFoundItselfIsNoEvent) {
+  Timeline timeline = two_gpus();
+  timeline.events = {{0, {"finding", 0, "D201 0.25 0.9 0,1 info"}}, {1, {"xid", 1, "79"}}};
+
+  ASSERT_EQ(build_report(timeline, {}).events.size(), 1U) << "it is repeated at every scrape, and stands among the findings";
+  EXPECT_EQ(build_report(timeline, {}).events.front().kind, "xid");
+}
+
+TEST(Report, AJobsBusyTimeIsThatOfTheGpusThatWereRead) {
+  Signals signals;
+  signals.jobs.emplace_back();
+  signals.jobs.front().gpus = {0, 1};
+  signals.jobs.front().members = {{.index = 0, .busy = 0.8}, {.index = 1, .busy = std::nullopt}};
+  Diagnosis diagnosis;
+  diagnosis.verdicts.emplace_back();
+
+  EXPECT_DOUBLE_EQ(build_report(two_gpus(), signals, diagnosis).jobs.at(0).busy.value_or(0), 0.8);
+}
+
 TEST(Report, SaysOnceWhatNoGpuGave) {
   Timeline timeline = two_gpus();
   for (GpuTrack& gpu : timeline.gpus) gpu.missing = {{"sm", ReadingState::not_supported}};

@@ -154,8 +154,25 @@ TEST(MergedRecordings, OneRankOnTwoMachinesIsSaid) {
   const TemporaryFolder folder;
   const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", recording_of("beta", 0, 0))});
   ASSERT_TRUE(source);
-  EXPECT_THAT((*source)->not_measured().back().reason, HasSubstr("not of one job"));
+  const auto missing = (*source)->not_measured();
+  ASSERT_EQ(missing.size(), 3U) << "the clock, and the steps of two ranks";
+  EXPECT_THAT(missing.front().reason, HasSubstr("not of one job"));
+  EXPECT_EQ(missing.back().signal, "steps of beta");
+  EXPECT_THAT(missing.back().reason, HasSubstr("alpha has a rank 1, too"));
   EXPECT_FALSE((*source)->machine().clocks[1].error_ms) << "equal steps of strangers end together by chance";
+}
+
+TEST(MergedRecordings, WhatAMachineFoundItselfIsOfTheSameGpusStill) {
+  const TemporaryFolder folder;
+  const std::string found = record_line({10'500, Event{"finding", 1, "D201 0.25 0.9 0,1 info"}});
+  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", recording_of("beta", 2, 0) + found)});
+  ASSERT_TRUE(source);
+
+  const std::vector<Record> records = everything(**source);
+
+  const auto& event = std::get<Event>(records.back().content);
+  EXPECT_EQ(event.detail, "D201 0.25 0.9 2,3 info");
+  EXPECT_EQ(event.gpu, 2);
 }
 
 TEST(MergedRecordings, MachinesOfOneNameAreToldApartByTheirGpus) {

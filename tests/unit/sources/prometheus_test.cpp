@@ -185,6 +185,40 @@ TEST(FleetLog, CountsAnXidWhoseCounterIsBornMeanwhile) {
   EXPECT_THAT(xids, ElementsAre("79")) << "31 was there when the window began";
 }
 
+TEST(FleetLog, CountsAnXidAfterTheExporterWasStartedAgain) {
+  FleetLog fleet("");
+  const SeriesLabels gpu = {{"instance", "a:1"}, {"gpu", "0"}, {"uuid", "GPU-a0"}};
+  SeriesLabels xid = gpu;
+  xid["xid"] = "79";
+  fleet.add(metric("lockstep_gpu_busy_ratio"), {series(gpu, std::vector<double>(20, 0.5))});
+  MetricSeries counter = series(xid, {1, 1, 1, 1});
+  counter.t_ms[2] = 1'150'000;  // started again in between, it counts nothing until the next one
+  counter.t_ms[3] = 1'165'000;
+  fleet.add(metric("lockstep_gpu_xid_errors_total"), {counter});
+  fleet.machine();
+
+  std::vector<double> told;
+  for (const Record& record : fleet.take_records())
+    if (std::holds_alternative<Event>(record.content)) told.push_back(record.t_ms);
+
+  EXPECT_THAT(told, ElementsAre(150'000));
+}
+
+TEST(FleetLog, DoesNotTakeAScrapeThatFailedForARestart) {
+  FleetLog fleet("");
+  const SeriesLabels gpu = {{"instance", "a:1"}, {"gpu", "0"}, {"uuid", "GPU-a0"}};
+  SeriesLabels xid = gpu;
+  xid["xid"] = "79";
+  MetricSeries busy = series(gpu, {0.5, 0.5, 0.5});
+  MetricSeries counter = series(xid, {1, 1, 1});
+  busy.t_ms[2] = counter.t_ms[2] = 1'150'000;  // nothing at all was read meanwhile
+  fleet.add(metric("lockstep_gpu_busy_ratio"), {busy});
+  fleet.add(metric("lockstep_gpu_xid_errors_total"), {counter});
+  fleet.machine();
+
+  for (const Record& record : fleet.take_records()) EXPECT_FALSE(std::holds_alternative<Event>(record.content));
+}
+
 TEST(FleetLog, JudgesAJobByItsOwnTimeAlone) {
   FleetLog fleet("");
   SeriesLabels later = dcgm("a", 0);
@@ -200,7 +234,8 @@ TEST(FleetLog, LeavesOutWhatCannotBe) {
   SeriesLabels slice = dcgm("a", 1);
   slice["GPU_I_ID"] = "3";
   fleet.add(metric("DCGM_FI_DEV_GPU_UTIL"), {series(dcgm("a", 0), {400, 50}), series(slice, {50}), series({{"gpu", "0"}}, {1})});
-  fleet.machine();
+  fleet.add(metric("lockstep_gpu_busy_ratio"), {series({{"instance", "b:1"}, {"gpu", "4"}, {"uuid", "MIG-1234"}}, {0.5})});
+  EXPECT_EQ(fleet.machine().gpus.size(), 1U) << "slices are no GPUs";
 
   EXPECT_EQ(fleet.take_records().size(), 1U);
   EXPECT_THAT(fleet.notes(), ElementsAre(HasSubstr("MIG"), HasSubstr("no machine"), HasSubstr("impossible")));

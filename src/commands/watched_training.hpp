@@ -11,13 +11,13 @@
 
 namespace lockstep {
 
-struct DemoRunOptions {
+struct TrainingWatchOptions {
   std::string input;                                       // the GPUs: "virtual:2", or nothing for real ones
   std::chrono::nanoseconds duration = std::chrono::seconds(15);  // of training
   bool quiet = false;
 };
 
-struct DemoRun {
+struct WatchedTraining {
   MeasuredRun measured;
   RunSpeed speed;          // by the trainer's marks
   double other_cores = 0;  // CPU time that others took meanwhile, in cores
@@ -25,9 +25,9 @@ struct DemoRun {
   bool interrupted = false;
 };
 
-Result<DemoRun> run_and_watch(std::string title, const std::vector<std::string>& command, const DemoRunOptions& options);
+// What this process starts from now on is nobody's rank and has virtual GPUs of its own.
+void train_apart(const std::string& scope);
 
-// Tokens a second from a trainer's JSON lines: the median, without the first line, which holds the start.
-double tokens_per_s_in(const std::string& json_lines);
+Result<WatchedTraining> run_and_watch(std::string title, const std::vector<std::string>& command, const TrainingWatchOptions& options);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "commands/demo_run.hpp"
+#include "commands/watched_training.hpp"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -6,16 +6,19 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
 #include "base/file.hpp"
 #include "base/interrupt.hpp"
+#include "base/median.hpp"
+#include "base/output_file.hpp"
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
 #include "commands/judgement.hpp"
 #include "commands/observation.hpp"
-#include "commands/output_file.hpp"
+#include "launch/rank_environment.hpp"
 #include "signals/derive_signals.hpp"
 #include "sources/open_source.hpp"
 
@@ -27,6 +30,7 @@ using namespace std::chrono_literals;
 // 5 readings a second: on two cores, both of which train, watching must cost next to nothing.
 constexpr auto kInterval = 200ms;
 constexpr auto kLongestStart = 30s;
+constexpr auto kLongestEnd = 40s;  // a launcher gives its ranks 30
 
 // CPU time of the whole machine in seconds: what ran, and what a hypervisor took away.
 double machine_cpu_s() {
@@ -58,14 +62,13 @@ double own_cpu_s() {
   return cpu_s(self) + cpu_s(children);
 }
 
-void show_progress(const DemoRunOptions& options, double worked_s) {
+void show_progress(const TrainingWatchOptions& options, double worked_s) {
   if (options.quiet || ::isatty(STDERR_FILENO) != 1) return;
   const double whole = to_ms(options.duration) / 1e3;
   say(fmt::format("\r\x1b[Ktraining and watching: {:.0f} of {:.0f} s", std::min(worked_s, whole), whole));
 }
 
-}  // namespace
-
+// Tokens a second from a trainer's JSON lines: the median, without the first line, which holds the start.
 double tokens_per_s_in(const std::string& json_lines) {
   std::vector<double> rates;
   for (const std::string_view line : split(json_lines, '\n')) {
@@ -74,12 +77,20 @@ double tokens_per_s_in(const std::string& json_lines) {
     rates.push_back(parsed["tokens_per_s"].get<double>());
   }
   if (rates.size() > 2) rates.erase(rates.begin());
-  if (rates.empty()) return 0;
-  std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
-  return rates[rates.size() / 2];
+  return middle_value(std::move(rates));
 }
 
-Result<DemoRun> run_and_watch(std::string title, const std::vector<std::string>& command, const DemoRunOptions& options) {
+}  // namespace
+
+void train_apart(const std::string& scope) {
+  const Variables around = own_variables();
+  const Variables kept = without_launcher(around);
+  for (const auto& [name, value] : around)
+    if (!kept.contains(name)) ::unsetenv(name.c_str());
+  ::setenv("LOCKSTEP_VIRTUAL_SCOPE", fmt::format("{}-{}", scope, ::getpid()).c_str(), 1);
+}
+
+Result<WatchedTraining> run_and_watch(std::string title, const std::vector<std::string>& command, const TrainingWatchOptions& options) {
   SourceOptions source_options;
   source_options.interval = kInterval;
   source_options.process_period = 1s;
@@ -110,12 +121,9 @@ Result<DemoRun> run_and_watch(std::string title, const std::vector<std::string>&
   if (!options.quiet && ::isatty(STDERR_FILENO) == 1) say("\r\x1b[K");
   source->reset();
 
-  DemoRun run;
+  WatchedTraining run;
   run.failed = child->poll().has_value() && child->poll()->exit_code != 0;
-  if (!child->poll()) {
-    child->send(SIGTERM);
-    child->wait();
-  }
+  child->end(kLongestEnd);
   run.interrupted = interrupted_by() != 0;
   const double wall_s = to_ms(monotonic_now() - began) / 1e3;
   run.other_cores = std::max(0.0, (machine_cpu_s() - machine_before) - (own_cpu_s() - own_before)) / wall_s;
