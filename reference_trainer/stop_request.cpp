@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
+#include <string_view>
 
 namespace lockstep {
 namespace {
 
-using namespace std::chrono_literals;
-
+constexpr double kLeastPatience_s = 5;
+constexpr double kMostPatience_s = 3600;
 constexpr unsigned kFirstMeeting_s = 30;  // before it is known how far apart they are: what launchers wait before they kill
 
 // A signal handler reads nothing else.
@@ -25,9 +27,15 @@ void ask(int) {
   if (!all_know) ::alarm(patience_s);
 }
 
-void end_as_before(int) {
+void end_as_before() {
   ::sigaction(SIGTERM, &before, nullptr);
   ::raise(SIGTERM);
+}
+
+void give_up(int) {
+  constexpr std::string_view kWords = "lockstep-train: told to end (SIGTERM), and the other ranks do not come to save with this one: it ends unsaved\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kWords.data(), kWords.size());
+  end_as_before();
 }
 
 void handle(int signal, void (*handler)(int)) {
@@ -44,7 +52,7 @@ StopRequest::StopRequest() {
   patience_s = kFirstMeeting_s;
   ::sigaction(SIGTERM, nullptr, &before);
   if (before.sa_handler == SIG_IGN) return;
-  handle(SIGALRM, end_as_before);
+  handle(SIGALRM, give_up);
   handle(SIGTERM, ask);
 }
 
@@ -55,8 +63,9 @@ StopRequest::~StopRequest() {
 
 bool StopRequest::is_made() { return is_asked; }
 
-void StopRequest::expect_meeting_every(std::chrono::nanoseconds time) {
-  patience_s = static_cast<unsigned>(std::chrono::ceil<std::chrono::seconds>(std::clamp<std::chrono::nanoseconds>(3 * time, 5s, 1h)).count());
+void StopRequest::expect_meeting_every(std::chrono::duration<double> time) {
+  longest_ = std::max(longest_, time);
+  patience_s = static_cast<unsigned>(std::ceil(std::clamp(3 * longest_.count(), kLeastPatience_s, kMostPatience_s)));
 }
 
 void StopRequest::is_agreed() {
@@ -65,7 +74,7 @@ void StopRequest::is_agreed() {
 }
 
 void StopRequest::end() {
-  end_as_before(SIGTERM);
+  end_as_before();
   std::_Exit(128 + SIGTERM);  // where it is ignored or blocked
 }
 

@@ -17,14 +17,17 @@ class StopRequest {
 
   static bool is_made();
 
-  // How far apart ranks meet: a request waits for three times as long, and for five seconds at least.
-  void expect_meeting_every(std::chrono::nanoseconds time);
+  // How far apart ranks meet: a request waits for three times the longest, and for five seconds at least.
+  void expect_meeting_every(std::chrono::duration<double> time);
 
-  // All ranks have met and know: however long saving takes now, it is done to the end.
+  // All ranks have met and know, or the run is at its end: however long saving takes now, it is done to the end.
   void is_agreed();
 
   // The end that the signal would have brought at once.
   [[noreturn]] static void end();
+
+ private:
+  std::chrono::duration<double> longest_{};
 };
 
 }  // namespace lockstep

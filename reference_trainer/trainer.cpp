@@ -205,7 +205,7 @@ void Run::train() {
   if (writer_) or_fail(writer_->finish());
   ranks_.barrier();  // nobody leaves while another still reads
   if (is_stopping_) {
-    progress_.say(fmt::format("lockstep-train: told to end (SIGTERM): update {} of {} is saved; the same command goes on from there", position_.update, updates_));
+    progress_.say(fmt::format("lockstep-train: told to end (SIGTERM): update {} of {} is saved, and --resume auto goes on from there", position_.update, updates_));
     StopRequest::end();
   }
   line_at_ = began_;
@@ -271,8 +271,11 @@ void Run::one_update(std::int64_t passes, bool ends_epoch) {
       if (ends_epoch) position_ = {.update = position_.update, .epoch = position_.epoch + 1, .samples = 0};
       fault_.after_update({marks_, virtual_gpus_, losses_, values_, [&] { evaluate(*batch); }});
       const bool may_stop = ranks_.is_alone() && StopRequest::is_made();  // several agree where they meet
-      if (position_.update % settings_.log_every == 0 || is_last_update() || may_stop) log_update();
-      if (writer_ && (is_last_update() || (settings_.save_every > 0 && position_.update % settings_.save_every == 0))) marks_.time(LOCKSTEP_SPAN_CHECKPOINT, [&] { save(); });
+      const bool logs = position_.update % settings_.log_every == 0 || is_last_update() || may_stop;
+      const bool saves = settings_.save_every > 0 && position_.update % settings_.save_every == 0;
+      if (logs) log_update();
+      if (stop_request_ && (logs || saves)) agree_to_stop();
+      if (writer_ && (is_last_update() || saves)) marks_.time(LOCKSTEP_SPAN_CHECKPOINT, [&] { save(); });
     }
     marks_.end();
   }
@@ -304,7 +307,9 @@ void Run::log_update() {
     if (!std::isfinite(loss) && !std::exchange(warned_of_loss_, true))
       progress_.say("lockstep-train: the loss is no number any more\n  next: use a lower --learning-rate, or --clip 1");
   });
-  agree_to_stop();
+  // The first line after a resume may come early.
+  const double distances = static_cast<double>(std::max<std::int64_t>(1, position_.update - line_update_)) / static_cast<double>(settings_.log_every);
+  if (stop_request_) stop_request_->expect_meeting_every(std::chrono::duration<double>(monotonic_now() - line_at_) / distances);
   line_at_ = monotonic_now();
   line_update_ = position_.update;
   line_samples_ = samples_;
@@ -312,11 +317,10 @@ void Run::log_update() {
 
 // The signal reaches ranks at different updates; all have to save the same one.
 void Run::agree_to_stop() {
-  if (!stop_request_) return;
-  stop_request_->expect_meeting_every(monotonic_now() - line_at_);
-  if (ranks_.sum(StopRequest::is_made() ? 1 : 0) == 0) return;
-  is_stopping_ = true;
-  stop_request_->is_agreed();
+  const bool is_over = position_.update >= updates_;
+  const bool is_asked = ranks_.sum(StopRequest::is_made() ? 1 : 0) > 0;
+  is_stopping_ = is_asked && !is_over;  // what is at its end ends as ever
+  if (is_asked || is_over) stop_request_->is_agreed();
 }
 
 ProgressLine Run::progress_line(double loss) {

@@ -15,7 +15,7 @@ import time
 # thread needs the cores too: D202 is then right to be raised.)
 FLAGS = ["--device", "cpu", "--model", "tiny", "--batch-size", "16", "--workers", "1", "--dataset-size", "200000", "--steps", "1000000", "--log-every", "50", "--resume", "never"]
 FEW_SAMPLES = ["--dataset-size", "320"]  # epochs of a second or two
-MORE_FLAGS = {"same-order": FEW_SAMPLES, "uneven-batches": FEW_SAMPLES, "sync-each-pass": ["--batch-size", "4"], "small-passes": ["--batch-size", "4"], "tiny-buckets": ["--layers", "12", "--width", "64", "--heads", "4", "--batch-size", "2"], "same-seeds": ["--dropout", "0.1"]}
+MORE_FLAGS = {"same-order": FEW_SAMPLES, "uneven-batches": FEW_SAMPLES, "sync-each-pass": ["--batch-size", "4"], "small-passes": ["--batch-size", "4"], "tiny-buckets": ["--layers", "24", "--width", "32", "--heads", "2", "--batch-size", "1"], "same-seeds": ["--dropout", "0.1"]}
 GOOD_UPDATES_S = 6.0  # the trainer's start and its good updates, after which the fault begins
 WATCH_S = 12
 WATCH_MARKS_S = 6  # steps of 0.2 s tell soon

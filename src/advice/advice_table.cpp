@@ -145,13 +145,13 @@ void add_launch(Finding& finding, const JobSignals* job, std::size_t gpus, std::
 }
 
 // One process on each GPU that the finding speaks of, the empty ones among them.
-std::size_t processes_meant(const Finding& finding) {
+std::size_t processes_meant(const Finding& finding, std::size_t own) {
   double gpus = 0;
   for (const Evidence& item : finding.evidence) {
     if (item.signal == "processes") gpus = item.threshold.value_or(gpus);
     if (item.signal == "idle_gpus" || item.signal == "job_gpus") gpus += item.value;
   }
-  return static_cast<std::size_t>(gpus);
+  return gpus > 0 ? static_cast<std::size_t>(gpus) : own;  // what a machine found itself comes without
 }
 
 // A job that a cluster placed is started by its job file, and over machines.
@@ -182,9 +182,9 @@ void add_job_fixes(Finding& finding, const Signals& signals) {
                                  "(accelerate launch --use_fsdp) instead of DDP", {}, std::nullopt});
       break;
     case FindingCode::one_gpu_leads: add_launch(finding, job, own, "start one process a GPU instead of one for all"); break;
-    case FindingCode::idle_gpus: add_launch(finding, job, processes_meant(finding), "use the empty GPUs too"); break;
+    case FindingCode::idle_gpus: add_launch(finding, job, processes_meant(finding, own), "use the empty GPUs too"); break;
     case FindingCode::world_size_not_set:
-      add_launch(finding, job, processes_meant(finding), "start the script with a launcher, which sets RANK, LOCAL_RANK and WORLD_SIZE");
+      add_launch(finding, job, processes_meant(finding, own), "start the script with a launcher, which sets RANK, LOCAL_RANK and WORLD_SIZE");
       break;
     case FindingCode::unsynchronised_copies:
       add_launch(finding, job, finding.gpus.size(), "start all of them as ranks of one job, so that they train one model");

@@ -129,6 +129,7 @@ void ask_node(const std::string& node, int port, std::chrono::milliseconds limit
   if (addresses.empty()) return;
   // One that answers is enough: a name may mean an IPv6 address that leads nowhere before the one that does.
   int problem = 0;
+  bool refused = false;  // by a machine that is there: tells more than a way that leads nowhere
   std::string reached;
   std::optional<Descriptor> socket;
   for (const Resolved& to : addresses) {
@@ -136,7 +137,9 @@ void ask_node(const std::string& node, int port, std::chrono::milliseconds limit
     problem = socket->get() < 0 ? errno : connect_within(socket->get(), to, limit);
     reached = to.address;
     if (problem == 0) break;
+    refused = refused || problem == ECONNREFUSED;
   }
+  if (problem != 0 && refused) problem = ECONNREFUSED;
   Check reach{"nodes", fmt::format("{} can be reached on port {}", name, port), Answer::no, std::strerror(problem), ""};
   if (problem == 0) {
     reach.answer = Answer::yes;

@@ -79,7 +79,7 @@ std::vector<std::string> as_entries(const Variables& variables) {
 Variables without_launcher(Variables variables) {
   for (const char* const name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"}) variables.erase(name);
   std::erase_if(variables, [](const auto& entry) {
-    for (const char* const family : {"SLURM_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_", "MPI_LOCAL", "TORCHELASTIC_"})
+    for (const char* const family : {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASK", "SLURM_STEP", "SLURM_GTIDS", "SLURM_SRUN_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_", "MPI_LOCAL", "TORCHELASTIC_"})
       if (entry.first.starts_with(family)) return true;
     return false;
   });

@@ -47,7 +47,8 @@ Result<Variables> rank_variables(const LaunchSettings& settings, const GroupPlac
 Variables own_variables();
 std::vector<std::string> as_entries(const Variables& variables);
 
-// Without what torchrun, Slurm and MPI tell their ranks: whoever is started with the rest is a job of its own.
+// Without what torchrun, srun and MPI tell their ranks: whoever is started with the rest is a job of its own. What Slurm says of the job
+// and its resources stays.
 Variables without_launcher(Variables variables);
 
 }  // namespace lockstep

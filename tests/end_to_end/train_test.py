@@ -260,6 +260,16 @@ def told_to_end_it_saves(folder):
         assert {**curve, **rest} == whole, "other losses than those of a run that nobody ended"
         print(f"  {ranks} rank(s): told to end at update 20, saved {max(curve)}, went on to 200 with the same losses")
 
+    saved = os.path.join(folder, "between")
+    seldom = started("--batch-size", "4", "--steps", "100000", "--loader-delay", "20ms", "--log-every", "100000", "--checkpoint-dir", saved, "--save-every", "15", ranks=2)
+    until = time.monotonic() + 60
+    while not (os.path.isdir(saved) and any(name.endswith(".safetensors") for name in os.listdir(saved))) and time.monotonic() < until:
+        time.sleep(0.1)
+    seldom.send_signal(signal.SIGTERM)
+    _, errors = seldom.communicate(timeout=60)
+    assert seldom.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM) and "unsaved" not in errors, (seldom.returncode, errors)
+    print("  where lines are far apart the ranks agree at a save")
+
 
 def told_to_end_it_does_not_wait_for_ever(folder):
     """A rank that cannot meet the others any more ends without saving; one that keeps no checkpoints ends at once."""

@@ -204,7 +204,7 @@ void FleetLog::add_event(const KnownMetric& metric, const MetricSeries& series, 
     if (series.t_ms[i] <= before->second.until_ms) continue;
     // An exporter that was started again counts from 0, and shows no count before the next Xid: then there are readings of the GPU without one.
     const auto reading = gpu.readings.upper_bound(before->second.until_ms);
-    const bool was_gone = before->second.until_ms > 0 && reading != gpu.readings.end() && reading->first < series.t_ms[i];
+    const bool was_gone = before->second.until_ms > 0 && series.t_ms[i] - before->second.until_ms > 1.5 * gpu.spacing_ms && reading != gpu.readings.end() && reading->first < series.t_ms[i];
     const double old = metric.use == MetricUse::xid_count && (was_gone || value < before->second.value) ? 0 : before->second.value;
     before->second = {value, series.t_ms[i]};
     // A count that grew, or a last value that changed.
@@ -306,7 +306,7 @@ std::vector<Record> FleetLog::take_records() {
     finding.told_ms = finding.t_ms;
     const std::vector<int> numbers = numbers_of(finding.host, finding.gpus);
     if (numbers.empty()) {
-      nameless_findings_ = true;
+      nameless_findings_ = nameless_findings_ || finding.gpus.empty();
       continue;
     }
     records.push_back({std::max(0.0, finding.t_ms - start_ms_), event_of(ReportedFinding{key.substr(0, key.find('\x1f')), finding.lost, finding.confidence, numbers, finding.severity.empty() ? "warning" : finding.severity})});

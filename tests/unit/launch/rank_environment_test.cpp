@@ -21,7 +21,7 @@ GroupPlace second_of_two_nodes() {
 }
 
 TEST(RankEnvironment, CanBeTakenOffAgain) {
-  const Variables around = {{"HOME", "/home/ada"}, {"CUDA_VISIBLE_DEVICES", "0"}, {"PMIX_RANK", "1"}, {"SLURM_PROCID", "1"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"PMI_RANK", "1"}, {"MPI_LOCALRANKID", "1"}};
+  const Variables around = {{"HOME", "/home/ada"}, {"CUDA_VISIBLE_DEVICES", "0"}, {"PMIX_RANK", "1"}, {"SLURM_PROCID", "1"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"PMI_RANK", "1"}, {"MPI_LOCALRANKID", "1"}, {"SLURM_JOB_ID", "7"}, {"SLURM_TMPDIR", "/tmp/7"}};
   const auto rank = rank_variables(LaunchSettings{}, second_of_two_nodes(), 1, around, 4, {"", "", "/logs/error.json", ""});
   ASSERT_TRUE(rank);
 
@@ -30,6 +30,7 @@ TEST(RankEnvironment, CanBeTakenOffAgain) {
   for (const char* const name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MPI_LOCALRANKID", "PMIX_RANK"}) EXPECT_FALSE(left.contains(name)) << name;
   EXPECT_EQ(value_of(left, "HOME"), "/home/ada");
   EXPECT_EQ(value_of(left, "CUDA_VISIBLE_DEVICES"), "0");
+  EXPECT_EQ(value_of(left, "SLURM_JOB_ID") + value_of(left, "SLURM_TMPDIR"), "7/tmp/7") << "of the job, not of the rank";
 }
 
 TEST(RankEnvironment, HasTorchrunsNames) {
