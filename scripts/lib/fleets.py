@@ -55,7 +55,7 @@ def bench_fleet(root, lockstep, library, peers, rounds):
             theirs.append(scraped([nvitop, "--bind-address", "127.0.0.1", "--port", str(port), "--hostname", "here", "--interval", "1"],
                                   {"LOCKSTEP_VIRTUAL": str(GPUS), "LD_LIBRARY_PATH": library}, port)[0])
     print(f"exporting {GPUS} virtual GPUs, scraped every second, {SECONDS} s, median of {rounds}: percent of a core")
-    print(f"  lockstep export (reads at 10 Hz)   {statistics.median(own):6.2f}   and the virtual driver's power sampler {statistics.median(sampler):.2f}")
+    print(f"  lockstep export (reads at 2 Hz)    {statistics.median(own):6.2f}   and the virtual driver's power sampler {statistics.median(sampler):.2f}")
     if theirs:
         print(f"  nvitop-exporter (reads at 1 Hz)    {statistics.median(theirs):6.2f}   {statistics.median(theirs) / statistics.median(own):.1f}x of lockstep's")
 
