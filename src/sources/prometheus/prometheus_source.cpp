@@ -59,7 +59,6 @@ class PrometheusSource : public Source {
     for (const KnownMetric& metric : known_metrics())
       if (metric.use == MetricUse::busy && there.contains(metric.exporter)) asked_.push_back(&metric);
     machine_ = fleet_.machine();
-    spacing_ms_ = fleet_.spacing_ms();
     for (const int wanted : gpus)
       if (wanted >= static_cast<int>(machine_.gpus.size())) return usage_error(fmt::format("GPU {} of --gpus is not there: {} are", wanted, machine_.gpus.size()), "leave --gpus out to see which are");
     wanted_ = std::set<int>(gpus.begin(), gpus.end());
@@ -93,7 +92,7 @@ class PrometheusSource : public Source {
 
   std::vector<NotMeasured> not_measured() const override {
     std::vector<NotMeasured> list;
-    const double seconds = std::max(1.0, std::round(spacing_ms_.value_or(15'000) / 1000));
+    const double seconds = std::max(1.0, std::round(fleet_.spacing_ms().value_or(15'000) / 1000));
     list.push_back({"between scrapes", fmt::format("readings are {:.0f} s apart: steps, and turns shorter than {:.0f} s, cannot be seen; run `lockstep diagnose` on one of the machines for those", seconds, 2 * seconds)});
     const bool any_job = std::any_of(machine_.gpus.begin(), machine_.gpus.end(), [](const GpuInfo& gpu) { return gpu.job.has_value(); });
     if (!any_job) list.push_back({"jobs", "no label says which job a GPU was given to: GPUs of one machine were joined by likeness, machines not at all (--job-label NAME names one)"});
@@ -135,7 +134,7 @@ class PrometheusSource : public Source {
   void ask_for_news() {
     // What was missed while the server was away is asked for too, but no more than the window: it must not grow until no answer holds it.
     const auto missed = silence_ ? monotonic_now() - silent_since_ : 0ns;
-    const auto range = std::min<std::chrono::nanoseconds>(options_.window, kAskEvery + std::chrono::nanoseconds(static_cast<std::int64_t>(kOverlap * spacing_ms_.value_or(15'000) * 1e6)) + missed);
+    const auto range = std::min<std::chrono::nanoseconds>(options_.window, kAskEvery + std::chrono::nanoseconds(static_cast<std::int64_t>(kOverlap * fleet_.spacing_ms().value_or(15'000) * 1e6)) + missed);
     asked_at_ = monotonic_now();
     ask_time();
     std::vector<const KnownMetric*> round = asked_;
@@ -180,7 +179,6 @@ class PrometheusSource : public Source {
   std::string time_;                       // of the server, for this round
   std::deque<Record> pending_;
   std::map<int, double> newest_;
-  std::optional<double> spacing_ms_;
   std::set<std::string> warnings_;
   std::chrono::nanoseconds asked_at_{};
   std::chrono::nanoseconds silent_since_{};
