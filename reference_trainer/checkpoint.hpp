@@ -1,4 +1,5 @@
-// Checkpoints: safetensors files (any safetensors reader opens them), written beside training, whole or not at all.
+// Checkpoints: safetensors files (any safetensors reader opens them), written beside training,
+// whole or not at all.
 #pragma once
 
 #include <cstdint>
@@ -34,27 +35,33 @@ Status write_checkpoint(const std::filesystem::path& file, const Checkpoint& che
 std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
 
-// What a run resumes from: a file, or "auto", the newest of the folder; nothing: there is none. One that cannot be used is an
-// error which offers the one before. After a restart by the launcher (attempt 1 and on) it is the newest that this run wrote,
-// whatever it began with, and the one before is taken where that is damaged; `words` says so.
+// What a run resumes from: a file, or "auto", the newest of the folder; nothing: there is none. One
+// that cannot be used is an error which offers the one before. After a restart by the launcher
+// (attempt 1 and on) it is the newest that this run wrote, whatever it began with, and the one
+// before is taken where that is damaged; `words` says so.
 struct ResumePoint {
   std::filesystem::path file;
   Checkpoint content;
   std::string words;
 };
-Result<std::optional<ResumePoint>> find_resume_point(const std::string& resume, const std::filesystem::path& folder, int attempt);
+Result<std::optional<ResumePoint>> find_resume_point(const std::string& resume,
+                                                     const std::filesystem::path& folder,
+                                                     int attempt);
 
-// Renames the checkpoints of later updates to *.aside: those of another run, or damaged ones. Else the next resume, and the
-// count of those to keep, would take them for this run's.
+// Renames the checkpoints of later updates to *.aside: those of another run, or damaged ones. Else
+// the next resume, and the count of those to keep, would take them for this run's.
 void set_aside_later_ones(const std::filesystem::path& folder, std::int64_t update);
 
-// Writes in the background: save() copies the tensors, which is all that a step pays, and waits only for a save before it.
+// Writes in the background: save() copies the tensors, which is all that a step pays, and waits
+// only for a save before it.
 class CheckpointWriter {
  public:
-  // Makes the folder and writes into it once: a run should not find out at its end that nothing can be saved.
+  // Makes the folder and writes into it once: a run should not find out at its end that nothing can
+  // be saved.
   static Status try_folder(const std::filesystem::path& folder);
 
-  CheckpointWriter(std::filesystem::path folder, std::int64_t keep) : folder_(std::move(folder)), keep_(keep) {}
+  CheckpointWriter(std::filesystem::path folder, std::int64_t keep)
+      : folder_(std::move(folder)), keep_(keep) {}
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;

@@ -23,8 +23,9 @@ struct Count {
 };
 std::array<Count, kMostDevices> cpu_memory;
 
-// Torch's own CPU memory, with the bytes noted. A GPU's allocator keeps such a count; the CPU's has none. The note lies in
-// front of the block: libraries below torch want to free a block by its address alone.
+// Torch's own CPU memory, with the bytes noted. A GPU's allocator keeps such a count; the CPU's has
+// none. The note lies in front of the block: libraries below torch want to free a block by its
+// address alone.
 class CountingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -33,15 +34,19 @@ class CountingAllocator : public c10::Allocator {
     note->size = static_cast<std::int64_t>(bytes);
     note->count = this_device < 0 ? nullptr : &cpu_memory[static_cast<std::size_t>(this_device)];
     if (note->count != nullptr) {
-      const std::int64_t now = note->count->allocated.fetch_add(note->size, std::memory_order_relaxed) + note->size;
+      const std::int64_t now =
+          note->count->allocated.fetch_add(note->size, std::memory_order_relaxed) + note->size;
       std::int64_t peak = note->count->peak.load(std::memory_order_relaxed);
-      while (now > peak && !note->count->peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+      while (now > peak &&
+             !note->count->peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
       }
     }
     return {note + 1, note + 1, &CountingAllocator::free, at::Device(at::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &CountingAllocator::free; }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
 
  private:
   struct alignas(64) Note {  // as c10 aligns: what follows it must be
@@ -51,7 +56,8 @@ class CountingAllocator : public c10::Allocator {
   static void free(void* data) {
     if (data == nullptr) return;
     auto* const note = static_cast<Note*>(data) - 1;
-    if (note->count != nullptr) note->count->allocated.fetch_sub(note->size, std::memory_order_relaxed);
+    if (note->count != nullptr)
+      note->count->allocated.fetch_sub(note->size, std::memory_order_relaxed);
     c10::free_cpu(note);
   }
 };
@@ -102,7 +108,11 @@ int cuda_device_count() {
 }
 
 ComputeDevice::ComputeDevice(c10::DeviceType type, int index)
-    : device_(type == c10::DeviceType::CPU ? at::Device(type) : at::Device(type, static_cast<c10::DeviceIndex>(index))), index_(index), thread_([this] { serve(); }) {
+    : device_(type == c10::DeviceType::CPU
+                  ? at::Device(type)
+                  : at::Device(type, static_cast<c10::DeviceIndex>(index))),
+      index_(index),
+      thread_([this] { serve(); }) {
   try {
     run([this] { set_up(); });
   } catch (...) {  // a GPU that refuses: no destructor runs now
@@ -135,7 +145,8 @@ std::future<void> ComputeDevice::start(std::function<void()> work) {
 
 void ComputeDevice::set_up() {
   thread_id_ = ::gettid();
-  ::pthread_setname_np(::pthread_self(), ((device_.is_cpu() ? "vgpu" : "gpu") + std::to_string(index_)).c_str());
+  ::pthread_setname_np(::pthread_self(),
+                       ((device_.is_cpu() ? "vgpu" : "gpu") + std::to_string(index_)).c_str());
   if (device_.is_cpu()) {
     pin_to_core(index_);
     this_device = index_ % kMostDevices;
@@ -160,12 +171,15 @@ void ComputeDevice::serve() {
 }
 
 std::int64_t ComputeDevice::allocated_bytes() const {
-  return device_.is_cpu() ? cpu_memory[static_cast<std::size_t>(index_ % kMostDevices)].allocated.load() : cuda_part()->memory(index_).allocated_bytes;
+  return device_.is_cpu()
+             ? cpu_memory[static_cast<std::size_t>(index_ % kMostDevices)].allocated.load()
+             : cuda_part()->memory(index_).allocated_bytes;
 }
 
 std::int64_t ComputeDevice::total_bytes() const {
   if (!device_.is_cpu()) return cuda_part()->total_memory(index_);
-  return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE) / std::max<std::int64_t>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
+  return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE) /
+         std::max<std::int64_t>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 DeviceMemory ComputeDevice::memory() const {
@@ -179,9 +193,11 @@ void wait_for_all(std::vector<std::future<void>>& ends) {
   for (std::future<void>& end : ends) end.get();
 }
 
-void run_on_all(const std::vector<ComputeDevice*>& devices, const std::function<void(std::size_t place)>& work) {
+void run_on_all(const std::vector<ComputeDevice*>& devices,
+                const std::function<void(std::size_t place)>& work) {
   std::vector<std::future<void>> ends;
-  for (std::size_t place = 0; place < devices.size(); ++place) ends.push_back(devices[place]->start([&work, place] { work(place); }));
+  for (std::size_t place = 0; place < devices.size(); ++place)
+    ends.push_back(devices[place]->start([&work, place] { work(place); }));
   wait_for_all(ends);
 }
 

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kGoodUpdates = 12;
-constexpr auto kStall = 1500ms;       // what a checkpoint or an evaluation takes
+constexpr auto kStall = 1500ms;  // what a checkpoint or an evaluation takes
 constexpr auto kStallEvery = 6s;
 constexpr std::int64_t kPauseEvery = 10;  // updates, of the collector's pauses
 
@@ -31,7 +31,11 @@ void compute_for(std::chrono::nanoseconds time) {
 // A file that nobody else sees and that is gone at its end.
 class ScratchFile {
  public:
-  ScratchFile() : path_((std::filesystem::temp_directory_path() / "lockstep-fault-XXXXXX").string()), file_(::mkstemp(path_.data())) { ::unlink(path_.c_str()); }
+  ScratchFile()
+      : path_((std::filesystem::temp_directory_path() / "lockstep-fault-XXXXXX").string()),
+        file_(::mkstemp(path_.data())) {
+    ::unlink(path_.c_str());
+  }
   ~ScratchFile() { ::close(file_); }
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
@@ -52,9 +56,12 @@ class ScratchFile {
 
 }  // namespace
 
-DeliberateFault::DeliberateFault(const TrainSettings& settings, const Distributed& ranks) : row_(fault_named(settings.fault)), share_(settings.fault_share), ranks_(ranks) {}
+DeliberateFault::DeliberateFault(const TrainSettings& settings, const Distributed& ranks)
+    : row_(fault_named(settings.fault)), share_(settings.fault_share), ranks_(ranks) {}
 
-std::string DeliberateFault::description() const { return row_ == nullptr ? "" : fmt::format("wrong on purpose: {}", row_->what); }
+std::string DeliberateFault::description() const {
+  return row_ == nullptr ? "" : fmt::format("wrong on purpose: {}", row_->what);
+}
 
 void DeliberateFault::begin_update(Loader& loader) {
   ++updates_;
@@ -63,18 +70,22 @@ void DeliberateFault::begin_update(Loader& loader) {
   if (last_begin_ > Clock{}) good_.push_back(now - last_begin_);
   last_begin_ = now;
   if (good_.size() < kGoodUpdates) return;
-  std::sort(good_.begin(), good_.end());
-  // The same on all ranks: loaders of different speeds would make one rank late, which is another fault.
-  const Clock good(static_cast<std::int64_t>(ranks_.mean(static_cast<double>(good_[good_.size() / 2].count()))));
+  std::ranges::sort(good_);
+  // The same on all ranks: loaders of different speeds would make one rank late, which is another
+  // fault.
+  const Clock good(
+      static_cast<std::int64_t>(ranks_.mean(static_cast<double>(good_[good_.size() / 2].count()))));
   amount_ = std::max<Clock>(1ms, std::chrono::duration_cast<Clock>(good * share_));
   last_stall_ = now;
-  // A loader that others wait for is as slow as the step and the share; one that nobody runs beside adds the share alone.
+  // A loader that others wait for is as slow as the step and the share; one that nobody runs beside
+  // adds the share alone.
   if (is(TrainFault::slow_loader)) loader.set_delay(good + amount_, Loader::Delay::asleep);
   if (is(TrainFault::no_workers)) loader.set_delay(amount_, Loader::Delay::computing);
 }
 
 void DeliberateFault::slow_down(ComputeDevice& device, VirtualGpus& gpus, StepMarks& marks) {
-  if (!is_on() || !is_last_rank() || !(is(TrainFault::slow_rank) || is(TrainFault::throttled_rank))) return;
+  if (!is_on() || !is_last_rank() || !(is(TrainFault::slow_rank) || is(TrainFault::throttled_rank)))
+    return;
   if (is(TrainFault::throttled_rank)) gpus.set_hot(1 / (1 + share_));
   marks.time(LOCKSTEP_SPAN_FORWARD, [&] { device.run([&] { compute_for(amount_); }); });
 }
@@ -90,13 +101,17 @@ void DeliberateFault::after_update(const Surroundings& around) {
   static const std::string block(std::size_t{4} << 20U, 'x');
   switch (row_->fault) {
     case TrainFault::log_each_step:
-      if (ranks_.is_main()) around.marks.time(LOCKSTEP_SPAN_LOGGING, [&] { ScratchFile().write_for(amount_, "step, loss, rate, and all the rest of it\n"); });
+      if (ranks_.is_main())
+        around.marks.time(LOCKSTEP_SPAN_LOGGING, [&] {
+          ScratchFile().write_for(amount_, "step, loss, rate, and all the rest of it\n");
+        });
       return;
     case TrainFault::sync_each_step:
       around.marks.time(LOCKSTEP_SPAN_SYNC, [&] {
         const at::NoGradGuard no_grad;
         const auto until = monotonic_now() + amount_;
-        for (std::size_t i = 0; monotonic_now() < until; ++i) around.parameters[i % around.parameters.size()].norm().item<double>();
+        for (std::size_t i = 0; monotonic_now() < until; ++i)
+          around.parameters[i % around.parameters.size()].norm().item<double>();
       });
       return;
     case TrainFault::reduce_each_step:
@@ -107,18 +122,25 @@ void DeliberateFault::after_update(const Surroundings& around) {
       around.marks.count_collectives(2);
       return;
     case TrainFault::collector_pauses:
-      if (updates_ % kPauseEvery == ranks_.rank() * 3 % kPauseEvery) around.marks.time(LOCKSTEP_SPAN_GC, [&] { compute_for(amount_ * kPauseEvery / ranks_.world()); });
+      if (updates_ % kPauseEvery == ranks_.rank() * 3 % kPauseEvery)
+        around.marks.time(LOCKSTEP_SPAN_GC,
+                          [&] { compute_for(amount_ * kPauseEvery / ranks_.world()); });
       return;
     case TrainFault::checkpoint_often:
-      if (ranks_.is_main() && is_due()) around.marks.time(LOCKSTEP_SPAN_CHECKPOINT, [&] { ScratchFile().write_for(kStall, block); });
+      if (ranks_.is_main() && is_due())
+        around.marks.time(LOCKSTEP_SPAN_CHECKPOINT,
+                          [&] { ScratchFile().write_for(kStall, block); });
       return;
     case TrainFault::every_rank_saves:
-      if (updates_ % kPauseEvery == 0) around.marks.time(LOCKSTEP_SPAN_CHECKPOINT, [&] { ScratchFile().write_for(amount_ * kPauseEvery, block); });
+      if (updates_ % kPauseEvery == 0)
+        around.marks.time(LOCKSTEP_SPAN_CHECKPOINT,
+                          [&] { ScratchFile().write_for(amount_ * kPauseEvery, block); });
       return;
     case TrainFault::rank0_evaluates:
       if (ranks_.is_main() && is_due())
         around.marks.time(LOCKSTEP_SPAN_EVALUATION, [&] {
-          for (const auto until = monotonic_now() + kStall; monotonic_now() < until;) around.evaluate();
+          for (const auto until = monotonic_now() + kStall; monotonic_now() < until;)
+            around.evaluate();
         });
       return;
     case TrainFault::hang:

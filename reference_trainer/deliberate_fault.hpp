@@ -1,6 +1,8 @@
-// The fault that was asked for, while training runs: what settings alone cannot do (training/faults.hpp has the table).
+// The fault that was asked for, while training runs: what settings alone cannot do
+// (training/faults.hpp has the table).
 //
-// The first updates are good ones, and their length is the measure: a fault adds settings.fault_share of it.
+// The first updates are good ones, and their length is the measure: a fault adds
+// settings.fault_share of it.
 #pragma once
 
 #include <chrono>
@@ -24,7 +26,8 @@ class DeliberateFault {
   // For people; empty: training is as good as it can be.
   std::string description() const;
 
-  // At the begin of every update: measures the good ones, and makes the loader slow when they are over.
+  // At the begin of every update: measures the good ones, and makes the loader slow when they are
+  // over.
   void begin_update(Loader& loader);
   // Within a pass.
   void slow_down(ComputeDevice& device, VirtualGpus& gpus, StepMarks& marks);
@@ -50,7 +53,7 @@ class DeliberateFault {
   const Distributed& ranks_;
   std::vector<Clock> good_;  // lengths of the first updates
   Clock last_begin_{};
-  Clock amount_{};           // 0: still good
+  Clock amount_{};  // 0: still good
   Clock last_stall_{};
   std::int64_t updates_ = 0;
 };

@@ -16,7 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLookEvery = 50ms;
-constexpr auto kFarewell = 1s;  // rank 0 holds the store: it leaves after the others have asked who is missing
+// rank 0 holds the store: it leaves after the others have asked who is missing
+constexpr auto kFarewell = 1s;
 
 std::string list_of(const std::vector<int>& ranks) {
   std::vector<std::string> words;
@@ -30,7 +31,9 @@ std::string first_line_of(const std::exception& problem) {
   return printable(std::string_view(what).substr(0, std::min<std::size_t>(what.find('\n'), 200)));
 }
 
-std::string place_of(int rank, const char* kind) { return fmt::format("lockstep/{}/{}", kind, rank); }
+std::string place_of(int rank, const char* kind) {
+  return fmt::format("lockstep/{}/{}", kind, rank);
+}
 
 }  // namespace
 
@@ -38,14 +41,16 @@ Distributed::Distributed(const RankFacts& facts, const GroupOptions& options) : 
   if (facts_.world == 1 && !options.even_alone) return;
   open_store(options.timeout);
   // A restarted job must not meet what the last attempt left.
-  store_ = c10::make_intrusive<c10d::PrefixStore>(fmt::format("lockstep-train/{}", facts_.attempt), store_);
+  store_ = c10::make_intrusive<c10d::PrefixStore>(fmt::format("lockstep-train/{}", facts_.attempt),
+                                                  store_);
   try {
     meet(options.timeout);
     make_group(options.backend, options.timeout);
   } catch (const TrainFailure&) {
     throw;
   } catch (const std::exception& problem) {
-    throw TrainFailure(fmt::format("could not meet the other ranks: {}", first_line_of(problem)), "see what the other ranks say; one of them may have left");
+    throw TrainFailure(fmt::format("could not meet the other ranks: {}", first_line_of(problem)),
+                       "see what the other ranks say; one of them may have left");
   }
 }
 
@@ -65,8 +70,11 @@ void Distributed::open_store(std::chrono::milliseconds timeout) {
   } catch (const std::exception& problem) {
     const std::string address = fmt::format("{}:{}", facts_.master_address, facts_.master_port);
     const std::string cause = first_line_of(problem);
-    if (options.isServer) throw TrainFailure(fmt::format("cannot listen at {}: {}", address, cause), "choose another port: lockstep launch --master-port 29501");
-    throw TrainFailure(fmt::format("rank 0 is missing: nobody answers at {} ({})", address, cause), "start all ranks, check the address, or see what became of rank 0");
+    if (options.isServer)
+      throw TrainFailure(fmt::format("cannot listen at {}: {}", address, cause),
+                         "choose another port: lockstep launch --master-port 29501");
+    throw TrainFailure(fmt::format("rank 0 is missing: nobody answers at {} ({})", address, cause),
+                       "start all ranks, check the address, or see what became of rank 0");
   }
 }
 
@@ -74,17 +82,21 @@ void Distributed::make_group(const std::string& backend, std::chrono::millisecon
   const auto group_store = c10::make_intrusive<c10d::PrefixStore>("group", store_);
   group_ = c10::make_intrusive<c10d::ProcessGroup>(group_store, facts_.rank, facts_.world);
   if (backend == "nccl") {
-    group_->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL, cuda_part()->make_nccl(group_store, facts_.rank, facts_.world, timeout));
+    group_->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL,
+                       cuda_part()->make_nccl(group_store, facts_.rank, facts_.world, timeout));
     group_->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);
   }
   // Words and small numbers stay on the CPU, whatever the gradients do.
   auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
   const bool one_machine = facts_.local_world == facts_.world;
-  gloo->devices.push_back(one_machine ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1") : c10d::ProcessGroupGloo::createDefaultDevice());
-  const auto cpu = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_), facts_.rank, facts_.world, gloo);
+  gloo->devices.push_back(one_machine ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                      : c10d::ProcessGroupGloo::createDefaultDevice());
+  const auto cpu = c10::make_intrusive<c10d::ProcessGroupGloo>(
+      c10::make_intrusive<c10d::PrefixStore>("gloo", store_), facts_.rank, facts_.world, gloo);
   group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, cpu);
   if (backend == "nccl") return;
-  group_->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO, cpu);  // over the host's memory
+  // over the host's memory
+  group_->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO, cpu);
   group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
 }
 
@@ -99,7 +111,8 @@ void Distributed::meet(std::chrono::milliseconds timeout) {
     if (missing.empty()) return;
     if (monotonic_now() > deadline) {
       if (is_main()) std::this_thread::sleep_for(kFarewell);
-      throw TrainFailure(fmt::format("{} of {} missing: {} did not come within {}", missing.size(), facts_.world, list_of(missing), format_duration(timeout)),
+      throw TrainFailure(fmt::format("{} of {} missing: {} did not come within {}", missing.size(),
+                                     facts_.world, list_of(missing), format_duration(timeout)),
                          "see what became of them; a slow start needs a longer --timeout");
     }
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kLookEvery, timeout / 4));
@@ -119,7 +132,9 @@ std::string Distributed::missing_ranks(std::chrono::milliseconds patience) const
         if (!store_->check({place_of(rank, "failed")})) silent.push_back(rank);
     } while (!silent.empty() && monotonic_now() < deadline);
     if (is_main()) std::this_thread::sleep_for(kFarewell);
-    return silent.empty() ? "" : list_of(silent) + (silent.size() == 1 ? " does not answer" : " do not answer");
+    return silent.empty()
+               ? ""
+               : list_of(silent) + (silent.size() == 1 ? " does not answer" : " do not answer");
   } catch (const std::exception&) {
     return "rank 0 does not answer";  // it holds the store
   }
@@ -169,7 +184,8 @@ std::vector<Tensor> Distributed::gather(const Tensor& tensor) const {
   std::vector<std::vector<Tensor>> gathered;
   if (is_main()) {
     gathered.emplace_back();
-    for (int rank = 0; rank < facts_.world; ++rank) gathered.front().push_back(at::empty_like(tensor));
+    for (int rank = 0; rank < facts_.world; ++rank)
+      gathered.front().push_back(at::empty_like(tensor));
   }
   std::vector<Tensor> own = {tensor};
   group_->gather(gathered, own)->wait();

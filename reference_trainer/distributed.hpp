@@ -1,13 +1,14 @@
-// One process among several: who we are, how we meet, what we say to each other. The whole of it in one place, as a lesson:
+// One process among several: who we are, how we meet, what we say to each other. The whole of it in
+// one place, as a lesson:
 //
-//   const RankFacts facts = rank_from_environment();       who am I?          (the launcher says it in variables)
-//   Distributed ranks(facts, {.backend = "gloo"});         init               (meet at MASTER_ADDR:MASTER_PORT)
-//   if (ranks.is_main()) print(...);                       one speaks for all
-//   GradientReducer reducer(ranks, parameters, ...);       wrap               (parallel/gradient_reducer.hpp)
-//   Loader loader(dataset, {.rank = ..., .world = ...});   every rank its own part of the data
-//   ranks.mean(loss);                                      a metric over all ranks, not over one
-//   ranks.barrier();                                       wait for everybody
-//   ~Distributed                                           cleanup
+//   const RankFacts facts = rank_from_environment();       who am I?          (the launcher says it
+//   in variables) Distributed ranks(facts, {.backend = "gloo"});         init               (meet
+//   at MASTER_ADDR:MASTER_PORT) if (ranks.is_main()) print(...);                       one speaks
+//   for all GradientReducer reducer(ranks, parameters, ...);       wrap
+//   (parallel/gradient_reducer.hpp) Loader loader(dataset, {.rank = ..., .world = ...});   every
+//   rank its own part of the data ranks.mean(loss);                                      a metric
+//   over all ranks, not over one ranks.barrier();                                       wait for
+//   everybody ~Distributed                                           cleanup
 #pragma once
 
 #include <chrono>
@@ -22,12 +23,14 @@ namespace lockstep {
 struct GroupOptions {
   std::string backend = "gloo";  // of the devices: nccl or gloo
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  bool even_alone = false;       // a group of one, as a program under a launcher with one process has it
+  // a group of one, as a program under a launcher with one process has it
+  bool even_alone = false;
 };
 
 class Distributed {
  public:
-  // Meets all other ranks within the timeout, or throws TrainFailure with those that are missing. One rank alone meets nobody.
+  // Meets all other ranks within the timeout, or throws TrainFailure with those that are missing.
+  // One rank alone meets nobody.
   Distributed(const RankFacts& facts, const GroupOptions& options);
 
   int rank() const { return facts_.rank; }
@@ -46,11 +49,12 @@ class Distributed {
   // On rank 0 the tensors of all ranks, by rank; elsewhere nothing. All have the same size.
   std::vector<Tensor> gather(const Tensor& tensor) const;
 
-  // What a collective under `if rank == 0` comes to: waits for a message that the next rank never sends, until the timeout.
+  // What a collective under `if rank == 0` comes to: waits for a message that the next rank never
+  // sends, until the timeout.
   void wait_for_nobody() const;
 
-  // After a collective failed: the ranks that do not answer, in words. Each rank that fails says so at the store, so those
-  // who say nothing within `patience` are the ones that hang or are gone.
+  // After a collective failed: the ranks that do not answer, in words. Each rank that fails says so
+  // at the store, so those who say nothing within `patience` are the ones that hang or are gone.
   std::string missing_ranks(std::chrono::milliseconds patience) const;
 
  private:

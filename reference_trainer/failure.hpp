@@ -12,8 +12,10 @@ namespace lockstep {
 // libtorch throws; so does what stands on it. One catch, in main().
 class TrainFailure : public std::runtime_error {
  public:
-  TrainFailure(const std::string& what, std::string next) : std::runtime_error(what), next_(std::move(next)) {}
-  explicit TrainFailure(Error error) : std::runtime_error(error.what), next_(std::move(error.next)), kind_(error.kind) {}
+  TrainFailure(const std::string& what, std::string next)
+      : std::runtime_error(what), next_(std::move(next)) {}
+  explicit TrainFailure(Error error)
+      : std::runtime_error(error.what), next_(std::move(error.next)), kind_(error.kind) {}
   // The same on every rank: one of them says it.
   static TrainFailure on_all_ranks(Error error) {
     TrainFailure failure(std::move(error));
@@ -33,7 +35,8 @@ class TrainFailure : public std::runtime_error {
 // The value, or the error thrown. What is wrong with the settings is wrong on all ranks.
 template <class T>
 T or_fail(Result<T> result) {
-  if (!result && result.error().kind == ErrorKind::usage) throw TrainFailure::on_all_ranks(std::move(result).error());
+  if (!result && result.error().kind == ErrorKind::usage)
+    throw TrainFailure::on_all_ranks(std::move(result).error());
   if (!result) throw TrainFailure(std::move(result).error());
   return std::move(*result);
 }

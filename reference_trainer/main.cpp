@@ -1,6 +1,7 @@
 // lockstep-train: a reference of data-parallel training in C++, small enough to read.
 //
-// Start it alone, or one process a device by `lockstep launch`, torchrun --no-python, srun or mpirun.
+// Start it alone, or one process a device by `lockstep launch`, torchrun --no-python, srun or
+// mpirun.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -21,10 +22,15 @@ namespace lockstep {
 namespace {
 
 int give_up(const TrainFailure& failure, const RankFacts& facts) {
-  const std::string rank = facts.world > 1 && !failure.is_on_all_ranks() ? fmt::format("rank {}: ", facts.rank) : "";
-  if (facts.rank == 0 || !failure.is_on_all_ranks()) say(fmt::format("lockstep-train: error: {}{}\n  next: {}\n", rank, failure.what(), failure.next()));
-  // Rank 0 speaks for all: who ends before it may have the launcher end rank 0 in the middle of its words.
-  else std::this_thread::sleep_for(std::chrono::seconds(2));
+  const std::string rank =
+      facts.world > 1 && !failure.is_on_all_ranks() ? fmt::format("rank {}: ", facts.rank) : "";
+  if (facts.rank == 0 || !failure.is_on_all_ranks())
+    say(fmt::format("lockstep-train: error: {}{}\n  next: {}\n", rank, failure.what(),
+                    failure.next()));
+  // Rank 0 speaks for all: who ends before it may have the launcher end rank 0 in the middle of its
+  // words.
+  else
+    std::this_thread::sleep_for(std::chrono::seconds(2));
   return failure.kind() == ErrorKind::usage ? 2 : 3;
 }
 
@@ -35,8 +41,11 @@ int train(int argc, char** argv, const RankFacts& facts) {
   add_train_flags(app, flags);
   std::string self_test;
   bool list_faults = false;
-  app.add_flag("--list-faults", list_faults, "the faults that --fault knows: name, finding, who sees it, what it does");
-  app.add_option("--selftest", self_test, "check what ranks say to each other: collectives, gloo, nccl or ddp")->type_name("NAME");
+  app.add_flag("--list-faults", list_faults,
+               "the faults that --fault knows: name, finding, who sees it, what it does");
+  app.add_option("--selftest", self_test,
+                 "check what ranks say to each other: collectives, gloo, nccl or ddp")
+      ->type_name("NAME");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -46,7 +55,8 @@ int train(int argc, char** argv, const RankFacts& facts) {
     throw TrainFailure::on_all_ranks(explain_flags(problem, app, {argv + 1, argv + argc}));
   }
   if (list_faults) {
-    for (const FaultRow& row : all_faults()) fmt::print("{}\t{}\t{}\t{}\n", row.name, name_of(row.code).id, name_of(row.by), row.what);
+    for (const FaultRow& row : all_faults())
+      fmt::print("{}\t{}\t{}\t{}\n", row.name, name_of(row.code).id, name_of(row.by), row.what);
     return 0;
   }
   const TrainSettings settings = or_fail(settings_from(flags));
@@ -60,15 +70,20 @@ int train(int argc, char** argv, const RankFacts& facts) {
 }
 
 int run(int argc, char** argv) {
-  ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);  // c10d warns with stacks of calls; our own errors have the words
+  // c10d warns with stacks of calls; our own errors have the words
+  ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
   RankFacts facts;
   try {
-    facts = rank_from_environment([](const char* name) -> const char* { return std::getenv(name); });
+    facts =
+        rank_from_environment([](const char* name) -> const char* { return std::getenv(name); });
     return train(argc, argv, facts);
   } catch (const TrainFailure& failure) {
     return give_up(failure, facts);
   } catch (const std::exception& problem) {
-    return give_up(TrainFailure(printable(problem.what()), "this is a fault of lockstep-train; please report it with the command line"), facts);
+    return give_up(
+        TrainFailure(printable(problem.what()),
+                     "this is a fault of lockstep-train; please report it with the command line"),
+        facts);
   }
 }
 

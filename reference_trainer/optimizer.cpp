@@ -9,14 +9,18 @@ namespace lockstep {
 double learning_rate_at(std::int64_t update, const TrainSettings& settings, std::int64_t updates) {
   const double highest = settings.learning_rate;
   const double least = std::min(settings.min_learning_rate, highest);
-  if (update < settings.warmup_steps) return highest * static_cast<double>(update + 1) / static_cast<double>(settings.warmup_steps);
+  if (update < settings.warmup_steps)
+    return highest * static_cast<double>(update + 1) / static_cast<double>(settings.warmup_steps);
   const std::int64_t after_warmup = updates - settings.warmup_steps;
   if (after_warmup <= 1 || update >= updates) return after_warmup <= 1 ? highest : least;
-  const double done = static_cast<double>(update - settings.warmup_steps) / static_cast<double>(after_warmup);
+  const double done =
+      static_cast<double>(update - settings.warmup_steps) / static_cast<double>(after_warmup);
   return least + (highest - least) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
-Optimizer::Optimizer(const std::vector<DeviceParameters>& parameters, const OptimizerOptions& options) : options_(options) {
+Optimizer::Optimizer(const std::vector<DeviceParameters>& parameters,
+                     const OptimizerOptions& options)
+    : options_(options) {
   for (const DeviceParameters& on_device : parameters)
     for (const bool decays : {true, false}) {
       Group group{.device = on_device.device, .weight_decay = decays ? options.weight_decay : 0};
@@ -37,25 +41,30 @@ Optimizer::Optimizer(const std::vector<DeviceParameters>& parameters, const Opti
     }
   std::vector<std::pair<std::string, std::int64_t>> places;
   for (const Group& group : groups_)
-    for (const std::string& name : group.names) places.emplace_back(name, static_cast<std::int64_t>(places.size()));
-  std::sort(places.begin(), places.end());
+    for (const std::string& name : group.names)
+      places.emplace_back(name, static_cast<std::int64_t>(places.size()));
+  std::ranges::sort(places);
   std::vector<std::int64_t> order;
   for (const auto& [name, place] : places) order.push_back(place);
   by_name_ = at::tensor(order, at::kLong);
-  const bool on_one_gpu = parameters.size() == 1 && parameters.front().device->torch_device().is_cuda();
-  if (options.fused && on_one_gpu) fused_ = cuda_part()->make_fused_adamw(parameters.front().device->torch_device());
+  const bool on_one_gpu =
+      parameters.size() == 1 && parameters.front().device->torch_device().is_cuda();
+  if (options.fused && on_one_gpu)
+    fused_ = cuda_part()->make_fused_adamw(parameters.front().device->torch_device());
 }
 
 std::vector<Tensor> Optimizer::Group::gradients() const {
   std::vector<Tensor> list;
-  for (const Tensor& value : values) list.push_back(value.grad().defined() ? value.grad() : at::zeros_like(value));
+  for (const Tensor& value : values)
+    list.push_back(value.grad().defined() ? value.grad() : at::zeros_like(value));
   return list;
 }
 
 // All devices at once, each its own groups in order.
 void Optimizer::on_each_device(const std::function<void(Group&)>& work) {
   std::vector<std::future<void>> ends;
-  for (Group& group : groups_) ends.push_back(group.device->start([&work, &group] { work(group); }));
+  for (Group& group : groups_)
+    ends.push_back(group.device->start([&work, &group] { work(group); }));
   wait_for_all(ends);
 }
 
@@ -65,13 +74,17 @@ void Optimizer::fused_step(double learning_rate, bool clear) {
     std::vector<UpdatedTensors> updated;
     for (Group& group : groups_) {
       at::_foreach_add_(group.steps, 1);
-      updated.push_back({group.values, group.gradients(), group.first_moments, group.second_moments, group.weight_decay});
+      updated.push_back({group.values, group.gradients(), group.first_moments, group.second_moments,
+                         group.weight_decay});
     }
-    norm_ = fused_->step(updated, {learning_rate, options_.beta1, options_.beta2, options_.epsilon, options_.clip}, groups_.front().steps.front(), clear);
+    norm_ = fused_->step(
+        updated, {learning_rate, options_.beta1, options_.beta2, options_.epsilon, options_.clip},
+        groups_.front().steps.front(), clear);
   });
 }
 
-void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed& ranks, bool clear) {
+void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed& ranks,
+                     bool clear) {
   if (fused_ && !scaler.enabled()) {
     fused_step(learning_rate, clear);
     return;
@@ -91,21 +104,27 @@ void Optimizer::step(double learning_rate, LossScaler& scaler, const Distributed
     std::vector<Tensor> gradients = group.gradients();
     std::optional<Tensor> found_inf;  // AdamW itself leaves the update out where it is 1
     if (scaler.enabled()) found_inf = scaler.found_inf().to(group.device->torch_device());
-    if (found_inf) at::_foreach_add_(group.steps, (1 - *found_inf).squeeze());
-    else at::_foreach_add_(group.steps, 1);
-    at::_fused_adamw_(group.values, gradients, group.first_moments, group.second_moments, {}, group.steps, learning_rate, options_.beta1, options_.beta2,
-                      group.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, found_inf);
+    if (found_inf)
+      at::_foreach_add_(group.steps, (1 - *found_inf).squeeze());
+    else
+      at::_foreach_add_(group.steps, 1);
+    at::_fused_adamw_(group.values, gradients, group.first_moments, group.second_moments, {},
+                      group.steps, learning_rate, options_.beta1, options_.beta2,
+                      group.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+                      /*grad_scale=*/{}, found_inf);
   });
   scaler.update();
   if (clear) clear_gradients();
 }
 
-// The norm over everything, as torch.nn.utils.clip_grad_norm_ has it: one norm a tensor, then the norm of the norms.
+// The norm over everything, as torch.nn.utils.clip_grad_norm_ has it: one norm a tensor, then the
+// norm of the norms.
 void Optimizer::clip_gradients() {
   std::vector<Tensor> norms(groups_.size());
   on_each_device([&](Group& group) {
     const at::NoGradGuard quiet;
-    norms[static_cast<std::size_t>(&group - groups_.data())] = at::stack(at::_foreach_norm(group.gradients(), 2));
+    norms[static_cast<std::size_t>(&group - groups_.data())] =
+        at::stack(at::_foreach_norm(group.gradients(), 2));
   });
   const at::Device first = groups_.front().device->torch_device();
   for (Tensor& norm : norms) norm = norm.to(first);

@@ -1,4 +1,5 @@
-// AdamW in one call a device, after clipping by the norm over all parameters of all devices; and the learning rate's course.
+// AdamW in one call a device, after clipping by the norm over all parameters of all devices; and
+// the learning rate's course.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ struct OptimizerOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
-  double clip = 1;            // 0: not at all
-  bool fused = true;          // kernels of our own where they fit: one GPU, no loss scale
+  double clip = 1;    // 0: not at all
+  bool fused = true;  // kernels of our own where they fit: one GPU, no loss scale
 };
 
 // Straight up to the highest rate, then down half a cosine to the least.
@@ -33,8 +34,8 @@ class Optimizer {
  public:
   Optimizer(const std::vector<DeviceParameters>& parameters, const OptimizerOptions& options);
 
-  // Changes the parameters, and clears their gradients unless the next pass overwrites them anyway. Left out when a gradient of
-  // some rank was not finite.
+  // Changes the parameters, and clears their gradients unless the next pass overwrites them anyway.
+  // Left out when a gradient of some rank was not finite.
   void step(double learning_rate, LossScaler& scaler, const Distributed& ranks, bool clear = true);
   void clear_gradients();
   // Length of the last gradient, before clipping, where it was asked for.
@@ -60,9 +61,10 @@ class Optimizer {
 
   const OptimizerOptions options_;
   std::vector<Group> groups_;  // those of a device are neighbours
-  Tensor by_name_;             // the parameters' places in the groups, in the order of their names: ranks that cut the model
-                               // otherwise must add the norms in the same order, or their weights drift apart bit by bit
-  Tensor norm_;                // of the last update
+  Tensor by_name_;  // the parameters' places in the groups, in the order of their names: ranks that
+                    // cut the model otherwise must add the norms in the same order, or their
+                    // weights drift apart bit by bit
+  Tensor norm_;     // of the last update
   std::unique_ptr<FusedUpdate> fused_;  // nothing: ATen's
 };
 

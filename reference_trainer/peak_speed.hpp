@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// Dense operations a second in 10^12, from the vendors' data sheets; nothing: the name is not known.
+// Dense operations a second in 10^12, from the vendors' data sheets; nothing: the name is not
+// known.
 std::optional<double> peak_tflops(const std::string& device_name, Precision precision);
 
 }  // namespace lockstep

@@ -20,16 +20,19 @@ void allow_tensor_cores(Precision precision) {
   at::globalContext().setAllowTF32CuDNN(precision != Precision::fp32);
 }
 
-Autocast::Autocast(Precision precision, c10::DeviceType device) : device_(device), active_(precision == Precision::bf16 || precision == Precision::fp16) {
+Autocast::Autocast(Precision precision, c10::DeviceType device)
+    : device_(device), active_(precision == Precision::bf16 || precision == Precision::fp16) {
   if (!active_) return;
   at::autocast::set_autocast_enabled(device_, true);
-  at::autocast::set_autocast_dtype(device_, precision == Precision::bf16 ? at::kBFloat16 : at::kHalf);
+  at::autocast::set_autocast_dtype(device_,
+                                   precision == Precision::bf16 ? at::kBFloat16 : at::kHalf);
   at::autocast::increment_nesting();
 }
 
 Autocast::~Autocast() {
   if (!active_) return;
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();  // the weights change before the next pass
+  // the weights change before the next pass
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, false);
 }
 
@@ -45,7 +48,8 @@ LossScaler::LossScaler(bool enabled, at::Device device) : enabled_(enabled) {
   found_inf_ = at::zeros({1}, at::TensorOptions(device).dtype(at::kFloat));
 }
 
-void LossScaler::unscale(const std::vector<std::vector<Tensor>>& gradients, const Distributed& ranks) {
+void LossScaler::unscale(const std::vector<std::vector<Tensor>>& gradients,
+                         const Distributed& ranks) {
   if (!enabled_) return;
   found_inf_.zero_();
   const Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);

@@ -1,4 +1,5 @@
-// The kinds of numbers: what autocast computes with, and the scale that keeps fp16 gradients from vanishing.
+// The kinds of numbers: what autocast computes with, and the scale that keeps fp16 gradients from
+// vanishing.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ class Autocast {
   const bool active_;
 };
 
-// fp16's loss scale: doubled after 2000 good updates, halved when a gradient overflowed on any rank, whose update is then
-// left out on all of them. Nothing here makes the host wait for a GPU.
+// fp16's loss scale: doubled after 2000 good updates, halved when a gradient overflowed on any
+// rank, whose update is then left out on all of them. Nothing here makes the host wait for a GPU.
 class LossScaler {
  public:
   LossScaler(bool enabled, at::Device device);
@@ -41,7 +42,8 @@ class LossScaler {
   const Tensor& scale() const { return scale_; }
   // Divides the gradients by the scale; those of one device in each list.
   void unscale(const std::vector<std::vector<Tensor>>& gradients, const Distributed& ranks);
-  // 1 when a gradient of some rank was not finite, and the update must be left out; else 0. Undefined without a scaler.
+  // 1 when a gradient of some rank was not finite, and the update must be left out; else 0.
+  // Undefined without a scaler.
   const Tensor& found_inf() const { return found_inf_; }
   void update();
 

@@ -19,30 +19,43 @@ constexpr int kBarColumns = 30;
 
 nlohmann::ordered_json json_of(const ProgressLine& line) {
   nlohmann::ordered_json json;
-  const auto number = [](double value) { return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr); };
+  const auto number = [](double value) {
+    return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  };
   json["step"] = line.step;
   json["steps"] = line.steps;
   json["epoch"] = line.epoch;
   json["loss"] = number(line.loss);  // null: it is not a number any more
   json["learning_rate"] = line.learning_rate;
-  json["gradient_norm"] = line.gradient_norm ? number(*line.gradient_norm) : nlohmann::ordered_json(nullptr);
+  json["gradient_norm"] =
+      line.gradient_norm ? number(*line.gradient_norm) : nlohmann::ordered_json(nullptr);
   json["tokens_per_s"] = line.tokens_per_s;
   json["samples_per_s"] = line.samples_per_s;
   json["step_ms"] = line.step_ms;
-  json["mfu"] = line.model_flops_utilization ? nlohmann::ordered_json(*line.model_flops_utilization) : nlohmann::ordered_json(nullptr);
+  json["mfu"] = line.model_flops_utilization ? nlohmann::ordered_json(*line.model_flops_utilization)
+                                             : nlohmann::ordered_json(nullptr);
   for (std::size_t rank = 0; rank < line.memory.size(); ++rank)
-    json["memory"].push_back({{"rank", rank}, {"allocated_bytes", line.memory[rank].allocated_bytes}, {"reserved_bytes", line.memory[rank].reserved_bytes}, {"peak_bytes", line.memory[rank].peak_bytes}});
+    json["memory"].push_back({{"rank", rank},
+                              {"allocated_bytes", line.memory[rank].allocated_bytes},
+                              {"reserved_bytes", line.memory[rank].reserved_bytes},
+                              {"peak_bytes", line.memory[rank].peak_bytes}});
   json["epoch_s"] = to_ms(line.epoch_time) / 1e3;
   json["left_s"] = to_ms(line.left) / 1e3;
   return json;
 }
 
-std::string rate_text(double value) { return value >= 1e6 ? fmt::format("{:.2f}M", value / 1e6) : value >= 1e4 ? fmt::format("{:.1f}k", value / 1e3) : fmt::format("{:.0f}", value); }
+std::string rate_text(double value) {
+  return value >= 1e6   ? fmt::format("{:.2f}M", value / 1e6)
+         : value >= 1e4 ? fmt::format("{:.1f}k", value / 1e3)
+                        : fmt::format("{:.0f}", value);
+}
 
 // Of one rank; of several the least and the most, where they differ: equal ranks hold equal memory.
 std::string memory_text(const std::vector<DeviceMemory>& ranks, std::int64_t DeviceMemory::* part) {
   if (ranks.empty()) return "unknown";
-  const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end(), [&](const DeviceMemory& a, const DeviceMemory& b) { return a.*part < b.*part; });
+  const auto [least, most] = std::minmax_element(
+      ranks.begin(), ranks.end(),
+      [&](const DeviceMemory& a, const DeviceMemory& b) { return a.*part < b.*part; });
   const std::string low = format_bytes(static_cast<double>((*least).*part));
   const std::string high = format_bytes(static_cast<double>((*most).*part));
   return low == high ? high : fmt::format("{} to {}", low, high);
@@ -70,11 +83,17 @@ void Progress::line(const ProgressLine& line) {
   if (format_ == Format::json) {
     text = json_of(line).dump() + "\n";
   } else {
-    text = fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  {} tokens/s  {} samples/s  {:.1f} ms/step", line.step, std::to_string(line.steps).size(), line.steps, line.loss,
-                       line.learning_rate, rate_text(line.tokens_per_s), rate_text(line.samples_per_s), line.step_ms);
-    if (line.model_flops_utilization) text += fmt::format("  MFU {:.1f} %", *line.model_flops_utilization * 100);
-    text += fmt::format("  memory {} (peak {}, reserved {})  epoch {:.2f} of {} each, {} left\n", memory_text(line.memory, &DeviceMemory::allocated_bytes),
-                        memory_text(line.memory, &DeviceMemory::peak_bytes), memory_text(line.memory, &DeviceMemory::reserved_bytes), line.epoch, format_duration(line.epoch_time), format_duration(line.left));
+    text = fmt::format(
+        "step {:>{}}/{}  loss {:.4f}  lr {:.2e}  {} tokens/s  {} samples/s  {:.1f} ms/step",
+        line.step, std::to_string(line.steps).size(), line.steps, line.loss, line.learning_rate,
+        rate_text(line.tokens_per_s), rate_text(line.samples_per_s), line.step_ms);
+    if (line.model_flops_utilization)
+      text += fmt::format("  MFU {:.1f} %", *line.model_flops_utilization * 100);
+    text += fmt::format("  memory {} (peak {}, reserved {})  epoch {:.2f} of {} each, {} left\n",
+                        memory_text(line.memory, &DeviceMemory::allocated_bytes),
+                        memory_text(line.memory, &DeviceMemory::peak_bytes),
+                        memory_text(line.memory, &DeviceMemory::reserved_bytes), line.epoch,
+                        format_duration(line.epoch_time), format_duration(line.left));
   }
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
@@ -93,7 +112,8 @@ void Progress::bar(std::int64_t step, std::int64_t steps) {
   lockstep::say(fmt::format("\r\x1b[K{} {}/{}", cells, step, steps));
 }
 
-void Progress::summary(const ProgressLine& line, std::int64_t updates, std::chrono::nanoseconds time) {
+void Progress::summary(const ProgressLine& line, std::int64_t updates,
+                       std::chrono::nanoseconds time) {
   if (!speaks_) return;
   clear_bar();
   std::string text;
@@ -104,8 +124,12 @@ void Progress::summary(const ProgressLine& line, std::int64_t updates, std::chro
     json["time_s"] = to_ms(time) / 1e3;
     text = json.dump() + "\n";
   } else {
-    text = fmt::format("done: {} steps in {}, loss {:.4f}, {} tokens/s, {} samples/s, {:.1f} ms/step, peak memory a rank {}\n", updates, format_duration(time), line.loss,
-                       rate_text(line.tokens_per_s), rate_text(line.samples_per_s), line.step_ms, memory_text(line.memory, &DeviceMemory::peak_bytes));
+    text = fmt::format(
+        "done: {} steps in {}, loss {:.4f}, {} tokens/s, {} samples/s, {:.1f} ms/step, peak memory "
+        "a rank {}\n",
+        updates, format_duration(time), line.loss, rate_text(line.tokens_per_s),
+        rate_text(line.samples_per_s), line.step_ms,
+        memory_text(line.memory, &DeviceMemory::peak_bytes));
   }
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);

@@ -1,4 +1,5 @@
-// What the run says: a line every so many updates, for people or for programs, and a bar on a terminal. Rank 0 alone speaks.
+// What the run says: a line every so many updates, for people or for programs, and a bar on a
+// terminal. Rank 0 alone speaks.
 #pragma once
 
 #include <chrono>

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// Seeds, reads and sets the generators that a device draws from. Within its life numbers may be drawn; afterwards the
-// generators stand where they stood.
+// Seeds, reads and sets the generators that a device draws from. Within its life numbers may be
+// drawn; afterwards the generators stand where they stood.
 class RandomNumbers {
  public:
   explicit RandomNumbers(at::Device device) : device_(device), before_(state(device)) {}

@@ -11,11 +11,12 @@ struct RankFacts {
   int world = 1;
   int local_rank = 0;
   int local_world = 1;
-  std::string launcher;  // torchrun (lockstep launch sets the same), slurm, open mpi, pmi; empty: none
+  // torchrun (lockstep launch sets the same), slurm, open mpi, pmi; empty: none
+  std::string launcher;
   std::string master_address = "127.0.0.1";
   int master_port = 29500;
-  std::string note;      // for people: variables that were seen and not believed
-  int attempt = 0;                 // restarts so far
+  std::string note;                 // for people: variables that were seen and not believed
+  int attempt = 0;                  // restarts so far
   bool launcher_has_store = false;  // torchrun's agent listens at the port, not rank 0
 };
 

@@ -22,8 +22,8 @@ struct RunPlan {
   std::int64_t samples_per_pass = 1;  // of this rank
 };
 
-// Decides what the settings leave open (settings.parallel is then no longer "auto"). Throws TrainFailure where they ask for
-// what cannot be.
+// Decides what the settings leave open (settings.parallel is then no longer "auto"). Throws
+// TrainFailure where they ask for what cannot be.
 RunPlan plan_run(TrainSettings& settings, const RankFacts& facts);
 
 }  // namespace lockstep

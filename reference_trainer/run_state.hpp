@@ -13,7 +13,7 @@
 namespace lockstep {
 
 struct Position {
-  std::int64_t update = 0;   // finished so far
+  std::int64_t update = 0;  // finished so far
   std::int64_t epoch = 0;
   std::int64_t samples = 0;  // of this epoch, taken by all ranks together
 };
@@ -29,11 +29,12 @@ struct RunState {
   at::Device device;     // whose random numbers are drawn
 };
 
-// Called on all ranks (each has random numbers of its own); rank 0 gets the checkpoint, the others an empty one.
+// Called on all ranks (each has random numbers of its own); rank 0 gets the checkpoint, the others
+// an empty one.
 Checkpoint checkpoint_of(const RunState& state, const Position& position, const Distributed& ranks);
 
-// Rank 0 reads; the others hear of it. Nothing to resume from: the beginning. Throws TrainFailure where the checkpoint cannot
-// be used, on all ranks.
+// Rank 0 reads; the others hear of it. Nothing to resume from: the beginning. Throws TrainFailure
+// where the checkpoint cannot be used, on all ranks.
 struct Resumed {
   Position position;
   std::string words;  // for people; empty: nothing was resumed

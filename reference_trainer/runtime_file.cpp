@@ -29,9 +29,9 @@ void remove_and_end(int signal) {
 // A signal that the launcher's owner ignores stays ignored.
 void end_cleanly_on_signals() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-    struct sigaction before {};
+    struct sigaction before{};
     if (::sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
-    struct sigaction ours {};
+    struct sigaction ours{};
     ours.sa_handler = remove_and_end;
     ::sigaction(signal, &ours, nullptr);
   }
@@ -44,23 +44,31 @@ void remove_left_behind(const std::filesystem::path& folder) {
     const std::string name = entry.path().filename().string();
     const auto from = name.find('-');
     const auto to = name.find('.');
-    if ((!name.starts_with("vgpu-") && !name.starts_with("wire-")) || to == std::string::npos || from > to) continue;
+    if ((!name.starts_with("vgpu-") && !name.starts_with("wire-")) || to == std::string::npos ||
+        from > to)
+      continue;
     const auto pid = parse_integer(std::string_view(name).substr(from + 1, to - from - 1));
-    if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF || ::kill(static_cast<pid_t>(*pid), 0) == 0 || errno != ESRCH) continue;
-    struct stat facts {};  // a process of another container may share the folder and not our numbers: wait a day
-    if (::lstat(entry.path().c_str(), &facts) == 0 && ::time(nullptr) - facts.st_mtime > 86'400) ::unlink(entry.path().c_str());
+    if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF || ::kill(static_cast<pid_t>(*pid), 0) == 0 ||
+        errno != ESRCH)
+      continue;
+    // a process of another container may share the folder and not our numbers: wait a day
+    struct stat facts{};
+    if (::lstat(entry.path().c_str(), &facts) == 0 && ::time(nullptr) - facts.st_mtime > 86'400)
+      ::unlink(entry.path().c_str());
   }
 }
 
 // In a folder that anyone may write to, ours may be somebody else's.
 bool is_ours(const std::filesystem::path& folder) {
-  struct stat facts {};
-  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::getuid() && (facts.st_mode & 0022) == 0;
+  struct stat facts{};
+  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+         facts.st_uid == ::getuid() && (facts.st_mode & 0022) == 0;
 }
 
 }  // namespace
 
-RuntimeFile::RuntimeFile(const std::string& name, const std::string& ending, const std::filesystem::path& other_folder) {
+RuntimeFile::RuntimeFile(const std::string& name, const std::string& ending,
+                         const std::filesystem::path& other_folder) {
   const std::filesystem::path folder = other_folder.empty() ? runtime_folder() : other_folder;
   if (other_folder.empty()) {
     ::mkdir(folder.parent_path().c_str(), 0700);

@@ -23,7 +23,8 @@ enum class Words : std::uint8_t { none, all };
 bool collectives_work(const Distributed& ranks, at::Device device, Words words) {
   const int world = ranks.world();
   const auto expect = [&](const char* what, bool right) {
-    if (words == Words::all && (ranks.is_main() || !right)) fmt::print("{}: {}\n", what, right ? "right" : fmt::format("WRONG on rank {}", ranks.rank()));
+    if (words == Words::all && (ranks.is_main() || !right))
+      fmt::print("{}: {}\n", what, right ? "right" : fmt::format("WRONG on rank {}", ranks.rank()));
     return right;
   };
   const double sum_of_ranks = world * (world - 1) / 2.0;
@@ -43,9 +44,11 @@ bool collectives_work(const Distributed& ranks, at::Device device, Words words) 
 
   all &= expect("mean", std::abs(ranks.mean(ranks.rank()) - sum_of_ranks / world) < 1e-12);
 
-  const std::vector<Tensor> gathered = ranks.gather(at::full({2}, static_cast<std::int64_t>(ranks.rank()), at::kLong));
+  const std::vector<Tensor> gathered =
+      ranks.gather(at::full({2}, static_cast<std::int64_t>(ranks.rank()), at::kLong));
   bool in_order = gathered.size() == (ranks.is_main() ? static_cast<std::size_t>(world) : 0);
-  for (std::size_t rank = 0; rank < gathered.size(); ++rank) in_order &= at::all(gathered[rank] == static_cast<std::int64_t>(rank)).item<bool>();
+  for (std::size_t rank = 0; rank < gathered.size(); ++rank)
+    in_order &= at::all(gathered[rank] == static_cast<std::int64_t>(rank)).item<bool>();
   all &= expect("gather", in_order);
 
   ranks.barrier();
@@ -66,10 +69,13 @@ std::string nccl_version() {
   const auto ask = reinterpret_cast<int (*)(int*)>(::dlsym(library, "ncclGetVersion"));
   int version = 0;
   if (ask == nullptr || ask(&version) != 0) return {};
-  return version < 10'000 ? fmt::format("{}.{}.{}", version / 1000, version % 1000 / 100, version % 100) : fmt::format("{}.{}.{}", version / 10'000, version % 10'000 / 100, version % 100);
+  return version < 10'000
+             ? fmt::format("{}.{}.{}", version / 1000, version % 1000 / 100, version % 100)
+             : fmt::format("{}.{}.{}", version / 10'000, version % 10'000 / 100, version % 100);
 }
 
-// How fast gradients would travel: all-reduces of three sizes, with values that are checked. Bus speed as nccl-tests counts it: bytes that each rank sends and receives.
+// How fast gradients would travel: all-reduces of three sizes, with values that are checked. Bus
+// speed as nccl-tests counts it: bytes that each rank sends and receives.
 bool bandwidth_is_measured(const Distributed& ranks, at::Device device, const std::string& name) {
   constexpr auto kFor = std::chrono::milliseconds(400);
   const bool on_cuda = device.is_cuda();
@@ -77,14 +83,18 @@ bool bandwidth_is_measured(const Distributed& ranks, at::Device device, const st
     if (on_cuda) at::zeros({1}, device).item<float>();  // behind everything that was queued
   };
   bool all = true;
-  for (const std::int64_t bytes : {std::int64_t{4} << 10, std::int64_t{1} << 20, std::int64_t{64} << 20}) {
-    Tensor values = at::full({bytes / 4}, static_cast<double>(ranks.rank()) + 1, at::TensorOptions(device).dtype(at::kFloat));
+  for (const std::int64_t bytes :
+       {std::int64_t{4} << 10, std::int64_t{1} << 20, std::int64_t{64} << 20}) {
+    Tensor values = at::full({bytes / 4}, static_cast<double>(ranks.rank()) + 1,
+                             at::TensorOptions(device).dtype(at::kFloat));
     ranks.all_reduce_sum(values);
     bool right = at::all(values == ranks.world() * (ranks.world() + 1) / 2.0).item<bool>();
     values.fill_(1);
-    const int rounds_a_look = bytes < (1 << 20) ? 50 : 5;  // so that asking rank 0 costs next to nothing
+    // so that asking rank 0 costs next to nothing
+    const int rounds_a_look = bytes < (1 << 20) ? 50 : 5;
     int rounds = 0;
-    // Rank 0 says when it is enough: ranks that stopped by their own clocks would wait for each other.
+    // Rank 0 says when it is enough: ranks that stopped by their own clocks would wait for each
+    // other.
     wait();
     ranks.barrier();
     const auto begun = std::chrono::steady_clock::now();
@@ -92,16 +102,25 @@ bool bandwidth_is_measured(const Distributed& ranks, at::Device device, const st
       for (int i = 0; i < rounds_a_look; ++i) ranks.all_reduce_sum(values);
       rounds += rounds_a_look;
       wait();
-      Tensor enough = at::full({1}, ranks.is_main() && std::chrono::steady_clock::now() - begun > kFor ? 1.0 : 0.0, device);
+      Tensor enough = at::full(
+          {1}, ranks.is_main() && std::chrono::steady_clock::now() - begun > kFor ? 1.0 : 0.0,
+          device);
       ranks.broadcast({enough});
       goes_on = enough.item<double>() == 0;
       values.fill_(1);
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() / rounds;
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() / rounds;
     const double travel = 2.0 * (ranks.world() - 1) / ranks.world() * static_cast<double>(bytes);
     right = ranks.sum(right ? 0 : 1) == 0;
     all &= right;
-    tell(ranks, {{"selftest", name}, {"check", "all_reduce"}, {"bytes", bytes}, {"ranks", ranks.world()}, {"right", right}, {"seconds", seconds}, {"bus_bytes_s", travel / seconds}});
+    tell(ranks, {{"selftest", name},
+                 {"check", "all_reduce"},
+                 {"bytes", bytes},
+                 {"ranks", ranks.world()},
+                 {"right", right},
+                 {"seconds", seconds},
+                 {"bus_bytes_s", travel / seconds}});
   }
   return all;
 }
@@ -128,14 +147,18 @@ bool shards_are_disjoint(const Distributed& ranks) {
     std::set<std::int64_t> seen;
     std::size_t count = 0;
     for (const Tensor& shard : ranks.gather(at::tensor(mine, at::kLong)))
-      for (std::int64_t i = 0; i < shard.numel(); ++i, ++count) seen.insert(shard[i].item<std::int64_t>());
-    if (ranks.is_main() && ranks.world() > 1) right &= seen.size() == count && static_cast<std::int64_t>(count) == options.samples;
+      for (std::int64_t i = 0; i < shard.numel(); ++i, ++count)
+        seen.insert(shard[i].item<std::int64_t>());
+    if (ranks.is_main() && ranks.world() > 1)
+      right &= seen.size() == count && static_cast<std::int64_t>(count) == options.samples;
   }
   return right;
 }
 
-// One step of a small layer: ranks begin with other weights and see other samples, and end with the same weights, whose gradient was the mean over all samples.
-bool a_step_leaves_equal_weights(const Distributed& ranks, at::Device device, const TrainSettings& settings) {
+// One step of a small layer: ranks begin with other weights and see other samples, and end with the
+// same weights, whose gradient was the mean over all samples.
+bool a_step_leaves_equal_weights(const Distributed& ranks, at::Device device,
+                                 const TrainSettings& settings) {
   constexpr std::int64_t kWidth = 64;
   VirtualGpus nowhere({});
   at::manual_seed(static_cast<std::uint64_t>(1000 + ranks.rank()));
@@ -143,8 +166,11 @@ bool a_step_leaves_equal_weights(const Distributed& ranks, at::Device device, co
   Tensor weight = at::randn({kWidth, kWidth}, options).requires_grad_(true);
   Tensor bias = at::randn({kWidth}, options).requires_grad_(true);
   const Tensor samples = at::randn({8, kWidth}, options);
-  GradientReducer reducer(ranks, {{"weight", weight, 0}, {"bias", bias, 0}}, settings, nowhere);  // hands rank 0's weights to all
-  const auto loss_of = [&](const Tensor& w, const Tensor& b) { return (at::matmul(samples, w) + b).square().mean(); };
+  // hands rank 0's weights to all
+  GradientReducer reducer(ranks, {{"weight", weight, 0}, {"bias", bias, 0}}, settings, nowhere);
+  const auto loss_of = [&](const Tensor& w, const Tensor& b) {
+    return (at::matmul(samples, w) + b).square().mean();
+  };
 
   Tensor own_weight = weight.detach().clone().requires_grad_(true);
   loss_of(own_weight, bias.detach()).backward();
@@ -186,8 +212,10 @@ bool ddp_works(const Distributed& ranks, at::Device device, const TrainSettings&
 
 int run_self_test(const std::string& name, const RankFacts& facts, const TrainSettings& settings) {
   const std::vector<std::string> known = {"collectives", "gloo", "nccl", "ddp"};
-  if (std::find(known.begin(), known.end(), name) == known.end())
-    throw TrainFailure::on_all_ranks(usage_error(fmt::format("no self test '{}'", printable(name)), "use --selftest with one of " + join(known, ", ")));
+  if (std::ranges::find(known, name) == known.end())
+    throw TrainFailure::on_all_ranks(
+        usage_error(fmt::format("no self test '{}'", printable(name)),
+                    "use --selftest with one of " + join(known, ", ")));
   TrainSettings chosen = settings;
   if (name == "gloo") chosen.device = "cpu";
   if (name == "nccl") chosen.device = "cuda";
@@ -196,11 +224,17 @@ int run_self_test(const std::string& name, const RankFacts& facts, const TrainSe
   if (name == "gloo" || name == "nccl") plan.group.backend = name;
   if (name == "nccl") plan.group.even_alone = true;
   const Distributed ranks(facts, plan.group);
-  const at::Device device = on_cuda ? at::Device(plan.device, static_cast<c10::DeviceIndex>(plan.devices.front())) : at::Device(plan.device);
+  const at::Device device =
+      on_cuda ? at::Device(plan.device, static_cast<c10::DeviceIndex>(plan.devices.front()))
+              : at::Device(plan.device);
   if (name == "ddp") return ddp_works(ranks, device, chosen) ? 0 : 1;
   if (name == "collectives") return collectives_work(ranks, device, Words::all) ? 0 : 1;
-  if (name == "nccl") tell(ranks, {{"selftest", name}, {"check", "version"}, {"version", nccl_version()}});
-  if (ranks.is_alone()) throw TrainFailure::on_all_ranks(usage_error(fmt::format("--selftest {} needs two ranks", name), "lockstep launch --nproc-per-node 2 --no-python lockstep-train --selftest " + name));
+  if (name == "nccl")
+    tell(ranks, {{"selftest", name}, {"check", "version"}, {"version", nccl_version()}});
+  if (ranks.is_alone())
+    throw TrainFailure::on_all_ranks(usage_error(
+        fmt::format("--selftest {} needs two ranks", name),
+        "lockstep launch --nproc-per-node 2 --no-python lockstep-train --selftest " + name));
   return bandwidth_is_measured(ranks, device, name) ? 0 : 1;
 }
 

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// The process's exit code; 0: all is well. `name`: collectives, gloo and nccl (values and speed), ddp (collectives, shards of the data, equal weights after a step).
+// The process's exit code; 0: all is well. `name`: collectives, gloo and nccl (values and speed),
+// ddp (collectives, shards of the data, equal weights after a step).
 int run_self_test(const std::string& name, const RankFacts& facts, const TrainSettings& settings);
 
 }  // namespace lockstep

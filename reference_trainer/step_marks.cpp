@@ -21,12 +21,15 @@ StepMarks::StepMarks(int rank, int world, Wire wire) {
   const int file = ::open(file_->path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return;
   const std::uint64_t bytes = lockstep_wire_bytes(LOCKSTEP_WIRE_SLOTS);
-  if (::posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0) {  // not sparse: a full disk would end us at the first write
+  // not sparse: a full disk would end us at the first write
+  if (::posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0) {
     void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (mapped != MAP_FAILED) wire_ = static_cast<lockstep_wire_header*>(mapped);
   }
   ::close(file);
-  if (wire_ != nullptr) lockstep_ring_open(wire_, LOCKSTEP_WIRE_SLOTS, ::getpid(), static_cast<std::uint64_t>(monotonic_now().count()));
+  if (wire_ != nullptr)
+    lockstep_ring_open(wire_, LOCKSTEP_WIRE_SLOTS, ::getpid(),
+                       static_cast<std::uint64_t>(monotonic_now().count()));
   if (wire_ == nullptr) return;
   wire_->rank_plus_1 = rank + 1;
   wire_->world_size = world;
@@ -63,7 +66,8 @@ void StepMarks::end() {
   step_.end_ns = static_cast<std::uint64_t>(now.count());
   step_.duration_ns = static_cast<std::uint64_t>(length.count());
   step_.spans_known = (1U << (LOCKSTEP_SPAN_OTHER + 1)) - 1;
-  for (std::size_t i = 0; i < spans_.size(); ++i) step_.span_ns[i] = static_cast<std::uint64_t>(std::max<std::int64_t>(0, spans_[i].count()));
+  for (std::size_t i = 0; i < spans_.size(); ++i)
+    step_.span_ns[i] = static_cast<std::uint64_t>(std::max<std::int64_t>(0, spans_[i].count()));
   lockstep_ring_write(wire_, LOCKSTEP_RECORD_STEP, &step_, sizeof step_);
 }
 

@@ -28,7 +28,8 @@ class StepMarks {
   std::chrono::nanoseconds spent(Span span) const { return spans_[span]; }
   // What no span holds is `other`.
   void end();
-  // How training is set up: `name key=value key=value`. Said again it replaces what was said before.
+  // How training is set up: `name key=value key=value`. Said again it replaces what was said
+  // before.
   void fact(const std::string& words);
   // Collectives beside the gradients': said as a fact with the first step that has some.
   void count_collectives(int calls);
@@ -43,7 +44,8 @@ class StepMarks {
 
  private:
   std::optional<RuntimeFile> file_;
-  lockstep_wire_header* wire_ = nullptr;  // mapped; nullptr where the file could not be made: nobody is told
+  // mapped; nullptr where the file could not be made: nobody is told
+  lockstep_wire_header* wire_ = nullptr;
   lockstep_step step_{};
   std::chrono::nanoseconds began_{};
   std::array<std::chrono::nanoseconds, LOCKSTEP_WIRE_SPANS> spans_{};

@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kLeastPatience_s = 5;
 constexpr double kMostPatience_s = 3600;
-constexpr unsigned kFirstMeeting_s = 30;  // before it is known how far apart they are: what launchers wait before they kill
+// before it is known how far apart they are: what launchers wait before they kill
+constexpr unsigned kFirstMeeting_s = 30;
 
 // A signal handler reads nothing else.
 std::atomic<bool> is_asked;
@@ -32,14 +33,16 @@ void end_as_before() {
   ::raise(SIGTERM);
 }
 
-void give_up(int) {
-  constexpr std::string_view kWords = "lockstep-train: told to end (SIGTERM), and the other ranks do not come to save with this one: it ends unsaved\n";
+void give_up_waiting(int) {
+  constexpr std::string_view kWords =
+      "lockstep-train: told to end (SIGTERM), and the other ranks do not come to save with this "
+      "one: it ends unsaved\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kWords.data(), kWords.size());
   end_as_before();
 }
 
 void handle(int signal, void (*handler)(int)) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   ::sigaction(signal, &action, nullptr);
@@ -52,7 +55,7 @@ StopRequest::StopRequest() {
   patience_s = kFirstMeeting_s;
   ::sigaction(SIGTERM, nullptr, &before);
   if (before.sa_handler == SIG_IGN) return;
-  handle(SIGALRM, give_up);
+  handle(SIGALRM, give_up_waiting);
   handle(SIGTERM, ask);
 }
 
@@ -65,7 +68,8 @@ bool StopRequest::is_made() { return is_asked; }
 
 void StopRequest::expect_meeting_every(std::chrono::duration<double> time) {
   longest_ = std::max(longest_, time);
-  patience_s = static_cast<unsigned>(std::ceil(std::clamp(3 * longest_.count(), kLeastPatience_s, kMostPatience_s)));
+  patience_s = static_cast<unsigned>(
+      std::ceil(std::clamp(3 * longest_.count(), kLeastPatience_s, kMostPatience_s)));
 }
 
 void StopRequest::is_agreed() {

@@ -1,6 +1,7 @@
-// SIGTERM of a run that keeps checkpoints. Schedulers send it minutes before they kill, launchers when a rank has failed: the run goes on
-// to the next moment at which all ranks meet anyway, saves there, and then ends by the signal. Where that moment does not come, since
-// another rank is gone, it ends without.
+// SIGTERM of a run that keeps checkpoints. Schedulers send it minutes before they kill, launchers
+// when a rank has failed: the run goes on to the next moment at which all ranks meet anyway, saves
+// there, and then ends by the signal. Where that moment does not come, since another rank is gone,
+// it ends without.
 #pragma once
 
 #include <chrono>
@@ -17,10 +18,12 @@ class StopRequest {
 
   static bool is_made();
 
-  // How far apart ranks meet: a request waits for three times the longest, and for five seconds at least.
+  // How far apart ranks meet: a request waits for three times the longest, and for five seconds at
+  // least.
   void expect_meeting_every(std::chrono::duration<double> time);
 
-  // All ranks have met and know, or the run is at its end: however long saving takes now, it is done to the end.
+  // All ranks have met and know, or the run is at its end: however long saving takes now, it is
+  // done to the end.
   void is_agreed();
 
   // The end that the signal would have brought at once.

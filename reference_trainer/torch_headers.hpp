@@ -1,5 +1,5 @@
-// All of libtorch that the trainer uses, in one precompiled header: parsing it takes 30 s on a small machine, so no file
-// includes more or less of it.
+// All of libtorch that the trainer uses, in one precompiled header: parsing it takes 30 s on a
+// small machine, so no file includes more or less of it.
 #pragma once
 
 #include <ATen/ATen.h>

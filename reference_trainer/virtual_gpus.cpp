@@ -50,11 +50,14 @@ void VirtualGpus::refresh() {
 void VirtualGpus::write() {
   std::string text = fmt::format(R"({{"pid":{},"gpus":[)", ::getpid());
   for (std::size_t i = 0; i < devices_.size(); ++i)
-    text += fmt::format(R"({}{{"index":{},"memory_bytes":{},"tid":{},"waiting":{}{}}})", i > 0 ? "," : "", devices_[i]->index(),
-                        devices_[i]->allocated_bytes(), devices_[i]->thread_id(), waiting_, hot_clock_ ? fmt::format(R"(,"hot_clock":{:.2f})", *hot_clock_) : "");
+    text += fmt::format(R"({}{{"index":{},"memory_bytes":{},"tid":{},"waiting":{}{}}})",
+                        i > 0 ? "," : "", devices_[i]->index(), devices_[i]->allocated_bytes(),
+                        devices_[i]->thread_id(), waiting_,
+                        hot_clock_ ? fmt::format(R"(,"hot_clock":{:.2f})", *hot_clock_) : "");
   text += "]}";
   const std::string temporary = file_->path() + ".new";
-  const int out = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int out =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (out < 0) return;  // nobody is told; training goes on
   const bool whole = ::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (::close(out) == 0 && whole) std::rename(temporary.c_str(), file_->path().c_str());

@@ -1,5 +1,6 @@
-// Tells the virtual driver about this process's virtual GPUs: their threads, their memory, and whether they wait in a
-// collective (a real GPU spins there and reads 100 % busy at low power; a CPU thread sleeps).
+// Tells the virtual driver about this process's virtual GPUs: their threads, their memory, and
+// whether they wait in a collective (a real GPU spins there and reads 100 % busy at low power; a
+// CPU thread sleeps).
 #pragma once
 
 #include <chrono>
@@ -32,9 +33,9 @@ class VirtualGpus {
   std::vector<ComputeDevice*> devices_;  // empty: nothing is told
   std::optional<RuntimeFile> file_;
   std::mutex mutex_;
-  bool waiting_ = false;                          // guarded
-  std::optional<double> hot_clock_;               // guarded
-  std::chrono::nanoseconds written_at_{};         // guarded
+  bool waiting_ = false;                   // guarded
+  std::optional<double> hot_clock_;        // guarded
+  std::chrono::nanoseconds written_at_{};  // guarded
 };
 
 }  // namespace lockstep

@@ -24,7 +24,8 @@ struct Fix {
   std::string root;                 // a folder; empty: where lockstep runs
   std::string effect;               // what is gained: "both GPUs work at once"
   std::string changes;              // what may differ in the results; empty: nothing does
-  std::optional<int> group;         // edits that belong together, applied all or none; findings of a report share it
+  // edits that belong together, applied all or none; findings of a report share it
+  std::optional<int> group;
 };
 
 }  // namespace lockstep

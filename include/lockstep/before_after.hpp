@@ -21,7 +21,9 @@ struct BeforeAfter {
   MeasuredRun after;
   std::optional<std::string> disturbed_by;  // why the numbers may not be trusted, in words
 
-  double speedup() const { return before.tokens_per_s > 0 ? after.tokens_per_s / before.tokens_per_s : 0; }
+  double speedup() const {
+    return before.tokens_per_s > 0 ? after.tokens_per_s / before.tokens_per_s : 0;
+  }
 };
 
 }  // namespace lockstep

@@ -9,24 +9,25 @@
 
 namespace lockstep {
 
-// One rank's part in one collective. Records of the same communicator, operation and sequence are of the same collective.
+// One rank's part in one collective. Records of the same communicator, operation and sequence are
+// of the same collective.
 struct CollectiveCall {
   int pid = 0;
-  int rank = 0;                   // of the process
+  int rank = 0;  // of the process
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
-  double called_ms = 0;           // on the timeline's clock: the host asked for it
-  double queued_ms = 0;           // it was given to the GPU
-  std::optional<double> begin_ms; // on the GPU; nothing: not measured
+  double called_ms = 0;            // on the timeline's clock: the host asked for it
+  double queued_ms = 0;            // it was given to the GPU
+  std::optional<double> begin_ms;  // on the GPU; nothing: not measured
   std::optional<double> end_ms;
-  double bytes = 0;               // 0: not known
-  int place = 0;                  // of the rank in the communicator
-  int size = 0;                   // ranks in it; 0: not known
-  int nodes = 0;                  // 0: not known
+  double bytes = 0;  // 0: not known
+  int place = 0;     // of the rank in the communicator
+  int size = 0;      // ranks in it; 0: not known
+  int nodes = 0;     // 0: not known
   int channels = 0;
-  bool captured = false;          // into a graph that runs many times
-  bool to_one_peer = false;       // a send or a receive
-  std::string operation;          // "AllReduce"
+  bool captured = false;     // into a graph that runs many times
+  bool to_one_peer = false;  // a send or a receive
+  std::string operation;     // "AllReduce"
   std::string algorithm;
   std::string protocol;
 
@@ -38,11 +39,11 @@ struct CommunicatorRank {
   int rank = 0;
   std::string host;
   int pid = 0;
-  std::optional<int> gpu;         // NVML's number
-  bool answers = true;            // no: RAS could not reach it
-  bool dead = false;              // RAS has given it up
+  std::optional<int> gpu;  // NVML's number
+  bool answers = true;     // no: RAS could not reach it
+  bool dead = false;       // RAS has given it up
   bool initialising = false;
-  int error = 0;                  // what ncclCommGetAsyncError would say
+  int error = 0;  // what ncclCommGetAsyncError would say
   bool aborted = false;
   std::map<std::string, std::int64_t> counts;  // collectives begun, by operation
 
@@ -57,7 +58,8 @@ struct Communicator {
   bool operator==(const Communicator&) const = default;
 };
 
-// What RAS said at one moment. Several jobs on one machine may answer by turns: communicators of several answers are joined.
+// What RAS said at one moment. Several jobs on one machine may answer by turns: communicators of
+// several answers are joined.
 struct CommunicatorCensus {
   std::string nccl_version;
   std::vector<Communicator> communicators;

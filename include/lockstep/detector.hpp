@@ -1,6 +1,7 @@
 // A detector is a row of a table: the code it may raise, and the function that looks.
 //
-// A detector without its data stays silent (no finding); the report says what could not be measured.
+// A detector without its data stays silent (no finding); the report says what could not be
+// measured.
 #pragma once
 
 #include <vector>
@@ -22,7 +23,8 @@ struct Seen {
   const std::vector<JobVerdict>& verdicts;  // one for each of signals.jobs, in the same order
 };
 
-// What was concluded from the signals: a verdict a job, one for the machine, and the findings, costliest first.
+// What was concluded from the signals: a verdict a job, one for the machine, and the findings,
+// costliest first.
 struct Diagnosis {
   std::vector<JobVerdict> verdicts;  // one for each of signals.jobs, in the same order
   std::size_t first_job = 0;         // the job that the machine's verdict speaks of

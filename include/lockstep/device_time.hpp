@@ -37,21 +37,25 @@ struct DeviceWork {
 };
 
 struct StepOnDevices {
-  std::vector<DeviceTime> devices;                       // by number
-  double any_ms = 0;                                     // one of them at least computes
-  double exclusive_ms = 0;                               // exactly one does
-  std::int64_t hand_overs = 0;                           // times the one that computes changed
-  std::array<double, kStepSpanNames.size()> idle_ms{};   // of the GPU that works most, by what the host did meanwhile
-  double launch_gaps_ms = 0;                             // of those, in gaps shorter than a millisecond while the host was launching
+  std::vector<DeviceTime> devices;  // by number
+  double any_ms = 0;                // one of them at least computes
+  double exclusive_ms = 0;          // exactly one does
+  std::int64_t hand_overs = 0;      // times the one that computes changed
+  // of the GPU that works most, by what the host did meanwhile
+  std::array<double, kStepSpanNames.size()> idle_ms{};
+  // of those, in gaps shorter than a millisecond while the host was launching
+  double launch_gaps_ms = 0;
   std::int64_t launch_gaps = 0;
-  std::int64_t waits = 0;                                // of the host for the GPU, by the driver's records
+  // of the host for the GPU, by the driver's records
+  std::int64_t waits = 0;
   double waits_ms = 0;
-  double pageable_bytes = 0;                             // copied to the GPU from memory that is not pinned
+  // copied to the GPU from memory that is not pinned
+  double pageable_bytes = 0;
   double pageable_ms = 0;
-  double plain_matmul_ms = 0;                            // products that use no tensor core
+  double plain_matmul_ms = 0;  // products that use no tensor core
   double tensor_core_ms = 0;
-  double overhead_ms = 0;                                // of the probe, on the host
-  std::vector<DeviceWork> work;                          // only where it was asked for
+  double overhead_ms = 0;        // of the probe, on the host
+  std::vector<DeviceWork> work;  // only where it was asked for
 
   bool operator==(const StepOnDevices&) const = default;
 };

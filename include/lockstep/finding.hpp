@@ -1,7 +1,7 @@
 // The findings lockstep can make: their codes, their names, and what one carries.
 //
-// A code is never reused. Families: P split of work, D data, S host, C collectives, B batch, memory and
-// precision, H hardware, X code and configuration, L launch.
+// A code is never reused. Families: P split of work, D data, S host, C collectives, B batch, memory
+// and precision, H hardware, X code and configuration, L launch.
 #pragma once
 
 #include <array>
@@ -164,7 +164,9 @@ consteval bool finding_names_are_in_order() {
 static_assert(finding_names_are_in_order());
 static_assert(kFindingNames.size() == static_cast<std::size_t>(FindingCode::nccl_timeout) + 1);
 
-constexpr const FindingName& name_of(FindingCode code) { return kFindingNames[static_cast<std::size_t>(code)]; }
+constexpr const FindingName& name_of(FindingCode code) {
+  return kFindingNames[static_cast<std::size_t>(code)];
+}
 
 enum class Severity : std::uint8_t { info, warning, critical };
 
@@ -192,16 +194,20 @@ struct HostGpus {
 struct Finding {
   FindingCode code = FindingCode::taking_turns;
   Severity severity = Severity::warning;
-  double confidence = 0;       // 0..1
-  double lost_throughput = 0;  // share of the possible throughput that this finding alone would give back
-  bool is_fault = false;       // wrong whatever it costs
-  std::optional<FindingCode> cause_of;  // another finding of the same report whose loss this one explains: counted once
+  double confidence = 0;  // 0..1
+  // share of the possible throughput that this finding alone would give back
+  double lost_throughput = 0;
+  bool is_fault = false;  // wrong whatever it costs
+  // another finding of the same report whose loss this one explains: counted once
+  std::optional<FindingCode> cause_of;
   std::vector<int> gpus;
   std::vector<HostGpus> hosts;  // the same GPUs, where several machines were watched
   std::vector<int> pids;
   std::vector<int> ranks;
   std::vector<SourceLine> where;
-  int rung = 0;        // of the evidence ladder: 0 from outside, 1 by probes in the processes, 2 by the GPU's own records
+  // of the evidence ladder: 0 from outside, 1 by probes in the processes, 2 by the GPU's own
+  // records
+  int rung = 0;
   std::string reason;  // of a finding in code: why the lines hold the GPUs back
   std::vector<Evidence> evidence;
   std::vector<Fix> fixes;

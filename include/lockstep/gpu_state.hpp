@@ -8,23 +8,23 @@
 namespace lockstep {
 
 enum class GpuState : std::uint8_t {
-  unknown,                 // nothing is known yet
-  no_reading,              // the driver gives none, or stopped giving any
+  unknown,     // nothing is known yet
+  no_reading,  // the driver gives none, or stopped giving any
   lost,
-  idle,                    // nothing runs on it, nor anywhere in its job
-  free,                    // nobody holds it
-  working,                 // alone, or not judged yet
+  idle,     // nothing runs on it, nor anywhere in its job
+  free,     // nobody holds it
+  working,  // alone, or not judged yet
   in_step,
   in_pipeline,
-  its_turn,                // works while the others of its job wait
-  takes_turns,             // turns too short to be seen one by one
+  its_turn,     // works while the others of its job wait
+  takes_turns,  // turns too short to be seen one by one
   idle_while_others_work,
-  late,                    // the others of its job wait for it, step after step
+  late,  // the others of its job wait for it, step after step
   leads,
   follows,
   waiting_for_data,
-  waiting_for_host,        // idle with all of its job, and not for data as far as is known
-  spinning,                // reads busy and does not work: waits in a collective
+  waiting_for_host,  // idle with all of its job, and not for data as far as is known
+  spinning,          // reads busy and does not work: waits in a collective
   throttled,
   power_capped,
 };
@@ -50,7 +50,8 @@ inline constexpr std::array kGpuStateNames = {
     GpuStateName{GpuState::in_pipeline, "in a pipeline", "pipeline", Concern::good},
     GpuStateName{GpuState::its_turn, "its turn", "its turn", Concern::waiting},
     GpuStateName{GpuState::takes_turns, "takes turns", "by turns", Concern::problem},
-    GpuStateName{GpuState::idle_while_others_work, "idle while others work", "left idle", Concern::problem},
+    GpuStateName{GpuState::idle_while_others_work, "idle while others work", "left idle",
+                 Concern::problem},
     GpuStateName{GpuState::late, "late, others wait", "late", Concern::problem},
     GpuStateName{GpuState::leads, "leads, others wait", "leads", Concern::waiting},
     GpuStateName{GpuState::follows, "waits for the first", "follows", Concern::waiting},
@@ -63,11 +64,15 @@ inline constexpr std::array kGpuStateNames = {
 
 consteval bool gpu_states_are_in_order() {
   for (std::size_t row = 0; row < kGpuStateNames.size(); ++row)
-    if (static_cast<std::size_t>(kGpuStateNames[row].state) != row || kGpuStateNames[row].short_word.size() > 10) return false;
+    if (static_cast<std::size_t>(kGpuStateNames[row].state) != row ||
+        kGpuStateNames[row].short_word.size() > 10)
+      return false;
   return true;
 }
 static_assert(gpu_states_are_in_order());
 
-constexpr const GpuStateName& name_of(GpuState state) { return kGpuStateNames[static_cast<std::size_t>(state)]; }
+constexpr const GpuStateName& name_of(GpuState state) {
+  return kGpuStateNames[static_cast<std::size_t>(state)];
+}
 
 }  // namespace lockstep

@@ -1,7 +1,8 @@
 // Hours of readings in fixed memory: the finer a time is kept, the sooner it is forgotten.
 //
-// Three levels of buckets (by default 100 ms for five minutes, 1 s for an hour, 10 s for half a day), each a mean. A
-// question about a stretch of time is answered from the finest level that still holds it. One thread, or one lock.
+// Three levels of buckets (by default 100 ms for five minutes, 1 s for an hour, 10 s for half a
+// day), each a mean. A question about a stretch of time is answered from the finest level that
+// still holds it. One thread, or one lock.
 #pragma once
 
 #include <array>
@@ -18,18 +19,32 @@
 
 namespace lockstep {
 
-enum class Quantity : std::uint8_t { busy, sm, tensor, dram, power, memory, pcie, nvlink, temperature, clock };
+enum class Quantity : std::uint8_t {
+  busy,
+  sm,
+  tensor,
+  dram,
+  power,
+  memory,
+  pcie,
+  nvlink,
+  temperature,
+  clock
+};
 inline constexpr std::size_t kQuantities = 10;
 inline constexpr std::array<std::string_view, kQuantities> kQuantityNames = {
     "busy", "SM", "tensor", "DRAM", "power", "memory", "PCIe", "NVLink", "temperature", "clock"};
 
-// What was known of one GPU in one stretch of time. Units as in a sample; the links in bytes a second, both ways.
+// What was known of one GPU in one stretch of time. Units as in a sample; the links in bytes a
+// second, both ways.
 struct HistoryMoment {
   std::array<std::optional<double>, kQuantities> values;
   GpuState state = GpuState::unknown;
   ClockLimits limits;  // all that were set within it
 
-  std::optional<double> operator[](Quantity quantity) const { return values[static_cast<std::size_t>(quantity)]; }
+  std::optional<double> operator[](Quantity quantity) const {
+    return values[static_cast<std::size_t>(quantity)];
+  }
 };
 
 // One quantity in one stretch of time, and what the GPU was doing.
@@ -44,7 +59,8 @@ struct HistoryOptions {
     std::size_t buckets;
   };
   std::vector<Level> levels = {{100, 3000}, {1000, 3600}, {10'000, 4320}};
-  double power_bucket_ms = 20;       // the driver's own power samples, for turns that are over before `busy` notices
+  // the driver's own power samples, for turns that are over before `busy` notices
+  double power_bucket_ms = 20;
   std::size_t power_buckets = 3000;  // a minute
 };
 
@@ -62,13 +78,15 @@ class History {
   double first_ms() const { return first_ms_.value_or(0); }  // of the watch: where its clock starts
   double oldest_ms() const;                                  // that is still known
   double newest_ms() const { return newest_ms_.value_or(0); }
-  // The end of the driver's power samples so far: they come a buffer at a time, up to two seconds late.
+  // The end of the driver's power samples so far: they come a buffer at a time, up to two seconds
+  // late.
   std::optional<double> power_samples_end_ms() const;
   double spacing_ms() const { return spacing_ms_; }  // of ticks, as they come lately
 
   // What is known of [from, to). Nothing where no reading lies: gaps are not filled.
   std::optional<HistoryMoment> look(int gpu, double from_ms, double to_ms) const;
-  // One quantity of the same; power from the driver's samples where the stretch is about as short as a bucket.
+  // One quantity of the same; power from the driver's samples where the stretch is about as short
+  // as a bucket.
   HistoryCell cell(int gpu, Quantity quantity, double from_ms, double to_ms) const;
   // The verdict that stood at that time.
   std::optional<Verdict> verdict_at(double t_ms) const;
@@ -84,7 +102,8 @@ class History {
     GpuState state = GpuState::unknown;
     ClockLimits limits;
   };
-  // The newest buckets of one width. Number n stands for the time [n, n + 1) * bucket_ms; memory grows as they come.
+  // The newest buckets of one width. Number n stands for the time [n, n + 1) * bucket_ms; memory
+  // grows as they come.
   template <class Held>
   struct Ring {
     double bucket_ms = 0;
@@ -99,7 +118,8 @@ class History {
     Held* find(std::int64_t number) { return const_cast<Held*>(std::as_const(*this).find(number)); }
     std::int64_t begin() const { return end - static_cast<std::int64_t>(held.size()); }
   };
-  // What is carried from tick to tick: dear quantities are read rarely, and hold until they grow old.
+  // What is carried from tick to tick: dear quantities are read rarely, and hold until they grow
+  // old.
   struct Carried {
     float value = kUnknown;
     double since_ms = 0;
@@ -119,7 +139,8 @@ class History {
   };
 
   void carry(Gpu& gpu, Quantity quantity, double t_ms, double value);
-  void carry_link(Gpu& gpu, Quantity quantity, std::size_t link, double t_ms, const Reading<std::uint64_t>& rx, const Reading<std::uint64_t>& tx);
+  void carry_link(Gpu& gpu, Quantity quantity, std::size_t link, double t_ms,
+                  const Reading<std::uint64_t>& rx, const Reading<std::uint64_t>& tx);
   void add_power(Gpu& gpu, double t_ms, const PowerSamples& samples);
   void put(Gpu& gpu, double t_ms, const GpuSample& sample);
   std::optional<double> fine_power(const Gpu& gpu, double from_ms, double to_ms) const;

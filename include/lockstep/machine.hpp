@@ -25,18 +25,21 @@ struct GpuInfo {
   std::optional<double> power_limit_mw;
   std::optional<double> power_limit_default_mw;  // as its maker set it
   std::optional<double> sm_clock_max_mhz;        // what it may run at where nothing holds it back
-  std::optional<double> busy_window_ms;  // how far back `busy` looks; 200 on an H200
+  std::optional<double> busy_window_ms;          // how far back `busy` looks; 200 on an H200
   std::optional<MigSlice> mig;
   // Where several machines are watched at once: `index` then counts over all of them.
   std::optional<std::string> host;
-  std::optional<int> host_index;    // its number there
-  std::optional<std::string> job;   // that the cluster gave it to: a pod's group, a batch system's number
+  std::optional<int> host_index;  // its number there
+  // that the cluster gave it to: a pod's group, a batch system's number
+  std::optional<std::string> job;
 
   bool operator==(const GpuInfo&) const = default;
 };
 
 // A virtual GPU says so by its name, in a recording too.
-inline bool is_virtual(const GpuInfo& gpu) { return gpu.name && gpu.name->starts_with("lockstep virtual GPU"); }
+inline bool is_virtual(const GpuInfo& gpu) {
+  return gpu.name && gpu.name->starts_with("lockstep virtual GPU");
+}
 
 // How much the absence of a process proves.
 enum class ProcessCoverage : std::uint8_t { all, partial, none };
@@ -58,8 +61,10 @@ struct Machine {
   std::optional<std::string> host;
   std::optional<std::string> driver;
   ProcessCoverage process_coverage = ProcessCoverage::all;
-  std::optional<double> power_window_ms;  // about 1000 for the averaged reading, 0 for the instant one
-  std::optional<std::vector<std::pair<int, int>>> peer_to_peer;  // pairs of GPUs that reach each other
+  // about 1000 for the averaged reading, 0 for the instant one
+  std::optional<double> power_window_ms;
+  // pairs of GPUs that reach each other
+  std::optional<std::vector<std::pair<int, int>>> peer_to_peer;
   std::vector<GpuInfo> gpus;
   std::vector<HostClock> clocks;  // where recordings of several machines were put together
 

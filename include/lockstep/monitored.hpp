@@ -1,4 +1,5 @@
-// What the live screen is drawn from: everything known now, and as much of the past as memory was set aside for.
+// What the live screen is drawn from: everything known now, and as much of the past as memory was
+// set aside for.
 //
 // Filled by one thread and read by another, under the lock of whoever holds it.
 #pragma once
@@ -27,9 +28,10 @@ struct GpuNow {
   GpuSample latest;
   GpuState state = GpuState::unknown;
   bool lost = false;
-  double heard_ms = 0;    // when `busy` last had a value
+  double heard_ms = 0;                        // when `busy` last had a value
   std::map<std::string, std::uint64_t> xids;  // how often each came, since the watch began
-  double limited_ms = 0;  // time for which a thermal or power-brake limit was seen, since the watch began
+  // time for which a thermal or power-brake limit was seen, since the watch began
+  double limited_ms = 0;
 };
 
 // Where a file is being played.
@@ -55,24 +57,25 @@ struct Monitored {
   Machine machine;
   SourceKind kind = SourceKind::nvml;
   std::string detail;
-  bool open = false;  // false: the driver has not answered yet
+  bool open = false;        // false: the driver has not answered yet
   bool local_pids = false;  // processes are of this machine, so that a signal would reach them
 
   History history{{}};
   std::vector<GpuNow> gpus;
-  ProcessTick processes;       // newest list
-  std::deque<StepAt> steps;    // newest last
-  std::deque<EventAt> events;  // newest last
+  ProcessTick processes;                 // newest list
+  std::deque<StepAt> steps;              // newest last
+  std::deque<EventAt> events;            // newest last
   std::shared_ptr<const Report> report;  // of the last half minute; none yet at the start
   std::optional<Source::Silence> silence;
-  bool driver_gone = false;    // unloaded or restarting: tried again until it answers
-  std::optional<double> cost;  // share of wall time in the driver
-  bool waits_for_wanted = false;  // one process was asked for, and holds no GPU yet
+  bool driver_gone = false;          // unloaded or restarting: tried again until it answers
+  std::optional<double> cost;        // share of wall time in the driver
+  bool waits_for_wanted = false;     // one process was asked for, and holds no GPU yet
   std::optional<Playback> playback;  // nothing: live
   std::optional<OngoingRecording> recording;
   std::chrono::nanoseconds interval{};
-  std::string note;            // one sentence about what just happened, such as a file that could not be written
-  std::uint64_t notes = 0;     // counts them: a new one is told from an old one
+  // one sentence about what just happened, such as a file that could not be written
+  std::string note;
+  std::uint64_t notes = 0;  // counts them: a new one is told from an old one
 
   bool live() const { return !playback; }
   // The time that is now on the records' clock.

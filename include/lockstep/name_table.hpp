@@ -1,6 +1,7 @@
 // Texts that repeat, each kept once and known by a number.
 //
-// A trace of a million rows has some thousand different names, kernel names of several hundred characters among them.
+// A trace of a million rows has some thousand different names, kernel names of several hundred
+// characters among them.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,9 @@ class NameTable {
         texts_.push_back(kept(text));
         return entry.id_and_one - 1;
       }
-      if (entry.hash == static_cast<std::uint32_t>(hash >> 32U) && texts_[entry.id_and_one - 1] == text) return entry.id_and_one - 1;
+      if (entry.hash == static_cast<std::uint32_t>(hash >> 32U) &&
+          texts_[entry.id_and_one - 1] == text)
+        return entry.id_and_one - 1;
     }
   }
 

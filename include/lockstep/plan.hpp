@@ -1,4 +1,5 @@
-// A plan for training: the way that was chosen, what it needs and brings, and what else there would be.
+// A plan for training: the way that was chosen, what it needs and brings, and what else there would
+// be.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,12 @@ struct PlannedPart {
 
 // One way to run the training, with its numbers.
 struct PlannedWay {
-  std::string strategy;         // "ddp", "fsdp" …
-  std::string words;            // "FSDP within each node, DDP across"
+  std::string strategy;  // "ddp", "fsdp" …
+  std::string words;     // "FSDP within each node, DDP across"
   int gpus = 1;
   int nodes = 1;
-  int group = 1;                // GPUs that hold one copy of the model
-  int replicas = 1;             // that see different samples
+  int group = 1;     // GPUs that hold one copy of the model
+  int replicas = 1;  // that see different samples
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
   std::int64_t global_batch = 1;
@@ -37,19 +38,19 @@ struct PlannedWay {
   double compute_ms = 0;
   double optimizer_ms = 0;
   double communication_ms = 0;
-  double exposed_ms = 0;            // communication that nothing hides
-  double communication_share = 0;   // of the step, exposed
+  double exposed_ms = 0;           // communication that nothing hides
+  double communication_share = 0;  // of the step, exposed
   bool host_bound = false;
   double samples_s = 0;
   double tokens_s = 0;
-  double model_flops_share = 0;     // of the GPUs' peak (MFU)
+  double model_flops_share = 0;  // of the GPUs' peak (MFU)
 };
 
 struct PlannedScale {
   PlannedWay way;
-  double speedup = 1;     // against Plan::base_tokens_s
+  double speedup = 1;  // against Plan::base_tokens_s
   double efficiency = 1;
-  std::optional<double> days;       // for --tokens
+  std::optional<double> days;  // for --tokens
   std::optional<double> gpu_hours;
 };
 
@@ -91,7 +92,7 @@ struct PlannedModel {
   std::int64_t hidden = 0;
   std::int64_t vocabulary = 0;
   std::int64_t sequence_length = 0;
-  std::string method;    // "full", "lora", "qlora"
+  std::string method;  // "full", "lora", "qlora"
   std::string precision;
   std::vector<std::string> frozen;
 };
@@ -112,16 +113,17 @@ struct Plan {
   PlannedHardware hardware;
   PlannedModel model;
   PlannedWay choice;
-  std::string reason;                  // why this way, in a sentence
-  double missing_bytes = 0;            // on each GPU, where it fits nowhere
-  std::vector<std::string> ways_out;   // likewise, the cheapest first
+  std::string reason;                 // why this way, in a sentence
+  double missing_bytes = 0;           // on each GPU, where it fits nowhere
+  std::vector<std::string> ways_out;  // likewise, the cheapest first
   std::vector<PlannedScale> scaling;
-  double base_tokens_s = 0;            // of one GPU, with memory enough where it has not: what speedups are measured by
+  // of one GPU, with memory enough where it has not: what speedups are measured by
+  double base_tokens_s = 0;
   std::vector<PlannedWay> alternatives;  // the best of every other strategy
   std::vector<LadderRung> ladder;
   std::vector<PlannedSetting> settings;
   std::vector<PlanAssumption> assumptions;  // the one that matters most first
-  double step_doubt = 0;                 // of the step's time, as a share either way
+  double step_doubt = 0;                    // of the step's time, as a share either way
   double memory_doubt = 0;
   bool calibrated = false;
   std::vector<ExplainedNumber> numbers;  // how they come about

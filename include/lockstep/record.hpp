@@ -1,4 +1,5 @@
-// What happened at one moment: a tick of all GPUs, a list of processes, a training step, an event, a collective.
+// What happened at one moment: a tick of all GPUs, a list of processes, a training step, an event,
+// a collective.
 #pragma once
 
 #include <array>
@@ -39,8 +40,8 @@ struct ProcessSample {
   std::optional<std::string> user;
   std::optional<int> parent_pid;
   std::optional<int> loader_workers;
-  std::optional<std::uint64_t> read_bytes;   // cumulative
-  std::optional<std::uint64_t> write_bytes;  // cumulative
+  std::optional<std::uint64_t> read_bytes;                        // cumulative
+  std::optional<std::uint64_t> write_bytes;                       // cumulative
   std::optional<std::map<std::string, std::string>> environment;  // the listed names and no others
   std::optional<std::vector<std::string>> libraries;
 
@@ -52,7 +53,8 @@ struct CodePlace {
   std::string file;
   int line = 0;
   std::string what;
-  int loop_line = 0;  // of the training loop in the same file, where the line lies in a function below it
+  // of the training loop in the same file, where the line lies in a function below it
+  int loop_line = 0;
 
   auto operator<=>(const CodePlace&) const = default;
 };
@@ -63,17 +65,18 @@ struct StepPiece {
   std::shared_ptr<const CodePlace> place;  // never null; its file may be empty
   double from_ms = 0;                      // since the step began
   double length_ms = 0;
-  double own_ms = 0;                       // without the pieces within it
-  double hidden_ms = 0;                    // of own_ms: while the GPU still had work
-  std::int64_t count = 1;                  // more than one: short calls, summed up
+  double own_ms = 0;       // without the pieces within it
+  double hidden_ms = 0;    // of own_ms: while the GPU still had work
+  std::int64_t count = 1;  // more than one: short calls, summed up
   std::uint64_t bytes = 0;
-  std::uint64_t subject = 0;               // tells one loader, module or file from another
-  bool on_device = false;                  // of a tensor on a GPU
-  bool pageable = false;                   // a copy from memory that is not pinned
-  bool blocking = false;                   // a copy without non_blocking
+  std::uint64_t subject = 0;  // tells one loader, module or file from another
+  bool on_device = false;     // of a tensor on a GPU
+  bool pageable = false;      // a copy from memory that is not pinned
+  bool blocking = false;      // a copy without non_blocking
 };
 
-// What a call into the C library did meanwhile: `place` holds the call and the file that it wrote or read.
+// What a call into the C library did meanwhile: `place` holds the call and the file that it wrote
+// or read.
 struct HostCall {
   StepPart part = StepPart::other;
   std::shared_ptr<const CodePlace> place;
@@ -89,7 +92,8 @@ struct StepRest {
   std::vector<HostCall> calls;
 };
 
-// Where the training thread was at one moment: `what` holds the functions below the training loop, innermost first.
+// Where the training thread was at one moment: `what` holds the functions below the training loop,
+// innermost first.
 struct StackLook {
   double at_ms = 0;  // since the step began
   double weight_ms = 0;
@@ -107,10 +111,11 @@ struct StepMark {
   std::int64_t index = 0;
   double duration_ms = 0;
   std::array<std::optional<double>, kStepSpanNames.size()> spans_ms;
-  std::optional<int> passes;         // backward passes in it: more than one is accumulation
-  std::optional<int> synced_passes;  // of those, with gradients all-reduced
-  std::optional<double> gpu_idle_ms; // before its first pass, while the GPU had nothing to do
-  std::optional<bool> gpu_ran_dry;   // it had done all the work of the step before as soon as that was queued
+  std::optional<int> passes;          // backward passes in it: more than one is accumulation
+  std::optional<int> synced_passes;   // of those, with gradients all-reduced
+  std::optional<double> gpu_idle_ms;  // before its first pass, while the GPU had nothing to do
+  // it had done all the work of the step before as soon as that was queued
+  std::optional<bool> gpu_ran_dry;
   std::shared_ptr<const StepDetail> detail;  // null: not from a probe, or read from a recording
   std::optional<StepOnDevices> on_devices;   // where the GPUs' own records were read
 
@@ -128,7 +133,9 @@ struct ProbeFact {
 };
 
 struct Event {
-  std::string kind;  // xid, lost, recovered, driver_gone, driver_back; in played recordings also hang, not_supported, slow_call, restart
+  // xid, lost, recovered, driver_gone, driver_back; in played recordings also hang, not_supported,
+  // slow_call, restart
+  std::string kind;
   std::optional<int> gpu;
   std::string detail;
 
@@ -140,7 +147,8 @@ using ProcessTick = std::vector<ProcessSample>;
 
 struct Record {
   double t_ms = 0;  // since the start of the recording
-  std::variant<GpuTick, ProcessTick, StepMark, Event, ProbeFact, CollectiveCall, CommunicatorCensus> content;
+  std::variant<GpuTick, ProcessTick, StepMark, Event, ProbeFact, CollectiveCall, CommunicatorCensus>
+      content;
 
   bool operator==(const Record&) const = default;
 };

@@ -1,4 +1,5 @@
-// Everything a reader is told: the machine, the verdict, the findings, and what could not be measured.
+// Everything a reader is told: the machine, the verdict, the findings, and what could not be
+// measured.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +19,18 @@
 namespace lockstep {
 
 enum class Pattern : std::uint8_t {
-  in_step, taking_turns, one_leads, pipeline, single_gpu, independent, idle, unclear
+  in_step,
+  taking_turns,
+  one_leads,
+  pipeline,
+  single_gpu,
+  independent,
+  idle,
+  unclear
 };
 inline constexpr std::array<std::string_view, 8> kPatternNames = {
-    "in-step", "taking-turns", "one-leads", "pipeline", "single-gpu", "independent", "idle", "unclear"};
+    "in-step",    "taking-turns", "one-leads", "pipeline",
+    "single-gpu", "independent",  "idle",      "unclear"};
 
 struct Verdict {
   Pattern pattern = Pattern::unclear;
@@ -90,23 +99,25 @@ struct Comparison {
     std::string code;
     double lost = 0;  // of the ideal
   };
-  std::vector<Share> missing;  // the part of the ideal that is missing, split by finding; the rest is unexplained
+  // the part of the ideal that is missing, split by finding; the rest is unexplained
+  std::vector<Share> missing;
   struct Change {
     std::string what;
     double other = 0;  // in the run that is compared with
     double own = 0;    // in this one
     std::string unit;  // "ms", "fraction"
   };
-  std::vector<Change> changes;           // where both are traces: what a step takes
-  std::optional<double> alike;           // of two traces: share of this one's kernel time in kernels that the other has too
-  std::vector<std::string> only_here;    // findings of this run alone, "D201 input-starved"
-  std::vector<std::string> only_there;   // of the other alone
+  std::vector<Change> changes;  // where both are traces: what a step takes
+  // of two traces: share of this one's kernel time in kernels that the other has too
+  std::optional<double> alike;
+  std::vector<std::string> only_here;   // findings of this run alone, "D201 input-starved"
+  std::vector<std::string> only_there;  // of the other alone
 };
 
 // The command that was run and watched.
 struct CommandReport {
-  std::vector<std::string> command;   // secrets replaced
-  std::optional<int> exit_code;       // nothing: it still ran when the report was made
+  std::vector<std::string> command;  // secrets replaced
+  std::optional<int> exit_code;      // nothing: it still ran when the report was made
   bool stopped_by_lockstep = false;
 };
 
@@ -115,11 +126,13 @@ struct LoaderAnswer {
   LoaderTrial alone;
   std::vector<LoaderTrial> trials;
   std::optional<BatchTransfer> transfer;
-  double step_alone_ms = 0;            // the step without waiting for data and copies
-  bool loading_is_slow = false;        // slower than the step
-  std::optional<int> enough_workers;   // that would hide it; nothing: none that was tried or can be told
-  bool tried = false;                  // `enough_workers` was measured, not computed
-  std::optional<int> enough_prefetch;  // batches ahead of each of them, so that the longest batch is covered
+  double step_alone_ms = 0;      // the step without waiting for data and copies
+  bool loading_is_slow = false;  // slower than the step
+  // that would hide it; nothing: none that was tried or can be told
+  std::optional<int> enough_workers;
+  bool tried = false;  // `enough_workers` was measured, not computed
+  // batches ahead of each of them, so that the longest batch is covered
+  std::optional<int> enough_prefetch;
   std::string sentence;
   std::vector<std::string> warnings;
 };
@@ -154,7 +167,9 @@ struct Report {
 
 // Whether the GPUs are virtual, live or in a recording: every screen and report says so.
 inline bool is_virtual(const Report& report) {
-  return report.source_kind == SourceKind::virtual_gpus || std::any_of(report.gpus.begin(), report.gpus.end(), [](const GpuReport& gpu) { return is_virtual(gpu.info); });
+  return report.source_kind == SourceKind::virtual_gpus ||
+         std::ranges::any_of(report.gpus,
+                             [](const GpuReport& gpu) { return is_virtual(gpu.info); });
 }
 
 }  // namespace lockstep

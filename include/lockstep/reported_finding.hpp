@@ -1,4 +1,5 @@
-// A finding that a machine's own lockstep told, on its way through records as an event: "P101 0.49 0.98 4,5 critical".
+// A finding that a machine's own lockstep told, on its way through records as an event: "P101 0.49
+// 0.98 4,5 critical".
 #pragma once
 
 #include <optional>
@@ -23,9 +24,11 @@ struct ReportedFinding {
 inline Event event_of(const ReportedFinding& finding) {
   std::ostringstream words;
   words << finding.code << ' ' << finding.lost << ' ' << finding.confidence << ' ';
-  for (std::size_t i = 0; i < finding.gpus.size(); ++i) words << (i > 0 ? "," : "") << finding.gpus[i];
+  for (std::size_t i = 0; i < finding.gpus.size(); ++i)
+    words << (i > 0 ? "," : "") << finding.gpus[i];
   words << ' ' << finding.severity;
-  return {kReportedFinding, finding.gpus.empty() ? std::nullopt : std::optional(finding.gpus.front()), words.str()};
+  return {kReportedFinding,
+          finding.gpus.empty() ? std::nullopt : std::optional(finding.gpus.front()), words.str()};
 }
 
 inline std::optional<ReportedFinding> reported_finding(const Event& event) {
@@ -33,7 +36,8 @@ inline std::optional<ReportedFinding> reported_finding(const Event& event) {
   ReportedFinding finding;
   std::istringstream words(event.detail);
   std::string gpus;
-  if (!(words >> finding.code >> finding.lost >> finding.confidence >> gpus >> finding.severity)) return std::nullopt;
+  if (!(words >> finding.code >> finding.lost >> finding.confidence >> gpus >> finding.severity))
+    return std::nullopt;
   std::istringstream list(gpus);
   for (int gpu = 0; list >> gpu;) {
     finding.gpus.push_back(gpu);

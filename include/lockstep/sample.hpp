@@ -10,15 +10,16 @@
 
 namespace lockstep {
 
-// `not_asked` is the absence of a reading at this tick (dear calls have slower cadences). The other four
-// are what a reader must tell apart: a failed read is never shown as 0.
+// `not_asked` is the absence of a reading at this tick (dear calls have slower cadences). The other
+// four are what a reader must tell apart: a failed read is never shown as 0.
 enum class ReadingState : std::uint8_t { not_asked, value, not_supported, error, stale };
 
 template <class T>
 class Reading {
  public:
   Reading() = default;
-  Reading(T value) : state_(ReadingState::value), value_(std::move(value)) {}  // NOLINT: implicit on purpose
+  Reading(T value)
+      : state_(ReadingState::value), value_(std::move(value)) {}  // NOLINT: implicit on purpose
 
   static Reading not_supported() { return Reading(ReadingState::not_supported); }
   static Reading error() { return Reading(ReadingState::error); }
@@ -61,14 +62,21 @@ enum class ClockLimit : std::uint8_t {
   hw_power_brake_slowdown,
   display_clock_setting,
 };
-inline constexpr std::array<std::string_view, 9> kClockLimitNames = {
-    "gpu_idle",           "applications_clocks_setting", "sw_power_cap",
-    "hw_slowdown",        "sync_boost",                  "sw_thermal_slowdown",
-    "hw_thermal_slowdown", "hw_power_brake_slowdown",    "display_clock_setting"};
+inline constexpr std::array<std::string_view, 9> kClockLimitNames = {"gpu_idle",
+                                                                     "applications_clocks_setting",
+                                                                     "sw_power_cap",
+                                                                     "hw_slowdown",
+                                                                     "sync_boost",
+                                                                     "sw_thermal_slowdown",
+                                                                     "hw_thermal_slowdown",
+                                                                     "hw_power_brake_slowdown",
+                                                                     "display_clock_setting"};
 
 class ClockLimits {
  public:
-  void add(ClockLimit limit) { bits_ = static_cast<std::uint16_t>(bits_ | (1U << static_cast<unsigned>(limit))); }
+  void add(ClockLimit limit) {
+    bits_ = static_cast<std::uint16_t>(bits_ | (1U << static_cast<unsigned>(limit)));
+  }
   void add(ClockLimits others) { bits_ = static_cast<std::uint16_t>(bits_ | others.bits_); }
   bool has(ClockLimit limit) const { return (bits_ >> static_cast<unsigned>(limit) & 1U) != 0; }
   bool empty() const { return bits_ == 0; }
@@ -81,25 +89,26 @@ class ClockLimits {
 // A run of equally spaced power samples from the driver's own buffer.
 struct PowerSamples {
   std::vector<std::uint32_t> milliwatts;
-  double sample_ms = 0;            // spacing by the driver's time stamps; 20 on an H200
-  std::optional<double> first_ms;  // time of the first sample; nothing: the last one ends at the tick
+  double sample_ms = 0;  // spacing by the driver's time stamps; 20 on an H200
+  // time of the first sample; nothing: the last one ends at the tick
+  std::optional<double> first_ms;
 
   bool operator==(const PowerSamples&) const = default;
 };
 
 struct GpuSample {
   int index = 0;
-  Reading<double> busy;                      // 0..1 over the driver's window
+  Reading<double> busy;  // 0..1 over the driver's window
   Reading<std::uint64_t> memory_used_bytes;
   Reading<double> power_mw;
   Reading<PowerSamples> power_samples;
-  Reading<double> sm;                        // 0..1, GPM
-  Reading<double> tensor;                    // 0..1, GPM
-  Reading<double> dram;                      // 0..1, GPM
+  Reading<double> sm;      // 0..1, GPM
+  Reading<double> tensor;  // 0..1, GPM
+  Reading<double> dram;    // 0..1, GPM
   Reading<double> sm_clock_mhz;
   Reading<double> temperature_c;
   Reading<ClockLimits> limits;
-  Reading<std::uint64_t> pcie_rx_bytes;      // cumulative, like the three below
+  Reading<std::uint64_t> pcie_rx_bytes;  // cumulative, like the three below
   Reading<std::uint64_t> pcie_tx_bytes;
   Reading<std::uint64_t> nvlink_rx_bytes;
   Reading<std::uint64_t> nvlink_tx_bytes;
@@ -107,8 +116,9 @@ struct GpuSample {
   bool operator==(const GpuSample&) const = default;
 };
 
-// The plain quantities of a sample, each with its name in a recording: one list that writer, reader, player
-// and timeline follow. Takes any number of things with these members (samples, tracks) and visits them abreast.
+// The plain quantities of a sample, each with its name in a recording: one list that writer,
+// reader, player and timeline follow. Takes any number of things with these members (samples,
+// tracks) and visits them abreast.
 template <class Visit, class... Parts>
 void for_each_quantity(Visit visit, Parts&&... parts) {
   visit("busy", parts.busy...);

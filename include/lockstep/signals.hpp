@@ -1,7 +1,7 @@
 // Numbers derived from a timeline: arithmetic only, no verdicts.
 //
-// A job is a set of processes that work together. Its GPUs are looked at as lanes: one row a GPU on one time
-// axis, each value between 0 (nothing runs) and 1 (works as hard as this GPU was seen to).
+// A job is a set of processes that work together. Its GPUs are looked at as lanes: one row a GPU on
+// one time axis, each value between 0 (nothing runs) and 1 (works as hard as this GPU was seen to).
 #pragma once
 
 #include <array>
@@ -23,33 +23,36 @@ namespace lockstep {
 struct GpuSignals {
   int index = 0;
   GpuInfo info;
-  std::optional<double> busy_fraction;       // mean over the run, each reading weighted by the time it stands for
-  std::optional<double> memory_used_bytes;   // newest
-  std::optional<double> power_mw;            // mean, from the sample buffer where it was read
+  // mean over the run, each reading weighted by the time it stands for
+  std::optional<double> busy_fraction;
+  std::optional<double> memory_used_bytes;  // newest
+  std::optional<double> power_mw;           // mean, from the sample buffer where it was read
 
-  std::optional<double> busy_highest;             // over the run
+  std::optional<double> busy_highest;  // over the run
   std::optional<double> memory_median_bytes;
   std::optional<double> memory_highest_bytes;
   std::optional<double> memory_highest_fraction;  // of what the GPU has
   std::optional<double> power_highest_mw;         // the 99th percentile: one odd sample is no level
   std::optional<double> power_lowest_mw;
-  std::optional<double> sm;      // means while something ran
+  std::optional<double> sm;  // means while something ran
   std::optional<double> tensor;
   std::optional<double> dram;
-  std::optional<double> clock_mhz;           // median while something ran
+  std::optional<double> clock_mhz;  // median while something ran
   std::optional<double> clock_highest_mhz;
   std::optional<double> temperature_highest_c;
-  // Of the time in which something ran: the share in which each limit was set. Nothing: limits were not read.
+  // Of the time in which something ran: the share in which each limit was set. Nothing: limits were
+  // not read.
   std::optional<std::array<double, kClockLimitNames.size()>> limit_shares;
   double limit_looks = 0;  // at how many moments of that time limits were read
   std::optional<double> clock_while_limited_mhz;  // median while a thermal or power limit was set
   std::optional<double> clock_while_free_mhz;     // median while busy and no limit was set
   std::optional<double> pcie_rx_bytes_s;
   std::optional<double> pcie_tx_bytes_s;
-  std::optional<double> pcie_rx_peak_bytes_s;     // the 95th percentile of the rates between readings
-  std::optional<double> nvlink_bytes_s;           // both ways
-  std::size_t looks = 0;  // readings of `busy`
-  bool vanished = false;  // its readings ended long before those of the others
+  // the 95th percentile of the rates between readings
+  std::optional<double> pcie_rx_peak_bytes_s;
+  std::optional<double> nvlink_bytes_s;  // both ways
+  std::size_t looks = 0;                 // readings of `busy`
+  bool vanished = false;                 // its readings ended long before those of the others
 };
 
 // What the lanes were made of, finest first.
@@ -58,18 +61,22 @@ enum class LaneKind : std::uint8_t { power_samples, sm, busy };
 // How the lanes of a job lie to each other.
 struct TurnSignals {
   LaneKind kind = LaneKind::busy;
-  double resolution_ms = 0;        // what a lane's value is a mean over
-  std::size_t bins = 0;            // moments at which all lanes were known
-  double exclusive_busy = 0;       // of the time in which any works, the share in which exactly one does
+  double resolution_ms = 0;  // what a lane's value is a mean over
+  std::size_t bins = 0;      // moments at which all lanes were known
+  // of the time in which any works, the share in which exactly one does
+  double exclusive_busy = 0;
   double exclusive_by_chance = 0;  // the same lanes shifted against each other
-  double together = 0;             // mean correlation, weighted by swing: 1 in step, -1/(n-1) in perfect turns
-  double opposed = 0;              // 1 minus variance of the sum over sum of variances: 1 in perfect turns, 0 by chance
-  double swing = 0;                // mean standard deviation of a lane
-  double any_active = 0;           // mean of the highest lane
-  std::vector<double> duty;        // mean of each lane
-  std::vector<double> owned;       // share of the exclusive time that each lane had
-  int hand_overs = 0;              // times the one that works changed
-  int hand_backs = 0;              // of those, to one that had worked before: loading one after the other has none
+  // mean correlation, weighted by swing: 1 in step, -1/(n-1) in perfect turns
+  double together = 0;
+  // 1 minus variance of the sum over sum of variances: 1 in perfect turns, 0 by chance
+  double opposed = 0;
+  double swing = 0;           // mean standard deviation of a lane
+  double any_active = 0;      // mean of the highest lane
+  std::vector<double> duty;   // mean of each lane
+  std::vector<double> owned;  // share of the exclusive time that each lane had
+  int hand_overs = 0;         // times the one that works changed
+  // of those, to one that had worked before: loading one after the other has none
+  int hand_backs = 0;
   std::optional<double> period_ms;  // of steps or turns, by autocorrelation
   double period_strength = 0;       // height of that peak, 0..1
   // Independent blocks of one period, 400 ms at least, the first dropped: how each of them votes.
@@ -81,10 +88,11 @@ struct TurnSignals {
 // One GPU within its job.
 struct GpuInJob {
   int index = 0;
-  std::optional<double> busy;            // mean over the job's working time
-  std::optional<double> work;            // mean lane of power or SM: what it really did
-  std::optional<double> hollow;          // of its busy time, the share in which it did not work: a spinning wait
-  std::optional<double> memory_bytes;    // median
+  std::optional<double> busy;  // mean over the job's working time
+  std::optional<double> work;  // mean lane of power or SM: what it really did
+  // of its busy time, the share in which it did not work: a spinning wait
+  std::optional<double> hollow;
+  std::optional<double> memory_bytes;  // median
   std::optional<double> memory_fraction;
   std::optional<double> power_mw;
   std::optional<double> power_of_limit;
@@ -94,27 +102,27 @@ struct GpuInJob {
 struct Stall {
   double from_ms = 0;
   double to_ms = 0;
-  double working_gpus = 0;     // mean number of GPUs that worked meanwhile
-  double spinning_gpus = 0;    // that read busy and did not work
-  std::vector<int> workers;    // the GPUs that worked for most of it
+  double working_gpus = 0;              // mean number of GPUs that worked meanwhile
+  double spinning_gpus = 0;             // that read busy and did not work
+  std::vector<int> workers;             // the GPUs that worked for most of it
   std::optional<double> written_bytes;  // by the job's processes, around it
 };
 
 struct StallSignals {
   std::vector<Stall> all;
-  double share = 0;                   // of the working time
-  std::optional<double> period_ms;    // median distance of their starts
+  double share = 0;                 // of the working time
+  std::optional<double> period_ms;  // median distance of their starts
 };
 
 // What the host saw of the job.
 struct HostSignals {
-  std::optional<double> main_cpu;        // mean cores of a rank's own process
-  std::optional<int> loader_workers;     // fewest of any rank
+  std::optional<double> main_cpu;     // mean cores of a rank's own process
+  std::optional<int> loader_workers;  // fewest of any rank
   std::optional<int> most_loader_workers;
-  std::optional<double> read_bytes_s;    // all ranks
+  std::optional<double> read_bytes_s;  // all ranks
   std::optional<double> write_bytes_s;
-  double waiting_for_disk = 0;           // share of looks that found state D
-  double runnable = 0;                   // share of looks that found state R
+  double waiting_for_disk = 0;  // share of looks that found state D
+  double runnable = 0;          // share of looks that found state R
   int looks = 0;
 };
 
@@ -122,29 +130,32 @@ struct HostSignals {
 struct PlaceSignals {
   StepPart part = StepPart::other;
   CodePlace place;
-  std::vector<int> ranks;      // that spend at least a tenth of what the most spending does
-  double share = 0;            // of the whole time, mean of all ranks
-  double most_share = 0;       // of the rank that spends most there
-  double hidden_share = 0;     // of the whole time, while the GPU had work all the same
-  double step_p50_ms = 0;      // of the steps that have it
+  std::vector<int> ranks;   // that spend at least a tenth of what the most spending does
+  double share = 0;         // of the whole time, mean of all ranks
+  double most_share = 0;    // of the rank that spends most there
+  double hidden_share = 0;  // of the whole time, while the GPU had work all the same
+  double step_p50_ms = 0;   // of the steps that have it
   double step_max_ms = 0;
-  double present = 0;          // share of the steps of those ranks that have it
-  double calls_a_step = 0;     // mean over all steps of those ranks
+  double present = 0;       // share of the steps of those ranks that have it
+  double calls_a_step = 0;  // mean over all steps of those ranks
   double bytes_a_step = 0;
   bool on_device = false;
   bool pageable = false;
   bool blocking = false;
-  std::vector<std::uint64_t> subjects;  // the files that are written, the loaders that are waited for: a few
+  // the files that are written, the loaders that are waited for: a few
+  std::vector<std::uint64_t> subjects;
 };
 
 // One rank's steps, as probes or the trainer marked them.
 struct RankSteps {
   int rank = 0;
   std::int64_t count = 0;
-  double duration_ms = 0;                                   // median
-  std::array<double, kStepSpanNames.size()> share{};        // of the rank's whole time
-  std::array<double, kStepSpanNames.size()> usual_share{};  // median of the part over median of the step: rare ones do not count
-  double last_to_arrive = 0;                                // share of steps in which it waited least for the others
+  double duration_ms = 0;                             // median
+  std::array<double, kStepSpanNames.size()> share{};  // of the rank's whole time
+  // median of the part over median of the step: rare ones do not count
+  std::array<double, kStepSpanNames.size()> usual_share{};
+  // share of steps in which it waited least for the others
+  double last_to_arrive = 0;
 };
 
 struct StepSignals {
@@ -155,42 +166,47 @@ struct StepSignals {
   std::array<double, kStepSpanNames.size()> p50_ms{};
   std::array<double, kStepSpanNames.size()> p95_ms{};
   std::array<double, kStepSpanNames.size()> max_ms{};
-  std::array<double, kStepSpanNames.size()> present{};  // share of steps in which the part was not 0
-  double steps_without_optimizer = 0;       // share: micro-steps of an accumulation
-  double micro_steps_with_collective = 0;   // of those, the share that also waited for or hid a collective
+  // share of steps in which the part was not 0
+  std::array<double, kStepSpanNames.size()> present{};
+  double steps_without_optimizer = 0;  // share: micro-steps of an accumulation
+  // of those, the share that also waited for or hid a collective
+  double micro_steps_with_collective = 0;
   int ranks_that_save = 0;
-  double exposed_on_all = 0;                // share of time that even the last rank to arrive spends in collectives
-  double last_step_ms = 0;                  // when the newest step ended
+  // share of time that even the last rank to arrive spends in collectives
+  double exposed_on_all = 0;
+  double last_step_ms = 0;  // when the newest step ended
   // What probes add.
-  double wall_ms = 0;                       // of all steps that count, mean of the ranks
-  std::optional<double> hidden_data_wait;   // share of time: waited for data while the GPU had work
-  std::optional<double> gpu_idle_share;     // between steps, the GPU had nothing to do
-  std::optional<double> gpu_ran_dry;        // of the steps asked, the share whose work the GPU had done as soon as it was queued
-  int gpu_asked = 0;                        // steps
-  double passes_a_step = 0;                 // backward passes; 0: not known
+  double wall_ms = 0;                      // of all steps that count, mean of the ranks
+  std::optional<double> hidden_data_wait;  // share of time: waited for data while the GPU had work
+  std::optional<double> gpu_idle_share;    // between steps, the GPU had nothing to do
+  // of the steps asked, the share whose work the GPU had done as soon as it was queued
+  std::optional<double> gpu_ran_dry;
+  int gpu_asked = 0;         // steps
+  double passes_a_step = 0;  // backward passes; 0: not known
   double synced_passes_a_step = 0;
-  std::vector<PlaceSignals> places;         // costliest first
-  std::vector<StepMark> median_step;        // on each rank that has it, by rank
+  std::vector<PlaceSignals> places;   // costliest first
+  std::vector<StepMark> median_step;  // on each rank that has it, by rank
   std::vector<StepMark> worst_step;
-  std::optional<DeviceSignals> devices;     // by the GPUs' own records
+  std::optional<DeviceSignals> devices;  // by the GPUs' own records
 };
 
 // A data loader as its process set it up; of several passes the newest.
 struct LoaderSetting {
   std::uint64_t id = 0;
   int rank = 0;
-  int passes = 0;               // begun over it
+  int passes = 0;  // begun over it
   int workers = 0;
   std::optional<int> prefetch;
   std::optional<int> batch;
-  std::optional<int> batches;   // of a pass
-  std::optional<int> shards;    // ranks that its sampler divides the data among
+  std::optional<int> batches;  // of a pass
+  std::optional<int> shards;   // ranks that its sampler divides the data among
   bool pinned = false;
   bool persistent = false;
   bool shuffles = false;
-  bool streams = false;         // no __getitem__: sharded by its own code, if at all
-  int same_epochs = 0;          // passes whose sampler had the epoch of the pass before
-  std::string order_seed;       // of the order of samples, where it is not torch's own; empty: not known
+  bool streams = false;  // no __getitem__: sharded by its own code, if at all
+  int same_epochs = 0;   // passes whose sampler had the epoch of the pass before
+  // of the order of samples, where it is not torch's own; empty: not known
+  std::string order_seed;
   std::string sampler;
 };
 
@@ -199,9 +215,9 @@ struct LoaderTrial {
   int workers = 0;
   int batches = 0;
   std::optional<int> batch_size;
-  double first_ms = 0;   // until the first batch: the workers' start
-  double batch_ms = 0;   // mean of the others
-  double longest_ms = 0; // of the others
+  double first_ms = 0;    // until the first batch: the workers' start
+  double batch_ms = 0;    // mean of the others
+  double longest_ms = 0;  // of the others
 };
 
 // One batch's way to the GPU. Times: nothing without a GPU.
@@ -214,15 +230,16 @@ struct BatchTransfer {
 // How the training is set up, as probes read it in its processes.
 struct ProbeSettings {
   std::vector<LoaderSetting> loaders;
-  std::map<std::uint64_t, double> batch_ms_of_worker;  // by loader: what one worker takes for one batch
-  double longest_batch_ms = 0;                         // that a worker took for one
+  // by loader: what one worker takes for one batch
+  std::map<std::uint64_t, double> batch_ms_of_worker;
+  double longest_batch_ms = 0;  // that a worker took for one
   int world_size = 1;
   std::optional<std::string> backend;
   std::optional<bool> finds_unused;
   double unused_bytes = 0;
-  std::optional<double> collective_ms;   // of a backward pass, by DDP's own clock
+  std::optional<double> collective_ms;  // of a backward pass, by DDP's own clock
   std::optional<double> overlapped_ms;
-  double other_collectives_a_step = 0;   // beside the gradients', as the program counted them
+  double other_collectives_a_step = 0;  // beside the gradients', as the program counted them
   std::optional<double> bucket_bytes;
   std::optional<double> gradient_bytes;
   std::string optimizer;
@@ -230,18 +247,19 @@ struct ProbeSettings {
   bool optimizer_can_fuse = false;
   bool on_gpu = false;
   double parameter_tensors = 0;
-  std::optional<double> memory_states_bytes;    // the least that was allocated: between steps
+  std::optional<double> memory_states_bytes;  // the least that was allocated: between steps
   std::optional<double> memory_reserved_bytes;
   std::optional<double> memory_peak_bytes;
   std::optional<double> memory_total_bytes;
-  std::optional<double> batch_room;      // times the batch of a pass that would fit, by the memory model
-  double allocation_retries = 0;         // in the time watched
-  double device_allocations_a_s = 0;     // cudaMalloc calls once training runs
-  std::map<int, std::string> seeds;      // torch's, by rank
-  std::optional<LoaderTrial> loader_alone;   // with its own settings, nothing else running
-  std::vector<LoaderTrial> loader_trials;    // with other numbers of workers
+  // times the batch of a pass that would fit, by the memory model
+  std::optional<double> batch_room;
+  double allocation_retries = 0;            // in the time watched
+  double device_allocations_a_s = 0;        // cudaMalloc calls once training runs
+  std::map<int, std::string> seeds;         // torch's, by rank
+  std::optional<LoaderTrial> loader_alone;  // with its own settings, nothing else running
+  std::vector<LoaderTrial> loader_trials;   // with other numbers of workers
   std::optional<BatchTransfer> transfer;
-  std::string loader_trial_failed;           // why; empty: it was not asked for, or went well
+  std::string loader_trial_failed;  // why; empty: it was not asked for, or went well
 };
 
 enum class JobOrigin : std::uint8_t {
@@ -256,8 +274,8 @@ enum class JobOrigin : std::uint8_t {
 // A job whose GPUs lie in several machines: one lane a machine, the mean of its GPUs.
 struct HostInJob {
   std::string name;
-  std::vector<int> gpus;             // by the numbers that count over all machines
-  std::string kind;                  // of its GPUs; empty: several
+  std::vector<int> gpus;  // by the numbers that count over all machines
+  std::string kind;       // of its GPUs; empty: several
   std::optional<double> busy;
   std::optional<double> busy_early;  // in the first half of the working time
   std::optional<double> busy_late;   // and in the second
@@ -266,14 +284,14 @@ struct HostInJob {
 };
 
 struct HostSpread {
-  std::vector<HostInJob> hosts;          // in order of their first GPU
-  std::optional<TurnSignals> turns;      // of the machines, not of their GPUs
-  double busy_sum = 0;                   // median over time of the sum of the machines' lanes
+  std::vector<HostInJob> hosts;      // in order of their first GPU
+  std::optional<TurnSignals> turns;  // of the machines, not of their GPUs
+  double busy_sum = 0;               // median over time of the sum of the machines' lanes
 };
 
 struct JobSignals {
   JobOrigin origin = JobOrigin::processes;
-  std::string name;                // the cluster's; empty: it has none
+  std::string name;  // the cluster's; empty: it has none
   std::vector<int> gpus;
   std::vector<int> pids;
   std::vector<int> ranks;
@@ -287,17 +305,20 @@ struct JobSignals {
   double to_ms = 0;
   bool active = false;
   std::vector<GpuInJob> members;
-  double busy_sum = 0;        // median over time of the sum of busy fractions
-  double second_busy = 0;     // median over time of the second busiest GPU
-  double idle_together = 0;   // share of time in which no GPU of the job was busy, in the median window of two periods
-  std::optional<double> memory_balance;  // smallest over largest median
-  std::optional<double> memory_lead;     // the first GPU over the median of the others
-  std::optional<double> replica_balance; // smallest over largest of the others
+  double busy_sum = 0;     // median over time of the sum of busy fractions
+  double second_busy = 0;  // median over time of the second busiest GPU
+  // share of time in which no GPU of the job was busy, in the median window of two periods
+  double idle_together = 0;
+  std::optional<double> memory_balance;   // smallest over largest median
+  std::optional<double> memory_lead;      // the first GPU over the median of the others
+  std::optional<double> replica_balance;  // smallest over largest of the others
   std::optional<double> power_balance;
   std::optional<TurnSignals> fine;    // from the finest lanes there are
   std::optional<TurnSignals> coarse;  // from busy, when `fine` is made of something else
-  std::optional<double> work_power_turns;  // exclusive_busy of plain power readings: do the busy ones also work?
-  std::optional<double> power_together;    // correlation of plain power readings, and how much they change
+  // exclusive_busy of plain power readings: do the busy ones also work?
+  std::optional<double> work_power_turns;
+  // correlation of plain power readings, and how much they change
+  std::optional<double> power_together;
   std::optional<double> power_swing;
   StallSignals stalls;
   double longest_hollow_ms = 0;  // longest stretch in which GPUs read busy and none of those worked
@@ -306,15 +327,18 @@ struct JobSignals {
   std::optional<HostSpread> spread;  // over several machines
   std::optional<StepSignals> steps;
   std::optional<ProbeSettings> settings;
-  std::optional<double> exposed_at_best;  // share of a step that collectives would take if all that can be hidden were, by the communication model
+  // share of a step that collectives would take if all that can be hidden were, by the
+  // communication model
+  std::optional<double> exposed_at_best;
   std::optional<CollectiveSignals> collectives;      // where NCCL's probe told them
   std::optional<CommunicatorSignals> communicators;  // where NCCL's RAS answered
-  std::optional<double> copy_while_idle;  // correlation of PCIe bytes to the GPUs with their work: -1 = copies wait
+  // correlation of PCIe bytes to the GPUs with their work: -1 = copies wait
+  std::optional<double> copy_while_idle;
 };
 
 struct Signals {
   double duration_s = 0;
-  double tick_ms = 0;            // median spacing of readings
+  double tick_ms = 0;  // median spacing of readings
   std::size_t ticks = 0;
   ProcessCoverage process_coverage = ProcessCoverage::all;
   bool processes_known = false;  // at least one process list was read

@@ -15,7 +15,18 @@
 namespace lockstep {
 
 enum class SourceKind : std::uint8_t {
-  nvml, virtual_gpus, recording, trace, nvidia_smi, csv, gpustat, wandb, prometheus, log, code, probe
+  nvml,
+  virtual_gpus,
+  recording,
+  trace,
+  nvidia_smi,
+  csv,
+  gpustat,
+  wandb,
+  prometheus,
+  log,
+  code,
+  probe
 };
 
 // A signal that this source does not give, and why. Shown in every report.
@@ -35,13 +46,15 @@ class Source {
   virtual ~Source() = default;
 
   virtual SourceKind kind() const = 0;
-  virtual std::string detail() const = 0;  // the file, the driver: what a reader of the report wants to know
+  // the file, the driver: what a reader of the report wants to know
+  virtual std::string detail() const = 0;
   virtual const Machine& machine() const = 0;
 
   // Waits at most `wait` for the next record. Files never wait.
   virtual Result<NextRecord> next(std::chrono::milliseconds wait) = 0;
 
-  // No more is wanted. A live source reads what the driver still buffers; next() then runs to EndOfInput.
+  // No more is wanted. A live source reads what the driver still buffers; next() then runs to
+  // EndOfInput.
   virtual void finish() {}
 
   // From now on a live source reads so often; files have their own times.

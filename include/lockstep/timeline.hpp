@@ -43,7 +43,8 @@ struct GpuTrack {
   Series<double> pcie_tx_bytes;
   Series<double> nvlink_rx_bytes;
   Series<double> nvlink_tx_bytes;
-  GpuSample latest;                    // the newest reading of each field; stale once its age says so
+  // the newest reading of each field; stale once its age says so
+  GpuSample latest;
   std::vector<MissingSeries> missing;  // asked for, and no value in the whole run
 };
 

@@ -1,8 +1,10 @@
-/* Loaded by the CUDA driver at its start (CUDA_INJECTION64_PATH): what the GPUs did, by CUPTI's own records.
+/* Loaded by the CUDA driver at its start (CUDA_INJECTION64_PATH): what the GPUs did, by CUPTI's own
+ * records.
  *
- * Kernels, copies, fills and the host's waits for the GPU go into the ring, ten to a record; names of kernels once. CUPTI hands buffers over on
- * its own thread or on ours, never on the training thread's way. Nobody else can use CUPTI's records at the same time: when torch.profiler
- * starts, the Python probe calls lockstep_cuda_probe_stop, and this probe is silent from then on.
+ * Kernels, copies, fills and the host's waits for the GPU go into the ring, ten to a record; names
+ * of kernels once. CUPTI hands buffers over on its own thread or on ours, never on the training
+ * thread's way. Nobody else can use CUPTI's records at the same time: when torch.profiler starts,
+ * the Python probe calls lockstep_cuda_probe_stop, and this probe is silent from then on.
  *
  * What fails is said once and leaves the process as it was. */
 #define _GNU_SOURCE
@@ -14,19 +16,22 @@
 #include "cupti_abi.h"
 #include "probes/wire/ring_file.h"
 
-#define SLOTS 32768U              /* 8 MiB: two seconds of 160,000 kernels each */
-#define BUFFER_BYTES (64U * 1024U) /* some 300 kernels: CUPTI hands a buffer over once it is full and all of it is done */
-#define LOOK_NS 100000000L         /* flushes what is done, and looks for the sign to stop */
-#define MOST_NAMES 16384U          /* a power of two */
+#define SLOTS 32768U /* 8 MiB: two seconds of 160,000 kernels each */
+#define BUFFER_BYTES \
+  (64U *             \
+   1024U) /* some 300 kernels: CUPTI hands a buffer over once it is full and all of it is done */
+#define LOOK_NS 100000000L /* flushes what is done, and looks for the sign to stop */
+#define MOST_NAMES 16384U  /* a power of two */
 #define LONGEST_ROW_NS 4000000000U
 
 static struct cupti_calls cupti;
 static struct lockstep_wire_header* ring;
 static _Atomic int running;
-static int has_own_clock;          /* CUPTI asks us for the time: its records are of CLOCK_MONOTONIC */
+static int has_own_clock; /* CUPTI asks us for the time: its records are of CLOCK_MONOTONIC */
 static _Atomic int64_t clock_offset_ns; /* else: added to its times they are */
 
-/* Under this mutex: the ring's writing end, rows that are not written yet, names. CUPTI may hand over buffers on several threads. */
+/* Under this mutex: the ring's writing end, rows that are not written yet, names. CUPTI may hand
+ * over buffers on several threads. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct lockstep_device_row rows[LOCKSTEP_DEVICE_ROWS];
 static uint32_t row_count;
@@ -35,7 +40,7 @@ static uint64_t lost;
 struct known_name {
   const char* pointer; /* CUPTI's own: the same for all records of a kernel */
   uint32_t number;
-  char begin[44];      /* of the text, where a library is unloaded and another lies at its place */
+  char begin[44]; /* of the text, where a library is unloaded and another lies at its place */
 };
 static struct known_name* names;
 static uint32_t name_count;
@@ -60,13 +65,16 @@ static uint32_t number_of_name(const char* name) {
   uint64_t place = ((uintptr_t)name >> 3) * 0x9E3779B97F4A7C15ULL >> 40;
   for (uint32_t tried = 0; tried < 32; ++tried, ++place) {
     struct known_name* const known = &names[place & (MOST_NAMES - 1)];
-    if (known->pointer == name && strncmp(known->begin, name, sizeof known->begin - 1) == 0) return known->number;
+    if (known->pointer == name && strncmp(known->begin, name, sizeof known->begin - 1) == 0)
+      return known->number;
     if (known->pointer != NULL && known->pointer != name) continue;
     struct lockstep_name said;
     memset(&said, 0, sizeof said);
     said.number = ++name_count;
     int status = -1;
-    char* const plain = demangle != NULL && strncmp(name, "_Z", 2) == 0 ? demangle(name, NULL, NULL, &status) : NULL;
+    char* const plain = demangle != NULL && strncmp(name, "_Z", 2) == 0
+                            ? demangle(name, NULL, NULL, &status)
+                            : NULL;
     snprintf(said.text, sizeof said.text, "%s", plain != NULL ? plain : name);
     free(plain);
     lockstep_ring_write(ring, LOCKSTEP_RECORD_NAME, &said, (uint32_t)sizeof said);
@@ -78,7 +86,8 @@ static uint32_t number_of_name(const char* name) {
   return 0; /* crowded: a kernel without a name */
 }
 
-static void add_row(enum lockstep_device_kind kind, uint64_t start, uint64_t end, uint32_t device, uint32_t stream, uint32_t subject, uint64_t bytes) {
+static void add_row(enum lockstep_device_kind kind, uint64_t start, uint64_t end, uint32_t device,
+                    uint32_t stream, uint32_t subject, uint64_t bytes) {
   if (start == 0 || end < start) { /* it was not done when the buffer was taken by force */
     ++lost;
     return;
@@ -89,7 +98,13 @@ static void add_row(enum lockstep_device_kind kind, uint64_t start, uint64_t end
   }
   do {
     const uint64_t piece = end - start < LONGEST_ROW_NS ? end - start : LONGEST_ROW_NS;
-    const struct lockstep_device_row row = {start, (uint32_t)piece, subject, bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX, (uint16_t)stream, (uint8_t)device, (uint8_t)kind};
+    const struct lockstep_device_row row = {start,
+                                            (uint32_t)piece,
+                                            subject,
+                                            bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX,
+                                            (uint16_t)stream,
+                                            (uint8_t)device,
+                                            (uint8_t)kind};
     rows[row_count++] = row;
     if (row_count == LOCKSTEP_DEVICE_ROWS) write_rows();
     start += piece;
@@ -100,30 +115,36 @@ static void add_record(const struct cupti_activity* record) {
   switch (record->kind) {
     case CUPTI_KIND_CONCURRENT_KERNEL: {
       const struct cupti_kernel* const kernel = (const void*)record;
-      add_row(LOCKSTEP_DEVICE_KERNEL, kernel->start, kernel->end, kernel->device, kernel->stream, number_of_name(kernel->name), 0);
+      add_row(LOCKSTEP_DEVICE_KERNEL, kernel->start, kernel->end, kernel->device, kernel->stream,
+              number_of_name(kernel->name), 0);
       break;
     }
     case CUPTI_KIND_MEMCPY: {
       const struct cupti_memcpy* const copy = (const void*)record;
-      add_row(LOCKSTEP_DEVICE_COPY, copy->start, copy->end, copy->device, copy->stream, copy->source_kind | (uint32_t)copy->target_kind << 8, copy->bytes);
+      add_row(LOCKSTEP_DEVICE_COPY, copy->start, copy->end, copy->device, copy->stream,
+              copy->source_kind | (uint32_t)copy->target_kind << 8, copy->bytes);
       break;
     }
     case CUPTI_KIND_MEMSET: {
       const struct cupti_memset* const fill = (const void*)record;
-      add_row(LOCKSTEP_DEVICE_SET, fill->start, fill->end, fill->device, fill->stream, 0, fill->bytes);
+      add_row(LOCKSTEP_DEVICE_SET, fill->start, fill->end, fill->device, fill->stream, 0,
+              fill->bytes);
       break;
     }
     case CUPTI_KIND_SYNCHRONIZATION: {
       const struct cupti_synchronization* const wait = (const void*)record;
-      if (wait->type != CUPTI_STREAM_WAITS) add_row(LOCKSTEP_DEVICE_WAIT, wait->start, wait->end, 0, wait->stream, wait->type, 0);
+      if (wait->type != CUPTI_STREAM_WAITS)
+        add_row(LOCKSTEP_DEVICE_WAIT, wait->start, wait->end, 0, wait->stream, wait->type, 0);
       break;
     }
     case CUPTI_KIND_OVERHEAD: {
       const struct cupti_overhead* const overhead = (const void*)record;
-      add_row(LOCKSTEP_DEVICE_OVERHEAD, overhead->start, overhead->end, 0, 0, overhead->overhead_kind, 0);
+      add_row(LOCKSTEP_DEVICE_OVERHEAD, overhead->start, overhead->end, 0, 0,
+              overhead->overhead_kind, 0);
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -137,7 +158,8 @@ static void give_buffer(uint8_t** buffer, size_t* size, size_t* most_records) {
   *size = BUFFER_BYTES;
 }
 
-static void take_buffer(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size) {
+static void take_buffer(void* context, uint32_t stream, uint8_t* buffer, size_t size,
+                        size_t valid_size) {
   (void)size;
   if (buffer == NULL) return;
   pthread_mutex_lock(&mutex);
@@ -158,7 +180,8 @@ static void take_buffer(void* context, uint32_t stream, uint8_t* buffer, size_t 
   free(buffer);
 }
 
-static const uint32_t kinds[] = {CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY, CUPTI_KIND_MEMSET, CUPTI_KIND_SYNCHRONIZATION, CUPTI_KIND_OVERHEAD};
+static const uint32_t kinds[] = {CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY, CUPTI_KIND_MEMSET,
+                                 CUPTI_KIND_SYNCHRONIZATION, CUPTI_KIND_OVERHEAD};
 
 static void set_clock_offset(void) {
   uint64_t of_cupti = 0;
@@ -187,12 +210,15 @@ static void stop(const char* why) {
 }
 
 /* For the Python probe, before torch.profiler takes CUPTI's records for itself. */
-__attribute__((visibility("default"))) void lockstep_cuda_probe_stop(void) { stop("torch.profiler"); }
+__attribute__((visibility("default"))) void lockstep_cuda_probe_stop(void) {
+  stop("torch.profiler");
+}
 
 /* For measuring what it costs, by turns within one process: tests/probes/gpt2_on_a_gpu.py. */
 __attribute__((visibility("default"))) void lockstep_cuda_probe_pause(int pause) {
   if (!running) return;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) (void)(pause ? cupti.disable(kinds[i]) : cupti.enable(kinds[i]));
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i)
+    (void)(pause ? cupti.disable(kinds[i]) : cupti.enable(kinds[i]));
 }
 
 /* Our thread must be out of CUPTI before the process takes CUPTI down. */
@@ -217,7 +243,8 @@ static void after_fork(void) {
 static int measuring_is_over(void) {
   char folder[400];
   char path[512];
-  if (getenv("LOCKSTEP_PROBE_FOLDER") == NULL || !lockstep_ring_folder(folder, sizeof folder)) return 0;
+  if (getenv("LOCKSTEP_PROBE_FOLDER") == NULL || !lockstep_ring_folder(folder, sizeof folder))
+    return 0;
   snprintf(path, sizeof path, "%s/stop", folder);
   return access(path, F_OK) == 0;
 }
@@ -251,7 +278,8 @@ static void* open_cupti(void) {
   char loaded[400] = "";
   dl_iterate_phdr(names_cupti, loaded);
   if (*loaded != '\0') return dlopen(loaded, RTLD_NOW | RTLD_NOLOAD);
-  static const char* const usual[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11", "libcupti.so"};
+  static const char* const usual[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11",
+                                      "libcupti.so"};
   for (size_t i = 0; i < sizeof usual / sizeof *usual; ++i) {
     void* const library = dlopen(usual[i], RTLD_NOW);
     if (library != NULL) return library;
@@ -268,12 +296,15 @@ static int find_calls(void* library) {
   *(void**)&cupti.dropped_records = dlsym(library, "cuptiActivityGetNumDroppedRecords");
   *(void**)&cupti.timestamp = dlsym(library, "cuptiGetTimestamp");
   *(void**)&cupti.register_clock = dlsym(library, "cuptiActivityRegisterTimestampCallback");
-  return cupti.register_callbacks != NULL && cupti.enable != NULL && cupti.disable != NULL && cupti.flush_all != NULL && cupti.next_record != NULL && cupti.dropped_records != NULL && cupti.timestamp != NULL;
+  return cupti.register_callbacks != NULL && cupti.enable != NULL && cupti.disable != NULL &&
+         cupti.flush_all != NULL && cupti.next_record != NULL && cupti.dropped_records != NULL &&
+         cupti.timestamp != NULL;
 }
 
 static const char* start(void) {
   void* const library = open_cupti();
-  if (library == NULL) return "no libcupti is in the process, and none was found (PyTorch with CUDA has one)";
+  if (library == NULL)
+    return "no libcupti is in the process, and none was found (PyTorch with CUDA has one)";
   if (!find_calls(library)) return "this libcupti lacks calls that it needs";
   names = calloc(MOST_NAMES, sizeof *names);
   if (names == NULL) return "no memory";
@@ -284,12 +315,15 @@ static const char* start(void) {
   if (cxx != NULL) *(void**)&demangle = dlsym(cxx, "__cxa_demangle");
   has_own_clock = cupti.register_clock != NULL && cupti.register_clock(now_ns) == CUPTI_OK;
   set_clock_offset();
-  if (cupti.register_callbacks(give_buffer, take_buffer) != CUPTI_OK) return "somebody else uses CUPTI already";
+  if (cupti.register_callbacks(give_buffer, take_buffer) != CUPTI_OK)
+    return "somebody else uses CUPTI already";
   if (cupti.enable(CUPTI_KIND_CONCURRENT_KERNEL) != CUPTI_OK) {
-    return "CUPTI refuses its records: another profiler has them, or the driver's settings keep them for the administrator";
+    return "CUPTI refuses its records: another profiler has them, or the driver's settings keep "
+           "them for the administrator";
   }
   running = 1;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) (void)cupti.enable(kinds[i]); /* without one of the others less is known, and nothing wrong */
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i)
+    (void)cupti.enable(kinds[i]); /* without one of the others less is known, and nothing wrong */
   pthread_atfork(NULL, NULL, after_fork);
   atexit(at_exit);
   pthread_t thread;

@@ -1,9 +1,11 @@
-/* The part of CUPTI's binary interface that the probe uses, so that it builds without a CUDA toolkit and speaks with whichever libcupti the
- * process has loaded.
+/* The part of CUPTI's binary interface that the probe uses, so that it builds without a CUDA
+ * toolkit and speaks with whichever libcupti the process has loaded.
  *
- * Layouts of activity records grow at their end: what is written here lies at the same places in CUpti_ActivityKernel4 to 10, Memcpy4 to 6,
- * Memset2 to 4, Synchronization, Synchronization2 and Overhead to Overhead3, which are those of CUDA 11 to 13 (compared in the headers of
- * CUDA 13.0, which still hold the old ones; tests/probes/cupti_abi_test.cpp compares again where a toolkit is). */
+ * Layouts of activity records grow at their end: what is written here lies at the same places in
+ * CUpti_ActivityKernel4 to 10, Memcpy4 to 6, Memset2 to 4, Synchronization, Synchronization2 and
+ * Overhead to Overhead3, which are those of CUDA 11 to 13 (compared in the headers of CUDA 13.0,
+ * which still hold the old ones; tests/probes/cupti_abi_test.cpp compares again where a toolkit
+ * is). */
 #ifndef LOCKSTEP_CUPTI_ABI_H
 #define LOCKSTEP_CUPTI_ABI_H
 
@@ -85,7 +87,8 @@ struct cupti_overhead {
 };
 
 typedef void (*cupti_buffer_requested)(uint8_t** buffer, size_t* size, size_t* most_records);
-typedef void (*cupti_buffer_completed)(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid_size);
+typedef void (*cupti_buffer_completed)(void* context, uint32_t stream, uint8_t* buffer, size_t size,
+                                       size_t valid_size);
 typedef uint64_t (*cupti_clock)(void);
 
 struct cupti_calls {

@@ -1,9 +1,10 @@
-/* Loaded before the C library's users (LD_PRELOAD): how long the main thread of a training process spends in calls that write,
- * read and wait.
+/* Loaded before the C library's users (LD_PRELOAD): how long the main thread of a training process
+ * spends in calls that write, read and wait.
  *
- * Only calls of the main thread that take 50 microseconds or more are written; all others cost two reads of the clock. Nothing
- * is written by a process that has not loaded torch, so shells and launchers are left alone. No allocation and no lock after
- * the start; the ring is made at the first record. What fails is said once and leaves the call as it was. */
+ * Only calls of the main thread that take 50 microseconds or more are written; all others cost two
+ * reads of the clock. Nothing is written by a process that has not loaded torch, so shells and
+ * launchers are left alone. No allocation and no lock after the start; the ring is made at the
+ * first record. What fails is said once and leaves the call as it was. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -27,7 +28,7 @@
 
 #include "probes/wire/ring_file.h"
 
-#define SHORTEST_NS 50000U      /* shorter calls are the price of doing anything */
+#define SHORTEST_NS 50000U        /* shorter calls are the price of doing anything */
 #define CHECKPOINT_BYTES 1000000U /* one write of this size is no line of a log */
 #define LOOK_FOR_TORCH_NS 200000000U
 #define SLOTS 1024U
@@ -72,7 +73,8 @@ static void open_ring(void) {
   if (ring == NULL) give_up(why);
 }
 
-/* The parent's ring is the parent's. A child that does not run another program serves it (a loader's worker): not watched. */
+/* The parent's ring is the parent's. A child that does not run another program serves it (a
+ * loader's worker): not watched. */
 static void after_fork(void) {
   ring = NULL;
   failed = 1;
@@ -85,7 +87,8 @@ static int ends_with(const char* text, const char* ending) {
 }
 
 static int is_checkpoint(const char* path) {
-  static const char* const endings[] = {".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".distcp", ".pkl"};
+  static const char* const endings[] = {".pt",   ".pth",    ".bin", ".safetensors",
+                                        ".ckpt", ".distcp", ".pkl"};
   for (size_t i = 0; i < sizeof endings / sizeof *endings; ++i)
     if (ends_with(path, endings[i])) return 1;
   return 0;
@@ -97,20 +100,27 @@ static uint32_t part_of(enum call_kind kind, const char* path, uint64_t bytes) {
   const int is_file = path[0] == '/';
   switch (kind) {
     case CALL_WRITES:
-      if (is_file && (is_checkpoint(path) || bytes >= CHECKPOINT_BYTES)) return LOCKSTEP_SPAN_CHECKPOINT;
+      if (is_file && (is_checkpoint(path) || bytes >= CHECKPOINT_BYTES))
+        return LOCKSTEP_SPAN_CHECKPOINT;
       return LOCKSTEP_SPAN_LOGGING;
-    case CALL_READS: return is_file && strncmp(path, "/dev/", 5) != 0 ? LOCKSTEP_SPAN_DATA_WAIT : LOCKSTEP_SPAN_OTHER;
+    case CALL_READS:
+      return is_file && strncmp(path, "/dev/", 5) != 0 ? LOCKSTEP_SPAN_DATA_WAIT
+                                                       : LOCKSTEP_SPAN_OTHER;
     case CALL_SENDS:
-    case CALL_WAITS: return LOCKSTEP_SPAN_OTHER;
+    case CALL_WAITS:
+      return LOCKSTEP_SPAN_OTHER;
   }
   return LOCKSTEP_SPAN_OTHER;
 }
 
-/* After a call that began at `begin`. `file`: its descriptor, or -1; `path`: where it is known. Keeps errno. */
-static void told(const char* what, enum call_kind kind, uint64_t begin, int file, const char* path, uint64_t bytes) {
+/* After a call that began at `begin`. `file`: its descriptor, or -1; `path`: where it is known.
+ * Keeps errno. */
+static void told(const char* what, enum call_kind kind, uint64_t begin, int file, const char* path,
+                 uint64_t bytes) {
   const uint64_t end = lockstep_now_ns();
   if (end - begin < SHORTEST_NS || failed || !torch_is_loaded(end)) return;
-  if (getpid() != own_pid) return; /* a child of vfork: its memory, and the ring, are the parent's */
+  if (getpid() != own_pid)
+    return; /* a child of vfork: its memory, and the ring, are the parent's */
   const int error = errno;
   inside = 1;
   if (ring == NULL) open_ring();
@@ -158,45 +168,72 @@ static void* real(const char* name) {
 #define DEFINE_CALL(result, name, kind, file, bytes, parameters, arguments) \
   result name parameters {                                                  \
     REAL_OF(result, name, parameters);                                      \
-    if (real_##name == NULL) { /* an older C library has no such call */     \
+    if (real_##name == NULL) { /* an older C library has no such call */    \
       errno = ENOSYS;                                                       \
-      return (result)-1;                                                    \
+      return (result) - 1;                                                  \
     }                                                                       \
     if (!WATCHED()) return real_##name arguments;                           \
-    const uint64_t begin = lockstep_now_ns();                                        \
+    const uint64_t begin = lockstep_now_ns();                               \
     const result value = real_##name arguments;                             \
     const int error = errno;                                                \
     told(#name, kind, begin, file, NULL, bytes);                            \
     errno = error;                                                          \
     return value;                                                           \
   }
-#define REAL_OF(result, name, parameters)    \
-  static result (*real_##name) parameters;   \
+#define REAL_OF(result, name, parameters) \
+  static result(*real_##name) parameters; \
   if (real_##name == NULL) *(void**)&real_##name = real(#name)
 
-DEFINE_CALL(ssize_t, write, CALL_WRITES, file, count, (int file, const void* data, size_t count), (file, data, count))
-DEFINE_CALL(ssize_t, pwrite, CALL_WRITES, file, count, (int file, const void* data, size_t count, off_t offset), (file, data, count, offset))
-DEFINE_CALL(ssize_t, pwrite64, CALL_WRITES, file, count, (int file, const void* data, size_t count, off64_t offset), (file, data, count, offset))
-DEFINE_CALL(ssize_t, writev, CALL_WRITES, file, (uint64_t)(value > 0 ? value : 0), (int file, const struct iovec* vectors, int count), (file, vectors, count))
+DEFINE_CALL(ssize_t, write, CALL_WRITES, file, count, (int file, const void* data, size_t count),
+            (file, data, count))
+DEFINE_CALL(ssize_t, pwrite, CALL_WRITES, file, count,
+            (int file, const void* data, size_t count, off_t offset), (file, data, count, offset))
+DEFINE_CALL(ssize_t, pwrite64, CALL_WRITES, file, count,
+            (int file, const void* data, size_t count, off64_t offset), (file, data, count, offset))
+DEFINE_CALL(ssize_t, writev, CALL_WRITES, file, (uint64_t)(value > 0 ? value : 0),
+            (int file, const struct iovec* vectors, int count), (file, vectors, count))
 DEFINE_CALL(int, fsync, CALL_WRITES, file, 0, (int file), (file))
 DEFINE_CALL(int, fdatasync, CALL_WRITES, file, 0, (int file), (file))
-DEFINE_CALL(ssize_t, read, CALL_READS, file, (uint64_t)(value > 0 ? value : 0), (int file, void* data, size_t count), (file, data, count))
-DEFINE_CALL(ssize_t, pread, CALL_READS, file, (uint64_t)(value > 0 ? value : 0), (int file, void* data, size_t count, off_t offset), (file, data, count, offset))
-DEFINE_CALL(ssize_t, pread64, CALL_READS, file, (uint64_t)(value > 0 ? value : 0), (int file, void* data, size_t count, off64_t offset), (file, data, count, offset))
-DEFINE_CALL(ssize_t, send, CALL_SENDS, file, count, (int file, const void* data, size_t count, int flags), (file, data, count, flags))
-DEFINE_CALL(ssize_t, sendto, CALL_SENDS, file, count, (int file, const void* data, size_t count, int flags, const struct sockaddr* to, socklen_t size), (file, data, count, flags, to, size))
-DEFINE_CALL(ssize_t, sendmsg, CALL_SENDS, file, (uint64_t)(value > 0 ? value : 0), (int file, const struct msghdr* message, int flags), (file, message, flags))
-DEFINE_CALL(int, poll, CALL_WAITS, -1, 0, (struct pollfd* files, nfds_t count, int timeout), (files, count, timeout))
-DEFINE_CALL(int, epoll_wait, CALL_WAITS, -1, 0, (int file, struct epoll_event* events, int most, int timeout), (file, events, most, timeout))
-DEFINE_CALL(int, pthread_cond_wait, CALL_WAITS, -1, 0, (pthread_cond_t* condition, pthread_mutex_t* mutex), (condition, mutex))
-DEFINE_CALL(int, pthread_cond_timedwait, CALL_WAITS, -1, 0, (pthread_cond_t* condition, pthread_mutex_t* mutex, const struct timespec* until), (condition, mutex, until))
-DEFINE_CALL(int, pthread_cond_clockwait, CALL_WAITS, -1, 0, (pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until), (condition, mutex, clock, until))
-DEFINE_CALL(int, sem_wait, CALL_WAITS, -1, 0, (sem_t* semaphore), (semaphore))
-DEFINE_CALL(int, sem_timedwait, CALL_WAITS, -1, 0, (sem_t* semaphore, const struct timespec* until), (semaphore, until))
-DEFINE_CALL(int, sem_clockwait, CALL_WAITS, -1, 0, (sem_t* semaphore, clockid_t clock, const struct timespec* until), (semaphore, clock, until))
+DEFINE_CALL(ssize_t, read, CALL_READS, file, (uint64_t)(value > 0 ? value : 0),
+            (int file, void* data, size_t count), (file, data, count))
+DEFINE_CALL(ssize_t, pread, CALL_READS, file, (uint64_t)(value > 0 ? value : 0),
+            (int file, void* data, size_t count, off_t offset), (file, data, count, offset))
+DEFINE_CALL(ssize_t, pread64, CALL_READS, file, (uint64_t)(value > 0 ? value : 0),
+            (int file, void* data, size_t count, off64_t offset), (file, data, count, offset))
+DEFINE_CALL(ssize_t, send, CALL_SENDS, file, count,
+            (int file, const void* data, size_t count, int flags), (file, data, count, flags))
+DEFINE_CALL(ssize_t, sendto, CALL_SENDS, file, count,
+            (int file, const void* data, size_t count, int flags, const struct sockaddr* to,
+             socklen_t size),
+            (file, data, count, flags, to, size))
+DEFINE_CALL(ssize_t, sendmsg, CALL_SENDS, file, (uint64_t)(value > 0 ? value : 0),
+            (int file, const struct msghdr* message, int flags), (file, message, flags))
+DEFINE_CALL(int, poll, CALL_WAITS, -1, 0, (struct pollfd * files, nfds_t count, int timeout),
+            (files, count, timeout))
+DEFINE_CALL(int, epoll_wait, CALL_WAITS, -1, 0,
+            (int file, struct epoll_event* events, int most, int timeout),
+            (file, events, most, timeout))
+DEFINE_CALL(int, pthread_cond_wait, CALL_WAITS, -1, 0,
+            (pthread_cond_t * condition, pthread_mutex_t* mutex), (condition, mutex))
+DEFINE_CALL(int, pthread_cond_timedwait, CALL_WAITS, -1, 0,
+            (pthread_cond_t * condition, pthread_mutex_t* mutex, const struct timespec* until),
+            (condition, mutex, until))
+DEFINE_CALL(int, pthread_cond_clockwait, CALL_WAITS, -1, 0,
+            (pthread_cond_t * condition, pthread_mutex_t* mutex, clockid_t clock,
+             const struct timespec* until),
+            (condition, mutex, clock, until))
+DEFINE_CALL(int, sem_wait, CALL_WAITS, -1, 0, (sem_t * semaphore), (semaphore))
+DEFINE_CALL(int, sem_timedwait, CALL_WAITS, -1, 0,
+            (sem_t * semaphore, const struct timespec* until), (semaphore, until))
+DEFINE_CALL(int, sem_clockwait, CALL_WAITS, -1, 0,
+            (sem_t * semaphore, clockid_t clock, const struct timespec* until),
+            (semaphore, clock, until))
 /* stdio's inner writes pass no symbol: its own calls are watched. */
-DEFINE_CALL(size_t, fwrite, CALL_WRITES, stream != NULL ? fileno(stream) : -1, size * count, (const void* data, size_t size, size_t count, FILE* stream), (data, size, count, stream))
-DEFINE_CALL(int, fflush, CALL_WRITES, stream != NULL ? fileno(stream) : -1, 0, (FILE* stream), (stream))
+DEFINE_CALL(size_t, fwrite, CALL_WRITES, stream != NULL ? fileno(stream) : -1, size* count,
+            (const void* data, size_t size, size_t count, FILE* stream),
+            (data, size, count, stream))
+DEFINE_CALL(int, fflush, CALL_WRITES, stream != NULL ? fileno(stream) : -1, 0, (FILE * stream),
+            (stream))
 
 int fclose(FILE* stream) {
   REAL_OF(int, fclose, (FILE*));
@@ -208,37 +245,37 @@ int fclose(FILE* stream) {
 }
 
 /* The mode is there only where a file may be made. */
-#define MODE_OF(flags)                                        \
-  unsigned mode = 0;                                          \
+#define MODE_OF(flags)                                                  \
+  unsigned mode = 0;                                                    \
   if (((flags) & O_CREAT) != 0 || ((flags) & O_TMPFILE) == O_TMPFILE) { \
-    va_list rest;                                             \
-    va_start(rest, flags);                                    \
-    mode = va_arg(rest, unsigned);                            \
-    va_end(rest);                                             \
+    va_list rest;                                                       \
+    va_start(rest, flags);                                              \
+    mode = va_arg(rest, unsigned);                                      \
+    va_end(rest);                                                       \
   }
 
-#define DEFINE_OPEN(name)                                    \
-  int name(const char* path, int flags, ...) {               \
-    REAL_OF(int, name, (const char*, int, ...));             \
-    MODE_OF(flags)                                           \
-    if (!WATCHED()) return real_##name(path, flags, mode);   \
-    const uint64_t begin = lockstep_now_ns();                         \
-    const int value = real_##name(path, flags, mode);        \
+#define DEFINE_OPEN(name)                                                                        \
+  int name(const char* path, int flags, ...) {                                                   \
+    REAL_OF(int, name, (const char*, int, ...));                                                 \
+    MODE_OF(flags)                                                                               \
+    if (!WATCHED()) return real_##name(path, flags, mode);                                       \
+    const uint64_t begin = lockstep_now_ns();                                                    \
+    const int value = real_##name(path, flags, mode);                                            \
     told(#name, (flags & O_ACCMODE) == O_RDONLY ? CALL_READS : CALL_WRITES, begin, -1, path, 0); \
-    return value;                                            \
+    return value;                                                                                \
   }
 DEFINE_OPEN(open)
 DEFINE_OPEN(open64)
 
-#define DEFINE_OPENAT(name)                                        \
-  int name(int folder, const char* path, int flags, ...) {         \
-    REAL_OF(int, name, (int, const char*, int, ...));              \
-    MODE_OF(flags)                                                 \
-    if (!WATCHED()) return real_##name(folder, path, flags, mode); \
-    const uint64_t begin = lockstep_now_ns();                               \
-    const int value = real_##name(folder, path, flags, mode);      \
+#define DEFINE_OPENAT(name)                                                                      \
+  int name(int folder, const char* path, int flags, ...) {                                       \
+    REAL_OF(int, name, (int, const char*, int, ...));                                            \
+    MODE_OF(flags)                                                                               \
+    if (!WATCHED()) return real_##name(folder, path, flags, mode);                               \
+    const uint64_t begin = lockstep_now_ns();                                                    \
+    const int value = real_##name(folder, path, flags, mode);                                    \
     told(#name, (flags & O_ACCMODE) == O_RDONLY ? CALL_READS : CALL_WRITES, begin, -1, path, 0); \
-    return value;                                                  \
+    return value;                                                                                \
   }
 DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)

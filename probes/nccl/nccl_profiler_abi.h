@@ -1,7 +1,8 @@
-/* NCCL's profiler plugin interface, versions 1 to 6, as far as the probe reads it (src/include/plugin/profiler of NCCL 2.30, Apache 2.0; written
- * anew, names are ours).
+/* NCCL's profiler plugin interface, versions 1 to 6, as far as the probe reads it
+ * (src/include/plugin/profiler of NCCL 2.30, Apache 2.0; written anew, names are ours).
  *
- * All versions begin alike: type (8 bits, 64 from version 5 on; little-endian, the rest is padding), parent, rank, then a union. */
+ * All versions begin alike: type (8 bits, 64 from version 5 on; little-endian, the rest is
+ * padding), parent, rank, then a union. */
 #ifndef LOCKSTEP_NCCL_PROFILER_ABI_H
 #define LOCKSTEP_NCCL_PROFILER_ABI_H
 
@@ -178,7 +179,8 @@ union nccl_state_arguments {
   uint8_t room[16];
 };
 
-typedef void (*nccl_logger)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
+typedef void (*nccl_logger)(int level, unsigned long flags, const char* file, int line,
+                            const char* format, ...);
 
 struct nccl_profiler_v1 { /* to 3 */
   const char* name;
@@ -191,7 +193,8 @@ struct nccl_profiler_v1 { /* to 3 */
 
 struct nccl_profiler_v4 {
   const char* name;
-  int (*init)(void** context, int* mask, const char* comm_name, uint64_t comm_hash, int nodes, int ranks, int rank, nccl_logger log);
+  int (*init)(void** context, int* mask, const char* comm_name, uint64_t comm_hash, int nodes,
+              int ranks, int rank, nccl_logger log);
   int (*start_event)(void* context, void** handle, struct nccl_event_descriptor* event);
   int (*stop_event)(void* handle);
   int (*record_state)(void* handle, int state, union nccl_state_arguments* arguments);
@@ -200,7 +203,8 @@ struct nccl_profiler_v4 {
 
 struct nccl_profiler_v5 { /* and 6 */
   const char* name;
-  int (*init)(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nodes, int ranks, int rank, nccl_logger log);
+  int (*init)(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nodes,
+              int ranks, int rank, nccl_logger log);
   int (*start_event)(void* context, void** handle, struct nccl_event_descriptor* event);
   int (*stop_event)(void* handle);
   int (*record_state)(void* handle, int state, union nccl_state_arguments* arguments);

@@ -1,6 +1,8 @@
-/* A probe's ring as a file in the folder where lockstep looks: made at the first record, mapped shared.
+/* A probe's ring as a file in the folder where lockstep looks: made at the first record, mapped
+ * shared.
  *
- * For probes in C that run within other people's processes. Calls the kernel directly where the host probe watches the C library. */
+ * For probes in C that run within other people's processes. Calls the kernel directly where the
+ * host probe watches the C library. */
 #ifndef LOCKSTEP_RING_FILE_H
 #define LOCKSTEP_RING_FILE_H
 
@@ -27,7 +29,9 @@ static inline uint64_t lockstep_now_ns(void) {
 static inline void lockstep_probe_says(const char* words, const char* more) {
   char text[400];
   const int length = snprintf(text, sizeof text, "lockstep: %s%s\n", words, more);
-  if (length > 0) (void)syscall(SYS_write, STDERR_FILENO, text, (size_t)(length < (int)sizeof text ? length : (int)sizeof text - 1));
+  if (length > 0)
+    (void)syscall(SYS_write, STDERR_FILENO, text,
+                  (size_t)(length < (int)sizeof text ? length : (int)sizeof text - 1));
 }
 
 /* Whether LOCKSTEP_PROBE asks for the probe of this name. */
@@ -35,7 +39,8 @@ static inline int lockstep_probe_wanted(const char* name) {
   const char* wanted = getenv("LOCKSTEP_PROBE");
   const size_t length = strlen(name);
   while (wanted != NULL && *wanted != '\0') {
-    if (strncmp(wanted, name, length) == 0 && (wanted[length] == '\0' || wanted[length] == ',')) return 1;
+    if (strncmp(wanted, name, length) == 0 && (wanted[length] == '\0' || wanted[length] == ','))
+      return 1;
     wanted = strchr(wanted, ',');
     if (wanted != NULL) ++wanted;
   }
@@ -60,12 +65,15 @@ static inline int lockstep_ring_folder(char* folder, size_t size) {
     mkdir(folder, 0700);
   } else {
     const char* const temporary = getenv("TMPDIR");
-    length = snprintf(folder, size, "%s/lockstep-%u", temporary != NULL && *temporary != '\0' ? temporary : "/tmp", (unsigned)getuid());
+    length =
+        snprintf(folder, size, "%s/lockstep-%u",
+                 temporary != NULL && *temporary != '\0' ? temporary : "/tmp", (unsigned)getuid());
     mkdir(folder, 0700);
   }
   if (length <= 0 || length >= (int)size) return 0;
   struct stat facts;
-  return lstat(folder, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == getuid() && (facts.st_mode & 0022) == 0;
+  return lstat(folder, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == getuid() &&
+         (facts.st_mode & 0022) == 0;
 }
 
 static inline int lockstep_ring_path(const char* name, char* path, size_t size) {
@@ -76,17 +84,21 @@ static inline int lockstep_ring_path(const char* name, char* path, size_t size) 
 }
 
 /* NULL: it could not be made; `why` then says why. */
-static inline struct lockstep_wire_header* lockstep_ring_create(const char* name, enum lockstep_role role, uint32_t slots, const char** why) {
+static inline struct lockstep_wire_header* lockstep_ring_create(const char* name,
+                                                                enum lockstep_role role,
+                                                                uint32_t slots, const char** why) {
   char path[512];
   *why = "its folder is missing or belongs to somebody else";
   if (!lockstep_ring_path(name, path, sizeof path)) return NULL;
   unlink(path); /* of a process that had our number before */
   *why = "no file";
-  const int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const int file = (int)syscall(SYS_openat, AT_FDCWD, path,
+                                O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return NULL;
   const uint64_t bytes = lockstep_wire_bytes(slots);
   void* mapped = MAP_FAILED;
-  if (posix_fallocate(file, 0, (off_t)bytes) == 0) mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (posix_fallocate(file, 0, (off_t)bytes) == 0)
+    mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   syscall(SYS_close, file);
   *why = "no room";
   if (mapped == MAP_FAILED) {

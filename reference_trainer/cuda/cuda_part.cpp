@@ -17,7 +17,8 @@
 namespace lockstep {
 namespace {
 
-// A CUDA graph: recorded on a stream of its own, after a few runs there that let libraries allocate what they keep.
+// A CUDA graph: recorded on a stream of its own, after a few runs there that let libraries allocate
+// what they keep.
 class GraphedWork : public RecordedWork {
  public:
   explicit GraphedWork(const std::function<void()>& work) : stream_(at::cuda::getStreamFromPool()) {
@@ -27,7 +28,8 @@ class GraphedWork : public RecordedWork {
     at::cuda::CUDAStreamGuard guard(stream_);
     for (int warm_up = 0; warm_up < 3; ++warm_up) work();
     at::cuda::stream_synchronize(stream_);
-    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);  // loader threads may allocate page-locked memory meanwhile
+    // loader threads may allocate page-locked memory meanwhile
+    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     work();
     graph_.capture_end();
   }
@@ -41,29 +43,51 @@ class GraphedWork : public RecordedWork {
 class RealCuda : public CudaPart {
  public:
   int device_count() const override { return c10::cuda::device_count(); }
-  void use_device(int index) const override { c10::cuda::set_device(static_cast<c10::DeviceIndex>(index)); }
-  std::string device_name(int index) const override { return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name; }
-  std::int64_t total_memory(int index) const override { return static_cast<std::int64_t>(at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->totalGlobalMem); }
+  void use_device(int index) const override {
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+  }
+  std::string device_name(int index) const override {
+    return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name;
+  }
+  std::int64_t total_memory(int index) const override {
+    return static_cast<std::int64_t>(
+        at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->totalGlobalMem);
+  }
   DeviceMemory memory(int index) const override {
-    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    const auto stats =
+        c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
     const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    return {stats.allocated_bytes[all].current, stats.reserved_bytes[all].current, stats.allocated_bytes[all].peak};
+    return {stats.allocated_bytes[all].current, stats.reserved_bytes[all].current,
+            stats.allocated_bytes[all].peak};
   }
   int nccl_version() const override {
-    const std::uint64_t packed = torch::cuda::nccl::version();  // major, minor, patch in 32, 16 and 16 bits
-    return static_cast<int>((packed >> 32U) * 10'000 + ((packed >> 16U) & 0xffffU) * 100 + (packed & 0xffffU));
+    // major, minor, patch in 32, 16 and 16 bits
+    const std::uint64_t packed = torch::cuda::nccl::version();
+    return static_cast<int>((packed >> 32U) * 10'000 + ((packed >> 16U) & 0xffffU) * 100 +
+                            (packed & 0xffffU));
   }
-  c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world, std::chrono::milliseconds timeout) const override {
+  c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store,
+                                              int rank, int world,
+                                              std::chrono::milliseconds timeout) const override {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
     return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world, options);
   }
-  std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override { return std::make_unique<GraphedWork>(work); }
+  std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override {
+    return std::make_unique<GraphedWork>(work);
+  }
 #ifdef LOCKSTEP_CUDA_KERNELS
-  std::unique_ptr<FusedPass> make_fused_gpt(const GptWeights& weights, const ModelShape& shape) const override { return lockstep::make_fused_gpt(weights, shape); }
-  std::unique_ptr<FusedUpdate> make_fused_adamw(at::Device device) const override { return lockstep::make_fused_adamw(device); }
+  std::unique_ptr<FusedPass> make_fused_gpt(const GptWeights& weights,
+                                            const ModelShape& shape) const override {
+    return lockstep::make_fused_gpt(weights, shape);
+  }
+  std::unique_ptr<FusedUpdate> make_fused_adamw(at::Device device) const override {
+    return lockstep::make_fused_adamw(device);
+  }
 #else
-  std::unique_ptr<FusedPass> make_fused_gpt(const GptWeights&, const ModelShape&) const override { return nullptr; }
+  std::unique_ptr<FusedPass> make_fused_gpt(const GptWeights&, const ModelShape&) const override {
+    return nullptr;
+  }
   std::unique_ptr<FusedUpdate> make_fused_adamw(at::Device) const override { return nullptr; }
 #endif
 };

@@ -30,16 +30,23 @@ void HalfCopies::make_table() {
     const auto* const from = parameters_[i].data_ptr<float>();
     auto* const to = reinterpret_cast<kernels::Half*>(copies_[i].data_ptr<at::BFloat16>());
     const std::int64_t size = parameters_[i].numel();
-    for (std::int64_t place = 0; place < size; place += kernels::kPiece) pieces.push_back({from + place, to + place, static_cast<std::int32_t>(std::min<std::int64_t>(kernels::kPiece, size - place))});
+    for (std::int64_t place = 0; place < size; place += kernels::kPiece)
+      pieces.push_back(
+          {from + place, to + place,
+           static_cast<std::int32_t>(std::min<std::int64_t>(kernels::kPiece, size - place))});
     table_of_.push_back(from);
   }
   pieces_ = static_cast<int>(pieces.size());
-  table_ = at::from_blob(pieces.data(), {static_cast<std::int64_t>(pieces.size() * sizeof(kernels::CastPiece))}, at::kByte).to(parameters_.front().device());
+  table_ = at::from_blob(pieces.data(),
+                         {static_cast<std::int64_t>(pieces.size() * sizeof(kernels::CastPiece))},
+                         at::kByte)
+               .to(parameters_.front().device());
 }
 
 void HalfCopies::refresh() {
   if (!is_table_right()) make_table();
-  kernels::cast_all(reinterpret_cast<const kernels::CastPiece*>(table_.data_ptr()), pieces_, at::cuda::getCurrentCUDAStream());
+  kernels::cast_all(reinterpret_cast<const kernels::CastPiece*>(table_.data_ptr()), pieces_,
+                    at::cuda::getCurrentCUDAStream());
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// bf16 copies of fp32 parameters, all made anew by one launch: parameters change under us (updates, checkpoints, other ranks).
+// bf16 copies of fp32 parameters, all made anew by one launch: parameters change under us (updates,
+// checkpoints, other ranks).
 #pragma once
 
 #include <unordered_map>
@@ -14,7 +15,9 @@ class HalfCopies {
   void add(const Tensor& parameter, std::int64_t rows = 0);
   // The parameters' values of now.
   void refresh();
-  const Tensor& of(const Tensor& parameter) const { return copies_[places_.at(parameter.unsafeGetTensorImpl())]; }
+  const Tensor& of(const Tensor& parameter) const {
+    return copies_[places_.at(parameter.unsafeGetTensorImpl())];
+  }
 
  private:
   bool is_table_right() const;

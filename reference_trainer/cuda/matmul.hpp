@@ -1,5 +1,6 @@
-// Matrix products by cuBLASLt, with what follows a product done on its way out: a bias, a sum, GELU or GELU's slope. The first
-// product of a shape tries the library's proposals and keeps the fastest.
+// Matrix products by cuBLASLt, with what follows a product done on its way out: a bias, a sum, GELU
+// or GELU's slope. The first product of a shape tries the library's proposals and keeps the
+// fastest.
 #pragma once
 
 #include <cublasLt.h>
@@ -28,11 +29,11 @@ struct Product {
   bool out_is_float = false;
 
   // On the way out; not all together.
-  const Half* bias = nullptr;         // a number a column, added
-  const Half* added = nullptr;        // as large as out
-  Half* before_gelu = nullptr;        // written: what out is the GELU of; with a bias only
+  const Half* bias = nullptr;           // a number a column, added
+  const Half* added = nullptr;          // as large as out
+  Half* before_gelu = nullptr;          // written: what out is the GELU of; with a bias only
   const Half* slope_of_gelu = nullptr;  // out is multiplied with GELU's slope there
-  const float* factor = nullptr;      // in the GPU's memory: out is multiplied with it; alone only
+  const float* factor = nullptr;  // in the GPU's memory: out is multiplied with it; alone only
 };
 
 class Matmul {
@@ -51,8 +52,10 @@ class Matmul {
   struct Plan;
   using Shape = std::array<std::int64_t, 4>;  // rows, columns, depth, flags
   Plan& plan_for(const Product& product, cudaStream_t stream);
-  cublasLtMatmulAlgo_t fastest(const Plan& plan, const std::vector<cublasLtMatmulAlgo_t>& proposals, const Product& product, cudaStream_t stream);
-  void run(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Product& product, cudaStream_t stream);
+  cublasLtMatmulAlgo_t fastest(const Plan& plan, const std::vector<cublasLtMatmulAlgo_t>& proposals,
+                               const Product& product, cudaStream_t stream);
+  void run(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Product& product,
+           cudaStream_t stream);
 
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_;

@@ -14,7 +14,8 @@ struct Opened {
 const Opened& opened() {
   static const Opened result = [] {
     Opened found;
-    const std::filesystem::path path = executable_folder().parent_path() / "lib" / "lockstep" / "liblockstep_train_cuda.so";
+    const std::filesystem::path path =
+        executable_folder().parent_path() / "lib" / "lockstep" / "liblockstep_train_cuda.so";
     if (!std::filesystem::exists(path)) {
       found.why_not = "this lockstep-train was built without CUDA";
       return found;

@@ -29,7 +29,8 @@ class Dataset {
   virtual std::string description() const = 0;
 };
 
-// Throws TrainFailure for a file that cannot be read, is too short, or holds tokens that the model does not know.
+// Throws TrainFailure for a file that cannot be read, is too short, or holds tokens that the model
+// does not know.
 std::unique_ptr<Dataset> open_dataset(const TrainSettings& settings, const ModelShape& shape);
 
 }  // namespace lockstep

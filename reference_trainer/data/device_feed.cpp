@@ -4,7 +4,8 @@
 
 namespace lockstep {
 
-DeviceFeed::DeviceFeed(Loader& loader, std::optional<at::Device> device, StepMarks& marks) : loader_(loader), marks_(marks) {
+DeviceFeed::DeviceFeed(Loader& loader, std::optional<at::Device> device, StepMarks& marks)
+    : loader_(loader), marks_(marks) {
   if (!device || device->is_cpu()) return;
   device_ = device;
   stream_ = c10::impl::VirtualGuardImpl(device->type()).getStreamFromGlobalPool(*device);
@@ -17,7 +18,10 @@ std::optional<Batch> DeviceFeed::bring() {
   if (!batch || !device_) return batch;
   const c10::StreamGuard on_own_stream(*stream_);
   Batch there;
-  marks_.time(LOCKSTEP_SPAN_COPY, [&] { there = {batch->inputs.to(*device_, /*non_blocking=*/true), batch->targets.to(*device_, /*non_blocking=*/true)}; });
+  marks_.time(LOCKSTEP_SPAN_COPY, [&] {
+    there = {batch->inputs.to(*device_, /*non_blocking=*/true),
+             batch->targets.to(*device_, /*non_blocking=*/true)};
+  });
   arrived_->record(*stream_);
   return there;
 }
@@ -31,7 +35,8 @@ std::optional<Batch> DeviceFeed::next() {
   if (!batch || !device_) return batch;
   const c10::Stream computing = c10::impl::VirtualGuardImpl(device_->type()).getStream(*device_);
   arrived_->block(computing);
-  for (const Tensor* part : {&batch->inputs, &batch->targets}) part->record_stream(computing);  // its memory was the copies' stream's
+  // its memory was the copies' stream's
+  for (const Tensor* part : {&batch->inputs, &batch->targets}) part->record_stream(computing);
   return batch;
 }
 

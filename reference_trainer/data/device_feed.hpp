@@ -1,5 +1,5 @@
-// Batches on the device that trains. On a GPU the next one is copied on a stream of its own while the last is computed; on the
-// CPU there is nothing to copy, and batches pass through.
+// Batches on the device that trains. On a GPU the next one is copied on a stream of its own while
+// the last is computed; on the CPU there is nothing to copy, and batches pass through.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@ namespace lockstep {
 
 class DeviceFeed {
  public:
-  // `device`: nothing where batches stay on the host, and whoever takes them copies. Waiting for the loader and copying
-  // are marked as such.
+  // `device`: nothing where batches stay on the host, and whoever takes them copies. Waiting for
+  // the loader and copying are marked as such.
   DeviceFeed(Loader& loader, std::optional<at::Device> device, StepMarks& marks);
 
-  // The next batch, or nothing at the epoch's end. The host waits for the loader, and for the copy only where the batch lies
-  // in pageable memory.
+  // The next batch, or nothing at the epoch's end. The host waits for the loader, and for the copy
+  // only where the batch lies in pageable memory.
   std::optional<Batch> next();
   // After the work on a batch was started: brings the one after it.
   void fetch_ahead();

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-Loader::Loader(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options) : dataset_(dataset), options_(options), sampler_(sampler), delay_ns_(options.delay.count()) {}
+Loader::Loader(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options)
+    : dataset_(dataset), options_(options), sampler_(sampler), delay_ns_(options.delay.count()) {}
 
 Loader::~Loader() { stop_workers(); }
 
@@ -41,7 +42,8 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 Batch Loader::make(std::int64_t place) const {
   Batch batch = dataset_.batch_of(sampler_.batch(place));
   if (const std::chrono::nanoseconds delay(delay_ns_.load()); delay.count() > 0) {
-    if (delay_kind_ == Delay::asleep) std::this_thread::sleep_for(delay);
+    if (delay_kind_ == Delay::asleep)
+      std::this_thread::sleep_for(delay);
     else
       for (const auto until = monotonic_now() + delay; monotonic_now() < until;) {
       }
@@ -54,7 +56,10 @@ void Loader::work() {
   const std::int64_t most_ready = options_.workers * options_.prefetch;
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stopping_ || problem_ || (to_make_ < end_ && to_make_ < to_hand_over_ + most_ready) || to_make_ >= end_; });
+    changed_.wait(lock, [&] {
+      return stopping_ || problem_ || (to_make_ < end_ && to_make_ < to_hand_over_ + most_ready) ||
+             to_make_ >= end_;
+    });
     if (stopping_ || problem_ || to_make_ >= end_) return;
     const std::int64_t place = to_make_++;
     lock.unlock();
@@ -66,8 +71,10 @@ void Loader::work() {
       problem = std::current_exception();
     }
     lock.lock();
-    if (batch) ready_[place] = std::move(*batch);
-    else problem_ = problem;
+    if (batch)
+      ready_[place] = std::move(*batch);
+    else
+      problem_ = problem;
     changed_.notify_all();
   }
 }

@@ -1,5 +1,6 @@
-// Which samples a rank takes in an epoch, and in what order. Ranks share one order and take every world-th of it, so each
-// sample is seen once, and no rank has more batches than another: nobody waits for a batch that never comes.
+// Which samples a rank takes in an epoch, and in what order. Ranks share one order and take every
+// world-th of it, so each sample is seen once, and no rank has more batches than another: nobody
+// waits for a batch that never comes.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ class Sampler {
 
  private:
   SamplerOptions options_;
-  std::vector<std::int64_t> order_;  // of all ranks; with drop_last cut, else padded from its start, to fill all ranks alike
+  // of all ranks; with drop_last cut, else padded from its start, to fill all ranks alike
+  std::vector<std::int64_t> order_;
 };
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// GPT-2: learned positions, norm before each half of a block, GELU, and a head that is the token table again.
+// GPT-2: learned positions, norm before each half of a block, GELU, and a head that is the token
+// table again.
 #pragma once
 
 #include <memory>
@@ -24,9 +25,12 @@ class Gpt : public Model {
 
  private:
   GptNorm add_norm(const std::string& name, int part);
-  GptLinear add_linear(const std::string& name, std::int64_t from, std::int64_t to, double deviation, int part);
+  GptLinear add_linear(const std::string& name, std::int64_t from, std::int64_t to,
+                       double deviation, int part);
   Tensor normal(at::IntArrayRef size, double deviation);
-  Tensor normed(const Tensor& x, const GptNorm& norm) const { return at::layer_norm(x, {shape_.width}, norm.weight, norm.bias); }
+  Tensor normed(const Tensor& x, const GptNorm& norm) const {
+    return at::layer_norm(x, {shape_.width}, norm.weight, norm.bias);
+  }
 
   bool may_be_fused() const;
   Tensor embed(const Tensor& tokens) const;

@@ -11,8 +11,12 @@ class Mlp : public Model {
  public:
   Mlp(const ModelShape& shape, const ModelOptions& options, at::Generator& generator);
 
-  Tensor loss(const Tensor& output, const Tensor& targets) const override { return at::mse_loss(output, targets); }
-  double part_cost(int part) const override { return static_cast<double>(weights_[static_cast<std::size_t>(part)].numel()); }
+  Tensor loss(const Tensor& output, const Tensor& targets) const override {
+    return at::mse_loss(output, targets);
+  }
+  double part_cost(int part) const override {
+    return static_cast<double>(weights_[static_cast<std::size_t>(part)].numel());
+  }
 
  protected:
   Tensor run_part(int part, const Tensor& x, const Tensor& head_weight) override;

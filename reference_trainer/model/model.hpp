@@ -39,12 +39,15 @@ class Model {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   std::vector<Parameter> trainable(PartRange range) const;
 
-  // Runs the parts of the range on `x`: the first part takes the inputs, the last gives the output. `head_weight`: what the
-  // last part uses in place of tied_weight(), when that lives on another device.
+  // Runs the parts of the range on `x`: the first part takes the inputs, the last gives the output.
+  // `head_weight`: what the last part uses in place of tied_weight(), when that lives on another
+  // device.
   Tensor forward(Tensor x, PartRange range, const Tensor& head_weight = {});
   virtual Tensor loss(const Tensor& output, const Tensor& targets) const = 0;
   // All parts and the loss, for a model that lies whole on one device.
-  virtual Tensor whole_loss(const Tensor& inputs, const Tensor& targets) { return loss(forward(inputs, all_parts()), targets); }
+  virtual Tensor whole_loss(const Tensor& inputs, const Tensor& targets) {
+    return loss(forward(inputs, all_parts()), targets);
+  }
   // The weight that the first and the last part share; undefined: none.
   virtual Tensor tied_weight() const { return {}; }
   // How much work a part is, to compare with other parts.
@@ -60,7 +63,9 @@ class Model {
   Tensor add(const std::string& name, Tensor value, int part);
   const ModelOptions& options() const { return options_; }
   void set_parts(int parts);  // last in a constructor: freezes what is to be frozen
-  Tensor drop(const Tensor& x) const { return options_.dropout > 0 ? at::dropout(x, options_.dropout, true) : x; }
+  Tensor drop(const Tensor& x) const {
+    return options_.dropout > 0 ? at::dropout(x, options_.dropout, true) : x;
+  }
 
  private:
   friend struct CheckpointedPart;
@@ -70,9 +75,11 @@ class Model {
 };
 
 // With weights from the seed: the same on every rank.
-std::unique_ptr<Model> make_model(const ModelShape& shape, const ModelOptions& options, std::uint64_t seed);
+std::unique_ptr<Model> make_model(const ModelShape& shape, const ModelOptions& options,
+                                  std::uint64_t seed);
 
-// Cuts the parts into `pieces` neighbouring ranges of nearly equal work. Fewer where there are fewer parts.
+// Cuts the parts into `pieces` neighbouring ranges of nearly equal work. Fewer where there are
+// fewer parts.
 std::vector<PartRange> cut_into(const Model& model, int pieces);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// torch.nn.DataParallel: one process, a copy of the model on every device, and device 0 does everything else. Each pass sends
-// the weights out, gathers the outputs, computes the loss on device 0, and adds the gradients up there. It is here to be
-// compared with.
+// torch.nn.DataParallel: one process, a copy of the model on every device, and device 0 does
+// everything else. Each pass sends the weights out, gathers the outputs, computes the loss on
+// device 0, and adds the gradients up there. It is here to be compared with.
 #pragma once
 
 #include "reference_trainer/parallel/strategy.hpp"

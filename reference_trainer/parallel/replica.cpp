@@ -4,7 +4,13 @@
 
 namespace lockstep {
 
-Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), precision_(options.precision), name_(options.settings.parallel), graph_batch_(options.settings.cuda_graphs ? options.settings.batch_size : 0), accumulates_(options.settings.accumulation > 1 || options.settings.global_batch > 0 || options.settings.tokens_per_update > 0) {
+Replica::Replica(Model& model, const StrategyOptions& options)
+    : model_(model),
+      precision_(options.precision),
+      name_(options.settings.parallel),
+      graph_batch_(options.settings.cuda_graphs ? options.settings.batch_size : 0),
+      accumulates_(options.settings.accumulation > 1 || options.settings.global_batch > 0 ||
+                   options.settings.tokens_per_update > 0) {
   const std::vector<PartRange> ranges = cut_into(model, static_cast<int>(options.devices.size()));
   std::vector<Parameter> trained;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -12,16 +18,25 @@ Replica::Replica(Model& model, const StrategyOptions& options) : model_(model), 
     pieces_.push_back({device, ranges[i], {}, {}});
     device->run([&] { model.move_to(device->torch_device(), ranges[i]); });
     parameters_.push_back({device, model.trainable(ranges[i])});
-    trained.insert(trained.end(), parameters_.back().parameters.begin(), parameters_.back().parameters.end());
+    trained.insert(trained.end(), parameters_.back().parameters.begin(),
+                   parameters_.back().parameters.end());
   }
   const CountedFor buckets(*pieces_.front().device);
-  if (!options.ranks.is_alone()) reducer_ = std::make_unique<GradientReducer>(options.ranks, trained, options.settings, options.virtual_gpus);
-  graphs_ = graph_batch_ > 0 && pieces_.size() == 1 && !reducer_ && pieces_.front().device->torch_device().is_cuda();
+  if (!options.ranks.is_alone())
+    reducer_ = std::make_unique<GradientReducer>(options.ranks, trained, options.settings,
+                                                 options.virtual_gpus);
+  graphs_ = graph_batch_ > 0 && pieces_.size() == 1 && !reducer_ &&
+            pieces_.front().device->torch_device().is_cuda();
 }
 
 std::string Replica::description() const {
-  std::string words = pieces_.size() == 1 ? fmt::format("{}: the whole model on one device", name_) : fmt::format("{}: the model cut over {} devices, one works at a time", name_, pieces_.size());
-  if (reducer_) words += fmt::format("; gradients averaged over all ranks in {} {}", reducer_->buckets(), reducer_->buckets() == 1 ? "bucket" : "buckets");
+  std::string words = pieces_.size() == 1
+                          ? fmt::format("{}: the whole model on one device", name_)
+                          : fmt::format("{}: the model cut over {} devices, one works at a time",
+                                        name_, pieces_.size());
+  if (reducer_)
+    words += fmt::format("; gradients averaged over all ranks in {} {}", reducer_->buckets(),
+                         reducer_->buckets() == 1 ? "bucket" : "buckets");
   return words;
 }
 
@@ -44,16 +59,18 @@ Tensor Replica::pass(const Batch& batch, const PassOptions& options, StepMarks& 
     reducer_->after_backward(marks);
     // The wait at the end of backward is the exchange's, not backward's.
     const auto exposed = marks.spent(LOCKSTEP_SPAN_COLLECTIVE_EXPOSED);
-    marks.add(LOCKSTEP_SPAN_BACKWARD, -std::min(exposed, marks.spent(LOCKSTEP_SPAN_BACKWARD) - backward_before));
+    marks.add(LOCKSTEP_SPAN_BACKWARD,
+              -std::min(exposed, marks.spent(LOCKSTEP_SPAN_BACKWARD) - backward_before));
   }
   const Tensor loss = loss_.detach();
   forget_pass();
   return loss;
 }
 
-// The exchange orders its buckets by the first backward, and learns a static graph from it. Gloo adds in an order that depends
-// on the buckets, so a resumed run would differ in the last bit from one that never stopped, had both not learnt beforehand.
-// (A static graph must not be learnt in a pass without an exchange: the reducer would count its parameters twice.)
+// The exchange orders its buckets by the first backward, and learns a static graph from it. Gloo
+// adds in an order that depends on the buckets, so a resumed run would differ in the last bit from
+// one that never stopped, had both not learnt beforehand. (A static graph must not be learnt in a
+// pass without an exchange: the reducer would count its parameters twice.)
 void Replica::warm_up(const Batch& batch) {
   if (!reducer_) return;
   StepMarks unseen(0, 1, StepMarks::Wire::none);
@@ -82,8 +99,11 @@ void Replica::forget_pass() {
   loss_ = tied_here_ = tied_there_ = Tensor();
 }
 
-// An epoch's last batch may be smaller than the recorded one. Recording spoils the gradients, so it waits for an update's start.
-bool Replica::can_be_graphed(const Batch& batch, const PassOptions& options) const { return graphs_ && batch.samples() == graph_batch_ && (graph_ || options.is_first); }
+// An epoch's last batch may be smaller than the recorded one. Recording spoils the gradients, so it
+// waits for an update's start.
+bool Replica::can_be_graphed(const Batch& batch, const PassOptions& options) const {
+  return graphs_ && batch.samples() == graph_batch_ && (graph_ || options.is_first);
+}
 
 Tensor Replica::graphed_pass(const Batch& batch, const PassOptions& options, StepMarks& marks) {
   if (!graph_) record(batch, options);
@@ -103,10 +123,12 @@ Tensor Replica::graphed_pass(const Batch& batch, const PassOptions& options, Ste
 
 void Replica::forget_gradients() {
   for (const DeviceParameters& on_device : parameters_)
-    for (const Parameter& parameter : on_device.parameters) parameter.value.mutable_grad() = Tensor();
+    for (const Parameter& parameter : on_device.parameters)
+      parameter.value.mutable_grad() = Tensor();
 }
 
-// Recording runs the pass a few times. What this adds to the gradients is overwritten by the first pass that is played.
+// Recording runs the pass a few times. What this adds to the gradients is overwritten by the first
+// pass that is played.
 void Replica::record(const Batch& batch, const PassOptions& options) {
   const at::Device here = pieces_.front().device->torch_device();
   pieces_.front().device->run([&] {
@@ -128,7 +150,8 @@ void Replica::record(const Batch& batch, const PassOptions& options) {
       forget_gradients();
       run(graph_->first_pass);
     });
-    if (accumulates_) graph_->later_pass.work = cuda_part()->record([&] { run(graph_->later_pass); });
+    if (accumulates_)
+      graph_->later_pass.work = cuda_part()->record([&] { run(graph_->later_pass); });
   });
 }
 
@@ -147,8 +170,10 @@ void Replica::forward(const Batch& batch, StepMarks& marks) {
       piece.device->run([&] {
         const Autocast autocast(precision_, here.type());
         if (!is_first) piece.input = pieces_[i - 1].output.detach().to(here).requires_grad_(true);
-        if (is_first && !is_last && model_.tied_weight().defined()) tied_here_ = model_.tied_weight().alias();
-        if (is_last && tied_here_.defined()) tied_there_ = tied_here_.detach().to(here).requires_grad_(true);
+        if (is_first && !is_last && model_.tied_weight().defined())
+          tied_here_ = model_.tied_weight().alias();
+        if (is_last && tied_here_.defined())
+          tied_there_ = tied_here_.detach().to(here).requires_grad_(true);
         if (pieces_.size() == 1) {
           loss_ = model_.whole_loss(piece.input, targets);
           return;
@@ -172,7 +197,8 @@ void Replica::backward(const PassOptions& options) {
       if (!piece.output.requires_grad()) return;  // all of it is frozen
       std::vector<Tensor> roots = {piece.output};
       std::vector<Tensor> gradients = {pieces_[i + 1].input.grad().to(piece.output.device())};
-      // The tied weight's gradient from the other end joins here, so that it arrives once, as from one graph.
+      // The tied weight's gradient from the other end joins here, so that it arrives once, as from
+      // one graph.
       if (i == 0 && tied_here_.defined()) {
         roots.push_back(tied_here_);
         gradients.push_back(tied_there_.grad().to(tied_here_.device()));

@@ -1,10 +1,12 @@
-// One copy of the model on one device, or cut in pieces over several (the naive split), with or without other ranks:
+// One copy of the model on one device, or cut in pieces over several (the naive split), with or
+// without other ranks:
 //
 //   single   one device, no other ranks      naive    several devices, no other ranks
 //   ddp      one device, other ranks         hybrid   several devices, other ranks
 //
-// The naive split is what device_map="auto" and plain `python` give: a batch goes through the pieces one after the other, and
-// while one device works the others wait. It is here to be seen, and measured.
+// The naive split is what device_map="auto" and plain `python` give: a batch goes through the
+// pieces one after the other, and while one device works the others wait. It is here to be seen,
+// and measured.
 #pragma once
 
 #include "reference_trainer/cuda/cuda_part.hpp"
@@ -28,12 +30,14 @@ class Replica : public Strategy {
   struct Piece {
     ComputeDevice* device = nullptr;
     PartRange parts;
-    // Of the pass under way. Each piece's graph is cut off from the one before, so that its backward runs on its own thread.
+    // Of the pass under way. Each piece's graph is cut off from the one before, so that its
+    // backward runs on its own thread.
     Tensor input;
     Tensor output;
   };
-  // The same work recorded as CUDA graphs: the host starts a pass in one call. An update's first pass finds no gradients and
-  // leaves its own in their place, so that they need neither be cleared nor added to; later ones add to them.
+  // The same work recorded as CUDA graphs: the host starts a pass in one call. An update's first
+  // pass finds no gradients and leaves its own in their place, so that they need neither be cleared
+  // nor added to; later ones add to them.
   struct RecordedPass {
     std::unique_ptr<RecordedWork> work;
     Tensor loss;
@@ -41,8 +45,8 @@ class Replica : public Strategy {
   struct Graph {
     RecordedPass first_pass;
     RecordedPass later_pass;  // nothing: updates have one pass
-    Batch batch;         // where the pass looks for its input
-    Tensor loss_weight;  // and what its loss counts
+    Batch batch;              // where the pass looks for its input
+    Tensor loss_weight;       // and what its loss counts
   };
   bool can_be_graphed(const Batch& batch, const PassOptions& options) const;
   Tensor graphed_pass(const Batch& batch, const PassOptions& options, StepMarks& marks);
@@ -62,7 +66,7 @@ class Replica : public Strategy {
   std::string name_;
   const std::int64_t graph_batch_;  // samples of a pass that is worth recording; 0: none is
   const bool accumulates_;
-  bool graphs_ = false;             // passes are recorded and played
+  bool graphs_ = false;  // passes are recorded and played
   std::optional<Graph> graph_;
 
   // Of the pass under way.

@@ -12,7 +12,8 @@ void backward_of(const Tensor& loss, const PassOptions& options) {
 }
 
 std::unique_ptr<Strategy> make_strategy(Model& model, const StrategyOptions& options) {
-  if (options.settings.parallel == "data-parallel" && options.devices.size() > 1) return std::make_unique<DataParallel>(model, options);
+  if (options.settings.parallel == "data-parallel" && options.devices.size() > 1)
+    return std::make_unique<DataParallel>(model, options);
   return std::make_unique<Replica>(model, options);
 }
 

@@ -1,5 +1,5 @@
-// The ways to use several devices, behind one interface: a pass (forward and backward of one batch), and who holds which
-// parameters.
+// The ways to use several devices, behind one interface: a pass (forward and backward of one
+// batch), and who holds which parameters.
 #pragma once
 
 #include <memory>
@@ -36,12 +36,14 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Forward and backward. Gradients are added to the parameters'; the loss comes back as it is, on its device, and the host
-  // does not wait for it on CUDA.
+  // Forward and backward. Gradients are added to the parameters'; the loss comes back as it is, on
+  // its device, and the host does not wait for it on CUDA.
   virtual Tensor pass(const Batch& batch, const PassOptions& options, StepMarks& marks) = 0;
-  // Whether an update's first pass overwrites the gradients of the last: then nobody needs to clear them.
+  // Whether an update's first pass overwrites the gradients of the last: then nobody needs to clear
+  // them.
   virtual bool overwrites_gradients() const { return false; }
-  // Before the first pass of a run, new or resumed: whatever is learnt from a first pass is learnt here.
+  // Before the first pass of a run, new or resumed: whatever is learnt from a first pass is learnt
+  // here.
   virtual void warm_up(const Batch&) {}
   virtual const std::vector<DeviceParameters>& parameters() const = 0;
   // How the work is split, for people.
@@ -55,7 +57,8 @@ struct StrategyOptions {
   std::vector<ComputeDevice*> devices;  // of this process
   VirtualGpus& virtual_gpus;
 };
-// settings.parallel must be decided. The model must outlive it; its parameters are moved to the devices.
+// settings.parallel must be decided. The model must outlive it; its parameters are moved to the
+// devices.
 std::unique_ptr<Strategy> make_strategy(Model& model, const StrategyOptions& options);
 
 }  // namespace lockstep

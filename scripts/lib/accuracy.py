@@ -1,8 +1,10 @@
 """How often lockstep is right on recordings whose truth is known (situations.py).
 
-Every situation, variant and seed is generated, diagnosed twice and judged: once to the end of the recording, once
+Every situation, variant and seed is generated, diagnosed twice and judged: once to the end of the
+recording, once
 with --until-sure, where lockstep stops as soon as it is sure, as it does live.
 """
+
 import collections
 import json
 import math
@@ -17,7 +19,16 @@ from dataclasses import dataclass, field
 from gpu_model import recording
 from situations import SITUATIONS, Expectation, make
 
-PATTERNS = ("in-step", "taking-turns", "one-leads", "pipeline", "single-gpu", "independent", "idle", "unclear")
+PATTERNS = (
+    "in-step",
+    "taking-turns",
+    "one-leads",
+    "pipeline",
+    "single-gpu",
+    "independent",
+    "idle",
+    "unclear",
+)
 BUSY_ALONE = ("busy_only", "busy_1s")
 LONGEST_S = 60  # a diagnosis of 40 s of recording takes milliseconds; this is a hang
 
@@ -47,10 +58,16 @@ class Run:
 
     def false_codes(self):
         """Findings that are wrong: all of them on a healthy run."""
-        return self.whole.findings if self.expected.healthy else self.whole.findings & self.expected.must_not
+        return (
+            self.whole.findings
+            if self.expected.healthy
+            else self.whole.findings & self.expected.must_not
+        )
 
     def missed_codes(self):
-        return (self.expected.must - self.whole.findings) | (self.expected.seen - self.whole.findings - self.whole.suspicions)
+        return (self.expected.must - self.whole.findings) | (
+            self.expected.seen - self.whole.findings - self.whole.suspicions
+        )
 
     def wrong(self):
         return not self.right(self.whole) or bool(self.false_codes() or self.missed_codes())
@@ -58,10 +75,13 @@ class Run:
 
 # ---- running ----
 
+
 def diagnose(lockstep, path, *options):
     command = [lockstep, "diagnose", path, "--json", "--quiet", *options]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LONGEST_S, stdin=subprocess.DEVNULL
+        )
     except subprocess.TimeoutExpired:
         return Diagnosis(error=f"no answer within {LONGEST_S} s")
     if done.returncode not in (0, 1):
@@ -72,7 +92,12 @@ def diagnose(lockstep, path, *options):
         found = codes("findings")
         if bool(found) != bool(done.returncode):
             return Diagnosis(error=f"exit {done.returncode} with {len(found)} findings")
-        return Diagnosis((report["verdict"] or {"pattern": "none"})["pattern"], found, codes("suspicions"), report["duration_s"])
+        return Diagnosis(
+            (report["verdict"] or {"pattern": "none"})["pattern"],
+            found,
+            codes("suspicions"),
+            report["duration_s"],
+        )
     except (ValueError, KeyError, TypeError) as problem:
         return Diagnosis(error=f"not a report: {problem!r} {done.stderr.strip()}")
 
@@ -83,8 +108,16 @@ def run_one(task):
     path = os.path.join(folder, f"{situation}-{variant}-{seed}.jsonl")
     with open(path, "w") as file:
         file.write(recording(scene))
-    run = Run(situation, variant, seed, expected, (scene.end - scene.t0) / 1000, (scene.ready - scene.t0) / 1000,
-              diagnose(lockstep, path), diagnose(lockstep, path, "--until-sure"))
+    run = Run(
+        situation,
+        variant,
+        seed,
+        expected,
+        (scene.end - scene.t0) / 1000,
+        (scene.ready - scene.t0) / 1000,
+        diagnose(lockstep, path),
+        diagnose(lockstep, path, "--until-sure"),
+    )
     os.unlink(path)  # 160 kB each
     return run
 
@@ -92,11 +125,17 @@ def run_one(task):
 def all_runs(lockstep, seeds, jobs, only, first_seed):
     rows = [row for row in SITUATIONS.values() if only in (None, row.name)]
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(jobs) as pool:
-        tasks = [(lockstep, folder, row.name, variant, seed) for row in rows for variant in row.variants for seed in range(first_seed, first_seed + seeds)]
+        tasks = [
+            (lockstep, folder, row.name, variant, seed)
+            for row in rows
+            for variant in row.variants
+            for seed in range(first_seed, first_seed + seeds)
+        ]
         return list(pool.map(run_one, tasks, chunksize=8))
 
 
 # ---- printing ----
+
 
 def percent(part, whole):
     return f"{100 * part / whole:5.1f} %" if whole else "    -  "
@@ -112,7 +151,9 @@ def goal(text, met):
 
 def print_errors(runs):
     sys.stdout.flush()
-    said = collections.Counter(d.error for run in runs for d in (run.whole, run.until_sure) if d.error)
+    said = collections.Counter(
+        d.error for run in runs for d in (run.whole, run.until_sure) if d.error
+    )
     for error, count in said.most_common():
         print(f"  error in {count} runs: {error}", file=sys.stderr)
 
@@ -128,19 +169,37 @@ def print_confusion(title, runs):
 
 
 def print_patterns(decidable, runs):
-    """Recall where the pattern can be known; precision over everything, since a definite word must be right anywhere."""
+    """Recall where the pattern can be known; precision over everything, since a definite word must
+    be right anywhere.
+    """
     print(f"\n  {'pattern':14}{'recall':>18}{'precision':>22}")
     for pattern in PATTERNS[:-1]:
         wanted = [run for run in decidable if run.expected.right == pattern]
         given = [run for run in runs if run.whole.pattern == pattern]
-        recalled, true = sum(run.right(run.whole) for run in wanted), sum(run.right(run.whole) for run in given)
-        print(f"  {pattern:14}{percent(recalled, len(wanted)):>10} of {len(wanted):<6}{percent(true, len(given)):>12} of {len(given)}")
+        recalled, true = (
+            sum(run.right(run.whole) for run in wanted),
+            sum(run.right(run.whole) for run in given),
+        )
+        print(
+            f"  {pattern:14}{percent(recalled, len(wanted)):>10} of {len(wanted):<6}{percent(true, len(given)):>12} of {len(given)}"
+        )
 
 
 def print_codes(runs):
-    """Findings only; suspicions stand apart. Other: a code that no situation here is about, on a run that is not healthy."""
-    print(f"\n  {'code':6}{'demanded':>10}{'found':>8}{'suspected':>11}{'recall':>10}{'false':>8}{'precision':>12}{'suspected falsely':>20}{'other':>8}")
-    codes = sorted(set().union(*(r.expected.must | r.expected.seen | r.whole.findings | r.whole.suspicions for r in runs)))
+    """Findings only; suspicions stand apart. Other: a code that no situation here is about, on a
+    run that is not healthy.
+    """
+    print(
+        f"\n  {'code':6}{'demanded':>10}{'found':>8}{'suspected':>11}{'recall':>10}{'false':>8}{'precision':>12}{'suspected falsely':>20}{'other':>8}"
+    )
+    codes = sorted(
+        set().union(
+            *(
+                r.expected.must | r.expected.seen | r.whole.findings | r.whole.suspicions
+                for r in runs
+            )
+        )
+    )
     for code in codes:
         demanded = [run for run in runs if code in run.expected.must | run.expected.seen]
         found = sum(code in run.whole.findings for run in demanded)
@@ -148,10 +207,18 @@ def print_codes(runs):
         enough = sum(code not in run.missed_codes() for run in demanded)
         false = sum(code in run.false_codes() for run in runs)
         true = sum(code in run.whole.findings - run.false_codes() for run in runs)
-        falsely = sum(code in run.whole.suspicions and (run.expected.healthy or code in run.expected.must_not) for run in runs)
-        other = sum(code in run.whole.findings - run.false_codes() - run.expected.must - run.expected.seen for run in runs)
-        print(f"  {code:6}{len(demanded):>10}{found:>8}{suspected:>11}{percent(enough, len(demanded)):>10}{false:>8}"
-              f"{percent(true, true + false):>12}{falsely:>20}{other:>8}")
+        falsely = sum(
+            code in run.whole.suspicions and (run.expected.healthy or code in run.expected.must_not)
+            for run in runs
+        )
+        other = sum(
+            code in run.whole.findings - run.false_codes() - run.expected.must - run.expected.seen
+            for run in runs
+        )
+        print(
+            f"  {code:6}{len(demanded):>10}{found:>8}{suspected:>11}{percent(enough, len(demanded)):>10}{false:>8}"
+            f"{percent(true, true + false):>12}{falsely:>20}{other:>8}"
+        )
 
 
 def print_variants(runs):
@@ -161,7 +228,9 @@ def print_variants(runs):
         unclear = sum(run.whole.pattern == "unclear" for run in those)
         definite_wrong = sum(is_definitely_wrong(run, run.whole) for run in those)
         right = sum(run.right(run.whole) for run in those)
-        print(f"  {variant:18}{len(those):>6}{percent(right, len(those)):>10}{percent(unclear, len(those)):>10}{percent(definite_wrong, len(those)):>20}")
+        print(
+            f"  {variant:18}{len(those):>6}{percent(right, len(those)):>10}{percent(unclear, len(those)):>10}{percent(definite_wrong, len(those)):>20}"
+        )
 
 
 def is_definitely_wrong(run, diagnosis):
@@ -178,14 +247,18 @@ def times_text(runs):
         return "no run was decided"
     times = [run.until_sure.duration_s for run in runs]
     after = [max(0.0, run.until_sure.duration_s - run.ready_s) for run in runs]
-    return (f"median {statistics.median(times):5.1f} s, p90 {quantile(times, 0.9):5.1f} s "
-            f"(without start-up phases: {statistics.median(after):.1f} s, {quantile(after, 0.9):.1f} s); {len(runs)} runs")
+    return (
+        f"median {statistics.median(times):5.1f} s, p90 {quantile(times, 0.9):5.1f} s "
+        f"(without start-up phases: {statistics.median(after):.1f} s, {quantile(after, 0.9):.1f} s); {len(runs)} runs"
+    )
 
 
 def print_until_sure(runs):
-    """The second pass. A run counts as stopped when lockstep left at least a second of the recording unread.
+    """The second pass. A run counts as stopped when lockstep left at least a second of the
+    recording unread.
 
-    Right at the moment of stopping means the pattern of the run: early loading on one GPU at a time must not mislead.
+    Right at the moment of stopping means the pattern of the run: early loading on one GPU at a time
+    must not mislead.
     """
     decided = [run for run in runs if run.until_sure.pattern in PATTERNS[:-1]]
     decidable = [run for run in runs if run.expected.decidable]
@@ -199,12 +272,30 @@ def print_until_sure(runs):
         those = [run for run in clear if run.expected.right == pattern]
         if those:
             print(f"    {pattern:22} {times_text(those)}")
-    print(f"  clear patterns never decided:    {percent(len(decidable) - len(clear), len(decidable))} of {len(decidable)}")
-    print(f"  wrong at the moment of stopping: {percent(len(wrong), len(stopped))} of {len(stopped)}")
+    print(
+        f"  clear patterns never decided:    {percent(len(decidable) - len(clear), len(decidable))} of {len(decidable)}"
+    )
+    print(
+        f"  wrong at the moment of stopping: {percent(len(wrong), len(stopped))} of {len(stopped)}"
+    )
     for run in wrong:
-        print(f"    {run.situation} {run.variant} {run.seed}: {run.until_sure.pattern} at {run.until_sure.duration_s:.1f} s, wanted {run.expected.right}")
-    # A clear run that is never decided takes for ever. Start-up has no pattern yet, so the clock starts behind it.
-    return statistics.median([run.until_sure.duration_s - run.ready_s if run.until_sure.pattern in PATTERNS[:-1] else math.inf for run in decidable]) if decidable else None
+        print(
+            f"    {run.situation} {run.variant} {run.seed}: {run.until_sure.pattern} at {run.until_sure.duration_s:.1f} s, wanted {run.expected.right}"
+        )
+    # A clear run that is never decided takes for ever. Start-up has no pattern yet, so the clock
+    # starts behind it.
+    return (
+        statistics.median(
+            [
+                run.until_sure.duration_s - run.ready_s
+                if run.until_sure.pattern in PATTERNS[:-1]
+                else math.inf
+                for run in decidable
+            ]
+        )
+        if decidable
+        else None
+    )
 
 
 def wrong_text(run):
@@ -226,7 +317,10 @@ def run(lockstep_binary, seeds, jobs=2, only=None, first_seed=0):
     decidable = [run for run in runs if run.expected.decidable]
     print_errors(runs)
     print_confusion("where the needed signals exist", decidable)
-    print_confusion("where they do not, and unclear is right too", [run for run in runs if not run.expected.decidable])
+    print_confusion(
+        "where they do not, and unclear is right too",
+        [run for run in runs if not run.expected.decidable],
+    )
     print_patterns(decidable, runs)
     print_variants(runs)
     print_codes(runs)
@@ -239,21 +333,35 @@ def run(lockstep_binary, seeds, jobs=2, only=None, first_seed=0):
     misled = sum(is_definitely_wrong(run, run.whole) for run in blind)
     unclear = sum(run.whole.pattern == "unclear" for run in runs)
     print(f"\n{len(runs)} runs, {seeds} seeds of each situation and variant")
-    print(f"  pattern accuracy where the needed signals exist  {percent(accurate, len(decidable))} of {len(decidable)}")
-    print(f"  false alarms on healthy runs                     {percent(alarms, len(healthy))} of {len(healthy)}")
-    print(f"  wrong, not unclear, with busy alone              {percent(misled, len(blind))} of {len(blind)}")
+    print(
+        f"  pattern accuracy where the needed signals exist  {percent(accurate, len(decidable))} of {len(decidable)}"
+    )
+    print(
+        f"  false alarms on healthy runs                     {percent(alarms, len(healthy))} of {len(healthy)}"
+    )
+    print(
+        f"  wrong, not unclear, with busy alone              {percent(misled, len(blind))} of {len(blind)}"
+    )
     print(f"  unclear, of all runs                             {percent(unclear, len(runs))}")
     if decidable:
-        goal("pattern accuracy >= 99 % where the needed signals exist", share(accurate, len(decidable)) >= 0.99)
+        goal(
+            "pattern accuracy >= 99 % where the needed signals exist",
+            share(accurate, len(decidable)) >= 0.99,
+        )
     if healthy:
         goal("false alarms on healthy runs < 1 %", share(alarms, len(healthy)) < 0.01)
     if blind:
         goal("wrong (not unclear) verdicts with busy alone < 2 %", share(misled, len(blind)) < 0.02)
     if median_s is not None:
-        goal("time to verdict on a clear pattern under 5 s (median, from the end of start-up)", median_s < 5)
+        goal(
+            "time to verdict on a clear pattern under 5 s (median, from the end of start-up)",
+            median_s < 5,
+        )
     wrong = [run for run in runs if run.wrong()]
     if wrong:
-        print(f"\n{len(wrong)} runs are wrong; `python3 scripts/lib/situations.py SITUATION VARIANT SEED` makes one again")
+        print(
+            f"\n{len(wrong)} runs are wrong; `python3 scripts/lib/situations.py SITUATION VARIANT SEED` makes one again"
+        )
         for one in wrong:
             print(f"  {wrong_text(one)}")
     return wrong

@@ -1,9 +1,12 @@
 """The reference trainer's GPT in PyTorch, as people write it: what lockstep-train is compared with.
 
-usage: gpt_in_pytorch.py LAYERS HEADS WIDTH LENGTH VOCABULARY BATCH STEPS   on the CPU, one process or as a rank of several (DDP over Gloo)
-       gpt_in_pytorch.py LAYERS HEADS WIDTH LENGTH VOCABULARY BATCH,BATCH... STEPS eager|compile|max-autotune   on a GPU, in bf16
+usage: gpt_in_pytorch.py LAYERS HEADS WIDTH LENGTH VOCABULARY BATCH STEPS   on the CPU, one process
+or as a rank of several (DDP over Gloo)
+       gpt_in_pytorch.py LAYERS HEADS WIDTH LENGTH VOCABULARY BATCH,BATCH... STEPS
+       eager|compile|max-autotune   on a GPU, in bf16
 trains on random tokens and prints tokens/s
 """
+
 import os
 import statistics
 import sys
@@ -19,12 +22,19 @@ class Block(nn.Module):
         super().__init__()
         self.heads = heads
         self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attn = nn.ModuleDict({"c_attn": nn.Linear(width, 3 * width), "c_proj": nn.Linear(width, width)})
-        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)})
+        self.attn = nn.ModuleDict(
+            {"c_attn": nn.Linear(width, 3 * width), "c_proj": nn.Linear(width, width)}
+        )
+        self.mlp = nn.ModuleDict(
+            {"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)}
+        )
 
     def forward(self, x):
         batch, time, width = x.shape
-        q, k, v = (part.view(batch, time, self.heads, -1).transpose(1, 2) for part in self.attn["c_attn"](self.ln_1(x)).split(width, dim=2))
+        q, k, v = (
+            part.view(batch, time, self.heads, -1).transpose(1, 2)
+            for part in self.attn["c_attn"](self.ln_1(x)).split(width, dim=2)
+        )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.attn["c_proj"](mixed.transpose(1, 2).reshape(batch, time, width))
         return x + self.mlp["c_proj"](F.gelu(self.mlp["c_fc"](self.ln_2(x)), approximate="tanh"))
@@ -33,8 +43,14 @@ class Block(nn.Module):
 class GPT(nn.Module):
     def __init__(self, layers, heads, width, length, vocabulary):
         super().__init__()
-        self.transformer = nn.ModuleDict({"wte": nn.Embedding(vocabulary, width), "wpe": nn.Embedding(length, width),
-                                          "h": nn.ModuleList(Block(width, heads) for _ in range(layers)), "ln_f": nn.LayerNorm(width)})
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(vocabulary, width),
+                "wpe": nn.Embedding(length, width),
+                "h": nn.ModuleList(Block(width, heads) for _ in range(layers)),
+                "ln_f": nn.LayerNorm(width),
+            }
+        )
 
     def forward(self, tokens, targets):
         parts = self.transformer
@@ -47,8 +63,10 @@ class GPT(nn.Module):
 
 def parameter_groups(model, weight_decay):
     """Matrices decay, vectors do not."""
-    return [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": weight_decay},
-            {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    return [
+        {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
+    ]
 
 
 def main(layers, heads, width, length, vocabulary, batch, steps):
@@ -62,9 +80,13 @@ def main(layers, heads, width, length, vocabulary, batch, steps):
     if world > 1:
         os.sched_setaffinity(0, cores)  # Gloo's threads inherit all cores, as lockstep-train's do
         torch.distributed.init_process_group("gloo")
-        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=1)
+        model = nn.parallel.DistributedDataParallel(
+            model, gradient_as_bucket_view=True, bucket_cap_mb=1
+        )
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    optimizer = torch.optim.AdamW(parameter_groups(model, 0.1), lr=3e-4, betas=(0.9, 0.95), fused=True)
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, 0.1), lr=3e-4, betas=(0.9, 0.95), fused=True
+    )
     tokens = torch.randint(0, vocabulary, (batch, length + 1))
     times = []
     for _ in range(steps):
@@ -82,20 +104,30 @@ def main(layers, heads, width, length, vocabulary, batch, steps):
 
 def main_on_gpu(layers, heads, width, length, vocabulary, batches, steps, way):
     for batch in map(int, batches.split(",")):
-        rate = rate_on_gpu(*map(int, (layers, heads, width, length, vocabulary)), batch, int(steps), way)
+        rate = rate_on_gpu(
+            *map(int, (layers, heads, width, length, vocabulary)), batch, int(steps), way
+        )
         print(f"batch {batch} tokens/s {rate}", flush=True)
 
 
 def rate_on_gpu(layers, heads, width, length, vocabulary, batch, steps, way):
-    """As nanoGPT does it: TF32 allowed, autocast to bf16, fused AdamW, pinned batches; nothing is read back within a step."""
+    """As nanoGPT does it: TF32 allowed, autocast to bf16, fused AdamW, pinned batches; nothing is
+    read back within a step.
+    """
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
     with torch.device("cuda"):
         model = GPT(layers, heads, width, length, vocabulary)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 0, 0.02)
-    run = model if way == "eager" else torch.compile(model, mode=None if way == "compile" else "max-autotune")
-    optimizer = torch.optim.AdamW(parameter_groups(model, 0.1), lr=3e-4, betas=(0.9, 0.95), fused=True)
+    run = (
+        model
+        if way == "eager"
+        else torch.compile(model, mode=None if way == "compile" else "max-autotune")
+    )
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, 0.1), lr=3e-4, betas=(0.9, 0.95), fused=True
+    )
     batches = [torch.randint(0, vocabulary, (batch, length + 1)).pin_memory() for _ in range(8)]
 
     def step(index):

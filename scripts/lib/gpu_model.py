@@ -1,15 +1,21 @@
-"""What GPUs do over time, and what NVML would show of it: the physics under scripts/lib/situations.py.
+"""What GPUs do over time, and what NVML would show of it: the physics under
+scripts/lib/situations.py.
 
-A scene holds one lane a GPU: intervals of true states (computing, spinning in a collective, copying, idle), exact in
-time. A recording (docs/formats/recording.md) is derived from them the way the driver's instruments see them:
+A scene holds one lane a GPU: intervals of true states (computing, spinning in a collective,
+copying, idle), exact in
+time. A recording (docs/formats/recording.md) is derived from them the way the driver's instruments
+see them:
 
-    busy              share of the window (200 ms, older GPUs 1 s) ending at the tick in which a kernel ran, in whole percent
-    power samples     means over 20 ms, behind a first-order lag of 10 to 25 ms, with noise; read in batches every 2 s
+    busy              share of the window (200 ms, older GPUs 1 s) ending at the tick in which a
+    kernel ran, in whole percent
+    power samples     means over 20 ms, behind a first-order lag of 10 to 25 ms, with noise; read in
+    batches every 2 s
     power_mw          mean over 1 s; at once on GA100 and older
     sm, tensor, dram  means since the last read, at 10 Hz or 1 Hz; Hopper and later only
 
 The same scene is seen by different instruments (VARIANTS). Nothing here knows how lockstep decides.
 """
+
 import json
 import math
 import random
@@ -22,28 +28,44 @@ POWER_SAMPLE_MS = 20.0  # an H200's, by its own time stamps
 
 @dataclass(frozen=True)
 class Kind:
-    """A model of GPU. idle_w: no context on it; the dynamic range is what lies between idle_w and limit_w."""
+    """A model of GPU. idle_w: no context on it; the dynamic range is what lies between idle_w and
+    limit_w.
+    """
+
     name: str
     memory_bytes: int
     idle_w: float
     limit_w: float
     clock_mhz: int
     power_window_ms: int = 1000  # 0: nvmlDeviceGetPowerUsage is instantaneous (GA100 and older)
-    speed: float = 1.0           # only where two kinds share a job
+    speed: float = 1.0  # only where two kinds share a job
 
 
-HOPPER = (Kind("NVIDIA H100 80GB HBM3", 80 * GIB, 70, 700, 1980), Kind("NVIDIA H200", 140 * GIB, 75, 700, 1980))
-BEFORE_HOPPER = (Kind("NVIDIA A100-SXM4-80GB", 80 * GIB, 52, 400, 1410, power_window_ms=0),
-                 Kind("NVIDIA GeForce RTX 4090", 24 * GIB, 22, 450, 2520), Kind("NVIDIA GeForce RTX 3090", 24 * GIB, 26, 350, 1695),
-                 Kind("NVIDIA L4", 23 * GIB, 16, 72, 2040), Kind("Tesla V100-SXM2-32GB", 32 * GIB, 42, 300, 1530, power_window_ms=0))
+HOPPER = (
+    Kind("NVIDIA H100 80GB HBM3", 80 * GIB, 70, 700, 1980),
+    Kind("NVIDIA H200", 140 * GIB, 75, 700, 1980),
+)
+BEFORE_HOPPER = (
+    Kind("NVIDIA A100-SXM4-80GB", 80 * GIB, 52, 400, 1410, power_window_ms=0),
+    Kind("NVIDIA GeForce RTX 4090", 24 * GIB, 22, 450, 2520),
+    Kind("NVIDIA GeForce RTX 3090", 24 * GIB, 26, 350, 1695),
+    Kind("NVIDIA L4", 23 * GIB, 16, 72, 2040),
+    Kind("Tesla V100-SXM2-32GB", 32 * GIB, 42, 300, 1530, power_window_ms=0),
+)
 # Two kinds in one machine: the second is slower.
 MIXED_HOPPER = (HOPPER[0], Kind("NVIDIA H100 PCIe", 80 * GIB, 48, 350, 1755, speed=0.8))
-MIXED_BEFORE = (BEFORE_HOPPER[1], Kind("NVIDIA GeForce RTX 3090", 24 * GIB, 26, 350, 1695, speed=0.75))
+MIXED_BEFORE = (
+    BEFORE_HOPPER[1],
+    Kind("NVIDIA GeForce RTX 3090", 24 * GIB, 26, 350, 1695, speed=0.75),
+)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Which instruments there are. processes: all, pids (which pid on which GPU and no more) or none."""
+    """Which instruments there are. processes: all, pids (which pid on which GPU and no more) or
+    none.
+    """
+
     gpm: bool
     power_samples: bool
     processes: str = "all"
@@ -67,15 +89,31 @@ OFF = (0.0, 0.0, 0.0, 0.0, 0.0)  # no context: deep idle
 class Work:
     """The states that one job goes through on its GPUs, as drawn for one run."""
 
-    def __init__(self, rng, power=(0.60, 0.85), sm=(0.75, 0.95), tensor=(0.25, 0.55), dram=(0.3, 0.65)):
+    def __init__(
+        self, rng, power=(0.60, 0.85), sm=(0.75, 0.95), tensor=(0.25, 0.55), dram=(0.3, 0.65)
+    ):
         level, active = rng.uniform(*power), rng.uniform(*sm)
         tensor_active, dram_active = rng.uniform(*tensor), rng.uniform(*dram)
-        idle = rng.uniform(0.05, 0.10)  # a context keeps the clocks up: an idle H100 in P0 draws some 50 W more
+        # a context keeps the clocks up: an idle H100 in P0 draws some 50 W more
+        idle = rng.uniform(0.05, 0.10)
         self.idle = (0.0, idle, 0.0, 0.0, 0.0)
-        self.copy = (0.0, idle + 0.04, 0.0, 0.0, 0.08)  # copy engines run no kernel, so they are not "busy"
-        self.forward = (1.0, level * rng.uniform(0.88, 0.97), active * 0.96, tensor_active * 0.95, dram_active)
+        # copy engines run no kernel, so they are not "busy"
+        self.copy = (0.0, idle + 0.04, 0.0, 0.0, 0.08)
+        self.forward = (
+            1.0,
+            level * rng.uniform(0.88, 0.97),
+            active * 0.96,
+            tensor_active * 0.95,
+            dram_active,
+        )
         self.backward = (1.0, level, active, tensor_active, dram_active)
-        self.light = (1.0, level * rng.uniform(0.45, 0.6), active * 0.6, tensor_active * 0.2, dram_active * 0.8)
+        self.light = (
+            1.0,
+            level * rng.uniform(0.45, 0.6),
+            active * 0.6,
+            tensor_active * 0.2,
+            dram_active * 0.8,
+        )
         # NCCL holds some 16 to 32 blocks, of 132 SMs, while it polls.
         self.spin = (1.0, rng.uniform(0.15, 0.30), rng.uniform(0.10, 0.22), 0.0, 0.02)
 
@@ -131,7 +169,7 @@ class Process:
     state: str = "R"
     user: str = "ada"
     loader_workers: int = 4
-    read_rate: float = 5e7   # bytes a second
+    read_rate: float = 5e7  # bytes a second
     write_rate: float = 2e3  # logs
     writes: list = field(default_factory=list)  # (begin ms, end ms, bytes)
     environment: dict = field(default_factory=dict)
@@ -148,7 +186,9 @@ class Process:
         full, context = self.gpus[index], 0.45 * GIB
         if time_ms >= self.ready_ms or full < context:
             return full
-        return context + (full - context) * (time_ms - self.from_ms) / (self.ready_ms - self.from_ms)
+        return context + (full - context) * (time_ms - self.from_ms) / (
+            self.ready_ms - self.from_ms
+        )
 
     def written(self, time_ms):
         total = self.write_rate * time_ms / 1000
@@ -158,23 +198,31 @@ class Process:
 
 
 class Scene:
-    """One run: what happens (rng: the same for all variants of a seed) and the instruments that watch it (meter)."""
+    """One run: what happens (rng: the same for all variants of a seed) and the instruments that
+    watch it (meter).
+    """
 
     def __init__(self, situation, variant, seed):
         self.rng = random.Random(f"{situation} {seed}")
         self.meter = random.Random(f"{situation} {variant} {seed} meter")
         self.variant_name, self.variant = variant, VARIANTS[variant]
         self.gpus, self.processes, self.events = [], [], []
-        self.t0 = self.rng.uniform(1200, 3000)  # the recording starts here; what runs already has a past
+        # the recording starts here; what runs already has a past
+        self.t0 = self.rng.uniform(1200, 3000)
         self.end = self.ready = self.t0
-        self.blind = False        # the signals of this variant cannot decide the pattern of this run
-        self.also = ()            # patterns that are right too, then
+        # the signals of this variant cannot decide the pattern of this run
+        self.blind = False
+        self.also = ()  # patterns that are right too, then
         self.next_pid = self.rng.randrange(2000, 60000)
         # Hopper is what has GPM. Without process lists both are of interest.
-        hopper = self.variant.gpm and (self.variant.processes != "none" or self.meter.random() < 0.5)
+        hopper = self.variant.gpm and (
+            self.variant.processes != "none" or self.meter.random() < 0.5
+        )
         self.gpm = hopper
         self.gpm_every = self.meter.choice((1, 10))  # in ticks: 10 Hz or 1 Hz
-        self.kinds = HOPPER if hopper else BEFORE_HOPPER + (HOPPER[:1] if self.variant.power_samples else ())
+        self.kinds = (
+            HOPPER if hopper else BEFORE_HOPPER + (HOPPER[:1] if self.variant.power_samples else ())
+        )
         self.mixed = MIXED_HOPPER if hopper else MIXED_BEFORE
         self.kind = self.meter.choice(self.kinds)
 
@@ -208,7 +256,9 @@ TENTHS = [json.dumps(value / 1000) for value in range(1001)]
 
 
 def power_curve(scene, gpu):
-    """(phase ms, watts of each 20 ms from the phase on): each GPU's sampler has a phase of its own."""
+    """(phase ms, watts of each 20 ms from the phase on): each GPU's sampler has a phase of its
+    own.
+    """
     meter, kind = scene.meter, gpu.kind
     phase = meter.uniform(0, POWER_SAMPLE_MS)
     count = int((scene.end - phase) / POWER_SAMPLE_MS)
@@ -252,15 +302,19 @@ def busy_readings(scene, gpu, ticks):
 
 
 def gpm_readings(scene, gpu, ticks):
-    """The text of sm, tensor and dram at every gpm_every-th tick but the first, which has nothing to compare with."""
-    times = ticks[::scene.gpm_every]
+    """The text of sm, tensor and dram at every gpm_every-th tick but the first, which has nothing
+    to compare with.
+    """
+    times = ticks[:: scene.gpm_every]
     noise = scene.meter.uniform
     columns = []
     for column in (2, 3, 4):
         areas = gpu.lane.integral_at(times, column)
         means = ((b - a) / (t - s) for a, b, s, t in zip(areas, areas[1:], times, times[1:]))
         columns.append([TENTHS[min(1000, int(mean * noise(985, 1015) + 0.5))] for mean in means])
-    return [""] + [f',"sm":{sm},"tensor":{tensor},"dram":{dram}' for sm, tensor, dram in zip(*columns)]
+    return [""] + [
+        f',"sm":{sm},"tensor":{tensor},"dram":{dram}' for sm, tensor, dram in zip(*columns)
+    ]
 
 
 class Instrument:
@@ -283,7 +337,9 @@ class Instrument:
             return f'{{"index":{gpu.index},"busy":null,"memory_used_bytes":null,"power_mw":null}}'
         text = f'{{"index":{gpu.index},"busy":{PERCENT[self.busy[k]]},"power_mw":{self.power[k]}'
         if k % 5 == 0:
-            used = self.driver_bytes + sum(p.memory(gpu.index, now) for p in self.holders if p.alive(now))
+            used = self.driver_bytes + sum(
+                p.memory(gpu.index, now) for p in self.holders if p.alive(now)
+            )
             text += f',"memory_used_bytes":{int(used)}'
         if variant.clocks:
             text += self.clocks(k, now)
@@ -307,13 +363,15 @@ class Instrument:
             text += f',"limits":{json.dumps(limits)}'
         if k % 10 == 0:
             # A heat sink's time constant is some 20 s.
-            aim = (88 if gpu.throttled else 38 + 36 * (self.power[k] / 1000) / gpu.kind.limit_w)
+            aim = 88 if gpu.throttled else 38 + 36 * (self.power[k] / 1000) / gpu.kind.limit_w
             self.celsius += (aim - self.celsius) * (0.5 if gpu.throttled else 0.05)
             text += f',"temperature_c":{int(self.celsius)}'
         return text
 
     def power_runs(self, now):
-        """The samples since the last read. The driver skips 7 of 400: a run ends there and a second one follows."""
+        """The samples since the last read. The driver skips 7 of 400: a run ends there and a second
+        one follows.
+        """
         upto = max(self.sent, min(len(self.watts), int((now - 5 - self.phase) / POWER_SAMPLE_MS)))
         runs = [(self.sent, upto)]
         if upto - self.sent > 20 and self.scene.meter.random() < 0.5:
@@ -333,27 +391,60 @@ def process_line(scene, now):
     for p in scene.processes:
         if not p.alive(now):
             continue
-        entry = {"pid": p.pid, "gpus": [{"index": i, "memory_bytes": int(p.memory(i, now))} for i in p.gpus]}
+        entry = {
+            "pid": p.pid,
+            "gpus": [{"index": i, "memory_bytes": int(p.memory(i, now))} for i in p.gpus],
+        }
         if scene.variant.processes == "pids":
             entry["gpus"] = [{"index": i, "memory_bytes": None} for i in p.gpus]
             entry.update(command=None, rank=None, local_rank=None, world_size=None, launcher=None)
         else:
             blocked = any(begin <= now < end for begin, end in p.quiet)
             cpu = 0.05 if blocked else p.cpu * meter.uniform(0.93, 1.04)
-            entry.update(command=p.command, rank=p.rank, local_rank=p.local_rank, world_size=p.world_size, launcher=p.launcher,
-                         cpu=round(cpu, 3), state="D" if blocked else p.state, user=p.user, parent_pid=p.parent_pid,
-                         loader_workers=p.loader_workers, read_bytes=int(3e9 + p.read_rate * now / 1000),
-                         write_bytes=int(2e6 + p.written(now)), environment=p.environment, libraries=list(p.libraries))
+            entry.update(
+                command=p.command,
+                rank=p.rank,
+                local_rank=p.local_rank,
+                world_size=p.world_size,
+                launcher=p.launcher,
+                cpu=round(cpu, 3),
+                state="D" if blocked else p.state,
+                user=p.user,
+                parent_pid=p.parent_pid,
+                loader_workers=p.loader_workers,
+                read_bytes=int(3e9 + p.read_rate * now / 1000),
+                write_bytes=int(2e6 + p.written(now)),
+                environment=p.environment,
+                libraries=list(p.libraries),
+            )
         out.append(entry)
     return json.dumps({"t_ms": round(now - scene.t0, 3), "processes": out}, separators=(",", ":"))
 
 
 def header_line(scene):
-    windows = {gpu.kind.power_window_ms for gpu in scene.gpus} if scene.variant.processes != "pids" else {1000}
-    header = {"lockstep_recording": 1, "started_unix_ns": 1762000000000000000, "host": "node1", "driver": "580.95.05",
-              "process_coverage": "none" if scene.variant.processes == "none" else "all",
-              "gpus": [{"index": gpu.index, "uuid": f"GPU-{gpu.index:08x}", "name": gpu.kind.name, "memory_total_bytes": gpu.kind.memory_bytes,
-                        "power_limit_mw": int(gpu.kind.limit_w * 1000), "busy_window_ms": scene.variant.window_ms} for gpu in scene.gpus]}
+    windows = (
+        {gpu.kind.power_window_ms for gpu in scene.gpus}
+        if scene.variant.processes != "pids"
+        else {1000}
+    )
+    header = {
+        "lockstep_recording": 1,
+        "started_unix_ns": 1762000000000000000,
+        "host": "node1",
+        "driver": "580.95.05",
+        "process_coverage": "none" if scene.variant.processes == "none" else "all",
+        "gpus": [
+            {
+                "index": gpu.index,
+                "uuid": f"GPU-{gpu.index:08x}",
+                "name": gpu.kind.name,
+                "memory_total_bytes": gpu.kind.memory_bytes,
+                "power_limit_mw": int(gpu.kind.limit_w * 1000),
+                "busy_window_ms": scene.variant.window_ms,
+            }
+            for gpu in scene.gpus
+        ],
+    }
     if len(windows) == 1:
         header["power_window_ms"] = windows.pop()
     return json.dumps(header, separators=(",", ":"))
@@ -373,7 +464,9 @@ def recording(scene):
         stamp = f"{now - scene.t0:.3f}"
         while events and events[0][0] <= now:
             _, kind, gpu, detail = events.pop(0)
-            lines.append(f'{{"t_ms":{stamp},"event":{{"kind":"{kind}","gpu":{gpu},"detail":"{detail}"}}}}')
+            lines.append(
+                f'{{"t_ms":{stamp},"event":{{"kind":"{kind}","gpu":{gpu},"detail":"{detail}"}}}}'
+            )
         if variant.processes != "none" and k % 20 == 0:
             lines.append(process_line(scene, now))
         readings = [instrument.reading(k) for instrument in instruments]
@@ -392,17 +485,25 @@ def recording(scene):
 
 
 def lanes_text(scene, columns=100):
-    """The true states as text, for looking at: a row of busy and a row of power share a GPU, over the first seconds."""
+    """The true states as text, for looking at: a row of busy and a row of power share a GPU, over
+    the first seconds.
+    """
     marks = " ▁▂▃▄▅▆▇█"
     recording(scene)  # fills the lanes to the end
     step = (scene.end - scene.t0) / columns
-    out = [f"{scene.variant_name}: {(scene.end - scene.t0) / 1000:.1f} s, {step:.0f} ms a column, ready at {(scene.ready - scene.t0) / 1000:.1f} s"]
+    out = [
+        f"{scene.variant_name}: {(scene.end - scene.t0) / 1000:.1f} s, {step:.0f} ms a column, ready at {(scene.ready - scene.t0) / 1000:.1f} s"
+    ]
     times = [scene.t0 + i * step for i in range(columns + 1)]
     for gpu in scene.gpus:
         for word, column in (("busy ", 0), ("power", 1)):
             areas = gpu.lane.integral_at(times, column)
             means = [(b - a) / step for a, b in zip(areas, areas[1:])]
-            out.append(f"GPU {gpu.index:<2} {word} |{''.join(marks[min(8, int(mean * 8.99))] for mean in means)}| {sum(means) / columns:.2f}")
+            out.append(
+                f"GPU {gpu.index:<2} {word} |{''.join(marks[min(8, int(mean * 8.99))] for mean in means)}| {sum(means) / columns:.2f}"
+            )
     for p in scene.processes:
-        out.append(f"pid {p.pid} gpus {list(p.gpus)} rank {p.rank}/{p.world_size} {p.launcher} {' '.join(p.command)}")
+        out.append(
+            f"pid {p.pid} gpus {list(p.gpus)} rank {p.rank}/{p.world_size} {p.launcher} {' '.join(p.command)}"
+        )
     return "\n".join(out)

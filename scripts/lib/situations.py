@@ -2,38 +2,62 @@
 """Training situations whose truth is known, as recordings: the ground of `scripts/bench accuracy`.
 
 usage: scripts/lib/situations.py SITUATION VARIANT SEED > run.jsonl
-       scripts/lib/situations.py --lanes SITUATION VARIANT SEED     the true states, and what is expected
+       scripts/lib/situations.py --lanes SITUATION VARIANT SEED     the true states, and what is
+       expected
        scripts/lib/situations.py --list
 
-A situation is a function that fills a scene (gpu_model.py) with one run, random in everything that does not make
-it what it is, and a row of what a right diagnosis says of it. The row is honest about what can be known: where the
-signals of a variant cannot decide the pattern, `unclear` is right too; a different definite pattern is wrong always.
+A situation is a function that fills a scene (gpu_model.py) with one run, random in everything that
+does not make
+it what it is, and a row of what a right diagnosis says of it. The row is honest about what can be
+known: where the
+signals of a variant cannot decide the pattern, `unclear` is right too; a different definite pattern
+is wrong always.
 """
+
 import sys
 from dataclasses import dataclass
 from functools import partial
 
 from gpu_model import OFF, VARIANTS, Scene, Work, lanes_text, recording
-from training_loops import (SCRIPTS, bursts, data_parallel_steps, ddp, ddp_steps, every, load, one_process, pipeline_steps,
-                            rank_processes, solo_steps, some_gpus, spawned_processes, start_up, turn_steps)
+from training_loops import (
+    SCRIPTS,
+    bursts,
+    data_parallel_steps,
+    ddp,
+    ddp_steps,
+    every,
+    load,
+    one_process,
+    pipeline_steps,
+    rank_processes,
+    solo_steps,
+    some_gpus,
+    spawned_processes,
+    start_up,
+    turn_steps,
+)
 
 ALL = tuple(VARIANTS)
 NO_RANKS = ("busy_only", "no_processes")  # who is a rank of what is not known
-# Codes that these situations can show. In every situation each of them is demanded, allowed or wrong.
-KNOWN_CODES = frozenset("P101 P102 P103 P104 P105 P106 D201 D202 S303 S304 C401 C406 B501 B502 B503 H601 H602 H604 H605 "
-                        "X708 L806".split())
+# Codes that these situations can show. In every situation each of them is demanded, allowed or
+# wrong.
+KNOWN_CODES = frozenset(
+    "P101 P102 P103 P104 P105 P106 D201 D202 S303 S304 C401 C406 B501 B502 B503 H601 H602 H604 H605 "
+    "X708 L806".split()
+)
 
 
 @dataclass(frozen=True)
 class Expectation:
     """What is right for one run."""
-    right: str            # the pattern
-    accept: tuple         # patterns that are not wrong either
-    decidable: bool       # the signals that the pattern needs exist
-    must: frozenset       # codes that must be among the findings
-    seen: frozenset       # codes that must be among findings or suspicions
-    must_not: frozenset   # codes that must not be among the findings
-    healthy: bool         # no finding at all is right
+
+    right: str  # the pattern
+    accept: tuple  # patterns that are not wrong either
+    decidable: bool  # the signals that the pattern needs exist
+    must: frozenset  # codes that must be among the findings
+    seen: frozenset  # codes that must be among findings or suspicions
+    must_not: frozenset  # codes that must not be among the findings
+    healthy: bool  # no finding at all is right
 
 
 @dataclass(frozen=True)
@@ -44,12 +68,13 @@ class Situation:
     accept: tuple = ()
     must: tuple = ()
     seen: tuple = ()
-    may: tuple = ()             # true as well, or a matter of taste
-    may_blind: tuple = ()       # not to be told from the truth in the variants of unclear_in
+    may: tuple = ()  # true as well, or a matter of taste
+    may_blind: tuple = ()  # not to be told from the truth in the variants of unclear_in
     healthy: bool = False
-    unclear_in: tuple = ()      # variants that cannot decide the pattern
-    codes_not_in: tuple | None = None  # variants that cannot show the codes; None: those of unclear_in
-    weak_in: tuple = ()         # variants where a suspicion is enough
+    unclear_in: tuple = ()  # variants that cannot decide the pattern
+    # variants that cannot show the codes; None: those of unclear_in
+    codes_not_in: tuple | None = None
+    weak_in: tuple = ()  # variants where a suspicion is enough
     variants: tuple = ALL
 
     def expect(self, scene):
@@ -60,11 +85,16 @@ class Situation:
         weak = variant in self.weak_in
         may = set(self.may) | set(self.may_blind if variant in self.unclear_in else ())
         return Expectation(
-            right=self.right, decidable=decidable,
-            accept=tuple(dict.fromkeys(self.accept + scene.also + (() if decidable else ("unclear",)))),
+            right=self.right,
+            decidable=decidable,
+            accept=tuple(
+                dict.fromkeys(self.accept + scene.also + (() if decidable else ("unclear",)))
+            ),
             must=frozenset(self.must if shown and not weak else ()),
             seen=frozenset((self.seen + (self.must if weak else ())) if shown else ()),
-            must_not=KNOWN_CODES - set(self.must) - set(self.seen) - may, healthy=self.healthy)
+            must_not=KNOWN_CODES - set(self.must) - set(self.seen) - may,
+            healthy=self.healthy,
+        )
 
 
 SITUATIONS = {}
@@ -74,11 +104,14 @@ def situation(right, **row):
     def register(build):
         SITUATIONS[build.__name__] = Situation(build.__name__, build, right, **row)
         return build
+
     return register
 
 
 def make(name, variant, seed):
-    """(scene, expectation) of one run. The same seed is the same run in every variant, seen by other instruments."""
+    """(scene, expectation) of one run. The same seed is the same run in every variant, seen by
+    other instruments.
+    """
     scene = Scene(name, variant, seed)
     SITUATIONS[name].build(scene)
     return scene, SITUATIONS[name].expect(scene)
@@ -86,15 +119,21 @@ def make(name, variant, seed):
 
 # ---- parts that situations share ----
 
+
 def windows_resolve(scene, shortest_ms):
-    """A turn shows in `busy` when it outlasts the window twice over, in 20 ms power samples from some 40 ms on."""
+    """A turn shows in `busy` when it outlasts the window twice over, in 20 ms power samples from
+    some 40 ms on.
+    """
     if not scene.variant.power_samples and shortest_ms < 2.2 * scene.variant.window_ms:
         scene.blind = True
 
 
 # ---- taking turns ----
 
-def turns(scene, shares_ms, shortest_ms, *, wait_share=0.0, backward=True, memories=None, **process):
+
+def turns(
+    scene, shares_ms, shortest_ms, *, wait_share=0.0, backward=True, memories=None, **process
+):
     rng, work = scene.rng, Work(scene.rng)
     gpus = scene.add_gpus(len(shares_ms))
     start = start_up(scene, gpus, work)
@@ -116,7 +155,8 @@ def turns_long(scene):
         turn = scene.spread(500, 10000)  # forward and backward of a GPU follow each other
         return turns(scene, [turn / 3] * 2, turn)
     backward = scene.rng.random() < 0.8  # else generation: forward only
-    forward = scene.spread(500, max(600, 42000 / count ** 2))  # 8 rounds within some 1000 GPU seconds
+    # 8 rounds within some 1000 GPU seconds
+    forward = scene.spread(500, max(600, 42000 / count**2))
     turns(scene, [forward] * count, forward, backward=backward)
 
 
@@ -139,9 +179,14 @@ def turns_unbalanced(scene):
     shares = [small] * count
     heavy = scene.rng.choice((0, 0, count - 1))
     shares[heavy] = small * (count - 1) * 0.7 / 0.3
-    # Memory may follow the layers, and then looks like DataParallel's, or be even: 14.0/12.2/11.9/11.9 GB at 70 % on the
+    # Memory may follow the layers, and then looks like DataParallel's, or be even:
+    # 14.0/12.2/11.9/11.9 GB at 70 % on the
     # first was seen in a real run.
-    memories = [0.1 + 0.7 * share / shares[heavy] for share in shares] if scene.rng.random() < 0.5 else None
+    memories = (
+        [0.1 + 0.7 * share / shares[heavy] for share in shares]
+        if scene.rng.random() < 0.5
+        else None
+    )
     turns(scene, shares, small, memories=memories)
 
 
@@ -150,39 +195,66 @@ def turns_input_wait(scene):
     """Turns, and 15 to 40 % of every round nothing at all: the loader is slow too."""
     count = scene.rng.choice((2, 2, 3, 4))
     forward = scene.spread(60, 700)
-    turns(scene, [forward] * count, forward, wait_share=scene.rng.uniform(0.15, 0.4), loader_workers=2, cpu=0.5)
+    turns(
+        scene,
+        [forward] * count,
+        forward,
+        wait_share=scene.rng.uniform(0.15, 0.4),
+        loader_workers=2,
+        cpu=0.5,
+    )
 
 
 # ---- one process leads ----
 
+
 @situation("one-leads", must=("P102",), unclear_in=("no_processes",), weak_in=("busy_only",))
 def data_parallel(scene):
-    """nn.DataParallel: one process, GPU 0 holds 1.4 to 3 times the memory and works alone between the phases."""
+    """nn.DataParallel: one process, GPU 0 holds 1.4 to 3 times the memory and works alone between
+    the phases.
+    """
     rng, work = scene.rng, Work(scene.rng)
     gpus = some_gpus(scene, (2, 3, 4, 8))
     step_ms = scene.spread(150, 2500)
     start = start_up(scene, gpus, work)
     scene.last(rng.uniform(12, 40), step_ms)
-    data_parallel_steps(scene, gpus, work, start, scene.end, step_ms, lead=rng.uniform(0.08, 0.35), gap=rng.uniform(0, 0.02))
+    data_parallel_steps(
+        scene,
+        gpus,
+        work,
+        start,
+        scene.end,
+        step_ms,
+        lead=rng.uniform(0.08, 0.35),
+        gap=rng.uniform(0, 0.02),
+    )
     others, skew = rng.uniform(0.18, 0.32), rng.uniform(1.4, 3.0)
     one_process(scene, {gpu.index: others for gpu in gpus} | {0: min(0.9, others * skew)})
-    # With windows alone the memory must speak; a pipeline's first stage may hold half as much again.
+    # With windows alone the memory must speak; a pipeline's first stage may hold half as much
+    # again.
     scene.blind = skew < 1.7 and not scene.variant.power_samples and not scene.gpm
 
 
 # ---- healthy data parallelism ----
 
+
 @situation("in-step", healthy=True, unclear_in=NO_RANKS)
 def ddp_healthy(scene):
     """DDP by torchrun or accelerate, nothing wrong."""
-    ddp(scene, processes=partial(rank_processes, launcher=scene.rng.choice(("torchrun", "torchrun", "accelerate"))))
+    ddp(
+        scene,
+        processes=partial(
+            rank_processes, launcher=scene.rng.choice(("torchrun", "torchrun", "accelerate"))
+        ),
+    )
 
 
 @situation("in-step", healthy=True, unclear_in=NO_RANKS)
 def ddp_spawn(scene):
     """DDP by mp.spawn: no RANK in the environment."""
     hidden = ddp(scene, processes=spawned_processes)
-    # Then only steps that show in 20 ms power samples, behind the lag, tell that they work together.
+    # Then only steps that show in 20 ms power samples, behind the lag, tell that they work
+    # together.
     scene.blind = hidden and (not scene.variant.power_samples or scene.step_ms < 120)
 
 
@@ -191,7 +263,9 @@ def ddp_two_jobs(scene):
     """Two DDP jobs on one machine, each with a MASTER_PORT of its own."""
     rng = scene.rng
     first, second = (scene.add_gpus(rng.choice((2, 3, 4))) for _ in range(2))
-    rank_processes(scene, second, rng.uniform(0.3, 0.85), command=["python3", "other/train.py", "--seed", "7"])
+    rank_processes(
+        scene, second, rng.uniform(0.3, 0.85), command=["python3", "other/train.py", "--seed", "7"]
+    )
     ddp(scene, first, step=(60, 2000))
     ddp_steps(scene, second, Work(rng), 0.0, scene.end, scene.spread(60, 2000))
 
@@ -202,7 +276,12 @@ def ddp_beside_foreign(scene):
     rng = scene.rng
     ours, others = scene.add_gpus(rng.choice((2, 3, 4))), scene.add_gpus(rng.choice((1, 2)))
     for gpu in others:
-        one_process(scene, {gpu.index: rng.uniform(0.1, 0.9)}, ["python", "sweep.py", "--fold", str(gpu.index)], user="grace")
+        one_process(
+            scene,
+            {gpu.index: rng.uniform(0.1, 0.9)},
+            ["python", "sweep.py", "--fold", str(gpu.index)],
+            user="grace",
+        )
     ddp(scene, ours)
     for gpu in others:
         solo_steps(scene, gpu, Work(rng), 0.0, scene.end, scene.spread(30, 2000))
@@ -212,8 +291,14 @@ def ddp_beside_foreign(scene):
 def ddp_evaluates_together(scene):
     """All ranks evaluate, 2 to 4 s every 10 to 15 s."""
     rng, gpus, work = scene.rng, some_gpus(scene), Work(scene.rng)
-    stops = lambda now: {rank: (length * rng.gauss(1, 0.005), work.light) for length in [rng.uniform(2000, 4000)] for rank in range(len(gpus))}
-    ddp(scene, gpus, work=work, step=(30, 1200), seconds=(35, 50), pause=every(scene, 10, 15, stops))
+    stops = lambda now: {
+        rank: (length * rng.gauss(1, 0.005), work.light)
+        for length in [rng.uniform(2000, 4000)]
+        for rank in range(len(gpus))
+    }
+    ddp(
+        scene, gpus, work=work, step=(30, 1200), seconds=(35, 50), pause=every(scene, 10, 15, stops)
+    )
 
 
 @situation("in-step", healthy=True, unclear_in=NO_RANKS)
@@ -250,36 +335,70 @@ def ddp_run_ends(scene):
 
 # ---- data ----
 
+
 def starved(scene, **process):
-    ddp(scene, step=(100, 3000), starve=scene.rng.uniform(0.2, 0.6), processes=partial(rank_processes, **process))
+    ddp(
+        scene,
+        step=(100, 3000),
+        starve=scene.rng.uniform(0.2, 0.6),
+        processes=partial(rank_processes, **process),
+    )
 
 
 @situation("in-step", must=("D201",), unclear_in=NO_RANKS, weak_in=("busy_1s",))
 def ddp_starved(scene):
     """All ranks idle together for 20 to 60 % of each step; workers exist and are too slow."""
-    starved(scene, cpu=scene.rng.uniform(0.1, 0.4), state="S", loader_workers=scene.rng.choice((1, 2, 4)), read_rate=scene.spread(2e6, 3e8))
+    starved(
+        scene,
+        cpu=scene.rng.uniform(0.1, 0.4),
+        state="S",
+        loader_workers=scene.rng.choice((1, 2, 4)),
+        read_rate=scene.spread(2e6, 3e8),
+    )
 
 
 @situation("in-step", must=("D202",), may=("D201",), unclear_in=NO_RANKS)
 def ddp_no_workers(scene):
     """The same with no loader workers: the training process itself reads, a core at full load."""
-    starved(scene, cpu=scene.rng.uniform(0.95, 1.05), loader_workers=0, read_rate=scene.spread(2e6, 3e8))
+    starved(
+        scene, cpu=scene.rng.uniform(0.95, 1.05), loader_workers=0, read_rate=scene.spread(2e6, 3e8)
+    )
 
 
 # ---- ranks that wait for one another ----
 
-@situation("in-step", must=("C401",), may=("D201",), unclear_in=NO_RANKS, codes_not_in=("busy_only", "busy_1s"),
-           weak_in=("no_power_samples", "no_processes"))
+
+@situation(
+    "in-step",
+    must=("C401",),
+    may=("D201",),
+    unclear_in=NO_RANKS,
+    codes_not_in=("busy_only", "busy_1s"),
+    weak_in=("no_power_samples", "no_processes"),
+)
 def straggler_host(scene):
-    """One rank's host is late by 0.2 to 2.5 steps each time: its GPU idles, and the others spin until it is done.
+    """One rank's host is late by 0.2 to 2.5 steps each time: its GPU idles, and the others spin
+    until it is done.
 
-    Up to one step late the power of the culprit and of the others even alternates; but the others read busy all the time."""
+    Up to one step late the power of the culprit and of the others even alternates; but the others
+    read busy all the time."""
     gpus, late = some_gpus(scene), scene.spread(0.2, 2.5)
-    ddp(scene, gpus, step=(150, 1500), late={scene.rng.randrange(len(gpus)): late}, periods=8 * (1 + late))
+    ddp(
+        scene,
+        gpus,
+        step=(150, 1500),
+        late={scene.rng.randrange(len(gpus)): late},
+        periods=8 * (1 + late),
+    )
 
 
-@situation("in-step", must=("C401",), unclear_in=NO_RANKS, codes_not_in=("busy_only", "busy_1s"),
-           weak_in=("no_power_samples", "no_processes"))
+@situation(
+    "in-step",
+    must=("C401",),
+    unclear_in=NO_RANKS,
+    codes_not_in=("busy_only", "busy_1s"),
+    weak_in=("no_power_samples", "no_processes"),
+)
 def straggler_gpu(scene):
     """One rank computes 1.25 to 1.9 times as long, at full power, while the others spin."""
     gpus = some_gpus(scene)
@@ -287,7 +406,14 @@ def straggler_gpu(scene):
     ddp(scene, gpus, step=(150, 3000), slow=lambda rank, now: factor if rank == culprit else 1.0)
 
 
-@situation("in-step", accept=("unclear",), must=("C406",), unclear_in=NO_RANKS, codes_not_in=(), weak_in=NO_RANKS)
+@situation(
+    "in-step",
+    accept=("unclear",),
+    must=("C406",),
+    unclear_in=NO_RANKS,
+    codes_not_in=(),
+    weak_in=NO_RANKS,
+)
 def stuck_collective(scene):
     """After 4 to 12 s one rank never arrives; the others spin for 12 to 25 s, to the end."""
     rng, gpus, work = scene.rng, some_gpus(scene), Work(scene.rng)
@@ -309,11 +435,16 @@ def checkpoint_stalls(scene):
         length = rng.uniform(1000, 2000)
         writes.append((now, now + length, scene.spread(8e8, 2e10)))
         return {0: (length, work.idle)}
-    processes = ddp(scene, work=work, step=(30, 1200), seconds=(40, 60), pause=every(scene, 8, 12, stops))
+
+    processes = ddp(
+        scene, work=work, step=(30, 1200), seconds=(40, 60), pause=every(scene, 8, 12, stops)
+    )
     processes[0].writes = writes
 
 
-@situation("in-step", must=("S304",), may_blind=("S303", "C401"), unclear_in=NO_RANKS, weak_in=("busy_1s",))
+@situation(
+    "in-step", must=("S304",), may_blind=("S303", "C401"), unclear_in=NO_RANKS, weak_in=("busy_1s",)
+)
 def evaluation_on_one(scene):
     """Every 10 to 15 s rank 0 alone evaluates for 2 to 4 s; the others spin, nothing is written."""
     rng, work = scene.rng, Work(scene.rng)
@@ -331,6 +462,7 @@ def mixed_kinds(scene):
 
 # ---- pipelines ----
 
+
 def pipeline(scene, ranks):
     rng, work = scene.rng, Work(scene.rng)
     gpus = some_gpus(scene, (2, 3, 4, 8))
@@ -340,13 +472,23 @@ def pipeline(scene, ranks):
     forward_ms = step_ms / 3 / (micro_batches + stages - 1)
     start = start_up(scene, gpus, work)
     scene.last(rng.uniform(12, 40), step_ms)
-    pipeline_steps(scene, gpus, work, start, scene.end, forward_ms, micro_batches, work.spin if ranks else work.idle)
+    pipeline_steps(
+        scene,
+        gpus,
+        work,
+        start,
+        scene.end,
+        forward_ms,
+        micro_batches,
+        work.spin if ranks else work.idle,
+    )
     if ranks:
         rank_processes(scene, gpus, rng.uniform(0.4, 0.85))
     else:
         base = rng.uniform(0.4, 0.75)
         one_process(scene, {gpu.index: base * rng.uniform(0.9, 1.15) for gpu in gpus})
-    # The stagger from the first stage to the last must outlast the instrument: 4 power samples, or 3 reads of GPM.
+    # The stagger from the first stage to the last must outlast the instrument: 4 power samples, or
+    # 3 reads of GPM.
     stagger = (stages - 1) * forward_ms
     gpm_sees = scene.gpm and scene.gpm_every == 1 and 2 * stagger > 300
     if not (scene.variant.power_samples and stagger > 80) and not gpm_sees:
@@ -368,6 +510,7 @@ def pipeline_one_process(scene):
 
 
 # ---- one GPU a job ----
+
 
 def solo(scene, count):
     rng, work = scene.rng, Work(scene.rng)
@@ -398,7 +541,15 @@ def separate_jobs(scene, commands, memories, **process):
     step_ms = scene.spread(30, 2500)
     for gpu, command, memory in zip(gpus, commands, memories):
         own_step = step_ms * scene.rng.uniform(0.97, 1.03) if process else scene.spread(30, 2500)
-        solo_steps(scene, gpu, Work(scene.rng), 0.0, scene.end, own_step, gap=scene.rng.uniform(0.005, 0.03))
+        solo_steps(
+            scene,
+            gpu,
+            Work(scene.rng),
+            0.0,
+            scene.end,
+            own_step,
+            gap=scene.rng.uniform(0.005, 0.03),
+        )
         one_process(scene, {gpu.index: memory}, command, parent_pid=scene.pid(), **process)
 
 
@@ -406,8 +557,16 @@ def separate_jobs(scene, commands, memories, **process):
 def independent_jobs(scene):
     """Two to four jobs with different commands, a GPU each."""
     count = scene.rng.choice((2, 3, 4))
-    commands = [*SCRIPTS, ["python", "sweep.py", "--lr", "1e-3"], ["python", "sweep.py", "--lr", "1e-4"]]
-    separate_jobs(scene, scene.rng.sample(commands, count), [scene.rng.uniform(0.1, 0.9) for _ in range(count)])
+    commands = [
+        *SCRIPTS,
+        ["python", "sweep.py", "--lr", "1e-3"],
+        ["python", "sweep.py", "--lr", "1e-4"],
+    ]
+    separate_jobs(
+        scene,
+        scene.rng.sample(commands, count),
+        [scene.rng.uniform(0.1, 0.9) for _ in range(count)],
+    )
 
 
 @situation("independent", must=("P105",), unclear_in=NO_RANKS)
@@ -422,27 +581,61 @@ def inference_server(scene):
     """A server a GPU, requests at random."""
     rng, gpus = scene.rng, some_gpus(scene, (2, 3, 4, 8))
     scene.last(rng.uniform(15, 40))
-    style = rng.choice((["vllm", "serve", "meta-llama/Llama-3.1-8B"], ["uvicorn", "app:app", "--host", "0.0.0.0"],
-                        ["python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "mistralai/Mistral-7B-v0.1"]))
+    style = rng.choice(
+        (
+            ["vllm", "serve", "meta-llama/Llama-3.1-8B"],
+            ["uvicorn", "app:app", "--host", "0.0.0.0"],
+            [
+                "python3",
+                "-m",
+                "vllm.entrypoints.openai.api_server",
+                "--model",
+                "mistralai/Mistral-7B-v0.1",
+            ],
+        )
+    )
     own_port, load_share = rng.random() < 0.5, rng.uniform(0.15, 0.7)
     for gpu in gpus:
         bursts(scene, gpu, Work(rng), 0.0, scene.end, min(0.8, load_share * rng.uniform(0.8, 1.2)))
         command = style + (["--port", str(8000 + gpu.index)] if own_port else [])
-        one_process(scene, {gpu.index: 0.88}, command, cpu=rng.uniform(0.2, 1.0), loader_workers=0, read_rate=0.0,
-                    environment={"CUDA_VISIBLE_DEVICES": str(gpu.index)}, libraries=("torch", "vllm") if "vllm" in " ".join(style) else ("torch",))
+        one_process(
+            scene,
+            {gpu.index: 0.88},
+            command,
+            cpu=rng.uniform(0.2, 1.0),
+            loader_workers=0,
+            read_rate=0.0,
+            environment={"CUDA_VISIBLE_DEVICES": str(gpu.index)},
+            libraries=("torch", "vllm") if "vllm" in " ".join(style) else ("torch",),
+        )
 
 
-@situation("in-step", accept=("unclear", "single-gpu"), must=("P104",), may=("P103", "C401"), unclear_in=NO_RANKS)
+@situation(
+    "in-step",
+    accept=("unclear", "single-gpu"),
+    must=("P104",),
+    may=("P103", "C401"),
+    unclear_in=NO_RANKS,
+)
 def two_ranks_one_gpu(scene):
     """Ranks 0 and 1 both chose GPU 0; GPU 1 is empty."""
     rng, gpus, work = scene.rng, some_gpus(scene, (3, 4, 8)), Work(scene.rng)
     used = [gpus[0]] + gpus[2:]
     places = [0, 0] + [gpu.index for gpu in gpus[2:]]
     processes = lambda scene, gpus, memory: rank_processes(scene, gpus, memory, places=places)
-    ddp(scene, used, work=work, memory=(0.2, 0.45), step=(100, 2000), processes=processes, slow=lambda rank, now: 1.9 if rank == 0 else 1.0)
+    ddp(
+        scene,
+        used,
+        work=work,
+        memory=(0.2, 0.45),
+        step=(100, 2000),
+        processes=processes,
+        slow=lambda rank, now: 1.9 if rank == 0 else 1.0,
+    )
 
 
 # ---- nothing runs ----
+
 
 @situation("idle", healthy=True)
 def all_idle(scene):
@@ -458,13 +651,27 @@ def idle_holding_memory(scene):
     scene.last(scene.rng.uniform(12, 25))
     for gpu in gpus:
         gpu.lane.until(scene.end, work.idle)
-    one_process(scene, {gpu.index: scene.rng.uniform(0.1, 0.8) for gpu in gpus}, ["python3", "-m", "ipykernel_launcher", "-f", "kernel.json"],
-                cpu=0.01, state="S", loader_workers=0, read_rate=0.0)
+    one_process(
+        scene,
+        {gpu.index: scene.rng.uniform(0.1, 0.8) for gpu in gpus},
+        ["python3", "-m", "ipykernel_launcher", "-f", "kernel.json"],
+        cpu=0.01,
+        state="S",
+        loader_workers=0,
+        read_rate=0.0,
+    )
 
 
 # ---- hardware ----
 
-@situation("in-step", must=("H602",), may=("C401", "H601"), unclear_in=NO_RANKS, codes_not_in=("busy_only",))
+
+@situation(
+    "in-step",
+    must=("H602",),
+    may=("C401", "H601"),
+    unclear_in=NO_RANKS,
+    codes_not_in=("busy_only",),
+)
 def thermal_throttle(scene):
     """One GPU is too hot for 40 % of the time: lower clocks, the others wait."""
     gpus = some_gpus(scene)
@@ -489,11 +696,19 @@ def xid_event(scene):
     gpus = some_gpus(scene)
     ddp(scene, gpus)
     when = scene.t0 + (scene.end - scene.t0) * scene.rng.uniform(0.3, 0.8)
-    scene.events.append((when, "xid", scene.rng.randrange(len(gpus)), scene.rng.choice(("48", "63", "74", "94"))))
+    scene.events.append(
+        (when, "xid", scene.rng.randrange(len(gpus)), scene.rng.choice(("48", "63", "74", "94")))
+    )
 
 
-@situation("in-step", accept=("unclear",), must=("H605",), may=("H604", "C406", "C401", "P103"), unclear_in=NO_RANKS,
-           codes_not_in=("busy_only",))
+@situation(
+    "in-step",
+    accept=("unclear",),
+    must=("H605",),
+    may=("H604", "C406", "C401", "P103"),
+    unclear_in=NO_RANKS,
+    codes_not_in=("busy_only",),
+)
 def lost_gpu(scene):
     """A GPU falls off the bus; the others wait for it in a collective."""
     rng, gpus, work = scene.rng, some_gpus(scene), Work(scene.rng)
@@ -507,6 +722,7 @@ def lost_gpu(scene):
 
 
 # ---- batch, memory, configuration ----
+
 
 @situation("in-step", seen=("B502",), unclear_in=NO_RANKS, codes_not_in=())
 def memory_nearly_full(scene):
@@ -522,33 +738,58 @@ def tensor_cores_unused(scene):
 
 @situation("in-step", must=("B501",), variants=("full",))
 def small_batch(scene):
-    """Busy 95 %, SMs at 20 %, memory at 10 %, power at 35 %: the GPU could take far more at a time."""
-    ddp(scene, memory=(0.09, 0.11), step=(30, 400), gap=0.03, exposed=0.02,
-        work=Work(scene.rng, power=(0.27, 0.33), sm=(0.18, 0.23), tensor=(0.05, 0.08), dram=(0.08, 0.15)))
+    """Busy 95 %, SMs at 20 %, memory at 10 %, power at 35 %: the GPU could take far more at a
+    time.
+    """
+    ddp(
+        scene,
+        memory=(0.09, 0.11),
+        step=(30, 400),
+        gap=0.03,
+        exposed=0.02,
+        work=Work(
+            scene.rng, power=(0.27, 0.33), sm=(0.18, 0.23), tensor=(0.05, 0.08), dram=(0.08, 0.15)
+        ),
+    )
 
 
 @situation("in-step", must=("X708",), may=("D201", "B501"), unclear_in=NO_RANKS)
 def launch_blocking(scene):
     """CUDA_LAUNCH_BLOCKING=1: every launch is waited for, gaps everywhere."""
     # Short steps stand for gaps that are spread over the whole of a step.
-    ddp(scene, step=(30, 120), gap=scene.rng.uniform(0.15, 0.35), work=Work(scene.rng, power=(0.4, 0.6), sm=(0.45, 0.6)),
-        processes=partial(rank_processes, environment={"CUDA_LAUNCH_BLOCKING": "1"}))
+    ddp(
+        scene,
+        step=(30, 120),
+        gap=scene.rng.uniform(0.15, 0.35),
+        work=Work(scene.rng, power=(0.4, 0.6), sm=(0.45, 0.6)),
+        processes=partial(rank_processes, environment={"CUDA_LAUNCH_BLOCKING": "1"}),
+    )
 
 
-@situation("in-step", accept=("unclear",), must=("L806",), may=("C406", "C401", "P103"), unclear_in=NO_RANKS)
+@situation(
+    "in-step",
+    accept=("unclear",),
+    must=("L806",),
+    may=("C406", "C401", "P103"),
+    unclear_in=NO_RANKS,
+)
 def ranks_missing(scene):
     """WORLD_SIZE and LOCAL_WORLD_SIZE say 4, three ranks were started and spin."""
     gpus, work = scene.add_gpus(4), Work(scene.rng)
     scene.last(scene.rng.uniform(14, 30))
     for gpu in gpus[:3]:
         gpu.lane.until(scene.end, work.spin)
-    rank_processes(scene, gpus, scene.rng.uniform(0.03, 0.2), places=[0, 1, 2], world=4, launcher="environment")
+    rank_processes(
+        scene, gpus, scene.rng.uniform(0.03, 0.2), places=[0, 1, 2], world=4, launcher="environment"
+    )
 
 
 def list_text():
     out = []
     for row in SITUATIONS.values():
-        codes = " ".join([*row.must, *(f"{code} (or suspected)" for code in row.seen)]) or ("healthy" if row.healthy else "-")
+        codes = " ".join([*row.must, *(f"{code} (or suspected)" for code in row.seen)]) or (
+            "healthy" if row.healthy else "-"
+        )
         out.append(f"{row.name:24} {row.right:13} {codes:22} {row.build.__doc__.splitlines()[0]}")
         if row.variants != ALL:
             out.append(f"{'':24} only {', '.join(row.variants)}")
@@ -563,9 +804,16 @@ def main(arguments):
     if words == ["--list"]:
         print(list_text())
         return
-    if len(words) != 3 or words[0] not in SITUATIONS or words[1] not in VARIANTS or not words[2].isdigit():
-        sys.exit(f"situations: error: {' '.join(arguments) or 'nothing'} is not [--lanes] SITUATION VARIANT SEED\n"
-                 "  next: run scripts/lib/situations.py --list")
+    if (
+        len(words) != 3
+        or words[0] not in SITUATIONS
+        or words[1] not in VARIANTS
+        or not words[2].isdigit()
+    ):
+        sys.exit(
+            f"situations: error: {' '.join(arguments) or 'nothing'} is not [--lanes] SITUATION VARIANT SEED\n"
+            "  next: run scripts/lib/situations.py --list"
+        )
     scene, expectation = make(words[0], words[1], int(words[2]))
     if lanes:
         print(lanes_text(scene))

@@ -1,4 +1,7 @@
-"""A program in a terminal of its own, and what it costs: for benchmarks and for tests of the live screen."""
+"""A program in a terminal of its own, and what it costs: for benchmarks and for tests of the live
+screen.
+"""
+
 import fcntl
 import os
 import pty
@@ -10,7 +13,9 @@ import time
 
 
 def cpu_seconds(pid, only=None):
-    """CPU time of all threads, or of those of one name, in nanosecond steps (schedstat), not clock ticks."""
+    """CPU time of all threads, or of those of one name, in nanosecond steps (schedstat), not clock
+    ticks.
+    """
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         try:

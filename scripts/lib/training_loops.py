@@ -1,18 +1,27 @@
-"""How the kinds of training fill the lanes of their GPUs (gpu_model.py), and the processes they show.
+"""How the kinds of training fill the lanes of their GPUs (gpu_model.py), and the processes they
+show.
 
 Every loop appends states to lanes from `start` until `end`; lanes may run past the end by one step.
 """
+
 from gpu_model import GIB, OFF, Process, Work
 
-SCRIPTS = (["python3", "train.py", "--config", "base.yaml"], ["python", "-u", "finetune.py", "--lr", "2e-5", "--bf16"],
-           ["/opt/conda/bin/python", "main.py", "--model", "vit_b_16"], ["python3", "-m", "nanogpt.train", "--batch-size", "32"])
+SCRIPTS = (
+    ["python3", "train.py", "--config", "base.yaml"],
+    ["python", "-u", "finetune.py", "--lr", "2e-5", "--bf16"],
+    ["/opt/conda/bin/python", "main.py", "--model", "vit_b_16"],
+    ["python3", "-m", "nanogpt.train", "--batch-size", "32"],
+)
 
 
 # ---- before the first step ----
 
+
 def start_up(scene, gpus, work):
-    """Half of the runs are met while they train. The others begin with up to 4 s of idling and loading, one GPU
-    after the other, as `model.to(device)` and compilation do. Returns when the first step begins."""
+    """Half of the runs are met while they train. The others begin with up to 4 s of idling and
+    loading, one GPU
+    after the other, as `model.to(device)` and compilation do. Returns when the first step
+    begins."""
     rng = scene.rng
     if rng.random() < 0.5:
         return 0.0
@@ -30,14 +39,18 @@ def start_up(scene, gpus, work):
 
 
 def load(rng, lane, end, work):
-    """Copies with short bursts of kernels between: initialisation, autotuning, the first compilation."""
+    """Copies with short bursts of kernels between: initialisation, autotuning, the first
+    compilation.
+    """
     while lane.now < end:
         lane.until(min(end, lane.now + rng.uniform(20, 120)), work.copy)
         lane.until(min(end, lane.now + rng.uniform(10, 90)), work.light)
 
 
 def phases(scene, processes):
-    """Processes of a job that starts within the recording take their GPUs and their memory as it does."""
+    """Processes of a job that starts within the recording take their GPUs and their memory as it
+    does.
+    """
     for process in processes:
         if scene.ready > scene.t0:
             process.from_ms, process.ready_ms = scene.began, scene.ready
@@ -47,11 +60,29 @@ def phases(scene, processes):
 
 # ---- the loops ----
 
-def ddp_steps(scene, gpus, work, start, end, step_ms, *, gap=0.02, exposed=0.03, starve=0.0, late=None, slow=None, pause=None):
-    """Data-parallel ranks: host gap, forward and backward, then all wait for the last in the all-reduce and spin.
 
-    gap, exposed, starve: shares of the step (host work, collective that nothing hides, waiting for data).
-    late: {rank: share of a step for which its host is late}; slow(rank, t): factor on its compute time;
+def ddp_steps(
+    scene,
+    gpus,
+    work,
+    start,
+    end,
+    step_ms,
+    *,
+    gap=0.02,
+    exposed=0.03,
+    starve=0.0,
+    late=None,
+    slow=None,
+    pause=None,
+):
+    """Data-parallel ranks: host gap, forward and backward, then all wait for the last in the all-
+    reduce and spin.
+
+    gap, exposed, starve: shares of the step (host work, collective that nothing hides, waiting for
+    data).
+    late: {rank: share of a step for which its host is late}; slow(rank, t): factor on its compute
+    time;
     pause(t): {rank: (ms, state)} before the step that begins at t.
     """
     gauss, late = scene.rng.gauss, late or {}
@@ -84,9 +115,11 @@ def ddp_steps(scene, gpus, work, start, end, step_ms, *, gap=0.02, exposed=0.03,
 
 
 def turn_steps(scene, gpus, work, start, end, shares_ms, *, wait_ms=0.0, backward=True):
-    """Naive model parallelism: activations go from GPU to GPU and gradients come back; one works, the others idle.
+    """Naive model parallelism: activations go from GPU to GPU and gradients come back; one works,
+    the others idle.
 
-    shares_ms: forward time on each GPU; backward takes twice that. The first GPU's backward and its next forward
+    shares_ms: forward time on each GPU; backward takes twice that. The first GPU's backward and its
+    next forward
     follow each other, as do the last one's forward and backward.
     """
     gauss, now = scene.rng.gauss, start
@@ -101,22 +134,28 @@ def turn_steps(scene, gpus, work, start, end, shares_ms, *, wait_ms=0.0, backwar
             lane.until(now, work.idle)
             now += length * gauss(1, 0.03)
             lane.until(now, state)
-            now += max(0.3, gauss(1.5, 0.5))  # the hand-over: a copy of some tens of MB, nothing runs
+            # the hand-over: a copy of some tens of MB, nothing runs
+            now += max(0.3, gauss(1.5, 0.5))
     for gpu in gpus:
         gpu.lane.until(now, work.idle)
 
 
 def data_parallel_steps(scene, gpus, work, start, end, step_ms, lead, gap):
-    """nn.DataParallel: scatter and replicate from GPU 0, all compute, GPU 0 alone gathers, reduces and steps.
+    """nn.DataParallel: scatter and replicate from GPU 0, all compute, GPU 0 alone gathers, reduces
+    and steps.
 
-    lead: share of the step in which GPU 0 works alone. The others idle then: no collective holds them.
+    lead: share of the step in which GPU 0 works alone. The others idle then: no collective holds
+    them.
     """
     gauss, now = scene.rng.gauss, start
     parallel_ms = step_ms * (1 - lead - gap)
     while now < end:
         common = gauss(1, 0.02)
         now += step_ms * gap * common
-        parts = ((0.2 * lead * step_ms, parallel_ms / 3, work.forward), (0.3 * lead * step_ms, parallel_ms * 2 / 3, work.backward))
+        parts = (
+            (0.2 * lead * step_ms, parallel_ms / 3, work.forward),
+            (0.3 * lead * step_ms, parallel_ms * 2 / 3, work.backward),
+        )
         for alone_ms, together_ms, state in parts:
             scatter = now + alone_ms * common
             gpus[0].lane.until(now, work.idle)
@@ -135,7 +174,8 @@ def data_parallel_steps(scene, gpus, work, start, end, step_ms, lead, gap):
 
 
 def pipeline_steps(scene, gpus, work, start, end, forward_ms, micro_batches, waiting):
-    """GPipe: stage s begins s forwards after the first, and the backwards come back the other way round.
+    """GPipe: stage s begins s forwards after the first, and the backwards come back the other way
+    round.
 
     Bubble: (n - 1) / (m + n - 1). waiting: spin (ranks in an NCCL receive) or idle (one process).
     """
@@ -181,8 +221,13 @@ def bursts(scene, gpu, work, start, end, load_share):
 
 # ---- the processes ----
 
-def rank_processes(scene, gpus, memory, *, launcher="torchrun", command=None, places=None, world=None, **more):
-    """One process a rank. places: the GPU index of each rank (default: in order); world: what WORLD_SIZE says."""
+
+def rank_processes(
+    scene, gpus, memory, *, launcher="torchrun", command=None, places=None, world=None, **more
+):
+    """One process a rank. places: the GPU index of each rank (default: in order); world: what
+    WORLD_SIZE says.
+    """
     rng = scene.rng
     places = places or [gpu.index for gpu in gpus]
     world, parent, port = world or len(places), scene.pid(), str(rng.randrange(20000, 40000))
@@ -191,48 +236,110 @@ def rank_processes(scene, gpus, memory, *, launcher="torchrun", command=None, pl
     extra = more.pop("environment", {})
     out = []
     for rank, index in enumerate(places):
-        environment = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
-                       "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": port,
-                       "TORCHELASTIC_RESTART_COUNT": "0", "OMP_NUM_THREADS": "1", **extra}
+        environment = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(world),
+            "LOCAL_WORLD_SIZE": str(world),
+            "GROUP_RANK": "0",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "TORCHELASTIC_RUN_ID": port,
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "OMP_NUM_THREADS": "1",
+            **extra,
+        }
         size = memory * (1.0 if rank == 0 else share) * scene.gpus[index].kind.memory_bytes
-        out.append(Process(scene.pid(), {index: int(size)}, command, parent, launcher, rank, rank, world, cpu=cpu,
-                           environment=environment, libraries=("torch", "nccl"), **more))
+        out.append(
+            Process(
+                scene.pid(),
+                {index: int(size)},
+                command,
+                parent,
+                launcher,
+                rank,
+                rank,
+                world,
+                cpu=cpu,
+                environment=environment,
+                libraries=("torch", "nccl"),
+                **more,
+            )
+        )
     return phases(scene, out)
 
 
 def spawned_processes(scene, gpus, memory):
-    """mp.spawn: the children set RANK after they start, so /proc does not show it; a recorder knows them by their
-    place among their siblings. Where the parent itself holds a GPU (every fourth run) not even that is known."""
+    """mp.spawn: the children set RANK after they start, so /proc does not show it; a recorder knows
+    them by their
+    place among their siblings. Where the parent itself holds a GPU (every fourth run) not even that
+    is known."""
     rng, parent = scene.rng, scene.pid()
     hidden = rng.random() < 0.25
     out = []
     for rank, gpu in enumerate(gpus):
         code = f"from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd={5 + rank}, pipe_handle={7 + 2 * rank})"
-        known = dict(launcher="python") if hidden else dict(launcher="mp.spawn", rank=rank, local_rank=rank, world_size=len(gpus))
-        out.append(Process(scene.pid(), {gpu.index: scene.memory(memory)}, ["/usr/bin/python3", "-c", code, "--multiprocessing-fork"],
-                           parent, libraries=("torch", "nccl"), **known))
+        known = (
+            dict(launcher="python")
+            if hidden
+            else dict(launcher="mp.spawn", rank=rank, local_rank=rank, world_size=len(gpus))
+        )
+        out.append(
+            Process(
+                scene.pid(),
+                {gpu.index: scene.memory(memory)},
+                ["/usr/bin/python3", "-c", code, "--multiprocessing-fork"],
+                parent,
+                libraries=("torch", "nccl"),
+                **known,
+            )
+        )
     if hidden:
-        out.append(Process(parent, {gpus[0].index: int(0.5 * GIB)}, ["python3", "train.py"], cpu=0.02, state="S", loader_workers=0))
+        out.append(
+            Process(
+                parent,
+                {gpus[0].index: int(0.5 * GIB)},
+                ["python3", "train.py"],
+                cpu=0.02,
+                state="S",
+                loader_workers=0,
+            )
+        )
     phases(scene, out)
     return hidden
 
 
 def one_process(scene, memories, command=None, **more):
     """One process on several GPUs. memories: {index: share of the GPU's memory}."""
-    sizes = {index: int(share * scene.gpus[index].kind.memory_bytes) for index, share in memories.items()}
+    sizes = {
+        index: int(share * scene.gpus[index].kind.memory_bytes) for index, share in memories.items()
+    }
     command = command or scene.rng.choice(SCRIPTS)
     return phases(scene, [Process(scene.pid(), sizes, command, **more)])[0]
 
 
 # ---- a whole job ----
 
+
 def some_gpus(scene, counts=(2, 3, 4, 8, 16), weights=(30, 10, 30, 22, 8)):
-    return scene.add_gpus(scene.rng.choices(counts, weights[:len(counts)])[0])
+    return scene.add_gpus(scene.rng.choices(counts, weights[: len(counts)])[0])
 
 
-def ddp(scene, gpus=None, *, step=(30, 3000), seconds=(12, 40), work=None, memory=(0.3, 0.85), processes=rank_processes,
-        periods=8, **loop):
-    """Data-parallel training; what is given is what the situation is about. Returns its processes."""
+def ddp(
+    scene,
+    gpus=None,
+    *,
+    step=(30, 3000),
+    seconds=(12, 40),
+    work=None,
+    memory=(0.3, 0.85),
+    processes=rank_processes,
+    periods=8,
+    **loop,
+):
+    """Data-parallel training; what is given is what the situation is about. Returns its
+    processes.
+    """
     rng = scene.rng
     gpus = gpus or some_gpus(scene)
     work = work or Work(rng)
@@ -247,7 +354,9 @@ def ddp(scene, gpus=None, *, step=(30, 3000), seconds=(12, 40), work=None, memor
 
 
 def every(scene, low_s, high_s, stops):
-    """A pause for ddp_steps: stops(t) each low to high seconds, first after 3 to 6 s of the recording."""
+    """A pause for ddp_steps: stops(t) each low to high seconds, first after 3 to 6 s of the
+    recording.
+    """
     due = [scene.t0 + scene.rng.uniform(3000, 6000)]
     gap_ms = scene.rng.uniform(low_s, high_s) * 1000
 
@@ -256,4 +365,5 @@ def every(scene, low_s, high_s, stops):
             return {}
         due[0] = now + gap_ms
         return stops(now)
+
     return pause

@@ -7,12 +7,14 @@ namespace lockstep {
 
 // Since an arbitrary start (CLOCK_MONOTONIC): for durations and for times within a run.
 inline std::chrono::nanoseconds monotonic_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch());
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
 }
 
 // Since 1970: for time stamps that meet other programs' and the driver's.
 inline std::chrono::nanoseconds unix_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch());
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
 }
 
 inline double to_ms(std::chrono::nanoseconds duration) {

@@ -1,4 +1,5 @@
-// A shared library opened at run time. Stays open for the life of the process: a thread may be inside it.
+// A shared library opened at run time. Stays open for the life of the process: a thread may be
+// inside it.
 #pragma once
 
 #include <string>

@@ -11,8 +11,10 @@
 
 namespace lockstep {
 
-// The content, at most `limit` bytes of it; nothing when it cannot be read. For /proc and small files.
-std::optional<std::string> read_small_file(const std::filesystem::path& path, std::size_t limit = 1U << 20U);
+// The content, at most `limit` bytes of it; nothing when it cannot be read. For /proc and small
+// files.
+std::optional<std::string> read_small_file(const std::filesystem::path& path,
+                                           std::size_t limit = 1U << 20U);
 
 // The last bytes of a file, at most `limit` of them.
 std::optional<std::string> read_end_of_file(const std::filesystem::path& path, std::size_t limit);
@@ -37,11 +39,11 @@ class AtomicFile {
   std::filesystem::path path_;
   std::string temporary_;  // empty: a device or a pipe, written in place
   int file_ = -1;
-  int error_ = 0;          // the first that happened
+  int error_ = 0;  // the first that happened
 };
 
-// Where running processes leave word for lockstep: $XDG_RUNTIME_DIR/lockstep, else a 0700 folder of the user's in the
-// temporary folder. It may not be there yet.
+// Where running processes leave word for lockstep: $XDG_RUNTIME_DIR/lockstep, else a 0700 folder of
+// the user's in the temporary folder. It may not be there yet.
 std::filesystem::path runtime_folder();
 
 // The folder of the running executable.

@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-// Below `worth_threads` numbers the caller does it alone. What one of the threads throws is thrown here, when all have ended.
+// Below `worth_threads` numbers the caller does it alone. What one of the threads throws is thrown
+// here, when all have ended.
 template <class Work>
 void in_parallel(std::size_t count, std::size_t worth_threads, const Work& work) {
   std::atomic<std::size_t> next = 0;
@@ -28,7 +29,8 @@ void in_parallel(std::size_t count, std::size_t worth_threads, const Work& work)
   {
     std::vector<std::jthread> helpers;
     if (count > worth_threads)
-      for (unsigned i = 1; i < std::min(8U, std::max(1U, std::thread::hardware_concurrency())); ++i) helpers.emplace_back(worker);
+      for (unsigned i = 1; i < std::min(8U, std::max(1U, std::thread::hardware_concurrency())); ++i)
+        helpers.emplace_back(worker);
     worker();
   }
   if (failure) std::rethrow_exception(failure);

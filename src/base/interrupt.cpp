@@ -24,14 +24,15 @@ void note(int signal, siginfo_t* information, void*) {
   from_terminal = information->si_code == SI_KERNEL ? 1 : 0;
   interrupted = signal;
   const int saved = errno;
-  if (const int descriptor = woken; descriptor >= 0) [[maybe_unused]] const auto ignored = ::write(descriptor, "i", 1);
+  if (const int descriptor = woken; descriptor >= 0) [[maybe_unused]]
+    const auto ignored = ::write(descriptor, "i", 1);
   errno = saved;
 }
 
 }  // namespace
 
 void watch_for_interrupts() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = note;
   action.sa_flags = SA_SIGINFO;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);

@@ -6,7 +6,8 @@ namespace lockstep {
 // Ctrl-C, SIGTERM and SIGHUP are noted from now on. A second one ends the process at once.
 void watch_for_interrupts();
 
-// Called, in the signal handler, before a second signal ends the process: what must be put right whatever happens.
+// Called, in the signal handler, before a second signal ends the process: what must be put right
+// whatever happens.
 void before_forced_exit(void (*put_right)());
 
 // A byte is written there at each signal, so that a wait on it ends; -1: nowhere.

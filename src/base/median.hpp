@@ -18,7 +18,7 @@ inline double middle_value(std::vector<double> values) {
 // The mean of the two where two lie in the middle.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }

@@ -10,11 +10,13 @@
 
 namespace lockstep {
 
-void for_each_number_in(const std::filesystem::path& folder, const std::function<void(int)>& visit) {
+void for_each_number_in(const std::filesystem::path& folder,
+                        const std::function<void(int)>& visit) {
   DIR* const open = ::opendir(folder.c_str());
   if (open == nullptr) return;
   while (const dirent* entry = ::readdir(open))
-    if (const auto number = parse_integer(entry->d_name); number && *number > 0 && *number <= 0x7FFFFFFF)
+    if (const auto number = parse_integer(entry->d_name);
+        number && *number > 0 && *number <= 0x7FFFFFFF)
       visit(static_cast<int>(*number));
   ::closedir(open);
 }
@@ -35,7 +37,8 @@ bool in_own_pid_namespace(const std::filesystem::path& proc) {
 }
 
 std::optional<int> parent_of(int pid) {
-  const std::string stat = read_small_file("/proc/" + std::to_string(pid) + "/stat", 1024).value_or("");
+  const std::string stat =
+      read_small_file("/proc/" + std::to_string(pid) + "/stat", 1024).value_or("");
   const auto fields = stat_fields_after_name(stat);
   const auto parent = fields.size() > 1 ? parse_integer(fields[1]) : std::nullopt;
   return parent && *parent > 0 ? std::optional(static_cast<int>(*parent)) : std::nullopt;

@@ -15,14 +15,15 @@ constexpr std::array<std::string_view, 4> kSecretPrefixes = {"hf_", "sk-", "ghp_
 
 bool names_a_secret(std::string_view option) {
   std::string lower(option);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return std::any_of(kSecretNames.begin(), kSecretNames.end(),
-                     [&](std::string_view name) { return lower.find(name) != std::string::npos; });
+  std::ranges::transform(lower, lower.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return std::ranges::any_of(
+      kSecretNames, [&](std::string_view name) { return lower.find(name) != std::string::npos; });
 }
 
-// Hides secret words at the start of a text and after what separates values in URLs, assignments and
-// quoted shell lines; not inside paths, where `hf_cache` is a folder.
+// Hides secret words at the start of a text and after what separates values in URLs, assignments
+// and quoted shell lines; not inside paths, where `hf_cache` is a folder.
 std::string hide_secret_words(std::string text) {
   constexpr std::string_view kSeparators = "=:@,\"'&?;()[]{}|<> \t\n";
   for (std::size_t at = 0; at < text.size();) {
@@ -33,7 +34,7 @@ std::string hide_secret_words(std::string text) {
     }
     const std::size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
     const std::string_view word = std::string_view(text).substr(at, end - at);
-    const bool secret = std::any_of(kSecretPrefixes.begin(), kSecretPrefixes.end(), [&](std::string_view prefix) {
+    const bool secret = std::ranges::any_of(kSecretPrefixes, [&](std::string_view prefix) {
       return word.size() > prefix.size() && word.starts_with(prefix);
     });
     if (secret) text.replace(at, end - at, kHidden);
@@ -42,11 +43,14 @@ std::string hide_secret_words(std::string text) {
   return text;
 }
 
-// Where the value of a secret starts in `--api-key=x`, `--env=API_KEY=x` or `--export=ALL,HF_TOKEN=x`: behind
-// the first `=` whose name, back to the last separator, is a secret's.
+// Where the value of a secret starts in `--api-key=x`, `--env=API_KEY=x` or
+// `--export=ALL,HF_TOKEN=x`: behind the first `=` whose name, back to the last separator, is a
+// secret's.
 std::optional<std::size_t> secret_value_in(std::string_view word) {
-  for (std::size_t equals = word.find('='); equals != std::string_view::npos; equals = word.find('=', equals + 1)) {
-    const std::size_t separator = equals == 0 ? std::string_view::npos : word.find_last_of("=,;:? &", equals - 1);
+  for (std::size_t equals = word.find('='); equals != std::string_view::npos;
+       equals = word.find('=', equals + 1)) {
+    const std::size_t separator =
+        equals == 0 ? std::string_view::npos : word.find_last_of("=,;:? &", equals - 1);
     const std::size_t name_at = separator == std::string_view::npos ? 0 : separator + 1;
     if (names_a_secret(word.substr(name_at, equals - name_at))) return equals + 1;
   }
@@ -86,7 +90,8 @@ std::string hide_inside_code(const std::string& line) {
       result += word.substr(0, *value_at);
       result += kHidden;
     } else {
-      hide_next = word.starts_with("-") && word.find('=') == std::string::npos && names_a_secret(word);
+      hide_next =
+          word.starts_with("-") && word.find('=') == std::string::npos && names_a_secret(word);
       result += word;
     }
     at = word_end;
@@ -96,8 +101,10 @@ std::string hide_inside_code(const std::string& line) {
 
 // `-c`, `-lc`: what follows is code.
 bool announces_code(const std::string& option) {
-  if (option.size() < 2 || option.size() > 4 || option[0] != '-' || option.back() != 'c') return false;
-  return std::all_of(option.begin() + 1, option.end(), [](unsigned char letter) { return std::isalpha(letter) != 0; });
+  if (option.size() < 2 || option.size() > 4 || option[0] != '-' || option.back() != 'c')
+    return false;
+  return std::all_of(option.begin() + 1, option.end(),
+                     [](unsigned char letter) { return std::isalpha(letter) != 0; });
 }
 
 }  // namespace

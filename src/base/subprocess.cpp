@@ -22,12 +22,15 @@ void pause_briefly() {
 }
 
 // In the child between fork and exec: only async-signal-safe calls.
-[[noreturn]] void become(char* const* arguments, char* const* environment, ChildOutput output, int file, int report_to) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, ChildOutput output,
+                         int file, int report_to) {
   if (output == ChildOutput::to_stderr) ::dup2(STDERR_FILENO, STDOUT_FILENO);
   if (output == ChildOutput::to_file) ::dup2(file, STDOUT_FILENO);
   ::signal(SIGPIPE, SIG_DFL);
-  if (environment != nullptr) ::execvpe(arguments[0], arguments, environment);
-  else ::execvp(arguments[0], arguments);
+  if (environment != nullptr)
+    ::execvpe(arguments[0], arguments, environment);
+  else
+    ::execvp(arguments[0], arguments);
   const int problem = errno;
   [[maybe_unused]] const ssize_t written = ::write(report_to, &problem, sizeof problem);
   ::_exit(127);
@@ -35,27 +38,34 @@ void pause_briefly() {
 
 }  // namespace
 
-Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, ChildOutput output, int file, const std::optional<std::vector<std::string>>& environment) {
-  if (command.empty()) return usage_error("no command after --", "write the command after it: -- python train.py");
+Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, ChildOutput output,
+                                     int file,
+                                     const std::optional<std::vector<std::string>>& environment) {
+  if (command.empty())
+    return usage_error("no command after --", "write the command after it: -- python train.py");
 
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   std::vector<char*> entries;
   if (environment)
-    for (const std::string& entry : *environment) entries.push_back(const_cast<char*>(entry.c_str()));
+    for (const std::string& entry : *environment)
+      entries.push_back(const_cast<char*>(entry.c_str()));
   entries.push_back(nullptr);
 
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0)
-    return Error{fmt::format("cannot start a process: {}", std::strerror(errno)), "check ulimit -n"};
+    return Error{fmt::format("cannot start a process: {}", std::strerror(errno)),
+                 "check ulimit -n"};
   const pid_t child = ::fork();
   if (child < 0) {
     ::close(report[0]);
     ::close(report[1]);
-    return Error{fmt::format("cannot start a process: {}", std::strerror(errno)), "check ulimit -u"};
+    return Error{fmt::format("cannot start a process: {}", std::strerror(errno)),
+                 "check ulimit -u"};
   }
-  if (child == 0) become(arguments.data(), environment ? entries.data() : nullptr, output, file, report[1]);
+  if (child == 0)
+    become(arguments.data(), environment ? entries.data() : nullptr, output, file, report[1]);
 
   ::close(report[1]);
   int problem = 0;
@@ -66,8 +76,9 @@ Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, Ch
   ::close(report[0]);
   if (got == static_cast<ssize_t>(sizeof problem)) {  // exec failed
     ::waitpid(child, nullptr, 0);
-    return usage_error(fmt::format("cannot run {}: {}", printable(command[0]), std::strerror(problem)),
-                       "check the command's name and PATH, and that the file is executable");
+    return usage_error(
+        fmt::format("cannot run {}: {}", printable(command[0]), std::strerror(problem)),
+        "check the command's name and PATH, and that the file is executable");
   }
   return Subprocess(child);
 }
@@ -81,7 +92,9 @@ Subprocess::~Subprocess() {
 
 ChildEnd Subprocess::end(std::chrono::milliseconds patience) {
   if (!poll()) send(SIGTERM);
-  for (const auto until = std::chrono::steady_clock::now() + patience; !poll() && std::chrono::steady_clock::now() < until;) pause_briefly();
+  for (const auto until = std::chrono::steady_clock::now() + patience;
+       !poll() && std::chrono::steady_clock::now() < until;)
+    pause_briefly();
   if (!poll()) send(SIGKILL);
   return wait();
 }

@@ -20,15 +20,17 @@ enum class ChildOutput : std::uint8_t {
 };
 
 struct ChildEnd {
-  int exit_code = 0;                // as a shell would say it: 128+n for a signal
+  int exit_code = 0;  // as a shell would say it: 128+n for a signal
   std::optional<int> ended_by_signal;
 };
 
 class Subprocess {
  public:
-  // `file`: for ChildOutput::to_file; it stays the caller's. `environment`: NAME=value entries instead of our own.
-  static Result<Subprocess> start(const std::vector<std::string>& command, ChildOutput output, int file = -1,
-                                  const std::optional<std::vector<std::string>>& environment = std::nullopt);
+  // `file`: for ChildOutput::to_file; it stays the caller's. `environment`: NAME=value entries
+  // instead of our own.
+  static Result<Subprocess> start(
+      const std::vector<std::string>& command, ChildOutput output, int file = -1,
+      const std::optional<std::vector<std::string>>& environment = std::nullopt);
   Subprocess(Subprocess&& other) noexcept;
   Subprocess& operator=(Subprocess&&) = delete;
   ~Subprocess();  // ends a child that still runs, within two seconds
@@ -37,7 +39,8 @@ class Subprocess {
   std::optional<ChildEnd> poll();  // its end, once it came to it
   ChildEnd wait();
   void send(int signal) const;
-  ChildEnd end(std::chrono::milliseconds patience);  // SIGTERM, and SIGKILL where it has not ended after that time
+  // SIGTERM, and SIGKILL where it has not ended after that time
+  ChildEnd end(std::chrono::milliseconds patience);
 
  private:
   explicit Subprocess(pid_t pid) : pid_(pid) {}

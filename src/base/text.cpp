@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 
 namespace lockstep {
 
@@ -41,17 +41,21 @@ std::optional<Number> parse_whole(std::string_view text) {
 }
 }  // namespace
 
-std::optional<std::int64_t> parse_integer(std::string_view text) { return parse_whole<std::int64_t>(text); }
-std::optional<std::uint64_t> parse_unsigned(std::string_view text) { return parse_whole<std::uint64_t>(text); }
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  return parse_whole<std::int64_t>(text);
+}
+std::optional<std::uint64_t> parse_unsigned(std::string_view text) {
+  return parse_whole<std::uint64_t>(text);
+}
 
 Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   struct Unit {
     std::string_view name;
     double nanoseconds;
   };
-  constexpr std::array kUnits = {Unit{"ns", 1},      Unit{"us", 1e3},  Unit{"ms", 1e6},
-                                 Unit{"s", 1e9},     Unit{"min", 6e10}, Unit{"m", 6e10},
-                                 Unit{"h", 3.6e12},  Unit{"d", 8.64e13}};
+  constexpr std::array kUnits = {Unit{"ns", 1},     Unit{"us", 1e3},   Unit{"ms", 1e6},
+                                 Unit{"s", 1e9},    Unit{"min", 6e10}, Unit{"m", 6e10},
+                                 Unit{"h", 3.6e12}, Unit{"d", 8.64e13}};
   const auto refuse = [&](std::string_view why) {
     return usage_error(fmt::format("duration '{}' {}", printable(text), why),
                        "write a number with its unit, such as 100ms, 10s, 5m or 1h");
@@ -81,11 +85,12 @@ Result<std::vector<int>> parse_index_list(std::string_view text) {
   for (const std::string_view part : split(text, ',')) {
     const auto dash = part.find('-');
     const auto first = parse_integer(trim(part.substr(0, dash)));
-    const auto last = dash == std::string_view::npos ? first : parse_integer(trim(part.substr(dash + 1)));
+    const auto last =
+        dash == std::string_view::npos ? first : parse_integer(trim(part.substr(dash + 1)));
     if (!first || !last || *first < 0 || *last < *first || *last > 4095) return refuse();
     for (auto index = *first; index <= *last; ++index) indices.push_back(static_cast<int>(index));
   }
-  std::sort(indices.begin(), indices.end());
+  std::ranges::sort(indices);
   indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   return indices;
 }
@@ -116,7 +121,8 @@ std::string format_duration(std::chrono::nanoseconds duration) {
 namespace {
 // Optimal string alignment distance: insertions, deletions, replacements and swapped neighbours.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> distance(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  std::vector<std::vector<std::size_t>> distance(a.size() + 1,
+                                                 std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) distance[i][0] = i;
   for (std::size_t j = 0; j <= b.size(); ++j) distance[0][j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -134,7 +140,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
   if (word.empty() || word.size() > 64) return std::nullopt;
   std::optional<std::string> best;
-  std::size_t best_distance = word.size() / 3 + 1;  // one slip in three letters is still the same word
+  // one slip in three letters is still the same word
+  std::size_t best_distance = word.size() / 3 + 1;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > 128) continue;
     const bool is_prefix = word.size() >= 3 && candidate.starts_with(word);
@@ -151,14 +158,18 @@ namespace {
 // Length of a valid UTF-8 sequence at the start of `text`, or 0.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const std::size_t length = byte(0) < 0x80 ? 1 : byte(0) >= 0xC2 && byte(0) < 0xE0 ? 2
+  const std::size_t length = byte(0) < 0x80                      ? 1
+                             : byte(0) >= 0xC2 && byte(0) < 0xE0 ? 2
                              : byte(0) >= 0xE0 && byte(0) < 0xF0 ? 3
-                             : byte(0) >= 0xF0 && byte(0) < 0xF5 ? 4 : 0;
+                             : byte(0) >= 0xF0 && byte(0) < 0xF5 ? 4
+                                                                 : 0;
   if (length == 0 || text.size() < length) return 0;
   for (std::size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xC0U) != 0x80) return 0;
-  if (length == 3 && ((byte(0) == 0xE0 && byte(1) < 0xA0) || (byte(0) == 0xED && byte(1) > 0x9F))) return 0;
-  if (length == 4 && ((byte(0) == 0xF0 && byte(1) < 0x90) || (byte(0) == 0xF4 && byte(1) > 0x8F))) return 0;
+  if (length == 3 && ((byte(0) == 0xE0 && byte(1) < 0xA0) || (byte(0) == 0xED && byte(1) > 0x9F)))
+    return 0;
+  if (length == 4 && ((byte(0) == 0xF0 && byte(1) < 0x90) || (byte(0) == 0xF4 && byte(1) > 0x8F)))
+    return 0;
   return length;
 }
 }  // namespace
@@ -170,11 +181,14 @@ std::string printable(std::string_view text) {
     const std::size_t length = utf8_length(text);
     const auto first = static_cast<unsigned char>(text[0]);
     // C1 controls (U+0080..U+009F) are escape introducers on some terminals.
-    const bool c1_control = length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
+    const bool c1_control =
+        length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
     if (length == 0) {
       safe += '?';
     } else if (length == 1 && (first < 0x20 || first == 0x7F)) {
-      safe += first == '\n' ? std::string("\\n") : first == '\t' ? std::string("\\t") : fmt::format("\\x{:02x}", first);
+      safe += first == '\n'   ? std::string("\\n")
+              : first == '\t' ? std::string("\\t")
+                              : fmt::format("\\x{:02x}", first);
     } else if (c1_control) {
       safe += '?';
     } else {
@@ -188,9 +202,11 @@ std::string printable(std::string_view text) {
 std::string shell_quoted(std::string_view word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%\xE2\x80\xA6";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(word);
   std::string quoted = "'";
-  for (const char letter : word) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  for (const char letter : word)
+    quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
   return quoted + "'";
 }
 

@@ -42,10 +42,12 @@ std::string printable(std::string_view text);
 // A word as a POSIX shell would need it typed.
 std::string shell_quoted(std::string_view word);
 
-// To standard error, at once. One that cannot be written (a full disk, a closed pipe) is no reason to end: nothing is thrown.
+// To standard error, at once. One that cannot be written (a full disk, a closed pipe) is no reason
+// to end: nothing is thrown.
 void say(std::string_view words);
 
-// UTF-8 from UTF-16 with a byte order mark, as PowerShell's `>` writes it; nothing when there is no such mark.
+// UTF-8 from UTF-16 with a byte order mark, as PowerShell's `>` writes it; nothing when there is no
+// such mark.
 std::optional<std::string> from_utf16(std::string_view bytes);
 
 }  // namespace lockstep

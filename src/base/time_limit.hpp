@@ -10,10 +10,11 @@
 
 namespace lockstep {
 
-// The work's value, or nothing when it took longer than `limit`. The work then goes on alone on its own
-// thread (a call stuck in a driver cannot be taken back), so it must own everything it touches.
+// The work's value, or nothing when it took longer than `limit`. The work then goes on alone on its
+// own thread (a call stuck in a driver cannot be taken back), so it must own everything it touches.
 template <class Work>
-auto run_with_time_limit(std::chrono::milliseconds limit, Work work) -> std::optional<decltype(work())> {
+auto run_with_time_limit(std::chrono::milliseconds limit, Work work)
+    -> std::optional<decltype(work())> {
   using Value = decltype(work());
   std::packaged_task<Value()> task(std::move(work));
   std::future<Value> value = task.get_future();

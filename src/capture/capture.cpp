@@ -24,10 +24,12 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-// A process asks every five seconds, or every second where it was told to; and reads a clock that is not quite ours.
+// A process asks every five seconds, or every second where it was told to; and reads a clock that
+// is not quite ours.
 constexpr auto kLead = 6500ms;
 constexpr auto kLeadOfFastOnes = 2500ms;
-constexpr auto kFileTakesAtMost = 60s;  // a second of a large model is some hundred megabytes of JSON
+// a second of a large model is some hundred megabytes of JSON
+constexpr auto kFileTakesAtMost = 60s;
 constexpr auto kSettled = 300ms;
 
 // A process that was told, and the file that it will write.
@@ -36,7 +38,9 @@ struct Told {
   int own_pid = 0;  // as it calls itself: in the file's name
 };
 
-std::chrono::milliseconds unix_ms() { return std::chrono::duration_cast<std::chrono::milliseconds>(unix_now()); }
+std::chrono::milliseconds unix_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(unix_now());
+}
 
 // In /tmp of the process, which newer profilers insist on; nobody guesses the name.
 std::string order_file() {
@@ -50,14 +54,19 @@ bool is_whole(const fs::path& file) {
   return end && trim(*end).ends_with('}');
 }
 
-// The process chose what lies at that name: only a plain file of its own is taken, and no link is followed.
+// The process chose what lies at that name: only a plain file of its own is taken, and no link is
+// followed.
 Status copy_own_file(const fs::path& from, int pid, const fs::path& to) {
-  const Error refused{fmt::format("{} is no file that process {} wrote", printable(from.string()), pid), "see what lies there; the trace was not taken"};
+  const Error refused{
+      fmt::format("{} is no file that process {} wrote", printable(from.string()), pid),
+      "see what lies there; the trace was not taken"};
   const int file = ::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) return refused;
-  struct stat facts {};
-  struct stat owner {};
-  const bool is_own = ::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && (::stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0 || owner.st_uid == facts.st_uid);
+  struct stat facts{};
+  struct stat owner{};
+  const bool is_own =
+      ::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) &&
+      (::stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0 || owner.st_uid == facts.st_uid);
   auto copy = AtomicFile::create(to);
   if (!is_own || !copy) {
     ::close(file);
@@ -75,7 +84,8 @@ Status copy_own_file(const fs::path& from, int pid, const fs::path& to) {
 
 class Capturing {
  public:
-  Capturing(const std::vector<TracedProcess>& processes, const CaptureOptions& options) : processes_(processes), options_(options) {
+  Capturing(const std::vector<TracedProcess>& processes, const CaptureOptions& options)
+      : processes_(processes), options_(options) {
     order_.file = order_file();
     order_.duration = options.duration;
     order_.stacks = options.stacks;
@@ -91,21 +101,26 @@ class Capturing {
   Capturing& operator=(const Capturing&) = delete;
 
   Result<Capture> run() {
-    if (processes_.empty()) return Error{"the processes have ended", "start the training again, and ask while it runs"};
-    if (Status opened = open_sockets(); !opened) return std::move(opened).error();
-    const bool fast = std::all_of(processes_.begin(), processes_.end(), [](const TracedProcess& process) { return process.asks_every_second; });
+    if (processes_.empty())
+      return Error{"the processes have ended", "start the training again, and ask while it runs"};
+    TRY(open_sockets());
+    const bool fast = std::ranges::all_of(
+        processes_, [](const TracedProcess& process) { return process.asks_every_second; });
     const auto lead = fast ? kLeadOfFastOnes : kLead;
     begin_ = unix_ms();
     if (processes_.size() > 1) order_.start = begin_ + lead;
     const auto told_by = begin_ + lead;
-    while (told_.size() < processes_.size() && unix_ms() < told_by - (processes_.size() > 1 ? 100ms : 0ms)) {
+    while (told_.size() < processes_.size() &&
+           unix_ms() < told_by - (processes_.size() > 1 ? 100ms : 0ms)) {
       if (stop()) return interrupted();
       say(fmt::format("asking: {} of {} processes have answered", told_.size(), processes_.size()));
       listen(100ms);
     }
     if (told_.empty()) return nobody_asked();
     for (const TracedProcess& process : processes_)
-      if (!told_.contains(process.pid)) result_.notes.push_back(fmt::format("process {} did not ask in time and is not in the trace", process.pid));
+      if (!told_.contains(process.pid))
+        result_.notes.push_back(
+            fmt::format("process {} did not ask in time and is not in the trace", process.pid));
     return wait_for_files();
   }
 
@@ -114,9 +129,9 @@ class Capturing {
     std::set<fs::path> folders;
     for (const TracedProcess& process : processes_) folders.insert(process.socket_folder);
     for (const fs::path& folder : folders) {
-      auto socket = folder.empty() ? KinetoSocket::at_abstract_name() : KinetoSocket::in_folder(folder);
-      if (!socket) return std::move(socket).error();
-      sockets_.push_back(std::move(*socket));
+      auto socket =
+          TRY(folder.empty() ? KinetoSocket::at_abstract_name() : KinetoSocket::in_folder(folder));
+      sockets_.push_back(std::move(socket));
     }
     return Done{};
   }
@@ -135,30 +150,41 @@ class Capturing {
     for (KinetoSocket& socket : sockets_)
       while (const auto heard = socket.receive()) {
         const std::string order = order_for(*heard);
-        if (!socket.answer(*heard, order) && !order.empty()) told_.erase(heard->pid);  // it asks again
+        // it asks again
+        if (!socket.answer(*heard, order) && !order.empty()) told_.erase(heard->pid);
       }
   }
 
   std::string order_for(const KinetoSocket::Heard& heard) {
     constexpr std::int32_t kActivities = 2;
-    const auto wanted = std::find_if(processes_.begin(), processes_.end(), [&](const TracedProcess& process) { return process.pid == heard.pid; });
-    if (wanted == processes_.end() || told_.contains(heard.pid) || (heard.request.kinds & kActivities) == 0) return {};
-    if (order_.start && unix_ms() > *order_.start - 50ms) return {};  // too late to begin with the others
+    const auto wanted = std::ranges::find_if(
+        processes_, [&](const TracedProcess& process) { return process.pid == heard.pid; });
+    if (wanted == processes_.end() || told_.contains(heard.pid) ||
+        (heard.request.kinds & kActivities) == 0)
+      return {};
+    // too late to begin with the others
+    if (order_.start && unix_ms() > *order_.start - 50ms) return {};
     told_[heard.pid] = {&*wanted, heard.request.pids.front()};
     return configuration_of(order_);
   }
 
   Error nobody_asked() const {
-    return {fmt::format("{} not asked for {:.0f} s whether there is anything to trace", processes_.size() == 1 ? fmt::format("process {} has", processes_.front().pid) : fmt::format("none of {} processes has", processes_.size()),
+    return {fmt::format("{} not asked for {:.0f} s whether there is anything to trace",
+                        processes_.size() == 1
+                            ? fmt::format("process {} has", processes_.front().pid)
+                            : fmt::format("none of {} processes has", processes_.size()),
                         std::chrono::duration<double>(unix_ms() - begin_).count()),
-            "PyTorch 2.4 to 2.6 never ask (2.7 does again); in another network namespace set KINETO_IPC_SOCKET_DIR to a folder that both see"};
+            "PyTorch 2.4 to 2.6 never ask (2.7 does again); in another network namespace set "
+            "KINETO_IPC_SOCKET_DIR to a folder that both see"};
   }
 
-  // As seen from here: through the process's root, for it may be in a container; once it has ended, from our own.
+  // As seen from here: through the process's root, for it may be in a container; once it has ended,
+  // from our own.
   std::optional<fs::path> file_of(const Told& told) const {
     const std::string name = file_of_process(order_.file, told.own_pid);
     std::error_code ignored;
-    for (const fs::path& path : {fs::path(fmt::format("/proc/{}/root{}", told.process->pid, name)), fs::path(name)})
+    for (const fs::path& path :
+         {fs::path(fmt::format("/proc/{}/root{}", told.process->pid, name)), fs::path(name)})
       if (fs::exists(path, ignored)) return path;
     return std::nullopt;
   }
@@ -171,12 +197,15 @@ class Capturing {
     std::map<int, Watched> watched;
     std::map<int, fs::path> whole;
     const auto from = order_.start.value_or(unix_ms());
-    const auto until = from + order_.duration + std::chrono::duration_cast<std::chrono::milliseconds>(kFileTakesAtMost);
+    const auto until = from + order_.duration +
+                       std::chrono::duration_cast<std::chrono::milliseconds>(kFileTakesAtMost);
     while (whole.size() < told_.size() && unix_ms() < until) {
       if (stop()) return interrupted();
-      say(unix_ms() < from                     ? fmt::format("all start in {:.1f} s", std::chrono::duration<double>(from - unix_ms()).count())
-          : unix_ms() < from + order_.duration ? std::string("tracing")
-                                               : fmt::format("{} of {} files are written", whole.size(), told_.size()));
+      say(unix_ms() < from ? fmt::format("all start in {:.1f} s",
+                                         std::chrono::duration<double>(from - unix_ms()).count())
+          : unix_ms() < from + order_.duration
+              ? std::string("tracing")
+              : fmt::format("{} of {} files are written", whole.size(), told_.size()));
       listen(100ms);
       for (const auto& [pid, told] : told_) {
         if (whole.contains(pid)) continue;
@@ -185,8 +214,10 @@ class Capturing {
         std::error_code problem;
         const auto size = fs::file_size(*file, problem);
         Watched& last = watched[pid];
-        if (problem || size != last.size || last.since == 0ms) last = {size, unix_ms()};
-        else if (unix_ms() - last.since > kSettled && is_whole(*file)) whole[pid] = *file;
+        if (problem || size != last.size || last.since == 0ms)
+          last = {size, unix_ms()};
+        else if (unix_ms() - last.since > kSettled && is_whole(*file))
+          whole[pid] = *file;
       }
     }
     return bring_home(whole);
@@ -197,18 +228,23 @@ class Capturing {
     for (const auto& [pid, told] : told_) {
       const auto found = whole.find(pid);
       if (found == whole.end()) {
-        result_.notes.push_back(fmt::format("process {} took the order and has written no whole file: it may have ended, or may not write to /tmp", pid));
+        result_.notes.push_back(
+            fmt::format("process {} took the order and has written no whole file: it may have "
+                        "ended, or may not write to /tmp",
+                        pid));
         continue;
       }
       const int rank = told.process->rank.value_or(counted);
       const fs::path home = options_.folder / fmt::format("rank-{}.pid-{}.json", rank, pid);
-      if (Status copied = copy_own_file(found->second, pid, home); !copied) return std::move(copied).error();
+      TRY(copy_own_file(found->second, pid, home));
       std::error_code ignored;
       fs::remove(found->second, ignored);
       result_.traces.push_back({home, pid, told.process->rank, told.process->world_size});
       ++counted;
     }
-    if (result_.traces.empty()) return Error{"no process has written its trace", "see that /tmp of the training has space; ask again while it trains"};
+    if (result_.traces.empty())
+      return Error{"no process has written its trace",
+                   "see that /tmp of the training has space; ask again while it trains"};
     return std::move(result_);
   }
 
@@ -223,6 +259,9 @@ class Capturing {
 
 }  // namespace
 
-Result<Capture> capture_traces(const std::vector<TracedProcess>& processes, const CaptureOptions& options) { return Capturing(processes, options).run(); }
+Result<Capture> capture_traces(const std::vector<TracedProcess>& processes,
+                               const CaptureOptions& options) {
+  return Capturing(processes, options).run();
+}
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Asks running PyTorch processes for a trace, all of them at the same moment, and brings the files home.
+// Asks running PyTorch processes for a trace, all of them at the same moment, and brings the files
+// home.
 #pragma once
 
 #include <chrono>
@@ -34,6 +35,7 @@ struct Capture {
 };
 
 // An error where nobody answered, or another daemon holds the place.
-Result<Capture> capture_traces(const std::vector<TracedProcess>& processes, const CaptureOptions& options);
+Result<Capture> capture_traces(const std::vector<TracedProcess>& processes,
+                               const CaptureOptions& options);
 
 }  // namespace lockstep

@@ -31,14 +31,18 @@ T take(std::string_view& bytes) {
 std::optional<KinetoRequest> parse_request(std::string_view datagram) {
   if (datagram.size() < sizeof(Header)) return std::nullopt;
   const Header header = take<Header>(datagram);
-  const std::string_view type(header.type.data(), ::strnlen(header.type.data(), header.type.size()));
+  const std::string_view type(header.type.data(),
+                              ::strnlen(header.type.data(), header.type.size()));
   constexpr std::size_t kFixed = 2 * sizeof(std::int32_t) + sizeof(std::int64_t);
-  if (type != kRequest || header.size != datagram.size() || datagram.size() < kFixed) return std::nullopt;
+  if (type != kRequest || header.size != datagram.size() || datagram.size() < kFixed)
+    return std::nullopt;
   KinetoRequest request;
   request.kinds = take<std::int32_t>(datagram);
   const auto count = take<std::int32_t>(datagram);
   request.job = take<std::int64_t>(datagram);
-  if (count < 1 || count > kMostAncestors || datagram.size() < static_cast<std::size_t>(count) * sizeof(std::int32_t)) return std::nullopt;
+  if (count < 1 || count > kMostAncestors ||
+      datagram.size() < static_cast<std::size_t>(count) * sizeof(std::int32_t))
+    return std::nullopt;
   for (std::int32_t i = 0; i < count; ++i) request.pids.push_back(take<std::int32_t>(datagram));
   return request;
 }
@@ -53,7 +57,10 @@ std::string answer_of(std::string_view configuration) {
 }
 
 std::string configuration_of(const TraceOrder& order) {
-  std::string text = fmt::format("ACTIVITIES_LOG_FILE={}\nPROFILE_START_TIME={}\nACTIVITIES_DURATION_MSECS={}\nACTIVITIES_WARMUP_PERIOD_SECS=0\n", order.file, order.start ? order.start->count() : 0, order.duration.count());
+  std::string text = fmt::format(
+      "ACTIVITIES_LOG_FILE={}\nPROFILE_START_TIME={}\nACTIVITIES_DURATION_MSECS={}\nACTIVITIES_"
+      "WARMUP_PERIOD_SECS=0\n",
+      order.file, order.start ? order.start->count() : 0, order.duration.count());
   if (order.stacks) text += "PROFILE_WITH_STACK=true\n";
   return text;
 }

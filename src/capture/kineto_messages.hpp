@@ -1,7 +1,7 @@
 // What PyTorch's profiler and its daemon say to each other: docs/formats/kineto.md.
 //
-// A process that was started with KINETO_USE_DAEMON asks every few seconds, over a datagram socket, whether anything is to be traced. The
-// answer is a configuration as text, or nothing.
+// A process that was started with KINETO_USE_DAEMON asks every few seconds, over a datagram socket,
+// whether anything is to be traced. The answer is a configuration as text, or nothing.
 #pragma once
 
 #include <chrono>
@@ -14,9 +14,9 @@
 namespace lockstep {
 
 struct KinetoRequest {
-  std::int32_t kinds = 0;       // 1 events, 2 activities: what it could take a configuration for
+  std::int32_t kinds = 0;  // 1 events, 2 activities: what it could take a configuration for
   std::int64_t job = 0;
-  std::vector<int> pids;        // its own, as it sees itself, then its ancestors'
+  std::vector<int> pids;  // its own, as it sees itself, then its ancestors'
 };
 
 // Nothing: the datagram is no request.
@@ -26,7 +26,7 @@ std::optional<KinetoRequest> parse_request(std::string_view datagram);
 std::string answer_of(std::string_view configuration);
 
 struct TraceOrder {
-  std::string file;  // the process puts its number before the ending
+  std::string file;                                // the process puts its number before the ending
   std::optional<std::chrono::milliseconds> start;  // since 1970; nothing: at once
   std::chrono::milliseconds duration{500};
   bool stacks = false;

@@ -21,17 +21,23 @@ namespace fs = std::filesystem;
 int open_socket() {
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int yes = 1;
-  if (socket >= 0) ::setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));  // the kernel says who sends, in our own numbers
+  // the kernel says who sends, in our own numbers
+  if (socket >= 0) ::setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));
   return socket;
 }
 
 Error cannot_listen(const std::string& where, int error_number) {
-  return {fmt::format("cannot listen for PyTorch's profiler at {}: {}", printable(where), std::strerror(error_number)), "run as the user who runs the training, on the same machine"};
+  return {fmt::format("cannot listen for PyTorch's profiler at {}: {}", printable(where),
+                      std::strerror(error_number)),
+          "run as the user who runs the training, on the same machine"};
 }
 
 Error another_daemon(const std::string& where) {
-  return {fmt::format("another daemon answers PyTorch's profiler here: {} is taken (dynolog, or another lockstep trace)", printable(where)),
-          "let that one trace (dyno gputrace --log-file /tmp/t.json) and then: lockstep diagnose /tmp/t_*.json; or stop it"};
+  return {fmt::format("another daemon answers PyTorch's profiler here: {} is taken (dynolog, or "
+                      "another lockstep trace)",
+                      printable(where)),
+          "let that one trace (dyno gputrace --log-file /tmp/t.json) and then: lockstep diagnose "
+          "/tmp/t_*.json; or stop it"};
 }
 
 // A path longer than an address is reached through its folder's descriptor.
@@ -48,7 +54,8 @@ bool somebody_listens(const fs::path& path) {
   if (!set_path(address, path)) return true;
   const int socket = open_socket();
   if (socket < 0) return true;
-  const bool connected = ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const bool connected =
+      ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   ::close(socket);
   return connected;
 }
@@ -57,11 +64,13 @@ bool somebody_listens(const fs::path& path) {
 bool restore_resting(const fs::path& folder, const fs::path& name) {
   const std::string prefix = std::string(kDaemonName) + ".resting.";
   std::error_code problem;
-  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end; entry.increment(problem)) {
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
     const std::string file = entry->path().filename().string();
     if (!file.starts_with(prefix)) continue;
     const auto pid = parse_integer(std::string_view(file).substr(prefix.size()));
-    if (pid && *pid > 0 && *pid != ::getpid() && ::kill(static_cast<pid_t>(*pid), 0) == 0) return false;
+    if (pid && *pid > 0 && *pid != ::getpid() && ::kill(static_cast<pid_t>(*pid), 0) == 0)
+      return false;
     std::error_code ignored;
     fs::rename(entry->path(), name, ignored);
   }
@@ -77,7 +86,8 @@ Result<KinetoSocket> KinetoSocket::at_abstract_name() {
   address.sun_family = AF_UNIX;
   // The name ends in a zero that counts: 9 bytes behind the family.
   std::memcpy(address.sun_path + 1, kDaemonName, std::strlen(kDaemonName) + 1);
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(kDaemonName) + 1);
+  const auto size =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(kDaemonName) + 1);
   if (::bind(result.socket_, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
     if (errno == EADDRINUSE) return another_daemon("the name 'dynolog'");
     return cannot_listen("the name 'dynolog'", errno);
@@ -89,9 +99,13 @@ Result<KinetoSocket> KinetoSocket::in_folder(const fs::path& folder) {
   const fs::path name = folder / kDaemonName;
   std::error_code ignored;
   const bool rests = fs::exists(folder / kRestingMark, ignored);
-  // Only a socket that nobody listens at is ever replaced: the folder's name is another process's word.
-  if (const auto kind = fs::symlink_status(name, ignored).type(); kind != fs::file_type::not_found && kind != fs::file_type::socket) return cannot_listen(name.string(), EEXIST);
-  if (!rests && fs::exists(name, ignored) && somebody_listens(name)) return another_daemon(name.string());
+  // Only a socket that nobody listens at is ever replaced: the folder's name is another process's
+  // word.
+  if (const auto kind = fs::symlink_status(name, ignored).type();
+      kind != fs::file_type::not_found && kind != fs::file_type::socket)
+    return cannot_listen(name.string(), EEXIST);
+  if (!rests && fs::exists(name, ignored) && somebody_listens(name))
+    return another_daemon(name.string());
   if (rests && !restore_resting(folder, name)) return another_daemon(name.string());
 
   KinetoSocket result(open_socket());
@@ -102,7 +116,8 @@ Result<KinetoSocket> KinetoSocket::in_folder(const fs::path& folder) {
   address.sun_family = AF_UNIX;
   if (!set_path(address, beside)) return cannot_listen(name.string(), ENAMETOOLONG);
   fs::remove(beside, ignored);
-  if (::bind(result.socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return cannot_listen(name.string(), errno);
+  if (::bind(result.socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    return cannot_listen(name.string(), errno);
   const fs::path kept = folder / fmt::format("{}.resting.{}", kDaemonName, ::getpid());
   if (rests && ::link(name.c_str(), kept.c_str()) == 0) result.resting_ = kept;
   if (::rename(beside.c_str(), name.c_str()) != 0) {
@@ -117,12 +132,16 @@ Result<KinetoSocket> KinetoSocket::in_folder(const fs::path& folder) {
 }
 
 KinetoSocket::KinetoSocket(KinetoSocket&& other) noexcept
-    : socket_(std::exchange(other.socket_, -1)), path_(std::exchange(other.path_, {})), resting_(std::exchange(other.resting_, {})) {}
+    : socket_(std::exchange(other.socket_, -1)),
+      path_(std::exchange(other.path_, {})),
+      resting_(std::exchange(other.resting_, {})) {}
 
 KinetoSocket::~KinetoSocket() {
   std::error_code ignored;
-  if (!resting_.empty()) fs::rename(resting_, path_, ignored);
-  else if (!path_.empty()) fs::remove(path_, ignored);
+  if (!resting_.empty())
+    fs::rename(resting_, path_, ignored);
+  else if (!path_.empty())
+    fs::remove(path_, ignored);
   if (socket_ >= 0) ::close(socket_);
 }
 
@@ -141,7 +160,8 @@ std::optional<KinetoSocket::Heard> KinetoSocket::receive() {
   const ssize_t got = ::recvmsg(socket_, &message, 0);
   if (got < 0) return std::nullopt;
   heard.address_size = message.msg_namelen;
-  for (cmsghdr* entry = CMSG_FIRSTHDR(&message); entry != nullptr; entry = CMSG_NXTHDR(&message, entry)) {
+  for (cmsghdr* entry = CMSG_FIRSTHDR(&message); entry != nullptr;
+       entry = CMSG_NXTHDR(&message, entry)) {
     if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_CREDENTIALS) continue;
     ucred sender{};
     std::memcpy(&sender, CMSG_DATA(entry), sizeof(sender));
@@ -155,13 +175,17 @@ std::optional<KinetoSocket::Heard> KinetoSocket::receive() {
 
 bool KinetoSocket::answer(const Heard& heard, std::string_view configuration) {
   const std::string text = answer_of(configuration);
-  const auto send = [&](const sockaddr_un& address, socklen_t size) { return ::sendto(socket_, text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size) >= 0; };
+  const auto send = [&](const sockaddr_un& address, socklen_t size) {
+    return ::sendto(socket_, text.data(), text.size(), MSG_NOSIGNAL,
+                    reinterpret_cast<const sockaddr*>(&address), size) >= 0;
+  };
   if (send(heard.address, heard.address_size)) return true;
   // A file's address is a path as the process sees it: from a container through its own root.
   if (heard.address.sun_path[0] == '\0') return false;
   sockaddr_un through{};
   through.sun_family = AF_UNIX;
-  return set_path(through, fmt::format("/proc/{}/root{}", heard.pid, heard.address.sun_path)) && send(through, sizeof(through));
+  return set_path(through, fmt::format("/proc/{}/root{}", heard.pid, heard.address.sun_path)) &&
+         send(through, sizeof(through));
 }
 
 }  // namespace lockstep

@@ -1,8 +1,9 @@
 // The daemon's end of the profiler's socket.
 //
-// Processes ask at the abstract name "dynolog", or at a file of that name in the folder KINETO_IPC_SOCKET_DIR, which also works across
-// network namespaces. Who holds the name answers; a second daemon steps aside. Where lockstep started the processes it rests at the file
-// itself, and hands it over to whoever wants to trace.
+// Processes ask at the abstract name "dynolog", or at a file of that name in the folder
+// KINETO_IPC_SOCKET_DIR, which also works across network namespaces. Who holds the name answers; a
+// second daemon steps aside. Where lockstep started the processes it rests at the file itself, and
+// hands it over to whoever wants to trace.
 #pragma once
 
 #include <sys/socket.h>
@@ -30,7 +31,8 @@ class KinetoSocket {
 
   int descriptor() const { return socket_; }
 
-  // After a fork the other process goes on with it: this one closes its end and leaves the file alone.
+  // After a fork the other process goes on with it: this one closes its end and leaves the file
+  // alone.
   void leave_to_another() { path_.clear(); }
 
   struct Heard {

@@ -39,19 +39,23 @@ namespace fs = std::filesystem;
 constexpr const char* kFolderPrefix = "kineto-";
 
 bool is_own_folder(const fs::path& folder) {
-  struct stat facts {};
-  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::getuid() && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  struct stat facts{};
+  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+         facts.st_uid == ::getuid() && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 // Of launchers that were killed.
 void remove_those_left_behind(const fs::path& parent) {
   std::error_code problem;
-  for (fs::directory_iterator entry(parent, problem), end; !problem && entry != end; entry.increment(problem)) {
+  for (fs::directory_iterator entry(parent, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(kFolderPrefix)) continue;
     const auto pid = parse_integer(std::string_view(name).substr(std::strlen(kFolderPrefix)));
     std::error_code ignored;
-    const bool gone = pid && *pid > 0 && ((::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH) || *pid == ::getpid());
+    const bool gone =
+        pid && *pid > 0 &&
+        ((::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH) || *pid == ::getpid());
     if (gone) fs::remove_all(entry->path(), ignored);
   }
 }
@@ -70,7 +74,10 @@ RestingDaemon RestingDaemon::start() {
   if (::mkdir(folder.c_str(), 0700) != 0) return result;
   auto socket = KinetoSocket::in_folder(folder);
   // Asked every second instead of every five, a trace begins sooner.
-  const bool ready = socket && write_file_atomically(folder / "kineto.conf", "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n") && write_file_atomically(folder / kRestingMark, "");
+  const bool ready =
+      socket &&
+      write_file_atomically(folder / "kineto.conf", "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n") &&
+      write_file_atomically(folder / kRestingMark, "");
   const pid_t own = ::getpid();
   const pid_t child = ready ? ::fork() : -1;
   if (child == 0) rest(*socket, own);
@@ -85,7 +92,8 @@ RestingDaemon RestingDaemon::start() {
   return result;
 }
 
-RestingDaemon::RestingDaemon(RestingDaemon&& other) noexcept : folder_(std::exchange(other.folder_, {})), pid_(std::exchange(other.pid_, -1)) {}
+RestingDaemon::RestingDaemon(RestingDaemon&& other) noexcept
+    : folder_(std::exchange(other.folder_, {})), pid_(std::exchange(other.pid_, -1)) {}
 
 RestingDaemon& RestingDaemon::operator=(RestingDaemon&& other) noexcept {
   if (this == &other) return *this;
@@ -99,7 +107,8 @@ RestingDaemon::~RestingDaemon() { stop(); }
 
 void RestingDaemon::stop() {
   if (pid_ <= 0) return;
-  if (::waitpid(pid_, nullptr, WNOHANG) == 0) {  // else somebody has reaped it, and the number may be another's
+  // else somebody has reaped it, and the number may be another's
+  if (::waitpid(pid_, nullptr, WNOHANG) == 0) {
     ::kill(pid_, SIGKILL);
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
@@ -112,8 +121,13 @@ void RestingDaemon::stop() {
 std::map<std::string, std::string> RestingDaemon::variables() const {
   if (pid_ <= 0) return {};
   // Its own lines are for people who debug the profiler.
-  std::map<std::string, std::string> result = {{"KINETO_USE_DAEMON", "1"}, {"KINETO_IPC_SOCKET_DIR", folder_.string()}, {"KINETO_CONFIG", (folder_ / "kineto.conf").string()}};
-  if (std::getenv("KINETO_LOG_LEVEL") == nullptr) result.emplace("KINETO_LOG_LEVEL", std::string(1, '5'));  // g++ 12 sees a false overlap in a literal (-Wrestrict)
+  std::map<std::string, std::string> result = {
+      {"KINETO_USE_DAEMON", "1"},
+      {"KINETO_IPC_SOCKET_DIR", folder_.string()},
+      {"KINETO_CONFIG", (folder_ / "kineto.conf").string()}};
+  // g++ 12 sees a false overlap in a literal (-Wrestrict)
+  if (std::getenv("KINETO_LOG_LEVEL") == nullptr)
+    result.emplace("KINETO_LOG_LEVEL", std::string(1, '5'));
   return result;
 }
 

@@ -22,7 +22,8 @@ struct Candidate {
 std::optional<std::string> variable(std::string_view environment, std::string_view name) {
   while (!environment.empty()) {
     const std::string_view entry = environment.substr(0, environment.find('\0'));
-    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') return std::string(entry.substr(name.size() + 1));
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return std::string(entry.substr(name.size() + 1));
     environment.remove_prefix(std::min(environment.size(), entry.size() + 1));
   }
   return std::nullopt;
@@ -30,7 +31,8 @@ std::optional<std::string> variable(std::string_view environment, std::string_vi
 
 std::optional<int> number(const std::optional<std::string>& text) {
   const auto value = text ? parse_integer(*text) : std::nullopt;
-  return value && *value >= 0 && *value < 1'000'000 ? std::optional(static_cast<int>(*value)) : std::nullopt;
+  return value && *value >= 0 && *value < 1'000'000 ? std::optional(static_cast<int>(*value))
+                                                    : std::nullopt;
 }
 
 std::optional<Candidate> candidate_of(const fs::path& proc, int pid) {
@@ -46,54 +48,74 @@ std::optional<Candidate> candidate_of(const fs::path& proc, int pid) {
   // Its paths are those of its own root: in a container another one than ours.
   std::error_code ignored;
   const bool same_root = fs::equivalent(folder / "root", "/", ignored);
-  const auto as_seen_here = [&](const std::string& path) { return same_root ? fs::path(path) : folder / "root" / fs::path(path).relative_path(); };
-  if (const auto sockets = variable(*environment, "KINETO_IPC_SOCKET_DIR"); sockets && !sockets->empty()) candidate.process.socket_folder = as_seen_here(*sockets);
+  const auto as_seen_here = [&](const std::string& path) {
+    return same_root ? fs::path(path) : folder / "root" / fs::path(path).relative_path();
+  };
+  if (const auto sockets = variable(*environment, "KINETO_IPC_SOCKET_DIR");
+      sockets && !sockets->empty())
+    candidate.process.socket_folder = as_seen_here(*sockets);
   if (const auto config = variable(*environment, "KINETO_CONFIG"))
-    if (const auto text = read_small_file(as_seen_here(*config), 1U << 16U)) candidate.process.asks_every_second = text->find("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n") != std::string::npos;
+    if (const auto text = read_small_file(as_seen_here(*config), 1U << 16U))
+      candidate.process.asks_every_second =
+          text->find("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n") != std::string::npos;
   if (const auto stat = read_small_file(folder / "stat")) {
     const auto fields = stat_fields_after_name(*stat);
-    if (fields.size() > 1) candidate.parent = static_cast<int>(parse_integer(fields[1]).value_or(0));
+    if (fields.size() > 1)
+      candidate.parent = static_cast<int>(parse_integer(fields[1]).value_or(0));
   }
   candidate.command = read_small_file(folder / "cmdline").value_or("");
   return candidate;
 }
 
-// Launchers load PyTorch too. Most are known by the ranks below them; before those are there, by their own names.
+// Launchers load PyTorch too. Most are known by the ranks below them; before those are there, by
+// their own names.
 bool is_launcher(const std::string& command) {
-  for (const std::string_view name : {"torchrun", "torch.distributed.run", "torch.distributed.launch", "torch/distributed/run", "accelerate", "deepspeed"})
+  for (const std::string_view name :
+       {"torchrun", "torch.distributed.run", "torch.distributed.launch", "torch/distributed/run",
+        "accelerate", "deepspeed"})
     if (command.find(name) != std::string::npos) return true;
   return false;
 }
 
 }  // namespace
 
-std::vector<TracedProcess> find_traced_processes(const fs::path& proc, const std::vector<int>& wanted) {
+std::vector<TracedProcess> find_traced_processes(const fs::path& proc,
+                                                 const std::vector<int>& wanted) {
   std::map<int, Candidate> candidates;
   std::map<int, int> parents;
   for_each_number_in(proc, [&](int pid) {
     if (auto candidate = candidate_of(proc, pid)) candidates.emplace(pid, std::move(*candidate));
     if (const auto stat = read_small_file(proc / std::to_string(pid) / "stat"))
-      if (const auto fields = stat_fields_after_name(*stat); fields.size() > 1) parents[pid] = static_cast<int>(parse_integer(fields[1]).value_or(0));
+      if (const auto fields = stat_fields_after_name(*stat); fields.size() > 1)
+        parents[pid] = static_cast<int>(parse_integer(fields[1]).value_or(0));
   });
   // A loader's worker is a fork: the same command as its parent.
   std::set<int> forks;
   for (const auto& [pid, candidate] : candidates) {
     const auto parent = candidates.find(candidate.parent);
-    const bool own_rank = candidate.process.rank && parent != candidates.end() && candidate.process.rank != parent->second.process.rank;
-    if (parent != candidates.end() && parent->second.command == candidate.command && !own_rank) forks.insert(pid);
+    const bool own_rank = candidate.process.rank && parent != candidates.end() &&
+                          candidate.process.rank != parent->second.process.rank;
+    if (parent != candidates.end() && parent->second.command == candidate.command && !own_rank)
+      forks.insert(pid);
   }
   std::erase_if(candidates, [&](const auto& entry) { return forks.contains(entry.first); });
   std::set<int> launchers;
   const auto ancestors_of = [&](int pid, auto visit) {
     std::set<int> seen;
-    for (auto at = parents.find(pid); at != parents.end() && seen.insert(at->first).second; at = parents.find(at->second)) visit(at->second);
+    for (auto at = parents.find(pid); at != parents.end() && seen.insert(at->first).second;
+         at = parents.find(at->second))
+      visit(at->second);
   };
-  for (const auto& [pid, candidate] : candidates) ancestors_of(pid, [&](int ancestor) { launchers.insert(ancestor); });
+  for (const auto& [pid, candidate] : candidates)
+    ancestors_of(pid, [&](int ancestor) { launchers.insert(ancestor); });
   std::vector<TracedProcess> result;
   for (const auto& [pid, candidate] : candidates) {
-    if (launchers.contains(pid) || (is_launcher(candidate.command) && !candidate.process.rank)) continue;
-    bool asked_for = wanted.empty() || std::find(wanted.begin(), wanted.end(), pid) != wanted.end();
-    ancestors_of(pid, [&](int ancestor) { asked_for = asked_for || std::find(wanted.begin(), wanted.end(), ancestor) != wanted.end(); });
+    if (launchers.contains(pid) || (is_launcher(candidate.command) && !candidate.process.rank))
+      continue;
+    bool asked_for = wanted.empty() || std::ranges::find(wanted, pid) != wanted.end();
+    ancestors_of(pid, [&](int ancestor) {
+      asked_for = asked_for || std::ranges::find(wanted, ancestor) != wanted.end();
+    });
     if (asked_for) result.push_back(candidate.process);
   }
   return result;

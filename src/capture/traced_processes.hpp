@@ -16,8 +16,9 @@ struct TracedProcess {
   bool asks_every_second = false;       // else every five
 };
 
-// Those started with KINETO_USE_DAEMON that have PyTorch loaded: the ranks, without their launcher and their loaders' workers.
-// `wanted`: only these and what they started; empty: all.
-std::vector<TracedProcess> find_traced_processes(const std::filesystem::path& proc, const std::vector<int>& wanted);
+// Those started with KINETO_USE_DAEMON that have PyTorch loaded: the ranks, without their launcher
+// and their loaders' workers. `wanted`: only these and what they started; empty: all.
+std::vector<TracedProcess> find_traced_processes(const std::filesystem::path& proc,
+                                                 const std::vector<int>& wanted);
 
 }  // namespace lockstep

@@ -21,7 +21,8 @@ struct BenchRunOptions {
 };
 
 struct BenchRun {
-  BenchRound round;     // its speed is that of the trainer in samples; a script's is told by `speed`
+  // its speed is that of the trainer in samples; a script's is told by `speed`
+  BenchRound round;
   RunSpeed speed;
   std::string failure;  // how the command failed, with its last words; empty: it did not
   bool interrupted = false;

@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-// Runs a few steps on one device of this machine: the request's own net where lockstep-train has its shape, else a GPT of its
-// layers and channels. An error where the request is for another machine, or there is no trainer.
+// Runs a few steps on one device of this machine: the request's own net where lockstep-train has
+// its shape, else a GPT of its layers and channels. An error where the request is for another
+// machine, or there is no trainer.
 Result<Calibration> calibrate(const PlanRequest& request, bool quiet);
 
 }  // namespace lockstep

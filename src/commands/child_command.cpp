@@ -30,13 +30,17 @@ std::string in_words(const ChildEnd& end) {
                              : fmt::format("ended with code {}", end.exit_code);
 }
 
-Result<ChildCommand> ChildCommand::start(const SharedOptions& options, const std::optional<std::vector<std::string>>& environment) {
+Result<ChildCommand> ChildCommand::start(
+    const SharedOptions& options, const std::optional<std::vector<std::string>>& environment) {
   ChildCommand child;
   if (options.command.empty()) return child;
-  auto process = Subprocess::start(options.command, options.output.empty() || options.output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched, -1, environment);
-  if (!process) return std::move(process).error();
+  auto process = TRY(Subprocess::start(options.command,
+                                       options.output.empty() || options.output == "-"
+                                           ? ChildOutput::to_stderr
+                                           : ChildOutput::untouched,
+                                       -1, environment));
   child.command_ = redact_command(options.command);
-  child.process_.emplace(std::move(*process));
+  child.process_.emplace(std::move(process));
   return child;
 }
 
@@ -48,7 +52,8 @@ int ChildCommand::finish(AtEnd how) {
   }
   const ChildEnd end = wait_for(*process_);
   if (stopped_ || end.exit_code == 0) return 0;
-  fmt::print(stderr, "lockstep: the command {}: {}\n", in_words(end), printable(join(command_, " ")));
+  fmt::print(stderr, "lockstep: the command {}: {}\n", in_words(end),
+             printable(join(command_, " ")));
   return end.exit_code;
 }
 

@@ -20,7 +20,9 @@ class ChildCommand {
   };
 
   // Nothing is started where there is no command.
-  static Result<ChildCommand> start(const SharedOptions& options, const std::optional<std::vector<std::string>>& environment = std::nullopt);
+  static Result<ChildCommand> start(
+      const SharedOptions& options,
+      const std::optional<std::vector<std::string>>& environment = std::nullopt);
 
   bool started() const { return process_.has_value(); }
   bool running() { return process_ && !process_->poll(); }
@@ -36,7 +38,8 @@ class ChildCommand {
   bool stopped_ = false;
 };
 
-// Waits for a command, however long it takes. An interrupt is handed on once; Ctrl-C at the terminal reaches it anyway.
+// Waits for a command, however long it takes. An interrupt is handed on once; Ctrl-C at the
+// terminal reaches it anyway.
 ChildEnd wait_for(Subprocess& command);
 
 // "ended with code 1", "was ended by signal 9".

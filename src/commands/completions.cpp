@@ -27,8 +27,10 @@ std::vector<CompletedCommand> completed_commands() {
     CompletedCommand command{row.name, row.summary, {}};
     const CLI::App* const app = line->app.get_subcommand(row.name);
     for (const CLI::Option* option : app->get_options()) {
-      for (const std::string& name : option->get_lnames()) command.options.push_back({"--" + name, option->get_description()});
-      for (const std::string& name : option->get_snames()) command.options.push_back({"-" + name, option->get_description()});
+      for (const std::string& name : option->get_lnames())
+        command.options.push_back({"--" + name, option->get_description()});
+      for (const std::string& name : option->get_snames())
+        command.options.push_back({"-" + name, option->get_description()});
     }
     commands.push_back(std::move(command));
   }
@@ -73,9 +75,12 @@ complete -o filenames -F _lockstep lockstep
 std::string zsh_quoted(const std::string& text) {
   std::string quoted;
   for (const char letter : text) {
-    if (letter == '\'') quoted += "'\\''";
-    else if (letter == '[' || letter == ']' || letter == ':') quoted += std::string("\\") + letter;
-    else quoted += letter;
+    if (letter == '\'')
+      quoted += "'\\''";
+    else if (letter == '[' || letter == ']' || letter == ':')
+      quoted += std::string("\\") + letter;
+    else
+      quoted += letter;
   }
   return quoted;
 }
@@ -111,18 +116,22 @@ compdef _lockstep lockstep
 
 std::string fish_quoted(const std::string& text) {
   std::string quoted;
-  for (const char letter : text) quoted += letter == '\'' || letter == '\\' ? std::string("\\") + letter : std::string(1, letter);
+  for (const char letter : text)
+    quoted +=
+        letter == '\'' || letter == '\\' ? std::string("\\") + letter : std::string(1, letter);
   return quoted;
 }
 
 std::string fish(const std::vector<CompletedCommand>& commands) {
   std::string text = "# fish completion for lockstep: lockstep completions fish | source\n";
   for (const CompletedCommand& command : commands) {
-    text += fmt::format("complete -c lockstep -n __fish_use_subcommand -a {} -d '{}'\n", command.name, fish_quoted(command.help));
+    text += fmt::format("complete -c lockstep -n __fish_use_subcommand -a {} -d '{}'\n",
+                        command.name, fish_quoted(command.help));
     for (const CompletedOption& option : command.options) {
       const bool is_long = option.name.starts_with("--");
-      text += fmt::format("complete -c lockstep -n '__fish_seen_subcommand_from {}' -{} {} -d '{}'\n", command.name,
-                          is_long ? 'l' : 's', option.name.substr(is_long ? 2 : 1), fish_quoted(option.help));
+      text += fmt::format(
+          "complete -c lockstep -n '__fish_seen_subcommand_from {}' -{} {} -d '{}'\n", command.name,
+          is_long ? 'l' : 's', option.name.substr(is_long ? 2 : 1), fish_quoted(option.help));
     }
   }
   return text;
@@ -135,10 +144,15 @@ Run configure_completions(CLI::App& app, RawOptions&) {
   app.add_option("SHELL", *shell, "bash, zsh or fish")->required();
   return [shell]() -> Result<int> {
     const auto commands = completed_commands();
-    if (*shell == "bash") fmt::print("{}", bash(commands));
-    else if (*shell == "zsh") fmt::print("{}", zsh(commands));
-    else if (*shell == "fish") fmt::print("{}", fish(commands));
-    else return usage_error(fmt::format("no completions for '{}'", printable(*shell)), "choose bash, zsh or fish");
+    if (*shell == "bash")
+      fmt::print("{}", bash(commands));
+    else if (*shell == "zsh")
+      fmt::print("{}", zsh(commands));
+    else if (*shell == "fish")
+      fmt::print("{}", fish(commands));
+    else
+      return usage_error(fmt::format("no completions for '{}'", printable(*shell)),
+                         "choose bash, zsh or fish");
     return exit_code::kDone;
   };
 }

@@ -17,7 +17,7 @@ namespace {
 
 struct Key {
   const char* name;
-  std::string RawOptions::*text;
+  std::string RawOptions::* text;
 };
 constexpr std::array<Key, 5> kTextKeys = {{{"interval", &RawOptions::interval},
                                            {"duration", &RawOptions::duration},
@@ -29,7 +29,8 @@ constexpr const char* kQuietKey = "quiet";
 constexpr const char* kMonitorKey = "monitor";  // read by the live screen itself
 
 std::filesystem::path default_path() {
-  if (const char* const folder = std::getenv("XDG_CONFIG_HOME"); folder != nullptr && *folder != '\0')
+  if (const char* const folder = std::getenv("XDG_CONFIG_HOME");
+      folder != nullptr && *folder != '\0')
     return std::filesystem::path(folder) / "lockstep/config.json";
   if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0')
     return std::filesystem::path(home) / ".config/lockstep/config.json";
@@ -41,12 +42,15 @@ Error unknown_key(const std::string& file, const std::string& key) {
   for (const Key& entry : kTextKeys) known.emplace_back(entry.name);
   const auto near = nearest(key, known);
   return usage_error(fmt::format("{}: unknown key '{}'", printable(file), printable(key)),
-                     near ? fmt::format("did you mean '{}'?", *near) : fmt::format("known keys: {}", join(known, ", ")));
+                     near ? fmt::format("did you mean '{}'?", *near)
+                          : fmt::format("known keys: {}", join(known, ", ")));
 }
 
 }  // namespace
 
-std::filesystem::path config_path(const RawOptions& raw) { return raw.config.empty() ? default_path() : std::filesystem::path(raw.config); }
+std::filesystem::path config_path(const RawOptions& raw) {
+  return raw.config.empty() ? default_path() : std::filesystem::path(raw.config);
+}
 
 Status fill_from_config(RawOptions& raw) {
   const bool named = !raw.config.empty();
@@ -66,12 +70,16 @@ Status fill_from_config(RawOptions& raw) {
   for (const auto& [key, value] : parsed.items()) {
     if (key == kQuietKey) {
       if (!value.is_boolean())
-        return usage_error(fmt::format("{}: 'quiet' is not true or false", printable(path.string())), "write \"quiet\": true");
+        return usage_error(
+            fmt::format("{}: 'quiet' is not true or false", printable(path.string())),
+            "write \"quiet\": true");
       raw.quiet = raw.quiet || value.get<bool>();
       continue;
     }
     if (key == kMonitorKey) {
-      if (!value.is_object()) return usage_error(fmt::format("{}: 'monitor' is not an object", printable(path.string())), R"(write it like this: "monitor": {"lanes": "power"})");
+      if (!value.is_object())
+        return usage_error(fmt::format("{}: 'monitor' is not an object", printable(path.string())),
+                           R"(write it like this: "monitor": {"lanes": "power"})");
       continue;
     }
     const Key* found = nullptr;

@@ -26,15 +26,27 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kDefaultDuration = 15s;
+constexpr auto kTrainFor = 15s;
 constexpr int kDevices = 2;
 constexpr double kExpectedSpeedup = 1.8;  // what published guides promise for two GPUs
 
-// What both runs train: all data made before the first step and no loader at work, so that two cores are enough for two
-// virtual GPUs. A step of a third to half a second shows the turns at 5 readings a second.
+// What both runs train: all data made before the first step and no loader at work, so that two
+// cores are enough for two virtual GPUs. A step of a third to half a second shows the turns at 5
+// readings a second.
 std::vector<std::string> training(const std::string& program, bool on_gpus) {
-  if (on_gpus) return {program, "--device", "cuda", "--model", "gpt2", "--batch-size", "8", "--steps", "1000000", "--dataset-size", "65536", "--log-every", "5", "--log-format", "json"};
-  return {program, "--device", "cpu", "--model", "tiny", "--batch-size", "16", "--steps", "1000000", "--dataset-size", "16384", "--preload", "--workers", "0", "--log-every", "4", "--log-format", "json"};
+  if (on_gpus)
+    return {program,        "--device",    "cuda",    "--model",      "gpt2",
+            "--batch-size", "8",           "--steps", "1000000",      "--dataset-size",
+            "65536",        "--log-every", "5",       "--log-format", "json"};
+  return {program,        "--device",
+          "cpu",          "--model",
+          "tiny",         "--batch-size",
+          "16",           "--steps",
+          "1000000",      "--dataset-size",
+          "16384",        "--preload",
+          "--workers",    "0",
+          "--log-every",  "4",
+          "--log-format", "json"};
 }
 
 // How the planner would run the same training on both devices: what the fix is.
@@ -44,24 +56,37 @@ std::string planned_parallel(bool on_gpus) {
   settings.model = on_gpus ? "gpt2" : "tiny";
   settings.batch_size = on_gpus ? 8 : 16;
   settings.devices = kDevices;
-  const auto choice = choose_training(settings, {"device", "model", "batch-size", "devices"}, train_machine());
+  const auto choice =
+      choose_training(settings, {"device", "model", "batch-size", "devices"}, train_machine());
   return choice ? choice->settings.parallel : "ddp";
 }
 
-std::vector<std::string> with(std::vector<std::string> words, std::initializer_list<std::string> more) {
+std::vector<std::string> with(std::vector<std::string> words,
+                              std::initializer_list<std::string> more) {
   words.insert(words.end(), more);
   return words;
 }
 
-// Others that took CPU time, or too few cores: why a speedup on virtual GPUs is not what it should be.
-std::optional<std::string> disturbance(const WatchedTraining& before, const WatchedTraining& after, bool on_gpus) {
+// Others that took CPU time, or too few cores: why a speedup on virtual GPUs is not what it should
+// be.
+std::optional<std::string> disturbance(const WatchedTraining& before, const WatchedTraining& after,
+                                       bool on_gpus) {
   if (on_gpus) return std::nullopt;
   const int cores = usable_cores();
-  if (cores < kDevices) return fmt::format("this machine lends {} core, and two virtual GPUs need two: the speedup cannot be shown here", cores);
+  if (cores < kDevices)
+    return fmt::format(
+        "this machine lends {} core, and two virtual GPUs need two: the speedup cannot be shown "
+        "here",
+        cores);
   const double most = std::max(before.other_cores, after.other_cores);
-  const double speedup = before.measured.tokens_per_s > 0 ? after.measured.tokens_per_s / before.measured.tokens_per_s : 0;
+  const double speedup = before.measured.tokens_per_s > 0
+                             ? after.measured.tokens_per_s / before.measured.tokens_per_s
+                             : 0;
   if (speedup >= kExpectedSpeedup || most < kDisturbingShareOfCores * kDevices) return std::nullopt;
-  return fmt::format("the machine is too busy to show it: other processes took {:.1f} of {} cores while this ran; try again when it is quiet", most, cores);
+  return fmt::format(
+      "the machine is too busy to show it: other processes took {:.1f} of {} cores while this ran; "
+      "try again when it is quiet",
+      most, cores);
 }
 
 struct DemoOptions {
@@ -75,58 +100,71 @@ Result<int> end_early(const WatchedTraining& run) {
 }
 
 Result<int> run_demo(const RawOptions& raw, const DemoOptions& typed) {
-  auto options = check(raw, Formats::text_and_json);
-  if (!options) return std::move(options).error();
-  auto program = trainer_program();
-  if (!program) return std::move(program).error();
+  auto options = TRY(check(raw, Formats::text_and_json));
+  auto program = TRY(trainer_program());
   const std::string folder = std::filesystem::path(typed.page).parent_path().string();
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
-    return usage_error(fmt::format("the page {} cannot be written: {}", printable(typed.page), std::strerror(errno)), "give another place: -o /tmp/demo.html");
+    return usage_error(fmt::format("the page {} cannot be written: {}", printable(typed.page),
+                                   std::strerror(errno)),
+                       "give another place: -o /tmp/demo.html");
   watch_for_interrupts();
   train_apart("demo");
 
   const bool on_gpus = train_machine().gpus >= kDevices;
   TrainingWatchOptions how;
   how.input = on_gpus ? "" : fmt::format("virtual:{}", kDevices);
-  how.duration = options->duration.value_or(kDefaultDuration);
-  how.quiet = options->quiet;
+  how.duration = options.duration.value_or(kTrainFor);
+  how.quiet = options.quiet;
   const auto words = [&](const std::string& line) {
-    if (!options->quiet) say(line + "\n");
+    if (!options.quiet) say(line + "\n");
   };
 
-  if (!on_gpus && usable_cores() < kDevices) words("lockstep: this machine lends one core, and two virtual GPUs need two: the speedup cannot be shown here");
+  if (!on_gpus && usable_cores() < kDevices)
+    words(
+        "lockstep: this machine lends one core, and two virtual GPUs need two: the speedup cannot "
+        "be shown here");
 
-  const auto wrong = with(training(*program, on_gpus), {"--parallel", "naive", "--devices", std::to_string(kDevices)});
-  words(fmt::format("1/3  the wrong way: one process, the model split over two {}GPUs, as device_map=\"auto\" and plain python give it", on_gpus ? "" : "virtual "));
+  const auto wrong = with(training(program, on_gpus),
+                          {"--parallel", "naive", "--devices", std::to_string(kDevices)});
+  words(
+      fmt::format("1/3  the wrong way: one process, the model split over two {}GPUs, as "
+                  "device_map=\"auto\" and plain python give it",
+                  on_gpus ? "" : "virtual "));
   words("     $ " + command_words(as_typed(wrong)));
-  auto before = run_and_watch("before: naive split", wrong, how);
-  if (!before) return std::move(before).error();
-  if (before->interrupted || before->failed) return end_early(*before);
-  const bool as_json = options->format == Format::json;
-  const DiagnosisText report_text(options->colors, terminal_width());
-  if (!as_json) fmt::print("{}\n", report_text.render(before->measured.report));
+  auto before = TRY(run_and_watch("before: naive split", wrong, how));
+  if (before.interrupted || before.failed) return end_early(before);
+  const bool as_json = options.format == Format::json;
+  const DiagnosisText report_text(options.colors, terminal_width());
+  if (!as_json) fmt::print("{}\n", report_text.render(before.measured.report));
   std::fflush(stdout);
 
   const std::string lockstep = (executable_folder() / "lockstep").string();
-  const auto trained = with(training(*program, on_gpus), {"--parallel", planned_parallel(on_gpus)});
-  auto right = std::vector<std::string>{lockstep, "launch", "--standalone", "--recommended", "--no-checks", "--quiet", "--nproc-per-node", std::to_string(kDevices), "--no-python"};
+  const auto trained = with(training(program, on_gpus), {"--parallel", planned_parallel(on_gpus)});
+  auto right = std::vector<std::string>{
+      lockstep,  "launch",           "--standalone",           "--recommended", "--no-checks",
+      "--quiet", "--nproc-per-node", std::to_string(kDevices), "--no-python"};
   right.insert(right.end(), trained.begin(), trained.end());
-  words("2/3  the fix: one process a GPU, each with the whole model and its own part of the data (DDP), by lockstep launch");
+  words(
+      "2/3  the fix: one process a GPU, each with the whole model and its own part of the data "
+      "(DDP), by lockstep launch");
   words("     $ " + command_words(as_typed(right)));
-  auto after = run_and_watch("after: DDP by lockstep launch", right, how);
-  if (!after) return std::move(after).error();
-  if (after->interrupted || after->failed) return end_early(*after);
+  auto after = TRY(run_and_watch("after: DDP by lockstep launch", right, how));
+  if (after.interrupted || after.failed) return end_early(after);
 
-  BeforeAfter both{before->measured, after->measured, disturbance(*before, *after, on_gpus)};
+  BeforeAfter both{before.measured, after.measured, disturbance(before, after, on_gpus)};
   both.before.command = as_typed(both.before.command);
   both.after.command = as_typed(both.after.command);
   words("3/3  before and after");
-  fmt::print("{}", as_json ? before_after_json(both) : "\n" + before_after_text(both, options->colors, terminal_width()));
-  if (Status written = write_file_atomically(typed.page, before_after_html(both)); !written) return std::move(written).error();
+  fmt::print("{}", as_json ? before_after_json(both)
+                           : "\n" + before_after_text(both, options.colors, terminal_width()));
+  TRY(write_file_atomically(typed.page, before_after_html(both)));
   words(fmt::format("\nboth runs on one page: {}", printable(typed.page)));
-  const bool healthy = both.after.report.findings.empty() && both.after.report.verdict && both.after.report.verdict->pattern == Pattern::in_step;
-  if (!healthy && both.disturbed_by) words("the second run's report is left out: it would speak of the disturbance");
-  else if (!healthy && !as_json) fmt::print("\nthe second run is not healthy:\n\n{}", report_text.render(both.after.report));
+  const bool healthy = both.after.report.findings.empty() && both.after.report.verdict &&
+                       both.after.report.verdict->pattern == Pattern::in_step;
+  if (!healthy && both.disturbed_by)
+    words("the second run's report is left out: it would speak of the disturbance");
+  else if (!healthy && !as_json)
+    fmt::print("\nthe second run is not healthy:\n\n{}", report_text.render(both.after.report));
   return healthy ? exit_code::kDone : exit_code::kFindings;
 }
 
@@ -134,11 +172,15 @@ Result<int> run_demo(const RawOptions& raw, const DemoOptions& typed) {
 
 Run configure_demo(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<DemoOptions>();
-  app.add_option("-o,--output", typed->page, "the HTML page")->type_name("FILE")->capture_default_str();
-  app.add_option("--duration", raw.duration, "how long each run is watched (default: 15s)")->type_name("DURATION");
+  app.add_option("-o,--output", typed->page, "the HTML page")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--duration", raw.duration, "how long each run is watched (default: 15s)")
+      ->type_name("DURATION");
   app.add_option("--format", raw.format, "text or json")->type_name("FORMAT");
   app.add_flag("--json", raw.json, "short for --format json");
-  app.add_option("--color", raw.color, "auto, always or never (NO_COLOR is honoured)")->type_name("WHEN");
+  app.add_option("--color", raw.color, "auto, always or never (NO_COLOR is honoured)")
+      ->type_name("WHEN");
   add_common_options(app, raw);
   return [typed, &raw] { return run_demo(raw, *typed); };
 }

@@ -17,15 +17,17 @@ Result<std::set<FindingCode>> codes_of(const std::vector<std::string>& words) {
   }
   for (const std::string& word : words)
     for (const std::string_view part : split(word, ',')) {
-      const auto found = std::find_if(kFindingNames.begin(), kFindingNames.end(),
-                                      [&](const FindingName& name) { return name.id == part || name.name == part; });
+      const auto found = std::ranges::find_if(kFindingNames, [&](const FindingName& name) {
+        return name.id == part || name.name == part;
+      });
       if (found != kFindingNames.end()) {
         codes.insert(found->code);
         continue;
       }
       const auto near = nearest(part, known);
       return usage_error(fmt::format("'{}' is no finding's code", printable(part)),
-                         near ? fmt::format("did you mean {}?", *near) : "codes look like P101; lockstep explain lists them");
+                         near ? fmt::format("did you mean {}?", *near)
+                              : "codes look like P101; lockstep explain lists them");
     }
   return codes;
 }

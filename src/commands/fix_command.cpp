@@ -6,13 +6,13 @@
 #include <memory>
 
 #include "base/file.hpp"
+#include "base/interrupt.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "commands/finding_codes.hpp"
 #include "commands/observation.hpp"
 #include "commands/verify_fix.hpp"
 #include "commands/version.hpp"
-#include "base/interrupt.hpp"
 #include "fix/engine.hpp"
 #include "fix/fix_report.hpp"
 #include "fix/reported_patches.hpp"
@@ -23,8 +23,8 @@
 #include "render/text/github_lines.hpp"
 #include "render/text/paint.hpp"
 #include "render/text/verification_text.hpp"
-#include "report/verification.hpp"
 #include "render/words/words.hpp"
+#include "report/verification.hpp"
 
 namespace lockstep {
 namespace {
@@ -54,19 +54,28 @@ struct FixOptions {
 
 Result<Wishes> checked_wishes(const FixOptions& typed) {
   Wishes wishes;
-  if (typed.preset == "standard") wishes.preset = Preset::standard;
-  else if (typed.preset == "fast") wishes.preset = Preset::fast;
-  else if (!typed.preset.empty()) return usage_error(fmt::format("--preset {} is unknown", printable(typed.preset)), "use standard or fast");
-  if (typed.global_batch == "keep") wishes.batch = GlobalBatch::keep;
+  if (typed.preset == "standard")
+    wishes.preset = Preset::standard;
+  else if (typed.preset == "fast")
+    wishes.preset = Preset::fast;
+  else if (!typed.preset.empty())
+    return usage_error(fmt::format("--preset {} is unknown", printable(typed.preset)),
+                       "use standard or fast");
+  if (typed.global_batch == "keep")
+    wishes.batch = GlobalBatch::keep;
   else if (!typed.global_batch.empty() && typed.global_batch != "grow")
-    return usage_error(fmt::format("--global-batch {} is unknown", printable(typed.global_batch)), "use grow (batch x N) or keep (accumulation / N)");
+    return usage_error(fmt::format("--global-batch {} is unknown", printable(typed.global_batch)),
+                       "use grow (batch x N) or keep (accumulation / N)");
   if (!typed.gpus.empty()) {
     const auto count = parse_integer(typed.gpus);
-    if (!count || *count < 1 || *count > 1024) return usage_error(fmt::format("--gpus {} is no number of GPUs", printable(typed.gpus)), "give how many one machine has: --gpus 4");
+    if (!count || *count < 1 || *count > 1024)
+      return usage_error(fmt::format("--gpus {} is no number of GPUs", printable(typed.gpus)),
+                         "give how many one machine has: --gpus 4");
     wishes.gpus = static_cast<int>(*count);
   }
   if (wishes.preset != Preset::none && wishes.batch == GlobalBatch::keep)
-    return usage_error("--preset and --global-batch keep both choose the accumulation", "give one of them; a preset keeps the batch that each GPU has");
+    return usage_error("--preset and --global-batch keep both choose the accumulation",
+                       "give one of them; a preset keeps the batch that each GPU has");
   return wishes;
 }
 
@@ -76,34 +85,53 @@ Result<std::optional<Versions>> checked_versions(const FixOptions& typed) {
   for (const std::string& word : typed.assume) {
     const auto equals = word.find('=');
     const auto digits = word.find_first_not_of('=', std::min(word.size(), equals));
-    const auto version = Version::parse(equals == std::string::npos || digits == std::string::npos ? "" : std::string_view(word).substr(digits));
+    const auto version = Version::parse(equals == std::string::npos || digits == std::string::npos
+                                            ? ""
+                                            : std::string_view(word).substr(digits));
     const std::string package = word.substr(0, equals);
-    if (package != "transformers" && package != "accelerate" && package != "torch" && package != "trl")
-      return usage_error(fmt::format("--assume {} names a package that no rule asks for", printable(word)), "transformers, accelerate, torch and trl count");
-    if (!version) return usage_error(fmt::format("--assume {} is no version", printable(word)), "write it so: --assume transformers=4.44.2");
+    if (package != "transformers" && package != "accelerate" && package != "torch" &&
+        package != "trl")
+      return usage_error(
+          fmt::format("--assume {} names a package that no rule asks for", printable(word)),
+          "transformers, accelerate, torch and trl count");
+    if (!version)
+      return usage_error(fmt::format("--assume {} is no version", printable(word)),
+                         "write it so: --assume transformers=4.44.2");
     versions.emplace(package, KnownVersion{*version, "--assume", true});
   }
   return std::optional(std::move(versions));
 }
 
-Result<std::unique_ptr<Renderer>> renderer_for(const SharedOptions& options, const std::string& format) {
-  if (format == "json" || (format.empty() && options.format == Format::json)) return std::unique_ptr<Renderer>(std::make_unique<JsonRenderer>());
-  if (format == "sarif") return std::unique_ptr<Renderer>(std::make_unique<SarifRenderer>(version_number()));
+Result<std::unique_ptr<Renderer>> renderer_for(const SharedOptions& options,
+                                               const std::string& format) {
+  if (format == "json" || (format.empty() && options.format == Format::json))
+    return std::unique_ptr<Renderer>(std::make_unique<JsonRenderer>());
+  if (format == "sarif")
+    return std::unique_ptr<Renderer>(std::make_unique<SarifRenderer>(version_number()));
   if (format == "github") return std::unique_ptr<Renderer>(std::make_unique<GithubLines>());
-  if (format.empty() || format == "text") return std::unique_ptr<Renderer>(std::make_unique<FixText>(options.colors, options.output.empty() ? terminal_width() : std::nullopt));
-  return usage_error(fmt::format("--format {} is unknown here", printable(format)), "use text, json, sarif or github");
+  if (format.empty() || format == "text")
+    return std::unique_ptr<Renderer>(std::make_unique<FixText>(
+        options.colors, options.output.empty() ? terminal_width() : std::nullopt));
+  return usage_error(fmt::format("--format {} is unknown here", printable(format)),
+                     "use text, json, sarif or github");
 }
 
 // What was written, in words.
-void tell_applied(const SharedOptions& options, std::size_t patches, const std::vector<FileRewrite>& files) {
+void tell_applied(const SharedOptions& options, std::size_t patches,
+                  const std::vector<FileRewrite>& files) {
   if (options.quiet) return;
   constexpr std::size_t kNamed = 8;
   std::vector<std::string> names;
   for (const FileRewrite& file : files)
     if (names.size() < kNamed) names.push_back(printable(file.path.string()));
   if (files.size() > kNamed) names.push_back("...");
-  if (files.empty()) say("lockstep: nothing was written\n");
-  else say(fmt::format("lockstep: {} {} applied, {} written: {}\n  take it back: lockstep fix --undo\n", patches, patches == 1 ? "patch" : "patches", files.size() == 1 ? "one file" : fmt::format("{} files", files.size()), join(names, ", ")));
+  if (files.empty())
+    say("lockstep: nothing was written\n");
+  else
+    say(fmt::format(
+        "lockstep: {} {} applied, {} written: {}\n  take it back: lockstep fix --undo\n", patches,
+        patches == 1 ? "patch" : "patches",
+        files.size() == 1 ? "one file" : fmt::format("{} files", files.size()), join(names, ", ")));
 }
 
 Result<int> undo(const SharedOptions& options, const FixOptions& typed) {
@@ -113,42 +141,53 @@ Result<int> undo(const SharedOptions& options, const FixOptions& typed) {
     fs::path absolute = fs::absolute(path, failed).lexically_normal();
     paths.push_back(absolute.filename().empty() ? absolute.parent_path() : absolute);
   }
-  const auto folder = undo_folder();
-  if (!folder) return folder.error();
+  const auto folder = TRY(undo_folder());
   // What was applied to this folder first; only then what was applied elsewhere.
-  auto restored = undo_newest(*folder, paths.empty() ? std::vector{fs::current_path(failed)} : paths);
-  if (!restored && paths.empty() && restored.error().kind == ErrorKind::usage) restored = undo_newest(*folder, {});
+  auto restored =
+      undo_newest(folder, paths.empty() ? std::vector{fs::current_path(failed)} : paths);
+  if (!restored && paths.empty() && restored.error().kind == ErrorKind::usage)
+    restored = undo_newest(folder, {});
   if (!restored) return std::move(restored).error();
   std::string text;
-  for (const fs::path& path : *restored) text += fmt::format("restored {}\n", printable(path.string()));
-  if (Status put = put_result(options, text); !put) return std::move(put).error();
+  for (const fs::path& path : *restored)
+    text += fmt::format("restored {}\n", printable(path.string()));
+  TRY(put_result(options, text));
   return exit_code::kDone;
 }
 
 Status write_files(const std::vector<FileRewrite>& files) {
-  const auto folder = undo_folder();
-  if (!folder) return folder.error();
-  return write_back(files, *folder);
+  const auto folder = TRY(undo_folder());
+  return write_back(files, folder);
 }
 
-Result<int> fix_from_report(const SharedOptions& options, const FixOptions& typed, const CodeFilter& filter, const Wishes& wishes) {
+Result<int> fix_from_report(const SharedOptions& options, const FixOptions& typed,
+                            const CodeFilter& filter, const Wishes& wishes) {
   const auto text = read_small_file(typed.from, 256U << 20U);
-  if (!text) return Error{fmt::format("cannot read the report {}: {}", printable(typed.from), std::strerror(errno)), "make one: lockstep diagnose --json -o report.json", ErrorKind::cannot_measure};
-  auto patches = patches_of_report(*text, typed.from);
-  if (!patches) return std::move(patches).error();
-  std::erase_if(*patches, [&](const ReportedPatch& patch) { return (!filter.select.empty() && !filter.select.contains(patch.code)) || filter.ignore.contains(patch.code); });
+  if (!text)
+    return Error{
+        fmt::format("cannot read the report {}: {}", printable(typed.from), std::strerror(errno)),
+        "make one: lockstep diagnose --json -o report.json", ErrorKind::cannot_measure};
+  auto patches = TRY(patches_of_report(*text, typed.from));
+  std::erase_if(patches, [&](const ReportedPatch& patch) {
+    return (!filter.select.empty() && !filter.select.contains(patch.code)) ||
+           filter.ignore.contains(patch.code);
+  });
   std::string shown;
   const Painter paint(options.colors);
-  for (const ReportedPatch& patch : *patches)
-    shown += fmt::format("{} {}  [{}]  {}\n{}\n", name_of(patch.code).id, name_of(patch.code).name, safety_word(patch.safety), printable(patch.description), diff_text(patch.diff, 0, paint));
+  for (const ReportedPatch& patch : patches)
+    shown += fmt::format("{} {}  [{}]  {}\n{}\n", name_of(patch.code).id, name_of(patch.code).name,
+                         safety_word(patch.safety), printable(patch.description),
+                         diff_text(patch.diff, 0, paint));
   if (shown.empty()) shown = "the report carries no patch\n";
-  if (Status put = put_result(options, shown); !put) return std::move(put).error();
-  const bool any = std::any_of(patches->begin(), patches->end(), [](const ReportedPatch& patch) { return patch.group && patch.safety != FixSafety::manual; });
+  TRY(put_result(options, shown));
+  const bool any = std::ranges::any_of(patches, [](const ReportedPatch& patch) {
+    return patch.group && patch.safety != FixSafety::manual;
+  });
   if (!typed.apply) return typed.check && any ? exit_code::kFindings : exit_code::kDone;
-  auto rewritten = apply_reported(*patches, typed.unsafe ? Apply::safe_and_unsafe : Apply::safe, wishes);
-  if (!rewritten) return std::move(rewritten).error();
-  if (Status written = write_files(rewritten->files); !written) return std::move(written).error();
-  tell_applied(options, rewritten->patches, rewritten->files);
+  auto rewritten =
+      TRY(apply_reported(patches, typed.unsafe ? Apply::safe_and_unsafe : Apply::safe, wishes));
+  TRY(write_files(rewritten.files));
+  tell_applied(options, rewritten.patches, rewritten.files);
   return exit_code::kDone;
 }
 
@@ -156,7 +195,9 @@ Result<VerifyOptions> checked_verify(const SharedOptions& options, const FixOpti
   VerifyOptions how;
   if (!typed.rounds.empty()) {
     const auto rounds = parse_integer(typed.rounds);
-    if (!rounds || *rounds < 1 || *rounds > 1000) return usage_error(fmt::format("--rounds {} is no number of rounds", printable(typed.rounds)), "give one; from 2 on there is an interval: --rounds 5");
+    if (!rounds || *rounds < 1 || *rounds > 1000)
+      return usage_error(fmt::format("--rounds {} is no number of rounds", printable(typed.rounds)),
+                         "give one; from 2 on there is an interval: --rounds 5");
     how.rounds = static_cast<int>(*rounds);
   }
   how.duration = options.duration;
@@ -168,111 +209,152 @@ Result<VerifyOptions> checked_verify(const SharedOptions& options, const FixOpti
 }
 
 // Where nothing is left to patch, what the newest --apply wrote is what can be proven.
-std::vector<ProjectVersion> versions_of_undo(const Project& project, const fs::path& folder, const std::vector<std::string>& command) {
+std::vector<ProjectVersion> versions_of_undo(const Project& project, const fs::path& folder,
+                                             const std::vector<std::string>& command) {
   const auto undo = undo_folder();
   if (!undo) return {};
   std::map<FileId, std::string> before;
   for (const FileRewrite& file : newest_applied(*undo, {folder}))
     if (const auto id = project.at(file.path)) before[*id] = file.after;
   if (before.empty()) return {};
-  return {{"before the last --apply", project.with(before), command}, {"as it is now", project, command}};
+  return {{"before the last --apply", project.with(before), command},
+          {"as it is now", project, command}};
 }
 
 std::string what_next(const FixOptions& typed, bool of_undo, bool helped, bool written) {
   const std::string unsafe = typed.unsafe ? " --unsafe" : "";
   if (of_undo) return helped ? "" : "take it back: lockstep fix --undo\n";
   if (written) return "";
-  if (helped) return fmt::format("write it: lockstep fix --apply{} {}\n", unsafe, typed.paths.empty() ? "." : join(typed.paths, " "));
-  return typed.apply ? fmt::format("nothing was written; to have it all the same: lockstep fix --apply{} {}\n", unsafe, typed.paths.empty() ? "." : join(typed.paths, " ")) : "nothing was written\n";
+  if (helped)
+    return fmt::format("write it: lockstep fix --apply{} {}\n", unsafe,
+                       typed.paths.empty() ? "." : join(typed.paths, " "));
+  return typed.apply
+             ? fmt::format(
+                   "nothing was written; to have it all the same: lockstep fix --apply{} {}\n",
+                   unsafe, typed.paths.empty() ? "." : join(typed.paths, " "))
+             : "nothing was written\n";
 }
 
-Status write_patched(const SharedOptions& options, const Project& project, const Project& patched, std::size_t patches) {
+Status write_patched(const SharedOptions& options, const Project& project, const Project& patched,
+                     std::size_t patches) {
   std::vector<FileRewrite> files;
   for (FileId id = 0; id < project.size(); ++id)
-    if (!is_the_command(project.file(id)) && project.file(id).text() != patched.file(id).text()) files.push_back({project.file(id).path(), project.file(id).text(), patched.file(id).text()});
+    if (!is_the_command(project.file(id)) && project.file(id).text() != patched.file(id).text())
+      files.push_back({project.file(id).path(), project.file(id).text(), patched.file(id).text()});
   if (Status written = write_files(files); !written) return written;
   tell_applied(options, patches, files);
   return Done{};
 }
 
-Result<int> verify_patches(const SharedOptions& options, const FixOptions& typed, const CodeFilter& filter, const Wishes& wishes, const std::optional<Versions>& installed) {
-  if (options.command.empty()) return usage_error("no command to measure with", "write it after --: lockstep fix . --verify -- python train.py");
-  auto how = checked_verify(options, typed);
-  if (!how) return std::move(how).error();
-  auto project = read_project(typed.paths.empty() ? std::vector<std::string>{"."} : typed.paths, installed, Neighbours::context, {command_as_file(options.command, how->folder)});
-  if (!project) return std::move(project).error();
-  auto versions = versions_to_measure(*project, wishes, filter, typed.unsafe ? Apply::safe_and_unsafe : Apply::safe, typed.each, options.command);
+Result<int> verify_patches(const SharedOptions& options, const FixOptions& typed,
+                           const CodeFilter& filter, const Wishes& wishes,
+                           const std::optional<Versions>& installed) {
+  if (options.command.empty())
+    return usage_error("no command to measure with",
+                       "write it after --: lockstep fix . --verify -- python train.py");
+  auto how = TRY(checked_verify(options, typed));
+  auto project =
+      TRY(read_project(typed.paths.empty() ? std::vector<std::string>{"."} : typed.paths, installed,
+                       Neighbours::context, {command_as_file(options.command, how.folder)}));
+  auto versions = versions_to_measure(project, wishes, filter,
+                                      typed.unsafe ? Apply::safe_and_unsafe : Apply::safe,
+                                      typed.each, options.command);
   const bool of_undo = versions.size() == 1;
-  if (of_undo) versions = versions_of_undo(*project, how->folder, options.command);
+  if (of_undo) versions = versions_of_undo(project, how.folder, options.command);
   if (versions.empty()) {
-    const FixPlan plan = plan_fixes(*project, wishes, filter);
-    const bool unsafe = std::any_of(plan.groups.begin(), plan.groups.end(), [](const PatchGroup& group) { return group.safety == FixSafety::unsafe; });
-    return usage_error("there is no patch to verify", unsafe ? "add --unsafe: there are patches that may change results (lockstep fix shows them)" : "lockstep fix . shows what it found");
+    const FixPlan plan = plan_fixes(project, wishes, filter);
+    const bool unsafe = std::ranges::any_of(
+        plan.groups, [](const PatchGroup& group) { return group.safety == FixSafety::unsafe; });
+    return usage_error(
+        "there is no patch to verify",
+        unsafe ? "add --unsafe: there are patches that may change results (lockstep fix shows them)"
+               : "lockstep fix . shows what it found");
   }
   for (const ProjectVersion& version : versions)
-    for (FileId id = 0; id < project->size(); ++id)
-      if (version.project.file(id).text() != versions.front().project.file(id).text() && project->file(id).path().lexically_relative(how->folder).native().starts_with(".."))
-        return usage_error(fmt::format("{} would change, and is not below this folder", printable(project->file(id).path().string())), "run it from the folder that holds the project: the command runs in a copy of where you are");
+    for (FileId id = 0; id < project.size(); ++id)
+      if (version.project.file(id).text() != versions.front().project.file(id).text() &&
+          project.file(id).path().lexically_relative(how.folder).native().starts_with(".."))
+        return usage_error(fmt::format("{} would change, and is not below this folder",
+                                       printable(project.file(id).path().string())),
+                           "run it from the folder that holds the project: the command runs in a "
+                           "copy of where you are");
   watch_for_interrupts();
-  if (!options.quiet) say(fmt::format("lockstep: {} runs of your command, {} versions by turns, in copies of {}\n", static_cast<std::size_t>(how->rounds) * versions.size(), versions.size(), printable(how->folder.string())));
-  auto verified = verify(versions, *how);
+  if (!options.quiet)
+    say(fmt::format("lockstep: {} runs of your command, {} versions by turns, in copies of {}\n",
+                    static_cast<std::size_t>(how.rounds) * versions.size(), versions.size(),
+                    printable(how.folder.string())));
+  auto verified = verify(versions, how);
   if (interrupted_by() != 0) return exit_code::kInterrupted;
   if (!verified) return std::move(verified).error();
   if (!verified->failure.empty()) {
-    say(fmt::format("lockstep: error: {}  next: see that the command runs by itself, and that its patched form is what you want: lockstep fix shows it\n", verified->failure));
+    say(
+        fmt::format("lockstep: error: {}  next: see that the command runs by itself, and that its "
+                    "patched form is what you want: lockstep fix shows it\n",
+                    verified->failure));
     return exit_code::kCommandFailed;
   }
-  Report report = report_of_plan(*project, plan_fixes(*project, wishes, filter));
+  Report report = report_of_plan(project, plan_fixes(project, wishes, filter));
   report.verification = std::move(verified->measured);
   report.checklist = verified->last.checklist;
   const bool helped = is_proven(*report.verification);
   const bool write = typed.apply && !of_undo && helped;
-  const std::string text = options.format == Format::json || typed.format == "json" ? JsonRenderer().render(report) : verification_text(*report.verification, only_steps_gain(*report.verification), report.checklist, options.colors) + "\n" + what_next(typed, of_undo, helped, write);
-  if (Status put = put_result(options, text); !put) return std::move(put).error();
-  if (write)
-    if (Status written = write_patched(options, *project, versions.back().project, versions.size() - 1); !written) return std::move(written).error();
+  const std::string text =
+      options.format == Format::json || typed.format == "json"
+          ? JsonRenderer().render(report)
+          : verification_text(*report.verification, only_steps_gain(*report.verification),
+                              report.checklist, options.colors) +
+                "\n" + what_next(typed, of_undo, helped, write);
+  TRY(put_result(options, text));
+  if (write) TRY(write_patched(options, project, versions.back().project, versions.size() - 1));
   return helped ? exit_code::kDone : exit_code::kFindings;
 }
 
 Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
-  auto options = check(raw);
-  if (!options) return std::move(options).error();
-  auto select = codes_of(typed.select);
-  if (!select) return std::move(select).error();
-  auto ignore = codes_of(typed.ignore);
-  if (!ignore) return std::move(ignore).error();
-  auto wishes = checked_wishes(typed);
-  if (!wishes) return std::move(wishes).error();
-  auto versions = checked_versions(typed);
-  if (!versions) return std::move(versions).error();
-  auto renderer = renderer_for(*options, typed.format);
-  if (!renderer) return std::move(renderer).error();
-  if (typed.undo && (typed.apply || typed.check || !typed.from.empty())) return usage_error("--undo goes alone", "lockstep fix --undo [PATH]");
-  if (typed.apply && typed.check) return usage_error("--apply writes and --check only looks", "give one of them");
-  if (typed.undo) return undo(*options, typed);
+  auto options = TRY(check(raw));
+  auto select = TRY(codes_of(typed.select));
+  auto ignore = TRY(codes_of(typed.ignore));
+  auto wishes = TRY(checked_wishes(typed));
+  auto versions = TRY(checked_versions(typed));
+  auto renderer = TRY(renderer_for(options, typed.format));
+  if (typed.undo && (typed.apply || typed.check || !typed.from.empty()))
+    return usage_error("--undo goes alone", "lockstep fix --undo [PATH]");
+  if (typed.apply && typed.check)
+    return usage_error("--apply writes and --check only looks", "give one of them");
+  if (typed.undo) return undo(options, typed);
   for (const FindingCode code : {FindingCode::memory_nearly_full, FindingCode::out_of_memory})
-    if (select->contains(code)) wishes->short_of_memory = code;
-  const CodeFilter filter{std::move(*select), std::move(*ignore)};
-  if (!typed.from.empty() && (!typed.format.empty() || raw.json)) return usage_error("--from shows the report's own patches, as text", "leave --format away; the report itself is JSON already");
-  if (!typed.from.empty()) return fix_from_report(*options, typed, filter, *wishes);
-  if (!typed.verify && (typed.each || !typed.rounds.empty() || !typed.watch.empty() || options->duration)) return usage_error("--each, --rounds, --duration and --watch belong to --verify", "lockstep fix . --verify --each -- python train.py");
-  if (!typed.verify && !options->command.empty()) return usage_error("a command after -- is for --verify", "lockstep fix . --verify -- python train.py");
-  if (typed.verify) return verify_patches(*options, typed, filter, *wishes, *versions);
-  if (typed.paths.empty()) return usage_error("no file or folder to look at", "lockstep fix . looks at the folder you are in");
+    if (select.contains(code)) wishes.short_of_memory = code;
+  const CodeFilter filter{std::move(select), std::move(ignore)};
+  if (!typed.from.empty() && (!typed.format.empty() || raw.json))
+    return usage_error("--from shows the report's own patches, as text",
+                       "leave --format away; the report itself is JSON already");
+  if (!typed.from.empty()) return fix_from_report(options, typed, filter, wishes);
+  if (!typed.verify &&
+      (typed.each || !typed.rounds.empty() || !typed.watch.empty() || options.duration))
+    return usage_error("--each, --rounds, --duration and --watch belong to --verify",
+                       "lockstep fix . --verify --each -- python train.py");
+  if (!typed.verify && !options.command.empty())
+    return usage_error("a command after -- is for --verify",
+                       "lockstep fix . --verify -- python train.py");
+  if (typed.verify) return verify_patches(options, typed, filter, wishes, versions);
+  if (typed.paths.empty())
+    return usage_error("no file or folder to look at",
+                       "lockstep fix . looks at the folder you are in");
 
-  auto project = read_project(typed.paths, *versions);
-  if (!project) return std::move(project).error();
-  const FixPlan plan = plan_fixes(*project, *wishes, filter);
-  const Report report = report_of_plan(*project, plan);
-  if (Status put = put_result(*options, (*renderer)->render(report)); !put) return std::move(put).error();
+  auto project = TRY(read_project(typed.paths, versions));
+  const FixPlan plan = plan_fixes(project, wishes, filter);
+  const Report report = report_of_plan(project, plan);
+  TRY(put_result(options, renderer->render(report)));
   if (typed.apply) {
-    const Patched patched = apply_in_memory(*project, plan, *wishes, filter, typed.unsafe ? Apply::safe_and_unsafe : Apply::safe);
+    const Patched patched = apply_in_memory(project, plan, wishes, filter,
+                                            typed.unsafe ? Apply::safe_and_unsafe : Apply::safe);
     std::vector<FileRewrite> files;
-    for (const auto& [id, text] : patched.texts) files.push_back({project->file(id).path(), project->file(id).text(), text});
-    if (Status written = write_files(files); !written) return std::move(written).error();
-    tell_applied(*options, patched.applied, files);
+    for (const auto& [id, text] : patched.texts)
+      files.push_back({project.file(id).path(), project.file(id).text(), text});
+    TRY(write_files(files));
+    tell_applied(options, patched.applied, files);
   }
-  const bool would_change = std::any_of(plan.groups.begin(), plan.groups.end(), [](const PatchGroup& group) { return group.safety != FixSafety::manual; });
+  const bool would_change = std::ranges::any_of(
+      plan.groups, [](const PatchGroup& group) { return group.safety != FixSafety::manual; });
   return typed.check && would_change ? exit_code::kFindings : exit_code::kDone;
 }
 
@@ -285,22 +367,47 @@ Run configure_fix(CLI::App& app, RawOptions& raw) {
   app.add_flag("--unsafe", typed->unsafe, "with --apply: write those too that may change results");
   app.add_flag("--undo", typed->undo, "take the newest --apply back, exactly");
   app.add_flag("--check", typed->check, "for CI: end with 1 when a patch could be applied");
-  app.add_option("--select", typed->select, "only these findings, by code: P101,X701")->allow_extra_args(false)->type_name("CODES");
-  app.add_option("--ignore", typed->ignore, "leave these findings out")->allow_extra_args(false)->type_name("CODES");
-  app.add_option("--from", typed->from, "apply the patches of a report: lockstep diagnose --json -o report.json")->type_name("REPORT");
-  app.add_option("--preset", typed->preset, "also set a published preset whole: standard or fast")->type_name("NAME");
-  app.add_option("--global-batch", typed->global_batch, "when one process becomes N: grow (the batch x N, default) or keep (accumulation / N)")->type_name("HOW");
-  app.add_option("--gpus", typed->gpus, "how many GPUs there are, where no line says so")->type_name("N");
-  app.add_option("--assume", typed->assume, "take this version for the installed one: transformers=4.44.2")->allow_extra_args(false)->type_name("PACKAGE=VERSION");
-  app.add_flag("--verify", typed->verify, "prove it: run the command after -- with and without the patches, by turns, and say what they bring");
-  app.add_flag("--each", typed->each, "with --verify: one patch after the other, with what each adds");
-  app.add_option("--rounds", typed->rounds, "with --verify: so many runs of each version (5)")->type_name("N");
-  app.add_option("--duration", raw.duration, "with --verify: end each run after so long (else it runs to its end)")->type_name("TIME");
-  app.add_option("--watch", typed->watch, "with --verify: the GPUs to watch (this machine's; virtual:2)")->type_name("INPUT");
+  app.add_option("--select", typed->select, "only these findings, by code: P101,X701")
+      ->allow_extra_args(false)
+      ->type_name("CODES");
+  app.add_option("--ignore", typed->ignore, "leave these findings out")
+      ->allow_extra_args(false)
+      ->type_name("CODES");
+  app.add_option("--from", typed->from,
+                 "apply the patches of a report: lockstep diagnose --json -o report.json")
+      ->type_name("REPORT");
+  app.add_option("--preset", typed->preset, "also set a published preset whole: standard or fast")
+      ->type_name("NAME");
+  app.add_option(
+         "--global-batch", typed->global_batch,
+         "when one process becomes N: grow (the batch x N, default) or keep (accumulation / N)")
+      ->type_name("HOW");
+  app.add_option("--gpus", typed->gpus, "how many GPUs there are, where no line says so")
+      ->type_name("N");
+  app.add_option("--assume", typed->assume,
+                 "take this version for the installed one: transformers=4.44.2")
+      ->allow_extra_args(false)
+      ->type_name("PACKAGE=VERSION");
+  app.add_flag("--verify", typed->verify,
+               "prove it: run the command after -- with and without the patches, by turns, and say "
+               "what they bring");
+  app.add_flag("--each", typed->each,
+               "with --verify: one patch after the other, with what each adds");
+  app.add_option("--rounds", typed->rounds, "with --verify: so many runs of each version (5)")
+      ->type_name("N");
+  app.add_option("--duration", raw.duration,
+                 "with --verify: end each run after so long (else it runs to its end)")
+      ->type_name("TIME");
+  app.add_option("--watch", typed->watch,
+                 "with --verify: the GPUs to watch (this machine's; virtual:2)")
+      ->type_name("INPUT");
   app.add_option("--format", typed->format, "text, json, sarif or github")->type_name("FORMAT");
   app.add_flag("--json", raw.json, "short for --format json");
-  app.add_option("-o,--output", raw.output, "write the result to this file instead of standard output")->type_name("FILE");
-  app.add_option("--color", raw.color, "auto, always or never (NO_COLOR is honoured)")->type_name("WHEN");
+  app.add_option("-o,--output", raw.output,
+                 "write the result to this file instead of standard output")
+      ->type_name("FILE");
+  app.add_option("--color", raw.color, "auto, always or never (NO_COLOR is honoured)")
+      ->type_name("WHEN");
   add_common_options(app, raw);
   return [typed, &raw] { return run_fix(raw, *typed); };
 }

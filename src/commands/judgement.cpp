@@ -15,6 +15,8 @@ Judged judge(const Timeline& timeline) {
   return judged;
 }
 
-Report report_of(const Timeline& timeline, const Judged& run) { return build_report(timeline, run.signals, run.diagnosis); }
+Report report_of(const Timeline& timeline, const Judged& run) {
+  return build_report(timeline, run.signals, run.diagnosis);
+}
 
 }  // namespace lockstep

@@ -39,12 +39,16 @@ void say_who_holds_gpus(int guard) {
     if (is_or_stands_below(process.pid, guard)) continue;
     for (const ProcessOnGpu& use : process.gpus) {
       if (use.memory_bytes.value_or(kWorthAWord) < kWorthAWord) continue;
-      holders[use.index].push_back(fmt::format("process {} ({}{})", process.pid, process.command ? printable(join(*process.command, " ").substr(0, 80)) : "?",
-                                               use.memory_bytes ? ", " + format_bytes(static_cast<double>(*use.memory_bytes)) : std::string()));
+      holders[use.index].push_back(
+          fmt::format("process {} ({}{})", process.pid,
+                      process.command ? printable(join(*process.command, " ").substr(0, 80)) : "?",
+                      use.memory_bytes ? ", " + format_bytes(static_cast<double>(*use.memory_bytes))
+                                       : std::string()));
     }
   }
   for (const auto& [gpu, who] : holders) {
-    const CheckNote note{FindingCode::gpu_held_by_others, fmt::format("GPU {} is held by {}", gpu, join(who, ", ")),
+    const CheckNote note{FindingCode::gpu_held_by_others,
+                         fmt::format("GPU {} is held by {}", gpu, join(who, ", ")),
                          "wait for it, end it, or choose other GPUs: CUDA_VISIBLE_DEVICES=2,3"};
     say(fmt::format("lockstep: {}\n  next: {}\n", in_words(note), note.next));
   }
@@ -62,7 +66,8 @@ void watch_ranks(int guard, int ended) {
   options.attention = Attention::close;
   auto source = open_source(input_of_ranks(), options);
   if (!source) {
-    say(fmt::format("lockstep: --watch: {}\n  next: {}\n", source.error().what, source.error().next));
+    say(fmt::format("lockstep: --watch: {}\n  next: {}\n", source.error().what,
+                    source.error().next));
     return;
   }
   std::string said;
@@ -78,20 +83,26 @@ void watch_ranks(int guard, int ended) {
     std::string worst;
     if (!judged.diagnosis.findings.empty()) {
       const Finding& finding = judged.diagnosis.findings.front();
-      worst = fmt::format("; {} {} costs {:.0f} %", name_of(finding.code).id, name_of(finding.code).name, finding.lost_throughput * 100);
+      worst = fmt::format("; {} {} costs {:.0f} %", name_of(finding.code).id,
+                          name_of(finding.code).name, finding.lost_throughput * 100);
     }
-    const std::string words = pattern + (worst.empty() ? "" : worst.substr(0, worst.find(" costs")));
+    const std::string words =
+        pattern + (worst.empty() ? "" : worst.substr(0, worst.find(" costs")));
     if (words == said) return false;
     said = words;
-    say(fmt::format("lockstep: {}: {} ({:.0f} % sure){}\n", pattern, printable(verdict.sentence), verdict.confidence * 100, worst));
+    say(fmt::format("lockstep: {}: {} ({:.0f} % sure){}\n", pattern, printable(verdict.sentence),
+                    verdict.confidence * 100, worst));
     return false;
   };
   auto timeline = observe(**source, how);
   if (!timeline) {
-    say(fmt::format("lockstep: --watch: {}\n  next: {}\n", timeline.error().what, timeline.error().next));
+    say(fmt::format("lockstep: --watch: {}\n  next: {}\n", timeline.error().what,
+                    timeline.error().next));
     return;
   }
-  say(fmt::format("\n{}", DiagnosisText(Colors::off, std::nullopt).render(report_of(*timeline, judge(*timeline)))));
+  say(fmt::format(
+      "\n{}",
+      DiagnosisText(Colors::off, std::nullopt).render(report_of(*timeline, judge(*timeline)))));
 }
 
 }  // namespace

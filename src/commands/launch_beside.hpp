@@ -1,4 +1,5 @@
-// What `lockstep launch` does beside the ranks with the GPUs' driver: who else holds the GPUs, and --watch.
+// What `lockstep launch` does beside the ranks with the GPUs' driver: who else holds the GPUs, and
+// --watch.
 #pragma once
 
 #include "launch/launcher.hpp"

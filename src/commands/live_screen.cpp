@@ -29,14 +29,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kOpenWithin = 400ms;      // before the screen is taken: an error is better told without it
-constexpr auto kEscapeAlone = 40ms;      // then it was the key, not the start of an arrow
+// before the screen is taken: an error is better told without it
+constexpr auto kOpenWithin = 400ms;
+constexpr auto kEscapeAlone = 40ms;  // then it was the key, not the start of an arrow
 constexpr auto kMessageStands = 6s;
 constexpr auto kLongestWait = 500ms;
-constexpr auto kStopWithin = 120ms;      // of the 200 ms that quitting may take
-constexpr auto kCloseWithin = 5s;        // where a recording has to be closed first: nothing of it is to be lost
+constexpr auto kStopWithin = 120ms;  // of the 200 ms that quitting may take
+// where a recording has to be closed first: nothing of it is to be lost
+constexpr auto kCloseWithin = 5s;
 constexpr double kFramesPerSecond = 10;
-constexpr double kFramesAtOnce = 2;      // a key is answered at once though a frame was drawn a moment ago
+// a key is answered at once though a frame was drawn a moment ago
+constexpr double kFramesAtOnce = 2;
 
 // At most ten frames a second in the long run.
 class FramePace {
@@ -49,7 +52,8 @@ class FramePace {
   }
   std::chrono::milliseconds until_next(std::chrono::nanoseconds now) {
     fill(now);
-    return std::chrono::milliseconds(frames_ >= 1 ? 0 : 1 + static_cast<int>((1 - frames_) / kFramesPerSecond * 1000));
+    return std::chrono::milliseconds(
+        frames_ >= 1 ? 0 : 1 + static_cast<int>((1 - frames_) / kFramesPerSecond * 1000));
   }
 
  private:
@@ -68,12 +72,15 @@ std::string_view page_of(FindingCode code) {
 }
 
 std::string base64(std::string_view bytes) {
-  static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
     std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j) group = group << 8U | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    for (std::size_t j = 0; j < 4; ++j) text += i + j <= bytes.size() ? kLetters[group >> (18U - 6U * j) & 63U] : '=';
+    for (std::size_t j = 0; j < 3; ++j)
+      group = group << 8U | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    for (std::size_t j = 0; j < 4; ++j)
+      text += i + j <= bytes.size() ? kLetters[group >> (18U - 6U * j) & 63U] : '=';
   }
   return text;
 }
@@ -88,7 +95,11 @@ std::string recording_name() {
 class LiveScreen {
  public:
   LiveScreen(MonitorFeed& feed, TerminalSession& terminal, const LiveScreenOptions& options)
-      : feed_(feed), terminal_(terminal), options_(options), state_(options.start), saved_(options.start.setup) {}
+      : feed_(feed),
+        terminal_(terminal),
+        options_(options),
+        state_(options.start),
+        saved_(options.start.setup) {}
 
   // Until the user quits, the time is over, or nothing comes any more.
   void run() {
@@ -108,7 +119,10 @@ class LiveScreen {
     const auto now = monotonic_now();
     if (due_) wait = std::min(wait, pace_.until_next(now));
     if (parser_.is_waiting()) wait = std::min(wait, std::chrono::milliseconds(kEscapeAlone));
-    if (options_.duration) wait = std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(*options_.duration - (now - started)), 0ms, wait);
+    if (options_.duration)
+      wait = std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(*options_.duration -
+                                                                              (now - started)),
+                        0ms, wait);
     return wait;
   }
 
@@ -141,31 +155,42 @@ class LiveScreen {
   }
 
   void react(const Input& input) {
-    Reaction reaction = feed_.look([&](const Monitored& seen) { return handle(std::move(state_), input, {seen, layout_, recording_name()}); });
+    Reaction reaction = feed_.look([&](const Monitored& seen) {
+      return handle(std::move(state_), input, {seen, layout_, recording_name()});
+    });
     state_ = std::move(reaction.state);
     take_hold_of_target();
     message_since_ = monotonic_now();
     due_ = true;
     for (MonitorRequest& request : reaction.requests) {
-      if (auto* of_feed = std::get_if<FeedRequest>(&request)) feed_.request(std::move(*of_feed));
-      else carry_out(std::get<ProgramRequest>(request));
+      if (auto* of_feed = std::get_if<FeedRequest>(&request))
+        feed_.request(std::move(*of_feed));
+      else
+        carry_out(std::get<ProgramRequest>(request));
     }
   }
 
   void carry_out(const ProgramRequest& request) {
-    if (std::holds_alternative<QuitScreen>(request)) quit_ = true;
-    else if (const auto* signal = std::get_if<SendSignal>(&request)) send(*signal);
-    else if (const auto* copy = std::get_if<CopyText>(&request)) terminal_.write(fmt::format("\x1b]52;c;{}\x07", base64(copy->text)));
-    else if (std::holds_alternative<SaveSetup>(request)) save();
-    else redraw_all();
+    if (std::holds_alternative<QuitScreen>(request))
+      quit_ = true;
+    else if (const auto* signal = std::get_if<SendSignal>(&request))
+      send(*signal);
+    else if (const auto* copy = std::get_if<CopyText>(&request))
+      terminal_.write(fmt::format("\x1b]52;c;{}\x07", base64(copy->text)));
+    else if (std::holds_alternative<SaveSetup>(request))
+      save();
+    else
+      redraw_all();
   }
 
   // From the question on it is this process that is meant, whatever becomes of its number.
   void take_hold_of_target() {
     const auto* menu = std::get_if<SignalMenu>(&state_.overlay);
-    if (menu == nullptr || (target_ && target_->pid() == menu->pid)) return;  // kept until the answer is carried out
+    // kept until the answer is carried out
+    if (menu == nullptr || (target_ && target_->pid() == menu->pid)) return;
     const ProcessTick shown = feed_.look([](const Monitored& seen) { return seen.processes; });
-    auto held = SignalTarget::take_hold(menu->pid, shown);  // reads /proc: not under the feed's lock
+    // reads /proc: not under the feed's lock
+    auto held = SignalTarget::take_hold(menu->pid, shown);
     if (!held) {
       state_.overlay = std::monostate{};
       state_.message = held.error().what;
@@ -176,8 +201,10 @@ class LiveScreen {
 
   void send(const SendSignal& signal) {
     if (!target_ || target_->pid() != signal.pid) return;
-    if (const Status sent = target_->send(signal.signal); sent) state_.message = fmt::format("sent {} to {}", signal.name, signal.pid);
-    else state_.message = fmt::format("{} was not sent: {}", signal.name, sent.error().what);
+    if (const Status sent = target_->send(signal.signal); sent)
+      state_.message = fmt::format("sent {} to {}", signal.name, signal.pid);
+    else
+      state_.message = fmt::format("{} was not sent: {}", signal.name, sent.error().what);
     target_.reset();
   }
 
@@ -204,7 +231,8 @@ class LiveScreen {
   // What the feed has to tell, such as a file that could not be written.
   void take_note() {
     feed_.look([&](const Monitored& seen) {
-      if (const double newest = seen.events.empty() ? 0 : seen.events.back().t_ms; newest > told_event_ms_) {
+      if (const double newest = seen.events.empty() ? 0 : seen.events.back().t_ms;
+          newest > told_event_ms_) {
         told_event_ms_ = newest;
         state_.message = event_words(seen.events.back().event);
         message_since_ = monotonic_now();
@@ -221,10 +249,12 @@ class LiveScreen {
   void draw() {
     due_ = false;
     MonitorState shown = state_;
-    shown.waited_s = static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(monotonic_now() - started_).count());
+    shown.waited_s = static_cast<int>(
+        std::chrono::duration_cast<std::chrono::seconds>(monotonic_now() - started_).count());
     shown.setup.colors = shown.setup.colors && options_.colors;
     shown.setup.ascii = shown.setup.ascii || !options_.utf8;
-    Frame frame = feed_.look([&](const Monitored& seen) { return draw_monitor(seen, shown, size_, page_of); });
+    Frame frame = feed_.look(
+        [&](const Monitored& seen) { return draw_monitor(seen, shown, size_, page_of); });
     layout_ = frame.layout;
     const auto painted = painter_.paint(std::move(frame));
     if (!terminal_.write(writer_.update(painted.cells, painted.changed))) quit_ = true;
@@ -248,7 +278,8 @@ class LiveScreen {
   std::chrono::nanoseconds started_ = monotonic_now();
   std::chrono::nanoseconds message_since_{};
   std::chrono::nanoseconds typed_at_{};
-  std::optional<SignalTarget> target_;  // taken hold of when the question is asked, so that the answer is about it
+  // taken hold of when the question is asked, so that the answer is about it
+  std::optional<SignalTarget> target_;
 };
 
 // Rings in the terminal's ear, as long as there is one.
@@ -271,7 +302,9 @@ class Bell {
 // Whatever ends the screen, the feed must not ring a terminal that is gone.
 class BellAt {
  public:
-  BellAt(std::shared_ptr<Bell> bell, const TerminalSession& terminal) : bell_(std::move(bell)) { bell_->hang_up(&terminal); }
+  BellAt(std::shared_ptr<Bell> bell, const TerminalSession& terminal) : bell_(std::move(bell)) {
+    bell_->hang_up(&terminal);
+  }
   ~BellAt() { bell_->hang_up(nullptr); }
   BellAt(const BellAt&) = delete;
   BellAt& operator=(const BellAt&) = delete;
@@ -282,7 +315,8 @@ class BellAt {
 
 // What became of a recording that was still being written.
 void tell_of_recording(const MonitorFeed& feed) {
-  feed.look([](const Monitored& seen) { say(fmt::format("lockstep: {}\n", printable(seen.note))); });
+  feed.look(
+      [](const Monitored& seen) { say(fmt::format("lockstep: {}\n", printable(seen.note))); });
 }
 
 }  // namespace
@@ -294,15 +328,15 @@ Result<int> run_live_screen(FeedOptions feed_options, const LiveScreenOptions& o
   feed.wait_until_open(kOpenWithin);
   if (auto failure = feed.failure()) return std::move(*failure);
 
-  auto terminal = TerminalSession::open();
-  if (!terminal) return std::move(terminal).error();
+  auto terminal = TRY(TerminalSession::open());
   {
-    const BellAt rings(bell, **terminal);
-    LiveScreen(feed, **terminal, options).run();
+    const BellAt rings(bell, *terminal);
+    LiveScreen(feed, *terminal, options).run();
   }
-  (*terminal)->leave();
+  terminal->leave();
   const int code = interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
-  const bool recording = feed.look([](const Monitored& seen) { return seen.recording.has_value(); });
+  const bool recording =
+      feed.look([](const Monitored& seen) { return seen.recording.has_value(); });
   const bool stopped = feed.stop(recording ? std::chrono::milliseconds(kCloseWithin) : kStopWithin);
   if (recording) tell_of_recording(feed);
   auto failure = feed.failure();

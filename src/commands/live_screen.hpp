@@ -14,7 +14,8 @@ struct LiveScreenOptions {
   MonitorState start;
   std::optional<std::chrono::nanoseconds> duration;  // then it ends by itself
   std::filesystem::path config;                      // where the setup is kept; empty: nowhere
-  bool colors = true;                                // what the terminal and the user's environment allow, whatever the setup says
+  // what the terminal and the user's environment allow, whatever the setup says
+  bool colors = true;
   bool utf8 = true;
 };
 

@@ -36,31 +36,33 @@ struct MonitorOptions {
 Result<int> print_once(const SharedOptions& options) {
   SourceOptions how = options.source_options();
   how.process_period = kProcessesDuringOnce;
-  auto source = open_source(options.input, how);
-  if (!source) return std::move(source).error();
+  auto source = TRY(open_source(options.input, how));
   ObservationOptions how_long;
   how_long.duration = options.duration;
-  if (!how_long.duration && is_live(**source)) how_long.duration = kOnce;
+  if (!how_long.duration && is_live(*source)) how_long.duration = kOnce;
   how_long.pid = options.pid;
-  auto timeline = observe(**source, how_long);
-  if (!timeline) return std::move(timeline).error();
-  if (const auto note = (*source)->repair_note(); note && !options.quiet) fmt::print(stderr, "lockstep: {}\n", *note);
+  auto timeline = TRY(observe(*source, how_long));
+  if (const auto note = source->repair_note(); note && !options.quiet)
+    fmt::print(stderr, "lockstep: {}\n", *note);
 
-  const Report report = build_report(*timeline, gpu_means(*timeline));
+  const Report report = build_report(timeline, gpu_means(timeline));
   std::unique_ptr<Renderer> renderer;
-  if (options.format == Format::json) renderer = std::make_unique<JsonRenderer>();
-  else renderer = std::make_unique<MonitorTable>(options.colors, options.output.empty() ? terminal_width() : std::nullopt);
+  if (options.format == Format::json)
+    renderer = std::make_unique<JsonRenderer>();
+  else
+    renderer = std::make_unique<MonitorTable>(
+        options.colors, options.output.empty() ? terminal_width() : std::nullopt);
   const std::string text = renderer->render(report);
-  if (Status put = put_result(options, text); !put) return std::move(put).error();
+  TRY(put_result(options, text));
   return interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
 }
 
-Result<int> show_live(const RawOptions& raw, const SharedOptions& options, const MonitorOptions& typed) {
+Result<int> show_live(const RawOptions& raw, const SharedOptions& options,
+                      const MonitorOptions& typed) {
   LiveScreenOptions screen;
   screen.config = config_path(raw);
-  auto setup = load_monitor_setup(screen.config);
-  if (!setup) return std::move(setup).error();
-  screen.start.setup = *setup;
+  auto setup = TRY(load_monitor_setup(screen.config));
+  screen.start.setup = setup;
   screen.start.read_only = typed.read_only;
   screen.duration = options.duration;
   screen.colors = options.colors == Colors::on;
@@ -76,20 +78,22 @@ Result<int> show_live(const RawOptions& raw, const SharedOptions& options, const
   feed.scene.judge = [](const Timeline& timeline) { return report_of(timeline, judge(timeline)); };
   feed.scene.local_pids = pids_are_of_this_machine;
   if (options.pid)
-    feed.scene.wanted = [pid = *options.pid](const ProcessSample& process, const Source& source) { return is_or_descends_from(process, pid, source); };
+    feed.scene.wanted = [pid = *options.pid](const ProcessSample& process, const Source& source) {
+      return is_or_descends_from(process, pid, source);
+    };
   return run_live_screen(std::move(feed), screen);
 }
 
 Result<int> monitor(const RawOptions& raw, const MonitorOptions& typed) {
-  auto options = check(raw);
-  if (!options) return std::move(options).error();
+  auto options = TRY(check(raw));
   watch_for_interrupts();
-  if (typed.once || options->format == Format::json || !options->output.empty()) return print_once(*options);
+  if (typed.once || options.format == Format::json || !options.output.empty())
+    return print_once(options);
   if (const auto reason = why_no_screen()) {
-    if (!options->quiet) fmt::print(stderr, "lockstep: printing once: {}\n", *reason);
-    return print_once(*options);
+    if (!options.quiet) fmt::print(stderr, "lockstep: printing once: {}\n", *reason);
+    return print_once(options);
   }
-  return show_live(raw, *options, typed);
+  return show_live(raw, options, typed);
 }
 
 }  // namespace
@@ -97,7 +101,8 @@ Result<int> monitor(const RawOptions& raw, const MonitorOptions& typed) {
 Run configure_monitor(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<MonitorOptions>();
   add_input_options(app, raw);
-  app.add_option("--pid", raw.pid, "only this process, its children and their GPUs")->type_name("PID");
+  app.add_option("--pid", raw.pid, "only this process, its children and their GPUs")
+      ->type_name("PID");
   app.add_flag("--once", typed->once, "print a plain table and end");
   app.add_flag("--read-only", typed->read_only, "no key of the live screen sends a signal");
   add_prometheus_options(app, raw);

@@ -22,7 +22,7 @@ constexpr const char* kPart = "monitor";
 
 struct Switch {
   const char* name;
-  bool MonitorSetup::*value;
+  bool MonitorSetup::* value;
 };
 constexpr std::array<Switch, 5> kSwitches = {{{"steps", &MonitorSetup::show_steps},
                                               {"ranks", &MonitorSetup::show_ranks},
@@ -32,15 +32,20 @@ constexpr std::array<Switch, 5> kSwitches = {{{"steps", &MonitorSetup::show_step
 
 std::string lower(std::string_view text) {
   std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  std::ranges::transform(result, result.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
   return result;
 }
 
 Error wrong(const std::filesystem::path& file, const std::string& key, const std::string& next) {
-  return usage_error(fmt::format("{}: 'monitor.{}' cannot be used", printable(file.string()), printable(key)), next);
+  return usage_error(
+      fmt::format("{}: 'monitor.{}' cannot be used", printable(file.string()), printable(key)),
+      next);
 }
 
-Status take(const std::filesystem::path& file, const std::string& key, const Json& value, MonitorSetup& setup) {
+Status take(const std::filesystem::path& file, const std::string& key, const Json& value,
+            MonitorSetup& setup) {
   for (const Switch& row : kSwitches)
     if (key == row.name) {
       if (!value.is_boolean()) return wrong(file, key, "write true or false");
@@ -59,17 +64,20 @@ Status take(const std::filesystem::path& file, const std::string& key, const Jso
     return wrong(file, key, "use one of " + join(names, ", "));
   }
   if (key == "column") {
-    auto duration = value.is_string() ? parse_duration(value.get<std::string>()) : Result<std::chrono::nanoseconds>(Error{});
+    auto duration = value.is_string() ? parse_duration(value.get<std::string>())
+                                      : Result<std::chrono::nanoseconds>(Error{});
     const double ms = duration ? static_cast<double>(duration->count()) / 1e6 : 0;
-    if (ms < kColumnMs.front() || ms > kColumnMs.back()) return wrong(file, key, "write a time from 20ms to 5m, such as \"200ms\"");
+    if (ms < kColumnMs.front() || ms > kColumnMs.back())
+      return wrong(file, key, "write a time from 20ms to 5m, such as \"200ms\"");
     setup.column_ms = ms;
     return Done{};
   }
   std::vector<std::string> known = {"lanes", "column"};
   for (const Switch& row : kSwitches) known.emplace_back(row.name);
   const auto near = nearest(key, known);
-  return usage_error(fmt::format("{}: unknown key 'monitor.{}'", printable(file.string()), printable(key)),
-                     near ? fmt::format("did you mean '{}'?", *near) : "known keys: " + join(known, ", "));
+  return usage_error(
+      fmt::format("{}: unknown key 'monitor.{}'", printable(file.string()), printable(key)),
+      near ? fmt::format("did you mean '{}'?", *near) : "known keys: " + join(known, ", "));
 }
 
 }  // namespace
@@ -79,9 +87,9 @@ Result<MonitorSetup> load_monitor_setup(const std::filesystem::path& config) {
   const auto text = config.empty() ? std::nullopt : read_small_file(config);
   if (!text) return setup;
   const auto parsed = Json::parse(*text, nullptr, false);
-  if (!parsed.is_object() || !parsed.contains(kPart)) return setup;  // what is wrong with the rest is told elsewhere
-  for (const auto& [key, value] : parsed[kPart].items())
-    if (Status status = take(config, key, value, setup); !status) return std::move(status).error();
+  // what is wrong with the rest is told elsewhere
+  if (!parsed.is_object() || !parsed.contains(kPart)) return setup;
+  for (const auto& [key, value] : parsed[kPart].items()) TRY(take(config, key, value, setup));
   return setup;
 }
 
@@ -89,10 +97,13 @@ Status save_monitor_setup(const std::filesystem::path& config, const MonitorSetu
   Json content = Json::object();
   const auto text = read_small_file(config);
   std::error_code unknown;
-  if (!text && std::filesystem::exists(config, unknown)) return cannot_read(config, errno != 0 ? errno : EACCES);
+  if (!text && std::filesystem::exists(config, unknown))
+    return cannot_read(config, errno != 0 ? errno : EACCES);
   if (text) {
     content = Json::parse(*text, nullptr, false);
-    if (!content.is_object()) return Error{fmt::format("{} is not a JSON object", printable(config.string())), "mend or remove it"};
+    if (!content.is_object())
+      return Error{fmt::format("{} is not a JSON object", printable(config.string())),
+                   "mend or remove it"};
   }
   Json part = Json::object();
   part["lanes"] = lower(kQuantityNames[static_cast<std::size_t>(setup.lanes)]);

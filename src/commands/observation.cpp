@@ -19,13 +19,16 @@ namespace {
 constexpr double kReviewShare = 0.08;
 
 // Leaves the family's processes and GPUs, and the GPUs of nobody where they are wanted.
-Status keep_only(const std::set<int>& family, const ObservationOptions& options, Timeline& timeline) {
+Status keep_only(const std::set<int>& family, const ObservationOptions& options,
+                 Timeline& timeline) {
   std::set<int> held;
   std::set<int> of_others;
   for (ProcessList& list : timeline.process_lists) {
     for (const ProcessSample& process : list.processes)
-      for (const ProcessOnGpu& use : process.gpus) (family.contains(process.pid) ? held : of_others).insert(use.index);
-    std::erase_if(list.processes, [&](const ProcessSample& process) { return !family.contains(process.pid); });
+      for (const ProcessOnGpu& use : process.gpus)
+        (family.contains(process.pid) ? held : of_others).insert(use.index);
+    std::erase_if(list.processes,
+                  [&](const ProcessSample& process) { return !family.contains(process.pid); });
   }
   if (held.empty() && options.without_gpus) {
     timeline.gpus.clear();
@@ -33,13 +36,16 @@ Status keep_only(const std::set<int>& family, const ObservationOptions& options,
     return Done{};
   }
   if (held.empty())
-    return Error{fmt::format("process {} and its children hold no GPU", *options.pid), "see which do: lockstep monitor --once"};
+    return Error{fmt::format("process {} and its children hold no GPU", *options.pid),
+                 "see which do: lockstep monitor --once"};
   std::erase_if(timeline.gpus, [&](const GpuTrack& gpu) {
     if (held.contains(gpu.info.index)) return false;
     return !options.keep_free_gpus || of_others.contains(gpu.info.index);
   });
   std::erase_if(timeline.events, [&](const EventAt& entry) {
-    return entry.event.gpu && std::none_of(timeline.gpus.begin(), timeline.gpus.end(), [&](const GpuTrack& gpu) { return gpu.info.index == *entry.event.gpu; });
+    return entry.event.gpu && std::ranges::none_of(timeline.gpus, [&](const GpuTrack& gpu) {
+             return gpu.info.index == *entry.event.gpu;
+           });
   });
   return Done{};
 }
@@ -50,18 +56,21 @@ bool pids_are_of_this_machine(const Source& source) {
   constexpr std::string_view kVirtual = "virtual:";
   const std::string detail = source.detail();
   return source.kind() == SourceKind::nvml ||
-         (detail.starts_with(kVirtual) && parse_integer(std::string_view(detail).substr(kVirtual.size())));
+         (detail.starts_with(kVirtual) &&
+          parse_integer(std::string_view(detail).substr(kVirtual.size())));
 }
 
 bool is_or_descends_from(const ProcessSample& process, int ancestor, const Source& source) {
   if (process.pid == ancestor) return true;
   if (!process.parent_pid) return false;
-  return pids_are_of_this_machine(source) ? is_or_stands_below(*process.parent_pid, ancestor) : *process.parent_pid == ancestor;
+  return pids_are_of_this_machine(source) ? is_or_stands_below(*process.parent_pid, ancestor)
+                                          : *process.parent_pid == ancestor;
 }
 
 std::optional<std::size_t> terminal_width() {
   winsize size{};
-  if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+  if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
+      size.ws_col == 0)
     return std::nullopt;
   return size.ws_col;
 }
@@ -77,16 +86,19 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
   auto watched = watch(source, {options.duration, stop}, [&](const Record& record) -> Status {
     const auto* tick = std::get_if<GpuTick>(&record.content);
     any_gpu = any_gpu || (tick != nullptr && !tick->empty());
-    if (const auto* processes = std::get_if<ProcessTick>(&record.content); processes != nullptr && options.pid)
+    if (const auto* processes = std::get_if<ProcessTick>(&record.content);
+        processes != nullptr && options.pid)
       for (const ProcessSample& process : *processes)
         if (is_or_descends_from(process, *options.pid, source)) family.insert(process.pid);
     builder.add(record);
     if (!options.enough || !(any_gpu || options.without_gpus)) return Done{};
     if (!reviewed_ms) reviewed_ms = record.t_ms;
-    // A review costs with the length of the run: as that grows they come less often, so that all of them cost no more
-    // than a few times the last.
+    // A review costs with the length of the run: as that grows they come less often, so that all of
+    // them cost no more than a few times the last.
     const Timeline& whole = builder.so_far();
-    if (record.t_ms - *reviewed_ms < std::max(review_ms, kReviewShare * (whole.to_ms - whole.from_ms))) return Done{};
+    if (record.t_ms - *reviewed_ms <
+        std::max(review_ms, kReviewShare * (whole.to_ms - whole.from_ms)))
+      return Done{};
     reviewed_ms = record.t_ms;
     Timeline so_far = builder.build();
     if (options.pid && !keep_only(family, options, so_far)) return Done{};  // it holds no GPU yet
@@ -98,18 +110,21 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
     return Error{fmt::format("the driver has not answered '{}' for {}", watched->silence->call,
                              format_duration(watched->silence->since)),
                  "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"};
-  const bool any_step = !is_live(source) && !builder.so_far().steps.empty();  // recorded by profile on a machine whose GPUs could not be read
+  // recorded by profile on a machine whose GPUs could not be read
+  const bool any_step = !is_live(source) && !builder.so_far().steps.empty();
   if (!any_gpu && !any_step && source.kind() != SourceKind::log && !options.without_gpus)
     return Error{fmt::format("{} holds no reading of any GPU", printable(source.detail())),
                  "record longer: lockstep record -o FILE --duration 10s"};
-  if (is_live(source)) builder.advance_to(to_ms(unix_now() - std::chrono::nanoseconds(source.machine().started_unix_ns)));
+  if (is_live(source))
+    builder.advance_to(
+        to_ms(unix_now() - std::chrono::nanoseconds(source.machine().started_unix_ns)));
   Timeline timeline = builder.build();
   timeline.not_measured = source.not_measured();
   if (watched->silence)
-    timeline.not_measured.push_back({"all", fmt::format("the driver stopped answering '{}' {} ago", watched->silence->call,
-                                                        format_duration(watched->silence->since))});
-  if (options.pid)
-    if (Status kept = keep_only(family, options, timeline); !kept) return std::move(kept).error();
+    timeline.not_measured.push_back(
+        {"all", fmt::format("the driver stopped answering '{}' {} ago", watched->silence->call,
+                            format_duration(watched->silence->since))});
+  if (options.pid) TRY(keep_only(family, options, timeline));
   return timeline;
 }
 

@@ -22,20 +22,26 @@ Result<ProbeSession> ProbeSession::start(const ProbeChoice& probes) {
   ::mkdir(parent.c_str(), 0700);
   std::string path = (parent / "profile-XXXXXX").string();
   if (::mkdtemp(path.data()) == nullptr)  // 0700
-    return Error{fmt::format("cannot make a folder in {}: {}", printable(parent.string()), std::strerror(errno)), "name one that is yours: XDG_RUNTIME_DIR=/tmp/mine, or run with --probe none"};
+    return Error{fmt::format("cannot make a folder in {}: {}", printable(parent.string()),
+                             std::strerror(errno)),
+                 "name one that is yours: XDG_RUNTIME_DIR=/tmp/mine, or run with --probe none"};
   session.folder_ = path;
-  auto probed = with_probes(own_variables(), probes, session.folder_);
-  if (!probed) return std::move(probed).error();
-  session.probes_ = probed->probes;
-  session.left_out_ = std::move(probed->left_out);
-  if (probed->probes.python && !probed->probes.cuda) session.resting_ = RestingDaemon::start();  // CUPTI has one user
-  for (const auto& [name, value] : session.resting_.variables()) probed->variables[name] = value;
-  session.environment_ = as_entries(probed->variables);
+  auto probed = TRY(with_probes(own_variables(), probes, session.folder_));
+  session.probes_ = probed.probes;
+  session.left_out_ = std::move(probed.left_out);
+  // CUPTI has one user
+  if (probed.probes.python && !probed.probes.cuda) session.resting_ = RestingDaemon::start();
+  for (const auto& [name, value] : session.resting_.variables()) probed.variables[name] = value;
+  session.environment_ = as_entries(probed.variables);
   return session;
 }
 
 ProbeSession::ProbeSession(ProbeSession&& other) noexcept
-    : folder_(std::exchange(other.folder_, {})), probes_(other.probes_), left_out_(std::move(other.left_out_)), environment_(std::exchange(other.environment_, std::nullopt)), resting_(std::move(other.resting_)) {}
+    : folder_(std::exchange(other.folder_, {})),
+      probes_(other.probes_),
+      left_out_(std::move(other.left_out_)),
+      environment_(std::exchange(other.environment_, std::nullopt)),
+      resting_(std::move(other.resting_)) {}
 
 ProbeSession::~ProbeSession() {
   if (folder_.empty()) return;

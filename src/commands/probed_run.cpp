@@ -27,11 +27,14 @@ std::string last_lines(const std::string& text) {
   constexpr std::size_t kLines = 15;
   const auto lines = split(trim(text), '\n');
   std::string tail;
-  for (std::size_t i = lines.size() > kLines ? lines.size() - kLines : 0; i < lines.size(); ++i) tail += fmt::format("    {}\n", printable(std::string(lines[i])));
+  for (std::size_t i = lines.size() > kLines ? lines.size() - kLines : 0; i < lines.size(); ++i)
+    tail += fmt::format("    {}\n", printable(std::string(lines[i])));
   return tail;
 }
 
-std::optional<std::vector<std::string>> with_variables(const std::optional<std::vector<std::string>>& entries, const std::map<std::string, std::string>& more) {
+std::optional<std::vector<std::string>> with_variables(
+    const std::optional<std::vector<std::string>>& entries,
+    const std::map<std::string, std::string>& more) {
   if (!entries || more.empty()) return entries;
   std::vector<std::string> all;
   for (const std::string& entry : *entries)
@@ -51,38 +54,41 @@ std::int64_t steps_of_all(const Timeline& timeline) {
 
 }  // namespace
 
-Result<ProbedRun> run_probed(const std::vector<std::string>& command, const ProbedRunOptions& options) {
-  auto session = ProbeSession::start(ProbeChoice{.python = true, .host = false, .cuda = false, .nccl = false, .ras = false});
-  if (!session) return std::move(session).error();
+Result<ProbedRun> run_probed(const std::vector<std::string>& command,
+                             const ProbedRunOptions& options) {
+  auto session = TRY(ProbeSession::start(
+      ProbeChoice{.python = true, .host = false, .cuda = false, .nccl = false, .ras = false}));
   SourceOptions how_often;
   how_often.process_period = 1s;
   how_often.attention = Attention::close;
   auto gpus = open_source(options.input, how_often);
-  ProbeSource source(session->folder(), gpus ? std::move(*gpus) : nullptr);
+  ProbeSource source(session.folder(), gpus ? std::move(*gpus) : nullptr);
   const OutputFile lines;
   const auto begin = monotonic_now();
-  auto child = Subprocess::start(command, ChildOutput::to_file, lines.descriptor(), with_variables(session->environment(), options.variables));
-  if (!child) return std::move(child).error();
+  auto child = TRY(Subprocess::start(command, ChildOutput::to_file, lines.descriptor(),
+                                     with_variables(session.environment(), options.variables)));
   ObservationOptions how;
-  how.pid = child->pid();
+  how.pid = child.pid();
   how.without_gpus = true;
   how.keep_free_gpus = true;
-  how.stop = [&child] { return child->poll().has_value(); };
+  how.stop = [&child] { return child.poll().has_value(); };
   bool cut = false;
   how.enough = [&](const Timeline& so_far) {
-    cut = (options.duration && monotonic_now() - begin > *options.duration) || (options.steps && steps_of_all(so_far) >= *options.steps);
+    cut = (options.duration && monotonic_now() - begin > *options.duration) ||
+          (options.steps && steps_of_all(so_far) >= *options.steps);
     return cut;
   };
   auto timeline = observe(source, how);
   ProbedRun run;
   run.interrupted = interrupted_by() != 0;
-  if (cut || run.interrupted) child->end(5s);
-  const ChildEnd ended = child->wait();
+  if (cut || run.interrupted) child.end(5s);
+  const ChildEnd ended = child.wait();
   const double seconds = to_ms(monotonic_now() - begin) / 1000;
   run.speed.seconds = seconds;
   if (run.interrupted) return run;
   if (!cut && ended.exit_code != 0) {
-    run.failure = fmt::format("the command {}; its last words:\n{}", in_words(ended), last_lines(lines.content()));
+    run.failure = fmt::format("the command {}; its last words:\n{}", in_words(ended),
+                              last_lines(lines.content()));
     return run;
   }
   if (!timeline) return run;  // no step and no GPU was seen: the time it took is all there is

@@ -15,19 +15,23 @@
 namespace lockstep {
 
 struct ProbedRunOptions {
-  std::string input;                                 // which GPUs to watch; empty: this machine's
-  std::optional<std::chrono::nanoseconds> duration;  // end it after so long; nothing: it runs to its end
-  std::optional<std::int64_t> steps;                 // end it when every rank that was heard has made so many
-  std::map<std::string, std::string> variables;      // more for its environment
+  std::string input;  // which GPUs to watch; empty: this machine's
+  // end it after so long; nothing: it runs to its end
+  std::optional<std::chrono::nanoseconds> duration;
+  // end it when every rank that was heard has made so many
+  std::optional<std::int64_t> steps;
+  std::map<std::string, std::string> variables;  // more for its environment
 };
 
 struct ProbedRun {
   RunSpeed speed;
   Report report;
-  std::string failure;  // "the command ended with code 1; its last words: ..."; empty: it did not fail
+  // "the command ended with code 1; its last words: ..."; empty: it did not fail
+  std::string failure;
   bool interrupted = false;
 };
 
-Result<ProbedRun> run_probed(const std::vector<std::string>& command, const ProbedRunOptions& options);
+Result<ProbedRun> run_probed(const std::vector<std::string>& command,
+                             const ProbedRunOptions& options);
 
 }  // namespace lockstep

@@ -45,7 +45,8 @@ std::int64_t steps_of(const Timeline& timeline) {
 }
 
 // GPUs where there are any; why not, where there are none.
-std::unique_ptr<Source> gpus_for(const SharedOptions& options, std::optional<NotMeasured>& missing) {
+std::unique_ptr<Source> gpus_for(const SharedOptions& options,
+                                 std::optional<NotMeasured>& missing) {
   SourceOptions source_options = options.source_options();
   source_options.process_period = 1s;
   source_options.attention = Attention::close;
@@ -55,124 +56,156 @@ std::unique_ptr<Source> gpus_for(const SharedOptions& options, std::optional<Not
   return nullptr;
 }
 
-void tell_who_was_heard(const ProbeSource& source, const ProbeSession& session, const Timeline& timeline, Report& report) {
+void tell_who_was_heard(const ProbeSource& source, const ProbeSession& session,
+                        const Timeline& timeline, Report& report) {
   const ProbeChoice& probes = session.probes();
-  for (const auto& [role, name] : {std::pair{LOCKSTEP_ROLE_CUDA, "cuda"}, {LOCKSTEP_ROLE_NCCL, "nccl"}, {LOCKSTEP_ROLE_RANK, "python"}, {LOCKSTEP_ROLE_HOST, "host"}})
+  for (const auto& [role, name] : {std::pair{LOCKSTEP_ROLE_CUDA, "cuda"},
+                                   {LOCKSTEP_ROLE_NCCL, "nccl"},
+                                   {LOCKSTEP_ROLE_RANK, "python"},
+                                   {LOCKSTEP_ROLE_HOST, "host"}})
     if (source.heard(role)) report.probes.emplace_back(name);
   if (!timeline.censuses.empty()) report.probes.emplace_back("ras");
-  for (const std::string& why : session.left_out()) report.not_measured.push_back({why.substr(0, why.find(':')), why.substr(std::min(why.size(), why.find(':') + 2))});
+  for (const std::string& why : session.left_out())
+    report.not_measured.push_back(
+        {why.substr(0, why.find(':')), why.substr(std::min(why.size(), why.find(':') + 2))});
   const bool on_gpu = report.steps && !report.gpus.empty();
-  if (probes.cuda && on_gpu && !source.heard(LOCKSTEP_ROLE_CUDA)) report.not_measured.push_back({"cuda", "no process started CUDA with the probe: what the GPUs did is told from the host's side"});
+  if (probes.cuda && on_gpu && !source.heard(LOCKSTEP_ROLE_CUDA))
+    report.not_measured.push_back(
+        {"cuda",
+         "no process started CUDA with the probe: what the GPUs did is told from the host's side"});
   for (const FactAt& entry : timeline.facts)
-    if (const auto why = entry.fact.values.find("stopped"); entry.fact.name == "cuda_probe" && why != entry.fact.values.end() && why->second == "torch.profiler")
-      report.not_measured.push_back({"cuda", "rank " + std::to_string(entry.fact.rank) + " started torch.profiler, which takes CUPTI's records for itself: the probe stopped there"});
+    if (const auto why = entry.fact.values.find("stopped"); entry.fact.name == "cuda_probe" &&
+                                                            why != entry.fact.values.end() &&
+                                                            why->second == "torch.profiler")
+      report.not_measured.push_back({"cuda", "rank " + std::to_string(entry.fact.rank) +
+                                                 " started torch.profiler, which takes CUPTI's "
+                                                 "records for itself: the probe stopped there"});
   if (!probes.any()) {
     report.not_measured.push_back({"steps", "no probe was switched on (--probe none)"});
     return;
   }
   if (probes.python && !source.heard(LOCKSTEP_ROLE_RANK))
-    report.not_measured.push_back({"python", "no Python process with torch answered: none ran, or it was started with -S, -I or -E, which hide PYTHONPATH"});
+    report.not_measured.push_back({"python",
+                                   "no Python process with torch answered: none ran, or it was "
+                                   "started with -S, -I or -E, which hide PYTHONPATH"});
   else if (timeline.steps.empty())
-    report.not_measured.push_back({"steps", "torch was loaded, and fewer than two optimizer steps were seen"});
+    report.not_measured.push_back(
+        {"steps", "torch was loaded, and fewer than two optimizer steps were seen"});
 }
 
 // batches=100,tune=1 for the probe; empty: not asked for.
 Result<std::string> loader_trial_words(const ProfileOptions& typed) {
   if (!typed.dataloader) {
-    if (typed.tune || !typed.batches.empty()) return usage_error("--tune and --batches belong to --dataloader", "add it: lockstep profile --dataloader --tune -- python train.py");
+    if (typed.tune || !typed.batches.empty())
+      return usage_error("--tune and --batches belong to --dataloader",
+                         "add it: lockstep profile --dataloader --tune -- python train.py");
     return std::string();
   }
-  const auto batches = typed.batches.empty() ? std::optional<std::int64_t>(100) : parse_integer(typed.batches);
-  if (!batches || *batches < 2 || *batches > 1'000'000) return usage_error(fmt::format("--batches {} is no number of batches", printable(typed.batches)), "give one of 2 or more: --batches 100");
+  const auto batches =
+      typed.batches.empty() ? std::optional<std::int64_t>(100) : parse_integer(typed.batches);
+  if (!batches || *batches < 2 || *batches > 1'000'000)
+    return usage_error(
+        fmt::format("--batches {} is no number of batches", printable(typed.batches)),
+        "give one of 2 or more: --batches 100");
   return fmt::format("batches={},tune={}", *batches, typed.tune ? 1 : 0);
 }
 
 Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
-  auto options = check(raw, Formats::all);
-  if (!options) return std::move(options).error();
-  if (options->command.empty()) return usage_error("no command to profile", "write it after --: lockstep profile -- torchrun --nproc_per_node=2 train.py");
-  auto probes = parse_probes(typed.probe, ProbeChoice{});
-  if (!probes) return std::move(probes).error();
+  auto options = TRY(check(raw, Formats::all));
+  if (options.command.empty())
+    return usage_error(
+        "no command to profile",
+        "write it after --: lockstep profile -- torchrun --nproc_per_node=2 train.py");
+  auto probes = TRY(parse_probes(typed.probe, ProbeChoice{}));
   std::optional<std::int64_t> most_steps;
   if (!typed.steps.empty()) {
     most_steps = parse_integer(typed.steps);
-    if (!most_steps || *most_steps < 1) return usage_error(fmt::format("--steps {} is no number of steps", printable(typed.steps)), "give one: --steps 50");
+    if (!most_steps || *most_steps < 1)
+      return usage_error(fmt::format("--steps {} is no number of steps", printable(typed.steps)),
+                         "give one: --steps 50");
   }
 
-  auto loader_words = loader_trial_words(typed);
-  if (!loader_words) return std::move(loader_words).error();
-  if (!loader_words->empty() && !probes->python) return usage_error("--dataloader needs the Python probe", "leave --probe out, or name it: --probe python");
-  if (!loader_words->empty() && !most_steps) most_steps = kStepsOfLoaderTrial;
+  auto loader_words = TRY(loader_trial_words(typed));
+  if (!loader_words.empty() && !probes.python)
+    return usage_error("--dataloader needs the Python probe",
+                       "leave --probe out, or name it: --probe python");
+  if (!loader_words.empty() && !most_steps) most_steps = kStepsOfLoaderTrial;
 
   watch_for_interrupts();
-  if (!loader_words->empty()) ::setenv("LOCKSTEP_PROBE_LOADER", loader_words->c_str(), 1);
-  auto session = ProbeSession::start(*probes);
-  if (!session) return std::move(session).error();
+  if (!loader_words.empty()) ::setenv("LOCKSTEP_PROBE_LOADER", loader_words.c_str(), 1);
+  auto session = TRY(ProbeSession::start(probes));
   std::optional<NotMeasured> no_gpu;
-  auto rings = std::make_unique<ProbeSource>(session->folder(), gpus_for(*options, no_gpu), typed.trace.empty() ? ProbeReader::DeviceWork::counted : ProbeReader::DeviceWork::kept);
+  auto rings = std::make_unique<ProbeSource>(
+      session.folder(), gpus_for(options, no_gpu),
+      typed.trace.empty() ? ProbeReader::DeviceWork::counted : ProbeReader::DeviceWork::kept);
   const ProbeSource& heard = *rings;
-  std::unique_ptr<Source> source = probes->ras ? with_ras(std::move(rings)) : std::unique_ptr<Source>(std::move(rings));
+  std::unique_ptr<Source> source =
+      probes.ras ? with_ras(std::move(rings)) : std::unique_ptr<Source>(std::move(rings));
   std::optional<RecordingWriter> recording;
   RecordedSource* recorded = nullptr;
   if (!typed.record.empty()) {
-    auto writer = RecordingWriter::create(typed.record, source->machine());
-    if (!writer) return std::move(writer).error();
-    recording.emplace(std::move(*writer));
+    auto writer = TRY(RecordingWriter::create(typed.record, source->machine()));
+    recording.emplace(std::move(writer));
     auto tee = std::make_unique<RecordedSource>(std::move(source), *recording);
     recorded = tee.get();
     source = std::move(tee);
   }
-  auto child = ChildCommand::start(*options, session->environment());
-  if (!child) return std::move(child).error();
+  auto child = TRY(ChildCommand::start(options, session.environment()));
 
   ObservationOptions how;
-  how.pid = child->pid();
+  how.pid = child.pid();
   how.without_gpus = true;
   how.keep_free_gpus = true;
-  how.stop = [&child] { return child->ended(); };
-  const ProgressLine progress(*options);
+  how.stop = [&child] { return child.ended(); };
+  const ProgressLine progress(options);
   how.enough = [&](const Timeline& so_far) {
-    if (const auto steps = steps_of(so_far); steps > 0) progress.tell(fmt::format("profiling: {} steps", steps));
+    if (const auto steps = steps_of(so_far); steps > 0)
+      progress.tell(fmt::format("profiling: {} steps", steps));
     if (so_far.steps.empty()) return false;
     if (most_steps && steps_of(so_far) >= *most_steps) return true;
-    return options->duration && so_far.to_ms - so_far.steps.front().t_ms > to_ms(*options->duration);
+    return options.duration && so_far.to_ms - so_far.steps.front().t_ms > to_ms(*options.duration);
   };
   auto timeline = observe(*source, how);
-  session->stop_measuring();
+  session.stop_measuring();
   if (!timeline) {
-    child->finish(ChildCommand::AtEnd::wait);
+    child.finish(ChildCommand::AtEnd::wait);
     return std::move(timeline).error();
   }
 
   const Judged run = judge(*timeline);
   Report report = report_of(*timeline, run);
-  if (report.gpus.empty()) report.verdict = report.steps && report.steps->ranks.size() > 1 ? report.verdict : std::nullopt;
+  if (report.gpus.empty())
+    report.verdict = report.steps && report.steps->ranks.size() > 1 ? report.verdict : std::nullopt;
   if (no_gpu) report.not_measured.push_back(*no_gpu);
-  tell_who_was_heard(heard, *session, *timeline, report);
-  add_code_of_processes(report, options->command);
+  tell_who_was_heard(heard, session, *timeline, report);
+  add_code_of_processes(report, options.command);
   shorten_paths(report, std::filesystem::current_path());
-  report.command = child->report();
+  report.command = child.report();
   if (recorded != nullptr)
     if (Status written = recorded->close(); !written) {
-      child->finish(ChildCommand::AtEnd::wait);
+      child.finish(ChildCommand::AtEnd::wait);
       return std::move(written).error();
     }
   if (!typed.trace.empty())
     if (Status written = write_trace(typed.trace, *timeline); !written) {
-      child->finish(ChildCommand::AtEnd::wait);
+      child.finish(ChildCommand::AtEnd::wait);
       return std::move(written).error();
     }
-  if (Status put = put_result(*options, renderer_for(*options)->render(report)); !put) {
-    child->finish(ChildCommand::AtEnd::wait);
+  if (Status put = put_result(options, renderer_for(options)->render(report)); !put) {
+    child.finish(ChildCommand::AtEnd::wait);
     return std::move(put).error();
   }
   std::fflush(stdout);
-  if (child->running() && !options->quiet) fmt::print(stderr, "lockstep: measured; the command goes on, waiting for its end\n");
-  const int child_code = child->finish(ChildCommand::AtEnd::wait);
+  if (child.running() && !options.quiet)
+    fmt::print(stderr, "lockstep: measured; the command goes on, waiting for its end\n");
+  const int child_code = child.finish(ChildCommand::AtEnd::wait);
   if (interrupted_by() != 0) return exit_code::kInterrupted;
   if (child_code != 0) return exit_code::kCommandFailed;
   if (timeline->steps.empty() && report.gpus.empty())
-    return Error{"no training step was seen", probes->any_inside() ? "see `not measured` above; a step ends with torch.optim's step()" : "switch the probes on: leave --probe none out"};
+    return Error{"no training step was seen",
+                 probes.any_inside()
+                     ? "see `not measured` above; a step ends with torch.optim's step()"
+                     : "switch the probes on: leave --probe none out"};
   return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
 }
 
@@ -181,13 +214,23 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
 Run configure_profile(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<ProfileOptions>();
   add_input_options(app, raw);
-  app.add_option("--steps", typed->steps, "measure so many steps, then leave the command alone")->type_name("N");
-  app.add_option("--probe", typed->probe, "auto, none, or of host, python, cuda, nccl and ras those that you want")->type_name("PROBES");
-  app.add_flag("--dataloader", typed->dataloader, "also time the training loader alone, and say whether it is what is slow");
-  app.add_flag("--tune", typed->tune, "with --dataloader: try numbers of workers on your own dataset");
-  app.add_option("--batches", typed->batches, "with --dataloader: so many batches (100)")->type_name("N");
-  app.add_option("--record", typed->record, "also write what was seen as a recording, for lockstep diagnose FILE")->type_name("FILE");
-  app.add_option("--trace", typed->trace, "also write the steps as a trace for chrome://tracing or Perfetto")->type_name("FILE");
+  app.add_option("--steps", typed->steps, "measure so many steps, then leave the command alone")
+      ->type_name("N");
+  app.add_option("--probe", typed->probe,
+                 "auto, none, or of host, python, cuda, nccl and ras those that you want")
+      ->type_name("PROBES");
+  app.add_flag("--dataloader", typed->dataloader,
+               "also time the training loader alone, and say whether it is what is slow");
+  app.add_flag("--tune", typed->tune,
+               "with --dataloader: try numbers of workers on your own dataset");
+  app.add_option("--batches", typed->batches, "with --dataloader: so many batches (100)")
+      ->type_name("N");
+  app.add_option("--record", typed->record,
+                 "also write what was seen as a recording, for lockstep diagnose FILE")
+      ->type_name("FILE");
+  app.add_option("--trace", typed->trace,
+                 "also write the steps as a trace for chrome://tracing or Perfetto")
+      ->type_name("FILE");
   add_output_options(app, raw);
   add_common_options(app, raw);
   return [typed, &raw] { return run_profile(raw, *typed); };

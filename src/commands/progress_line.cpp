@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-ProgressLine::ProgressLine(const SharedOptions& options) : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine(const SharedOptions& options)
+    : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() {
   if (shown_) fmt::print(stderr, "\r\x1b[K");

@@ -1,4 +1,5 @@
-// One line on the terminal that says how far a command is, and goes when it ends. Nothing where standard error is no terminal.
+// One line on the terminal that says how far a command is, and goes when it ends. Nothing where
+// standard error is no terminal.
 #pragma once
 
 #include <string_view>

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kFlushEvery = 1s;     // the most that a crash can cost
+constexpr auto kFlushEvery = 1s;  // the most that a crash can cost
 constexpr auto kProgressEvery = 500ms;
 
 // Counts what goes into the file and keeps the promises about it.
@@ -36,7 +36,10 @@ class Recorder {
     const auto now = monotonic_now();
     if (show_progress_ && now - last_progress_ >= kProgressEvery) {
       last_progress_ = now;
-      fmt::print(stderr, "\rrecording {}, {} ticks", format_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(last_ms_ * 1e6))), ticks_);
+      fmt::print(
+          stderr, "\rrecording {}, {} ticks",
+          format_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(last_ms_ * 1e6))),
+          ticks_);
       std::fflush(stderr);
     }
     if (now - last_flush_ < flush_every_) return Done{};
@@ -65,14 +68,18 @@ Status record_into(RecordingWriter& writer, Source& source, const SharedOptions&
                    std::optional<Subprocess>& command) {
   Recorder recorder(writer, options);
   const auto command_ended = [&] { return command && command->poll().has_value(); };
-  auto watched = watch(source, {options.duration, command_ended}, [&](const Record& entry) { return recorder.take(entry); });
+  auto watched = watch(source, {options.duration, command_ended},
+                       [&](const Record& entry) { return recorder.take(entry); });
   recorder.end_progress();
   if (!watched) return std::move(watched).error();
   if (watched->silence && !options.quiet)
-    fmt::print(stderr, "lockstep: the driver stopped answering '{}' {} ago; the recording holds what came before\n",
+    fmt::print(stderr,
+               "lockstep: the driver stopped answering '{}' {} ago; the recording holds what came "
+               "before\n",
                watched->silence->call, format_duration(watched->silence->since));
   if (const auto end = command ? command->poll() : std::nullopt) {
-    const Record note{recorder.last_ms(), Event{"command_ended", std::nullopt, std::to_string(end->exit_code)}};
+    const Record note{recorder.last_ms(),
+                      Event{"command_ended", std::nullopt, std::to_string(end->exit_code)}};
     if (Status status = writer.write(note); !status) return status;
   }
   if (Status status = writer.close(); !status) return status;
@@ -80,40 +87,38 @@ Status record_into(RecordingWriter& writer, Source& source, const SharedOptions&
   if (const auto note = source.repair_note()) fmt::print(stderr, "lockstep: {}\n", *note);
   const std::size_t gpus = source.machine().gpus.size();
   fmt::print(stderr, "lockstep: recorded {} of {} GPU{} in {} ticks to {}\n",
-             format_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(recorder.last_ms() * 1e6))), gpus,
-             gpus == 1 ? "" : "s", recorder.ticks(),
+             format_duration(
+                 std::chrono::nanoseconds(static_cast<std::int64_t>(recorder.last_ms() * 1e6))),
+             gpus, gpus == 1 ? "" : "s", recorder.ticks(),
              options.output == "-" ? "standard output" : printable(options.output));
   return Done{};
 }
 
 Result<int> record(const RawOptions& raw, Redaction redaction) {
-  auto options = check(raw);
-  if (!options) return std::move(options).error();
-  if (options->output.empty())
-    return usage_error("no file to record to", "name one: lockstep record -o run.jsonl (or run.jsonl.zst)");
+  auto options = TRY(check(raw));
+  if (options.output.empty())
+    return usage_error("no file to record to",
+                       "name one: lockstep record -o run.jsonl (or run.jsonl.zst)");
 
   watch_for_interrupts();
-  auto source = open_source(options->input, options->source_options());
-  if (!source) return std::move(source).error();
-  auto writer = RecordingWriter::create(options->output, (*source)->machine(), {redaction});
-  if (!writer) return std::move(writer).error();
+  auto source = TRY(open_source(options.input, options.source_options()));
+  auto writer = TRY(RecordingWriter::create(options.output, source->machine(), {redaction}));
 
   std::optional<Subprocess> command;
-  if (!options->command.empty()) {
-    auto process = Subprocess::start(options->command,
-                                     options->output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched);
-    if (!process) return std::move(process).error();
-    command.emplace(std::move(*process));
+  if (!options.command.empty()) {
+    auto process = TRY(Subprocess::start(
+        options.command, options.output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched));
+    command.emplace(std::move(process));
   }
 
-  Status recorded = record_into(*writer, **source, *options, command);
+  Status recorded = record_into(writer, *source, options, command);
   // Whatever became of the recording, the command is the user's: it is waited for, never ended.
   const auto end = command ? std::optional(wait_for(*command)) : std::nullopt;
   if (!recorded) return std::move(recorded).error();
   if (interrupted_by() != 0) return exit_code::kInterrupted;
   if (!end || end->exit_code == 0) return exit_code::kDone;
   fmt::print(stderr, "lockstep: the command {}: {}\n", in_words(*end),
-             printable(join(redact_command(options->command), " ")));
+             printable(join(redact_command(options.command), " ")));
   return exit_code::kCommandFailed;
 }
 
@@ -122,10 +127,14 @@ Result<int> record(const RawOptions& raw, Redaction redaction) {
 Run configure_record(CLI::App& app, RawOptions& raw) {
   auto redact = std::make_shared<bool>(false);
   add_input_options(app, raw);
-  app.add_option("-o,--output", raw.output, "the file to write; .zst compresses; - is standard output")->type_name("FILE");
+  app.add_option("-o,--output", raw.output,
+                 "the file to write; .zst compresses; - is standard output")
+      ->type_name("FILE");
   app.add_flag("--redact", *redact, "leave out commands, users and host names altogether");
   add_common_options(app, raw);
-  return [redact, &raw] { return record(raw, *redact ? Redaction::commands_and_host : Redaction::secrets); };
+  return [redact, &raw] {
+    return record(raw, *redact ? Redaction::commands_and_host : Redaction::secrets);
+  };
 }
 
 }  // namespace lockstep

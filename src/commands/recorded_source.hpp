@@ -14,8 +14,10 @@ namespace lockstep {
 
 class RecordedSource : public Source {
  public:
-  // `writer` must outlive the source. The first failure to write ends the writing; close() tells it.
-  RecordedSource(std::unique_ptr<Source> inner, RecordingWriter& writer) : inner_(std::move(inner)), writer_(writer) {}
+  // `writer` must outlive the source. The first failure to write ends the writing; close() tells
+  // it.
+  RecordedSource(std::unique_ptr<Source> inner, RecordingWriter& writer)
+      : inner_(std::move(inner)), writer_(writer) {}
 
   SourceKind kind() const override { return inner_->kind(); }
   std::string detail() const override { return inner_->detail(); }

@@ -12,7 +12,8 @@ std::unique_ptr<Renderer> renderer_for(const SharedOptions& options) {
   if (options.format == Format::json) return std::make_unique<JsonRenderer>();
   if (options.format == Format::markdown) return std::make_unique<MarkdownRenderer>();
   if (options.format == Format::html) return std::make_unique<HtmlRenderer>();
-  return std::make_unique<DiagnosisText>(options.colors, options.output.empty() ? terminal_width() : std::nullopt);
+  return std::make_unique<DiagnosisText>(options.colors,
+                                         options.output.empty() ? terminal_width() : std::nullopt);
 }
 
 void shorten_paths(Report& report, const std::filesystem::path& folder) {

@@ -1,4 +1,5 @@
-// The renderer that the user asked for, and the paths as the user knows them: what diagnose and profile have in common.
+// The renderer that the user asked for, and the paths as the user knows them: what diagnose and
+// profile have in common.
 #pragma once
 
 #include <filesystem>

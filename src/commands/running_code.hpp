@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// For processes of this machine. `own_command` is what lockstep itself started, which may have ended.
+// For processes of this machine. `own_command` is what lockstep itself started, which may have
+// ended.
 void add_code_of_processes(Report& report, const std::vector<std::string>& own_command);
 
 }  // namespace lockstep

@@ -17,7 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::nanoseconds kShortestInterval = 10ms;  // below, the driver's own windows repeat
+// below, the driver's own windows repeat
+constexpr std::chrono::nanoseconds kShortestInterval = 10ms;
 constexpr std::chrono::nanoseconds kLongestInterval = 1h;
 
 Result<std::chrono::nanoseconds> checked_interval(const std::string& text) {
@@ -36,17 +37,20 @@ Result<Format> checked_format(const RawOptions& raw, Formats formats) {
   if (formats == Formats::all && name == "markdown") return Format::markdown;
   if (formats == Formats::all && name == "html") return Format::html;
   if (name == "markdown" || name == "html")
-    return usage_error(fmt::format("--format {} is for diagnosis reports, not for this command", name),
-                       "use --format text or --format json");
+    return usage_error(
+        fmt::format("--format {} is for diagnosis reports, not for this command", name),
+        "use --format text or --format json");
   return usage_error(fmt::format("--format {} is unknown", printable(name)),
-                     formats == Formats::all ? "use text, json, markdown or html" : "use --format text or --format json");
+                     formats == Formats::all ? "use text, json, markdown or html"
+                                             : "use --format text or --format json");
 }
 
 Result<Colors> checked_color(const std::string& word, bool to_file) {
   if (word == "always") return Colors::on;
   if (word == "never") return Colors::off;
   if (!word.empty() && word != "auto")
-    return usage_error(fmt::format("--color {} is unknown", printable(word)), "use auto, always or never");
+    return usage_error(fmt::format("--color {} is unknown", printable(word)),
+                       "use auto, always or never");
   const char* const no_color = std::getenv("NO_COLOR");
   const char* const terminal = std::getenv("TERM");
   const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
@@ -58,67 +62,101 @@ Result<Colors> checked_color(const std::string& word, bool to_file) {
 
 void add_input_options(CLI::App& app, RawOptions& raw) {
   app.add_option("INPUT", raw.input,
-                 "what to look at: nothing for this machine's GPUs, virtual:2 for two virtual ones, a recording, a log, or a Prometheus server's address");
-  app.add_option("--interval", raw.interval, "time between readings, with its unit (default 100ms, at least 10ms)")
+                 "what to look at: nothing for this machine's GPUs, virtual:2 for two virtual "
+                 "ones, a recording, a log, or a Prometheus server's address");
+  app.add_option("--interval", raw.interval,
+                 "time between readings, with its unit (default 100ms, at least 10ms)")
       ->type_name("DURATION");
-  app.add_option("--duration", raw.duration, "how long to look, with its unit: 500ms, 10s, 5m")->type_name("DURATION");
+  app.add_option("--duration", raw.duration, "how long to look, with its unit: 500ms, 10s, 5m")
+      ->type_name("DURATION");
   app.add_option("--gpus", raw.gpus, "only these GPUs: 0,1 or 0-3")->type_name("LIST");
 }
 
 void add_prometheus_options(CLI::App& app, RawOptions& raw) {
-  app.add_option("--selector", raw.selector, "of a Prometheus server: label matchers, such as 'cluster=\"a\",Hostname=~\"node.*\"'")->type_name("MATCHERS");
-  app.add_option("--window", raw.window, "of a Prometheus server: how far to look back (default 10m)")->type_name("DURATION");
-  app.add_option("--job-label", raw.job_label, "of a Prometheus server: the label that names the job (default: hpc_job, slurm_job_id, pod)")->type_name("LABEL");
-  app.add_option("--token-file", raw.token_file, "of a Prometheus server: a file whose first line is the bearer token")->type_name("FILE");
-  app.add_option("--ca-file", raw.ca_file, "of a Prometheus server: certificates to trust")->type_name("FILE");
-  app.add_option("--timeout", raw.timeout, "of a Prometheus server: how long to wait for an answer (default 30s)")->type_name("DURATION");
+  app.add_option(
+         "--selector", raw.selector,
+         "of a Prometheus server: label matchers, such as 'cluster=\"a\",Hostname=~\"node.*\"'")
+      ->type_name("MATCHERS");
+  app.add_option("--window", raw.window,
+                 "of a Prometheus server: how far to look back (default 10m)")
+      ->type_name("DURATION");
+  app.add_option("--job-label", raw.job_label,
+                 "of a Prometheus server: the label that names the job (default: hpc_job, "
+                 "slurm_job_id, pod)")
+      ->type_name("LABEL");
+  app.add_option("--token-file", raw.token_file,
+                 "of a Prometheus server: a file whose first line is the bearer token")
+      ->type_name("FILE");
+  app.add_option("--ca-file", raw.ca_file, "of a Prometheus server: certificates to trust")
+      ->type_name("FILE");
+  app.add_option("--timeout", raw.timeout,
+                 "of a Prometheus server: how long to wait for an answer (default 30s)")
+      ->type_name("DURATION");
 }
 
 void add_format_options(CLI::App& app, RawOptions& raw) {
-  app.add_option("--format", raw.format, "text or json; reports of diagnose also markdown and html")->type_name("FORMAT");
+  app.add_option("--format", raw.format, "text or json; reports of diagnose also markdown and html")
+      ->type_name("FORMAT");
   app.add_flag("--json", raw.json, "short for --format json");
-  app.add_option("--color", raw.color, "auto, always or never (NO_COLOR is honoured)")->type_name("WHEN");
+  app.add_option("--color", raw.color, "auto, always or never (NO_COLOR is honoured)")
+      ->type_name("WHEN");
 }
 
 void add_output_options(CLI::App& app, RawOptions& raw) {
-  app.add_option("-o,--output", raw.output, "write the result to this file instead of standard output")->type_name("FILE");
+  app.add_option("-o,--output", raw.output,
+                 "write the result to this file instead of standard output")
+      ->type_name("FILE");
   add_format_options(app, raw);
 }
 
 void add_common_options(CLI::App& app, RawOptions& raw) {
   app.add_flag("--quiet", raw.quiet, "no words on standard error but errors");
-  app.add_option("--config", raw.config, "read defaults from this file instead of the user's config.json")->type_name("FILE");
+  app.add_option("--config", raw.config,
+                 "read defaults from this file instead of the user's config.json")
+      ->type_name("FILE");
 }
 
 namespace {
 
 bool is_label_name(const std::string& text) {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !text.empty() && letter(text.front()) && std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !text.empty() && letter(text.front()) &&
+         std::ranges::all_of(text, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
 Result<PrometheusOptions> checked_prometheus(const RawOptions& raw) {
   const bool server = looks_like_url(raw.input);
-  const std::pair<const char*, const std::string*> all[] = {{"--selector", &raw.selector}, {"--window", &raw.window}, {"--job-label", &raw.job_label},
-                                                            {"--token-file", &raw.token_file}, {"--ca-file", &raw.ca_file}, {"--timeout", &raw.timeout}};
+  const std::pair<const char*, const std::string*> all[] = {
+      {"--selector", &raw.selector},   {"--window", &raw.window},
+      {"--job-label", &raw.job_label}, {"--token-file", &raw.token_file},
+      {"--ca-file", &raw.ca_file},     {"--timeout", &raw.timeout}};
   for (const auto& [name, value] : all)
-    if (!value->empty() && !server) return usage_error(fmt::format("{} is for a Prometheus server, and the input is none", name), "give its address: lockstep diagnose http://HOST:9090");
+    if (!value->empty() && !server)
+      return usage_error(fmt::format("{} is for a Prometheus server, and the input is none", name),
+                         "give its address: lockstep diagnose http://HOST:9090");
   PrometheusOptions options;
   options.selector = raw.selector;
   options.job_label = raw.job_label;
-  if (!raw.job_label.empty() && !is_label_name(raw.job_label)) return usage_error(fmt::format("'{}' is no label", printable(raw.job_label)), "a label has letters, digits and _: --job-label hpc_job");
+  if (!raw.job_label.empty() && !is_label_name(raw.job_label))
+    return usage_error(fmt::format("'{}' is no label", printable(raw.job_label)),
+                       "a label has letters, digits and _: --job-label hpc_job");
   options.token_file = raw.token_file;
   options.ca_file = raw.ca_file;
-  const auto take = [](const std::string& text, const char* name, std::chrono::nanoseconds most, std::chrono::nanoseconds& into) -> Status {
+  const auto take = [](const std::string& text, const char* name, std::chrono::nanoseconds most,
+                       std::chrono::nanoseconds& into) -> Status {
     if (text.empty()) return Done{};
-    auto length = parse_duration(text);
-    if (!length) return std::move(length).error();
-    if (*length <= 0ns || *length > most) return usage_error(fmt::format("{} {} is not between 1 ms and {}", name, printable(text), format_duration(most)), fmt::format("leave it out, or give a time within: {} 1m", name));
-    into = *length;
+    auto length = TRY(parse_duration(text));
+    if (length <= 0ns || length > most)
+      return usage_error(fmt::format("{} {} is not between 1 ms and {}", name, printable(text),
+                                     format_duration(most)),
+                         fmt::format("leave it out, or give a time within: {} 1m", name));
+    into = length;
     return Done{};
   };
-  if (Status status = take(raw.window, "--window", std::chrono::hours(24 * 7), options.window); !status) return std::move(status).error();
-  if (Status status = take(raw.timeout, "--timeout", std::chrono::hours(1), options.timeout); !status) return std::move(status).error();
+  TRY(take(raw.window, "--window", std::chrono::hours(24 * 7), options.window));
+  TRY(take(raw.timeout, "--timeout", std::chrono::hours(1), options.timeout));
   return options;
 }
 
@@ -126,7 +164,7 @@ Result<PrometheusOptions> checked_prometheus(const RawOptions& raw) {
 
 Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
   RawOptions raw = typed;
-  if (Status status = fill_from_config(raw); !status) return std::move(status).error();
+  TRY(fill_from_config(raw));
 
   SharedOptions options;
   options.input = raw.input;
@@ -134,44 +172,43 @@ Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
   options.quiet = raw.quiet;
   options.command = raw.command;
   if (!raw.interval.empty()) {
-    auto interval = checked_interval(raw.interval);
-    if (!interval) return std::move(interval).error();
-    options.interval = *interval;
+    auto interval = TRY(checked_interval(raw.interval));
+    options.interval = interval;
     options.interval_given = true;
   }
   if (!raw.duration.empty()) {
-    auto duration = parse_duration(raw.duration);
-    if (!duration) return std::move(duration).error();
-    if (*duration <= 0ns) return usage_error("duration 0 measures nothing", "give a longer one, such as --duration 10s");
-    options.duration = *duration;
+    auto duration = TRY(parse_duration(raw.duration));
+    if (duration <= 0ns)
+      return usage_error("duration 0 measures nothing",
+                         "give a longer one, such as --duration 10s");
+    options.duration = duration;
   }
   if (!raw.gpus.empty()) {
-    auto gpus = parse_index_list(raw.gpus);
-    if (!gpus) return std::move(gpus).error();
-    options.gpus = std::move(*gpus);
+    auto gpus = TRY(parse_index_list(raw.gpus));
+    options.gpus = std::move(gpus);
   }
   if (!raw.pid.empty()) {
     const auto pid = parse_integer(raw.pid);
     if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF)
-      return usage_error(fmt::format("'{}' is not a process id", printable(raw.pid)), "give a number: --pid 4242");
+      return usage_error(fmt::format("'{}' is not a process id", printable(raw.pid)),
+                         "give a number: --pid 4242");
     options.pid = static_cast<int>(*pid);
   }
-  auto prometheus = checked_prometheus(raw);
-  if (!prometheus) return std::move(prometheus).error();
-  options.prometheus = std::move(*prometheus);
-  auto format = checked_format(raw, formats);
-  if (!format) return std::move(format).error();
-  options.format = *format;
-  auto colors = checked_color(raw.color, !raw.output.empty());
-  if (!colors) return std::move(colors).error();
-  options.colors = *colors;
+  auto prometheus = TRY(checked_prometheus(raw));
+  options.prometheus = std::move(prometheus);
+  auto format = TRY(checked_format(raw, formats));
+  options.format = format;
+  auto colors = TRY(checked_color(raw.color, !raw.output.empty()));
+  options.colors = colors;
   return options;
 }
 
 Status put_result(const SharedOptions& options, const std::string& text) {
-  if (!options.output.empty() && options.output != "-") return write_file_atomically(options.output, text);
+  if (!options.output.empty() && options.output != "-")
+    return write_file_atomically(options.output, text);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    return Error{"the result could not be written to standard output", "is the disk full? -o FILE writes it elsewhere"};
+    return Error{"the result could not be written to standard output",
+                 "is the disk full? -o FILE writes it elsewhere"};
   return Done{};
 }
 

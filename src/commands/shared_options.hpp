@@ -16,7 +16,8 @@ namespace lockstep {
 
 enum class Format : std::uint8_t { text, json, markdown, html };
 
-// As typed. Checked once, by check(), so that every command gives the same error for the same mistake.
+// As typed. Checked once, by check(), so that every command gives the same error for the same
+// mistake.
 struct RawOptions {
   std::string input;
   std::string interval;
@@ -53,11 +54,14 @@ struct SharedOptions {
   std::vector<std::string> command;
   PrometheusOptions prometheus;
 
-  SourceOptions source_options() const { return {interval, std::chrono::seconds(2), gpus, Attention::usual, prometheus}; }
+  SourceOptions source_options() const {
+    return {interval, std::chrono::seconds(2), gpus, Attention::usual, prometheus};
+  }
 };
 
-void add_input_options(CLI::App& app, RawOptions& raw);   // INPUT --interval --duration --gpus
-void add_prometheus_options(CLI::App& app, RawOptions& raw);  // --selector --window --job-label --token-file --ca-file --timeout
+void add_input_options(CLI::App& app, RawOptions& raw);  // INPUT --interval --duration --gpus
+// --selector --window --job-label --token-file --ca-file --timeout
+void add_prometheus_options(CLI::App& app, RawOptions& raw);
 void add_output_options(CLI::App& app, RawOptions& raw);  // -o --format --json --color
 void add_format_options(CLI::App& app, RawOptions& raw);  // the same without -o
 void add_common_options(CLI::App& app, RawOptions& raw);  // --quiet --config

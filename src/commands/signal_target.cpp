@@ -33,7 +33,9 @@ bool is_as_shown(int pid, const ProcessTick& shown) {
   const std::vector<std::string> command = parse_command(*text);
   for (const ProcessSample& process : shown) {
     if (process.pid == pid) return process.command && *process.command == redact_command(command);
-    if (process.parent_pid == pid && process.launcher && launcher_named_by(command) == process.launcher) return true;
+    if (process.parent_pid == pid && process.launcher &&
+        launcher_named_by(command) == process.launcher)
+      return true;
   }
   return false;
 }
@@ -42,26 +44,35 @@ bool is_as_shown(int pid, const ProcessTick& shown) {
 
 Result<SignalTarget> SignalTarget::take_hold(int pid, const ProcessTick& shown) {
   const std::string next = "look at the list again";
-  if (pid <= 1 || pid == ::getpid()) return Error{fmt::format("{} is no process to send a signal to", pid), next};
+  if (pid <= 1 || pid == ::getpid())
+    return Error{fmt::format("{} is no process to send a signal to", pid), next};
   // Held first and looked at then: what is looked at is what is held.
   const int descriptor = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   SignalTarget target(pid, descriptor);
-  if (descriptor < 0 && errno == ESRCH) return Error{fmt::format("process {} has ended", pid), next};
-  if (!is_as_shown(pid, shown)) return Error{fmt::format("process {} is not what was shown: it ended, or cannot be read", pid), next};
+  if (descriptor < 0 && errno == ESRCH)
+    return Error{fmt::format("process {} has ended", pid), next};
+  if (!is_as_shown(pid, shown))
+    return Error{fmt::format("process {} is not what was shown: it ended, or cannot be read", pid),
+                 next};
   return target;
 }
 
-SignalTarget::SignalTarget(SignalTarget&& other) noexcept : pid_(other.pid_), descriptor_(std::exchange(other.descriptor_, -1)) {}
+SignalTarget::SignalTarget(SignalTarget&& other) noexcept
+    : pid_(other.pid_), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 SignalTarget::~SignalTarget() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 Status SignalTarget::send(int signal) const {
-  const long sent = descriptor_ >= 0 ? ::syscall(SYS_pidfd_send_signal, descriptor_, signal, nullptr, 0) : ::kill(pid_, signal);
+  const long sent = descriptor_ >= 0
+                        ? ::syscall(SYS_pidfd_send_signal, descriptor_, signal, nullptr, 0)
+                        : ::kill(pid_, signal);
   if (sent == 0) return Done{};
-  if (errno == ESRCH) return Error{fmt::format("process {} has ended", pid_), "look at the list again"};
-  return Error{fmt::format("process {}: {}", pid_, std::strerror(errno)), "it may be another user's: use their account, or sudo kill"};
+  if (errno == ESRCH)
+    return Error{fmt::format("process {} has ended", pid_), "look at the list again"};
+  return Error{fmt::format("process {}: {}", pid_, std::strerror(errno)),
+               "it may be another user's: use their account, or sudo kill"};
 }
 
 }  // namespace lockstep

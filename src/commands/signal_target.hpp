@@ -1,4 +1,5 @@
-// A process that a signal is to be sent to: held on to, so that its number cannot come to mean another.
+// A process that a signal is to be sent to: held on to, so that its number cannot come to mean
+// another.
 #pragma once
 
 #include "lockstep/record.hpp"
@@ -8,7 +9,8 @@ namespace lockstep {
 
 class SignalTarget {
  public:
-  // One of these processes, or the launcher that is their parent; an error where it is gone, or is not what was shown.
+  // One of these processes, or the launcher that is their parent; an error where it is gone, or is
+  // not what was shown.
   static Result<SignalTarget> take_hold(int pid, const ProcessTick& shown);
   SignalTarget(SignalTarget&& other) noexcept;
   SignalTarget& operator=(SignalTarget&&) = delete;

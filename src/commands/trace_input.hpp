@@ -30,10 +30,12 @@ bool is_trace_file(const std::string& path);
 struct TraceQuestion {
   TraceRules rules = TraceRules::exact;
   std::map<std::string, int> ranks;  // of files that do not say themselves which they are of
-  bool without_gpu = false;          // steps of the training thread are an answer where nothing of a GPU is there
+  // steps of the training thread are an answer where nothing of a GPU is there
+  bool without_gpu = false;
 };
 
 // An error where one cannot be read, or none has a row of a GPU.
-Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths, const TraceQuestion& question);
+Result<JudgedTraces> judge_traces(const std::vector<std::string>& paths,
+                                  const TraceQuestion& question);
 
 }  // namespace lockstep

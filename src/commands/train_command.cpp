@@ -27,11 +27,16 @@ struct TrainOptions {
 };
 
 // What a diagnosis suggested, where the user has said nothing else.
-Status take_report(const std::string& file, TrainSettings& settings, std::set<std::string>& given, std::vector<Choice>& told) {
+Status take_settings_of(const std::string& file, TrainSettings& settings,
+                        std::set<std::string>& given, std::vector<Choice>& told) {
   const auto text = read_small_file(file, std::size_t{64} << 20U);
-  if (!text) return usage_error(fmt::format("--from {}: {}", printable(file), std::strerror(errno)), "make a report: lockstep diagnose --json -o report.json");
+  if (!text)
+    return usage_error(fmt::format("--from {}: {}", printable(file), std::strerror(errno)),
+                       "make a report: lockstep diagnose --json -o report.json");
   auto choices = settings_in_report(*text, settings);
-  if (!choices) return Error{fmt::format("{}: {}", choices.error().what, printable(file)), choices.error().next};
+  if (!choices)
+    return Error{fmt::format("{}: {}", choices.error().what, printable(file)),
+                 choices.error().next};
   for (Choice& choice : *choices) {
     if (given.contains(choice.setting)) continue;
     if (Status set = set_setting(settings, choice.setting, choice.value); !set) continue;
@@ -42,11 +47,13 @@ Status take_report(const std::string& file, TrainSettings& settings, std::set<st
   return Done{};
 }
 
-void tell(const std::vector<Choice>& choices) {
-  for (const Choice& choice : choices) say(fmt::format("lockstep: {} {}: {}\n", choice.setting, choice.value, choice.why));
+void tell_choices(const std::vector<Choice>& choices) {
+  for (const Choice& choice : choices)
+    say(fmt::format("lockstep: {} {}: {}\n", choice.setting, choice.value, choice.why));
 }
 
-LaunchSettings launch_of(const std::string& program, const TrainingChoice& choice, const TrainOptions& typed) {
+LaunchSettings launch_of(const std::string& program, const TrainingChoice& choice,
+                         const TrainOptions& typed) {
   LaunchSettings launch;
   launch.standalone = true;
   launch.processes_per_node = std::to_string(choice.ranks);
@@ -61,26 +68,24 @@ LaunchSettings launch_of(const std::string& program, const TrainingChoice& choic
 
 Result<int> run_train(const TrainOptions& typed) {
   std::vector<std::string> names;
-  auto settings = settings_from(typed.flags, &names);
-  if (!settings) return std::move(settings).error();
+  auto settings = TRY(settings_from(typed.flags, &names));
   std::set<std::string> given(names.begin(), names.end());
   std::vector<Choice> told;
-  if (!typed.from.empty())
-    if (Status taken = take_report(typed.from, *settings, given, told); !taken) return std::move(taken).error();
-  if (settings->data != "synthetic" && !std::filesystem::exists(settings->data))
-    return usage_error(fmt::format("--data {}: no such file", printable(settings->data)), "give a text file, a token file, or leave it out for synthetic data");
-  auto choice = choose_training(*settings, given, train_machine());
-  if (!choice) return std::move(choice).error();
+  if (!typed.from.empty()) TRY(take_settings_of(typed.from, settings, given, told));
+  if (settings.data != "synthetic" && !std::filesystem::exists(settings.data))
+    return usage_error(fmt::format("--data {}: no such file", printable(settings.data)),
+                       "give a text file, a token file, or leave it out for synthetic data");
+  auto choice = TRY(choose_training(settings, given, train_machine()));
   if (typed.flags.print_config) {
-    fmt::print("{}", train_config_text(choice->settings));
+    fmt::print("{}", train_config_text(choice.settings));
     return exit_code::kDone;
   }
-  auto program = trainer_program();
-  if (!program) return std::move(program).error();
-  told.insert(told.end(), choice->choices.begin(), choice->choices.end());
-  if (!typed.quiet) tell(told);
-  if (typed.max_restarts > 0 && choice->settings.checkpoint_dir.empty()) say("lockstep: --max-restarts without --checkpoint-dir: a restart begins anew\n");
-  const LaunchSettings launch = launch_of(*program, *choice, typed);
+  auto program = TRY(trainer_program());
+  told.insert(told.end(), choice.choices.begin(), choice.choices.end());
+  if (!typed.quiet) tell_choices(told);
+  if (typed.max_restarts > 0 && choice.settings.checkpoint_dir.empty())
+    say("lockstep: --max-restarts without --checkpoint-dir: a restart begins anew\n");
+  const LaunchSettings launch = launch_of(program, choice, typed);
   auto code = run_launch(launch, beside_the_ranks(false, launch.quiet || !launch.checks));
   if (!code) return code;
   if (*code == 128 + SIGINT || *code == 128 + SIGTERM || *code == 128 + SIGHUP) {
@@ -95,8 +100,12 @@ Result<int> run_train(const TrainOptions& typed) {
 Run configure_train(CLI::App& app, RawOptions&) {
   auto typed = std::make_shared<TrainOptions>();
   add_train_flags(app, typed->flags);
-  app.add_option("--from", typed->from, "a report of lockstep diagnose: what it suggests is set, each with its reason")->type_name("REPORT");
-  app.add_option("--max-restarts", typed->max_restarts, "start failed ranks again so often, from the last checkpoint")->type_name("N");
+  app.add_option("--from", typed->from,
+                 "a report of lockstep diagnose: what it suggests is set, each with its reason")
+      ->type_name("REPORT");
+  app.add_option("--max-restarts", typed->max_restarts,
+                 "start failed ranks again so often, from the last checkpoint")
+      ->type_name("N");
   app.add_flag("--quiet", typed->quiet, "do not tell what was chosen and why");
   return [typed] { return run_train(*typed); };
 }

@@ -12,20 +12,25 @@
 namespace lockstep {
 namespace {
 
-bool trainer_has_cuda() { return std::filesystem::exists(executable_folder().parent_path() / "lib" / "lockstep" / "liblockstep_train_cuda.so"); }
+bool trainer_has_cuda() {
+  return std::filesystem::exists(executable_folder().parent_path() / "lib" / "lockstep" /
+                                 "liblockstep_train_cuda.so");
+}
 
 }  // namespace
 
 Result<std::string> trainer_program() {
   const std::filesystem::path program = executable_folder() / "lockstep-train";
   if (std::filesystem::exists(program)) return program.string();
-  return Error{"lockstep-train is not here: this lockstep was built without libtorch", "run scripts/setup, which fetches it, and build again; or train your own script with lockstep launch"};
+  return Error{"lockstep-train is not here: this lockstep was built without libtorch",
+               "run scripts/setup, which fetches it, and build again; or train your own script "
+               "with lockstep launch"};
 }
 
 TrainMachine train_machine() {
   TrainMachine machine;
   machine.cores = usable_cores();
-  struct sysinfo facts {};
+  struct sysinfo facts{};
   if (::sysinfo(&facts) == 0) machine.memory_bytes = facts.totalram * facts.mem_unit;
   if (!trainer_has_cuda()) return machine;
   auto source = open_source("", {});
@@ -35,7 +40,8 @@ TrainMachine train_machine() {
   if (machine.gpus == 0) return machine;
   machine.gpu_name = gpus.front().name.value_or("");
   machine.memory_bytes = gpus.front().memory_total_bytes.value_or(0);
-  for (const GpuInfo& gpu : gpus) machine.memory_bytes = std::min(machine.memory_bytes, gpu.memory_total_bytes.value_or(0));
+  for (const GpuInfo& gpu : gpus)
+    machine.memory_bytes = std::min(machine.memory_bytes, gpu.memory_total_bytes.value_or(0));
   return machine;
 }
 

@@ -12,7 +12,8 @@ namespace lockstep {
 // Beside lockstep. An error where this build has none.
 Result<std::string> trainer_program();
 
-// GPUs that the trainer can use (none without a driver or a trainer built with CUDA), memory, cores.
+// GPUs that the trainer can use (none without a driver or a trainer built with CUDA), memory,
+// cores.
 TrainMachine train_machine();
 
 // As a user would type it: our own programs by their names.

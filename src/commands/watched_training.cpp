@@ -42,14 +42,17 @@ double machine_cpu_s() {
   for (const std::string_view word : split(line, ' ')) {
     const auto value = parse_integer(word);
     if (!value) continue;
-    if (place != 3 && place != 4 && place < 8) ticks += static_cast<double>(*value);  // not idle, not waiting for a disk
+    // not idle, not waiting for a disk
+    if (place != 3 && place != 4 && place < 8) ticks += static_cast<double>(*value);
     ++place;
   }
   return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 double cpu_s(const rusage& usage) {
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -65,15 +68,19 @@ double own_cpu_s() {
 void show_progress(const TrainingWatchOptions& options, double worked_s) {
   if (options.quiet || ::isatty(STDERR_FILENO) != 1) return;
   const double whole = to_ms(options.duration) / 1e3;
-  say(fmt::format("\r\x1b[Ktraining and watching: {:.0f} of {:.0f} s", std::min(worked_s, whole), whole));
+  say(fmt::format("\r\x1b[Ktraining and watching: {:.0f} of {:.0f} s", std::min(worked_s, whole),
+                  whole));
 }
 
-// Tokens a second from a trainer's JSON lines: the median, without the first line, which holds the start.
+// Tokens a second from a trainer's JSON lines: the median, without the first line, which holds the
+// start.
 double tokens_per_s_in(const std::string& json_lines) {
   std::vector<double> rates;
   for (const std::string_view line : split(json_lines, '\n')) {
     const auto parsed = nlohmann::json::parse(line, nullptr, false);
-    if (!parsed.is_object() || parsed.contains("done") || !parsed.contains("tokens_per_s") || !parsed["tokens_per_s"].is_number()) continue;
+    if (!parsed.is_object() || parsed.contains("done") || !parsed.contains("tokens_per_s") ||
+        !parsed["tokens_per_s"].is_number())
+      continue;
     rates.push_back(parsed["tokens_per_s"].get<double>());
   }
   if (rates.size() > 2) rates.erase(rates.begin());
@@ -90,25 +97,27 @@ void train_apart(const std::string& scope) {
   ::setenv("LOCKSTEP_VIRTUAL_SCOPE", fmt::format("{}-{}", scope, ::getpid()).c_str(), 1);
 }
 
-Result<WatchedTraining> run_and_watch(std::string title, const std::vector<std::string>& command, const TrainingWatchOptions& options) {
+Result<WatchedTraining> run_and_watch(std::string title, const std::vector<std::string>& command,
+                                      const TrainingWatchOptions& options) {
   SourceOptions source_options;
   source_options.interval = kInterval;
   source_options.process_period = 1s;
   source_options.attention = Attention::close;
-  auto source = open_source(options.input, source_options);
-  if (!source) return std::move(source).error();
+  auto source = TRY(open_source(options.input, source_options));
 
   const OutputFile lines;
   const double machine_before = machine_cpu_s();
   const double own_before = own_cpu_s();
   const auto began = monotonic_now();
-  auto child = Subprocess::start(command, ChildOutput::to_file, lines.descriptor());
-  if (!child) return std::move(child).error();
+  auto child = TRY(Subprocess::start(command, ChildOutput::to_file, lines.descriptor()));
 
   ObservationOptions how;
-  how.pid = child->pid();
-  how.keep_free_gpus = !options.input.empty();  // of real GPUs those that it holds, whichever it may see
-  how.stop = [&] { return child->poll().has_value() || monotonic_now() - began > options.duration + kLongestStart; };
+  how.pid = child.pid();
+  // of real GPUs those that it holds, whichever it may see
+  how.keep_free_gpus = !options.input.empty();
+  how.stop = [&] {
+    return child.poll().has_value() || monotonic_now() - began > options.duration + kLongestStart;
+  };
   how.enough = [&](const Timeline& so_far) {
     const Signals signals = derive_signals(so_far);
     double worked_ms = 0;  // the start counts for nothing
@@ -117,16 +126,17 @@ Result<WatchedTraining> run_and_watch(std::string title, const std::vector<std::
     show_progress(options, worked_ms / 1e3);
     return worked_ms >= to_ms(options.duration);
   };
-  auto timeline = observe(**source, how);
+  auto timeline = observe(*source, how);
   if (!options.quiet && ::isatty(STDERR_FILENO) == 1) say("\r\x1b[K");
-  source->reset();
+  source.reset();
 
   WatchedTraining run;
-  run.failed = child->poll().has_value() && child->poll()->exit_code != 0;
-  child->end(kLongestEnd);
+  run.failed = child.poll().has_value() && child.poll()->exit_code != 0;
+  child.end(kLongestEnd);
   run.interrupted = interrupted_by() != 0;
   const double wall_s = to_ms(monotonic_now() - began) / 1e3;
-  run.other_cores = std::max(0.0, (machine_cpu_s() - machine_before) - (own_cpu_s() - own_before)) / wall_s;
+  run.other_cores =
+      std::max(0.0, (machine_cpu_s() - machine_before) - (own_cpu_s() - own_before)) / wall_s;
   run.measured.title = std::move(title);
   run.measured.command = command;
   run.measured.tokens_per_s = tokens_per_s_in(lines.content());

@@ -1,4 +1,5 @@
-// One training of a demo or a benchmark: started, watched for a while once it works, ended, and judged.
+// One training of a demo or a benchmark: started, watched for a while once it works, ended, and
+// judged.
 #pragma once
 
 #include <chrono>
@@ -12,7 +13,8 @@
 namespace lockstep {
 
 struct TrainingWatchOptions {
-  std::string input;                                       // the GPUs: "virtual:2", or nothing for real ones
+  // the GPUs: "virtual:2", or nothing for real ones
+  std::string input;
   std::chrono::nanoseconds duration = std::chrono::seconds(15);  // of training
   bool quiet = false;
 };
@@ -28,6 +30,7 @@ struct WatchedTraining {
 // What this process starts from now on is nobody's rank and has virtual GPUs of its own.
 void train_apart(const std::string& scope);
 
-Result<WatchedTraining> run_and_watch(std::string title, const std::vector<std::string>& command, const TrainingWatchOptions& options);
+Result<WatchedTraining> run_and_watch(std::string title, const std::vector<std::string>& command,
+                                      const TrainingWatchOptions& options);
 
 }  // namespace lockstep

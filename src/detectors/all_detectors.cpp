@@ -62,17 +62,19 @@ consteval bool each_code_once() {
 }
 static_assert(each_code_once());
 
-// Wrong whatever it costs: hardware that fails, ranks that are not there, memory about to run out, settings that harm.
-constexpr std::array kFaults = {FindingCode::ecc_or_xid,        FindingCode::gpu_lost,           FindingCode::ranks_missing,
-                                FindingCode::stuck_collective,  FindingCode::memory_nearly_full, FindingCode::unsynchronised_copies,
-                                FindingCode::ranks_share_a_gpu, FindingCode::harmful_environment};
+// Wrong whatever it costs: hardware that fails, ranks that are not there, memory about to run out,
+// settings that harm.
+constexpr std::array kFaults = {FindingCode::ecc_or_xid,         FindingCode::gpu_lost,
+                                FindingCode::ranks_missing,      FindingCode::stuck_collective,
+                                FindingCode::memory_nearly_full, FindingCode::unsynchronised_copies,
+                                FindingCode::ranks_share_a_gpu,  FindingCode::harmful_environment};
 
 }  // namespace
 
 std::span<const Detector> all_detectors() { return kDetectors; }
 
 void costliest_first(std::vector<Finding>& findings) {
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+  std::ranges::stable_sort(findings, [](const Finding& a, const Finding& b) {
     return a.lost_throughput * a.confidence > b.lost_throughput * b.confidence;
   });
 }
@@ -85,9 +87,11 @@ std::vector<Finding> inspect_all(const Seen& seen) {
   // One line of a GPU's own fault, however many GPUs have it.
   std::vector<Finding> merged;
   for (Finding& finding : findings) {
-    const auto same = std::find_if(merged.begin(), merged.end(), [&](const Finding& other) {
-      const bool of_gpus = finding.code == FindingCode::thermal_throttle || finding.code == FindingCode::power_capped;
-      return of_gpus && other.code == finding.code && is_stood_behind(other) == is_stood_behind(finding);
+    const auto same = std::ranges::find_if(merged, [&](const Finding& other) {
+      const bool of_gpus = finding.code == FindingCode::thermal_throttle ||
+                           finding.code == FindingCode::power_capped;
+      return of_gpus && other.code == finding.code &&
+             is_stood_behind(other) == is_stood_behind(finding);
     });
     if (same == merged.end()) {
       merged.push_back(std::move(finding));
@@ -108,7 +112,7 @@ std::vector<Finding> inspect_all(const Seen& seen) {
 bool is_stood_behind(const Finding& finding) {
   constexpr double kSureEnough = 0.5;
   constexpr double kWorthwhile = 0.02;
-  const bool fault = finding.is_fault || std::find(kFaults.begin(), kFaults.end(), finding.code) != kFaults.end();
+  const bool fault = finding.is_fault || std::ranges::find(kFaults, finding.code) != kFaults.end();
   return finding.confidence >= kSureEnough && (fault || finding.lost_throughput >= kWorthwhile);
 }
 

@@ -15,7 +15,8 @@ std::vector<Finding> inspect_all(const Seen& seen);
 
 void costliest_first(std::vector<Finding>& findings);
 
-// lockstep stands behind a finding with confidence of at least 0.5 that costs at least 2 %, or that is a fault.
+// lockstep stands behind a finding with confidence of at least 0.5 that costs at least 2 %, or that
+// is a fault.
 bool is_stood_behind(const Finding& finding);
 
 std::vector<Finding> find_taking_turns(const Seen& seen);

@@ -1,17 +1,17 @@
 // S303: training stands still while a checkpoint is written.
 //
-// Why it shows: every few minutes all GPUs stop working for a second or more (the saving rank's is empty, the others
-// spin at the next collective), and the processes write a burst of bytes around that time.
-// Confused with: evaluation-stall (no bytes written), a stuck collective (does not end), start-up and end (cut off
-// stretches do not count).
-// Blind: writes to object stores and by other processes do not show in /proc/<pid>/io.
+// Why it shows: every few minutes all GPUs stop working for a second or more (the saving rank's is
+// empty, the others spin at the next collective), and the processes write a burst of bytes around
+// that time. Confused with: evaluation-stall (no bytes written), a stuck collective (does not end),
+// start-up and end (cut off stretches do not count). Blind: writes to object stores and by other
+// processes do not show in /proc/<pid>/io.
 #include "detectors/all_detectors.hpp"
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
 namespace {
 
-std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
+std::optional<Finding> checkpoint_from_outside(const JobSignals& job, const Signals& signals) {
   const StallSignals& stalls = job.stalls;
   if (!stalls_write(job)) return std::nullopt;
   double length = 0;
@@ -20,7 +20,8 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
     length += (stall.to_ms - stall.from_ms) / static_cast<double>(stalls.all.size());
     bytes += stall.written_bytes.value_or(0) / static_cast<double>(stalls.all.size());
   }
-  return about_job(FindingCode::checkpoint_stall, job, Severity::warning, is_coarse(signals) ? 0.45 : 0.8, stalls.share,
+  return about_job(FindingCode::checkpoint_stall, job, Severity::warning,
+                   is_coarse(signals) ? 0.45 : 0.8, stalls.share,
                    {{"stalls", static_cast<double>(stalls.all.size()), 2.0, "stalls"},
                     {"stall_ms", length, std::nullopt, "ms"},
                     {"period_ms", *stalls.period_ms, std::nullopt, "ms"},
@@ -34,8 +35,9 @@ std::vector<Finding> find_checkpoint_stall(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
-    auto finding = job.steps && job.steps->count >= 5 ? by_step_share({FindingCode::checkpoint_stall, "checkpoint", 0.02}, job)
-                                                      : from_outside(job, seen.signals);
+    auto finding = job.steps && job.steps->count >= 5
+                       ? by_step_share({FindingCode::checkpoint_stall, "checkpoint", 0.02}, job)
+                       : checkpoint_from_outside(job, seen.signals);
     if (finding) findings.push_back(std::move(*finding));
   }
   return findings;

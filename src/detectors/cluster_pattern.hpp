@@ -1,4 +1,5 @@
-// The pattern of a job that a cluster names, over one machine or several, from readings that may be half a minute apart.
+// The pattern of a job that a cluster names, over one machine or several, from readings that may be
+// half a minute apart.
 #pragma once
 
 #include "lockstep/detector.hpp"

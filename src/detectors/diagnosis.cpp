@@ -18,14 +18,17 @@ Diagnosis diagnose_trace(const JobSignals& job, const TraceSignals& trace) {
   diagnosis.verdict = diagnosis.verdicts.front().verdict;
   std::vector<Finding> findings = inspect_trace(job, trace, diagnosis.verdict.pattern);
   costliest_first(findings);
-  for (Finding& finding : findings) (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions).push_back(std::move(finding));
+  for (Finding& finding : findings)
+    (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)
+        .push_back(std::move(finding));
   return diagnosis;
 }
 
 }  // namespace
 
 Diagnosis diagnose(const Signals& signals) {
-  if (signals.trace && !signals.jobs.empty()) return diagnose_trace(signals.jobs.front(), *signals.trace);
+  if (signals.trace && !signals.jobs.empty())
+    return diagnose_trace(signals.jobs.front(), *signals.trace);
   Diagnosis diagnosis;
   diagnosis.verdicts = judge_patterns(signals);
   const MachineVerdict machine = judge_machine(signals, diagnosis.verdicts);
@@ -33,20 +36,23 @@ Diagnosis diagnose(const Signals& signals) {
   diagnosis.first_job = machine.first_job;
   std::vector<Finding> found = inspect_all({signals, diagnosis.verdicts});
   if (std::vector<Finding> reported = reported_findings(signals, found); !reported.empty()) {
-    found.insert(found.end(), std::make_move_iterator(reported.begin()), std::make_move_iterator(reported.end()));
+    found.insert(found.end(), std::make_move_iterator(reported.begin()),
+                 std::make_move_iterator(reported.end()));
     costliest_first(found);
   }
   for (Finding& finding : found)
-    (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions).push_back(std::move(finding));
+    (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)
+        .push_back(std::move(finding));
   return diagnosis;
 }
 
 bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
   constexpr double kWrongAtMost = 0.001;
-  constexpr double kVote = 2.2;          // ln 9, as in pattern.cpp: one block in ten votes wrong
-  constexpr double kHealthyAfterS = 3.5;  // a healthy job is watched a little longer: its faults are rarer than turns
+  constexpr double kVote = 2.2;  // ln 9, as in pattern.cpp: one block in ten votes wrong
+  // a healthy job is watched a little longer: its faults are rarer than turns
+  constexpr double kHealthyAfterS = 3.5;
   constexpr double kFaultAfterS = 1.5;
-  constexpr double kSecondStallS = 20;    // one stall is no pattern: wait for the next, so long
+  constexpr double kSecondStallS = 20;  // one stall is no pattern: wait for the next, so long
   const double needed = std::log((1 - kWrongAtMost) / kWrongAtMost);
   if (diagnosis.first_job >= signals.jobs.size()) return false;  // nothing runs yet: keep looking
   const JobSignals& job = signals.jobs[diagnosis.first_job];
@@ -62,9 +68,12 @@ bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
     case Pattern::unclear: return false;
   }
   if (!job.fine || diagnosis.verdict.confidence < 0.7) return false;
-  const double turns = kVote * std::max<double>(job.fine->blocks_exclusive, job.fine->exclusive_busy > 0.6 ? job.fine->hand_overs / 2.0 : 0);
+  const double turns =
+      kVote * std::max<double>(job.fine->blocks_exclusive,
+                               job.fine->exclusive_busy > 0.6 ? job.fine->hand_overs / 2.0 : 0);
   const double together = kVote * job.fine->blocks_together;
-  if (diagnosis.verdict.pattern == Pattern::taking_turns) return watched_s >= kFaultAfterS && turns - together >= needed;
+  if (diagnosis.verdict.pattern == Pattern::taking_turns)
+    return watched_s >= kFaultAfterS && turns - together >= needed;
   if (job.stalls.all.size() == 1 && watched_s < kSecondStallS) return false;
   return watched_s >= kHealthyAfterS && together - turns >= needed;
 }

@@ -8,8 +8,8 @@ namespace lockstep {
 
 Diagnosis diagnose(const Signals& signals);
 
-// Whether watching longer would hardly change the verdict: a sequential test on independent blocks (Wald's), in which
-// each block of one period votes for turns or for steps.
+// Whether watching longer would hardly change the verdict: a sequential test on independent blocks
+// (Wald's), in which each block of one period votes for turns or for steps.
 bool is_sure(const Diagnosis& diagnosis, const Signals& signals);
 
 }  // namespace lockstep

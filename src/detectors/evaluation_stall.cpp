@@ -1,20 +1,21 @@
 // S304: one rank works (evaluates, samples, logs pictures) while the others wait for it.
 //
-// Why it shows: for a second or more one GPU works and the others spin at the next collective: 100 % busy at low power.
-// It ends, and it comes again; nothing much is written.
-// Confused with: checkpoint-stall (a burst of bytes), straggler-rank (every step, not every so often), evaluation on all
-// ranks (all GPUs work: no loss), stuck-collective (does not end).
-// Blind: without power or SM a spinning GPU reads like a working one.
+// Why it shows: for a second or more one GPU works and the others spin at the next collective: 100
+// % busy at low power. It ends, and it comes again; nothing much is written. Confused with:
+// checkpoint-stall (a burst of bytes), straggler-rank (every step, not every so often), evaluation
+// on all ranks (all GPUs work: no loss), stuck-collective (does not end). Blind: without power or
+// SM a spinning GPU reads like a working one.
 #include "detectors/all_detectors.hpp"
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
 namespace {
 
-std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
+std::optional<Finding> evaluation_from_outside(const JobSignals& job, const Signals& signals) {
   const StallSignals& stalls = job.stalls;
   // Ranks that share a GPU wait for each other there, which looks the same.
-  if (job.gpus.size() < 2 || job.processes.size() > job.gpus.size() || !stalls_are_rare(job)) return std::nullopt;
+  if (job.gpus.size() < 2 || job.processes.size() > job.gpus.size() || !stalls_are_rare(job))
+    return std::nullopt;
   std::ptrdiff_t alike = 0;
   double length = 0;
   std::vector<int> workers;
@@ -26,11 +27,15 @@ std::optional<Finding> from_outside(const JobSignals& job, const Signals& signal
     workers = stall.workers;
   }
   if (alike * 2 < static_cast<std::ptrdiff_t>(stalls.all.size())) return std::nullopt;
-  Finding finding = about_job(FindingCode::evaluation_stall, job, Severity::warning, is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.75, stalls.share,
-                              {{"stalls", static_cast<double>(alike), 2.0, "stalls"},
-                               {"stall_ms", length, std::nullopt, "ms"},
-                               {"period_ms", *stalls.period_ms, std::nullopt, "ms"}});
-  if (const ProcessSample* const process = process_on(job, workers.front()); process != nullptr && process->rank) finding.ranks = {*process->rank};
+  Finding finding = about_job(
+      FindingCode::evaluation_stall, job, Severity::warning,
+      is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.75, stalls.share,
+      {{"stalls", static_cast<double>(alike), 2.0, "stalls"},
+       {"stall_ms", length, std::nullopt, "ms"},
+       {"period_ms", *stalls.period_ms, std::nullopt, "ms"}});
+  if (const ProcessSample* const process = process_on(job, workers.front());
+      process != nullptr && process->rank)
+    finding.ranks = {*process->rank};
   return finding;
 }
 
@@ -42,20 +47,25 @@ std::vector<Finding> find_evaluation_stall(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     if (job.steps && job.steps->count >= 5) {
-      // Evaluation by all ranks is work, not a stall: only time that some ranks have and others do not counts.
+      // Evaluation by all ranks is work, not a stall: only time that some ranks have and others do
+      // not counts.
       const std::size_t part = step_part("evaluation");
-      const auto evaluating = std::count_if(job.steps->ranks.begin(), job.steps->ranks.end(), [&](const RankSteps& rank) { return rank.share[part] > 0.01; });
-      if (evaluating == 0 || evaluating * 2 > static_cast<std::ptrdiff_t>(job.steps->ranks.size())) continue;
+      const auto evaluating = std::ranges::count_if(
+          job.steps->ranks, [&](const RankSteps& rank) { return rank.share[part] > 0.01; });
+      if (evaluating == 0 || evaluating * 2 > static_cast<std::ptrdiff_t>(job.steps->ranks.size()))
+        continue;
       double most = 0;
       for (const RankSteps& rank : job.steps->ranks) most = std::max(most, rank.share[part]);
       if (most < 0.02) continue;
-      Finding finding = about_job(FindingCode::evaluation_stall, job, Severity::warning, 0.9, most, {{"evaluation_share", most, 0.02, "fraction"}});
+      Finding finding = about_job(FindingCode::evaluation_stall, job, Severity::warning, 0.9, most,
+                                  {{"evaluation_share", most, 0.02, "fraction"}});
       finding.rung = 1;
       if (is_probed(job)) name_places(finding, job, main_places(job, StepPart::evaluation));
       findings.push_back(std::move(finding));
       continue;
     }
-    if (auto finding = from_outside(job, seen.signals)) findings.push_back(std::move(*finding));
+    if (auto finding = evaluation_from_outside(job, seen.signals))
+      findings.push_back(std::move(*finding));
   }
   return findings;
 }

@@ -11,10 +11,12 @@
 
 namespace lockstep {
 
-inline std::string percent(double fraction) { return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %"; }
+inline std::string percent(double fraction) {
+  return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %";
+}
 
-inline Finding about_job(FindingCode code, const JobSignals& job, Severity severity, double confidence, double lost,
-                         std::vector<Evidence> evidence) {
+inline Finding about_job(FindingCode code, const JobSignals& job, Severity severity,
+                         double confidence, double lost, std::vector<Evidence> evidence) {
   Finding finding;
   finding.code = code;
   finding.severity = severity;
@@ -27,8 +29,8 @@ inline Finding about_job(FindingCode code, const JobSignals& job, Severity sever
   return finding;
 }
 
-inline Finding about_gpu(FindingCode code, int gpu, Severity severity, double confidence, double lost,
-                         std::vector<Evidence> evidence) {
+inline Finding about_gpu(FindingCode code, int gpu, Severity severity, double confidence,
+                         double lost, std::vector<Evidence> evidence) {
   JobSignals alone;
   alone.gpus = {gpu};
   return about_job(code, alone, severity, confidence, lost, std::move(evidence));
@@ -37,18 +39,29 @@ inline Finding about_gpu(FindingCode code, int gpu, Severity severity, double co
 // Trains, as far as can be seen: it works, and its command line is no inference server's.
 inline bool trains(const JobSignals& job) { return job.active && !job.serves; }
 
-inline Pattern pattern_of(const Seen& seen, std::size_t job) { return seen.verdicts[job].verdict.pattern; }
+inline Pattern pattern_of(const Seen& seen, std::size_t job) {
+  return seen.verdicts[job].verdict.pattern;
+}
 
-// Ranks that do the same work: the patterns in which waiting for each other, for data or for the host is a loss.
-inline bool in_step_or_alone(Pattern pattern) { return pattern == Pattern::in_step || pattern == Pattern::single_gpu; }
+// Ranks that do the same work: the patterns in which waiting for each other, for data or for the
+// host is a loss.
+inline bool in_step_or_alone(Pattern pattern) {
+  return pattern == Pattern::in_step || pattern == Pattern::single_gpu;
+}
 
-// Whether waiting within the steps can be judged: the ranks do the same work, as the GPUs show or the steps themselves.
-inline bool steps_can_be_judged(const Seen& seen, std::size_t job) { return in_step_or_alone(pattern_of(seen, job)) || seen.signals.jobs[job].origin == JobOrigin::steps; }
+// Whether waiting within the steps can be judged: the ranks do the same work, as the GPUs show or
+// the steps themselves.
+inline bool steps_can_be_judged(const Seen& seen, std::size_t job) {
+  return in_step_or_alone(pattern_of(seen, job)) ||
+         seen.signals.jobs[job].origin == JobOrigin::steps;
+}
 
 // Readings so far apart that stretches of a second cannot be seen.
 inline bool is_coarse(const Signals& signals) { return signals.tick_ms > 2500; }
 
-inline bool holds(const JobSignals& job, int gpu) { return std::find(job.gpus.begin(), job.gpus.end(), gpu) != job.gpus.end(); }
+inline bool holds(const JobSignals& job, int gpu) {
+  return std::ranges::find(job.gpus, gpu) != job.gpus.end();
+}
 
 inline std::optional<double> median_hollow_of_others(const JobSignals& job, std::size_t without) {
   std::vector<double> values;
@@ -58,8 +71,9 @@ inline std::optional<double> median_hollow_of_others(const JobSignals& job, std:
   return middle_value(std::move(values));
 }
 
-// Of the time in which a kernel runs, how much of the GPU it fills. Tiny kernels leave most of it empty: 0.39 and 0.47 in
-// launch-bound runs on an H200, where starved and healthy ones had 0.74 to 0.9. Nothing: SM activity is not known.
+// Of the time in which a kernel runs, how much of the GPU it fills. Tiny kernels leave most of it
+// empty: 0.39 and 0.47 in launch-bound runs on an H200, where starved and healthy ones had 0.74 to
+// 0.9. Nothing: SM activity is not known.
 inline std::optional<double> filled_while_busy(const JobSignals& job, const Signals& signals) {
   double busy = 0;
   double sm = 0;
@@ -74,11 +88,14 @@ inline std::optional<double> filled_while_busy(const JobSignals& job, const Sign
 }
 inline constexpr double kTinyKernels = 0.55;
 
-// Even while something runs it hardly works: tiny kernels, or waiting. A GPU that is fed well works between its gaps.
+// Even while something runs it hardly works: tiny kernels, or waiting. A GPU that is fed well works
+// between its gaps.
 inline bool hardly_works_when_busy(const JobSignals& job, const Signals& signals) {
   constexpr double kHollow = 0.6;
   if (filled_while_busy(job, signals).value_or(1) < kTinyKernels) return true;
-  return !job.members.empty() && std::all_of(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.hollow.value_or(0) > kHollow; });
+  return !job.members.empty() && std::ranges::all_of(job.members, [](const GpuInJob& member) {
+    return member.hollow.value_or(0) > kHollow;
+  });
 }
 
 inline std::size_t step_part(std::string_view name) {
@@ -87,8 +104,9 @@ inline std::size_t step_part(std::string_view name) {
   return 0;
 }
 
-// Stalls that come every so often, and not in every second step or so: those are lateness, not saving or evaluating.
-// (Where the lanes' own period is that of the stalls, steps are too short to be seen: then they are rare too.)
+// Stalls that come every so often, and not in every second step or so: those are lateness, not
+// saving or evaluating. (Where the lanes' own period is that of the stalls, steps are too short to
+// be seen: then they are rare too.)
 inline bool stalls_are_rare(const JobSignals& job) {
   constexpr double kShortestPeriodMs = 4000;
   const double period = job.stalls.period_ms.value_or(0);
@@ -98,28 +116,38 @@ inline bool stalls_are_rare(const JobSignals& job) {
   return steps < 1.5 || steps > 2.9;
 }
 
-inline constexpr double kBurstBytes = 20e6;  // written around a stall: a checkpoint, not a line of a log
+// written around a stall: a checkpoint, not a line of a log
+inline constexpr double kBurstBytes = 20e6;
 
 // Every so often all wait, and bytes are written meanwhile: the job saves itself.
 inline bool stalls_write(const JobSignals& job) {
-  const auto bursts = std::count_if(job.stalls.all.begin(), job.stalls.all.end(),
-                                    [](const Stall& stall) { return stall.written_bytes.value_or(0) > kBurstBytes; });
+  const auto bursts = std::ranges::count_if(job.stalls.all, [](const Stall& stall) {
+    return stall.written_bytes.value_or(0) > kBurstBytes;
+  });
   return stalls_are_rare(job) && bursts * 2 >= static_cast<std::ptrdiff_t>(job.stalls.all.size());
 }
 
-// Idle time that is that of the saves: with no lanes finer than a step it is the only idle time to be seen.
-inline bool idle_is_saving(const JobSignals& job) { return stalls_write(job) && job.idle_together < 1.3 * job.stalls.share; }
+// Idle time that is that of the saves: with no lanes finer than a step it is the only idle time to
+// be seen.
+inline bool idle_is_saving(const JobSignals& job) {
+  return stalls_write(job) && job.idle_together < 1.3 * job.stalls.share;
+}
 
-// Empty GPUs that the job could use, too: not a card for the screen beside an H100, and not another machine's.
+// Empty GPUs that the job could use, too: not a card for the screen beside an H100, and not another
+// machine's.
 inline std::vector<int> empty_gpus_for(const JobSignals& job, const Signals& signals) {
   double needed = 0;
-  for (const GpuInJob& member : job.members) needed = std::max(needed, member.memory_bytes.value_or(0));
+  for (const GpuInJob& member : job.members)
+    needed = std::max(needed, member.memory_bytes.value_or(0));
   std::vector<int> usable;
   for (const GpuSignals& candidate : signals.gpus) {
-    if (std::find(signals.free_gpus.begin(), signals.free_gpus.end(), candidate.index) == signals.free_gpus.end()) continue;
-    const bool is_near = std::any_of(signals.gpus.begin(), signals.gpus.end(), [&](const GpuSignals& own) { return holds(job, own.index) && own.info.host == candidate.info.host; });
+    if (std::ranges::find(signals.free_gpus, candidate.index) == signals.free_gpus.end()) continue;
+    const bool is_near = std::ranges::any_of(signals.gpus, [&](const GpuSignals& own) {
+      return holds(job, own.index) && own.info.host == candidate.info.host;
+    });
     const auto memory = candidate.info.memory_total_bytes;
-    if (is_near && (!memory || static_cast<double>(*memory) >= needed)) usable.push_back(candidate.index);
+    if (is_near && (!memory || static_cast<double>(*memory) >= needed))
+      usable.push_back(candidate.index);
   }
   return usable;
 }
@@ -136,13 +164,15 @@ inline const ProcessSample* process_on(const JobSignals& job, int gpu) {
 
 // JAX and TensorFlow drive all GPUs from one process, and take most of their memory at the start.
 inline bool is_one_process_framework(const ProcessSample& process) {
-  return process.libraries && std::any_of(process.libraries->begin(), process.libraries->end(),
-                                          [](const std::string& name) { return name == "jax" || name == "tensorflow"; });
+  return process.libraries && std::ranges::any_of(*process.libraries, [](const std::string& name) {
+           return name == "jax" || name == "tensorflow";
+         });
 }
 
 // Started by something that sets ranks. Plain python, a shell or nothing known is no launcher.
 inline bool has_launcher(const ProcessSample& process) {
-  return process.launcher && *process.launcher != "python" && *process.launcher != "none" && *process.launcher != "shell" && !process.launcher->empty();
+  return process.launcher && *process.launcher != "python" && *process.launcher != "none" &&
+         *process.launcher != "shell" && !process.launcher->empty();
 }
 
 inline std::string environment_of(const ProcessSample& process, const char* name) {

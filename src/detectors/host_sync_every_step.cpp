@@ -1,24 +1,29 @@
-// S301: the host waits for the GPU in every step (.item(), .cpu(), print(loss), torch.cuda.synchronize()).
+// S301: the host waits for the GPU in every step (.item(), .cpu(), print(loss),
+// torch.cuda.synchronize()).
 //
-// Why it shows: while the host waits it queues nothing, so after each wait the GPU has nothing to do until the next
-// kernels are launched. Step marks measure the wait. From outside the gap is there too, but it looks like any short
-// idle time that all ranks share: so without marks it is a suspicion, raised where input does not explain the gap.
-// Confused with: input-starved, launch-bound. A profile decides.
+// Why it shows: while the host waits it queues nothing, so after each wait the GPU has nothing to
+// do until the next kernels are launched. Step marks measure the wait. From outside the gap is
+// there too, but it looks like any short idle time that all ranks share: so without marks it is a
+// suspicion, raised where input does not explain the gap. Confused with: input-starved,
+// launch-bound. A profile decides.
 #include "detectors/all_detectors.hpp"
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
 namespace {
 
-// A probe knows each call. On a GPU the wait itself is no loss, for the GPU works meanwhile: what is lost is the time it then
-// has nothing to do. On the CPU a value is there at once: shown, for on a GPU it would cost.
-std::optional<Finding> from_probes(const JobSignals& job) {
+// A probe knows each call. On a GPU the wait itself is no loss, for the GPU works meanwhile: what
+// is lost is the time it then has nothing to do. On the CPU a value is there at once: shown, for on
+// a GPU it would cost.
+std::optional<Finding> sync_from_probes(const JobSignals& job) {
   constexpr double kInEveryStep = 0.9;
   std::vector<const PlaceSignals*> places;
   for (const PlaceSignals& place : job.steps->places)
-    if (place.part == StepPart::sync && place.present >= kInEveryStep && !place.place.file.empty()) places.push_back(&place);
+    if (place.part == StepPart::sync && place.present >= kInEveryStep && !place.place.file.empty())
+      places.push_back(&place);
   if (places.empty()) return std::nullopt;
-  const bool on_gpu = std::any_of(places.begin(), places.end(), [](const PlaceSignals* place) { return place->on_device; });
+  const bool on_gpu =
+      std::ranges::any_of(places, [](const PlaceSignals* place) { return place->on_device; });
   double waits = 0;
   double calls = 0;
   for (const PlaceSignals* const place : places) {
@@ -28,12 +33,18 @@ std::optional<Finding> from_probes(const JobSignals& job) {
   double lost = waits;
   if (on_gpu && job.steps->gpu_idle_share) {
     double explained = exposed_data_wait(job);
-    for (const StepPart part : {StepPart::logging, StepPart::checkpoint, StepPart::evaluation, StepPart::gc}) explained += job.steps->share[index_of(part)];
+    for (const StepPart part :
+         {StepPart::logging, StepPart::checkpoint, StepPart::evaluation, StepPart::gc})
+      explained += job.steps->share[index_of(part)];
     lost = std::max(0.0, *job.steps->gpu_idle_share - explained);
   }
-  Finding finding = about_job(FindingCode::host_sync_every_step, job, Severity::warning, on_gpu ? 0.85 : 0.5, lost,
-                              {{"sync_calls_a_step", calls, 1.0, "calls"}, {"sync_share", waits, std::nullopt, "fraction"}});
-  if (job.steps->gpu_idle_share) finding.evidence.push_back({"gpu_idle_between_steps", *job.steps->gpu_idle_share, std::nullopt, "fraction"});
+  Finding finding = about_job(FindingCode::host_sync_every_step, job, Severity::warning,
+                              on_gpu ? 0.85 : 0.5, lost,
+                              {{"sync_calls_a_step", calls, 1.0, "calls"},
+                               {"sync_share", waits, std::nullopt, "fraction"}});
+  if (job.steps->gpu_idle_share)
+    finding.evidence.push_back(
+        {"gpu_idle_between_steps", *job.steps->gpu_idle_share, std::nullopt, "fraction"});
   name_places(finding, job, places);
   return finding;
 }
@@ -47,18 +58,21 @@ std::vector<Finding> find_host_sync_every_step(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     if (is_probed(job)) {
-      if (auto finding = from_probes(job)) findings.push_back(std::move(*finding));
+      if (auto finding = sync_from_probes(job)) findings.push_back(std::move(*finding));
       continue;
     }
     if (job.steps && job.steps->count >= 5) {
-      if (auto finding = by_step_share({FindingCode::host_sync_every_step, "sync", 0.05, 0.9}, job)) findings.push_back(std::move(*finding));
+      if (auto finding = by_step_share({FindingCode::host_sync_every_step, "sync", 0.05, 0.9}, job))
+        findings.push_back(std::move(*finding));
       continue;
     }
     const double idle = job.idle_together;
-    const bool host_busy = job.host.main_cpu.value_or(0) > 0.75 && job.host.loader_workers.value_or(0) > 0;
+    const bool host_busy =
+        job.host.main_cpu.value_or(0) > 0.75 && job.host.loader_workers.value_or(0) > 0;
     if (idle < kIdleAtLeast || !host_busy || is_coarse(seen.signals)) continue;
     findings.push_back(about_job(FindingCode::host_sync_every_step, job, Severity::info, 0.35, idle,
-                                 {{"idle_together", idle, kIdleAtLeast, "fraction"}, {"main_process_cpu", *job.host.main_cpu, 0.75, "cores"}}));
+                                 {{"idle_together", idle, kIdleAtLeast, "fraction"},
+                                  {"main_process_cpu", *job.host.main_cpu, 0.75, "cores"}}));
   }
   return findings;
 }

@@ -1,26 +1,29 @@
 // D201: the GPUs wait for data.
 //
-// Why it shows: when the loader is slower than the step, every rank's GPU is empty at the same moment in every step:
-// no kernel runs (a rank that waits for another rank would spin in NCCL and read busy). With step marks the wait is
-// measured; from outside it is inferred from idle time that all ranks share, and from the host: workers that wait for
-// the disk, a main process that sleeps although the GPU has nothing to do, or one that loads the data itself.
-// Confused with: a main process that cannot launch kernels fast enough (launch-bound: the GPU hardly works even while it
+// Why it shows: when the loader is slower than the step, every rank's GPU is empty at the same
+// moment in every step: no kernel runs (a rank that waits for another rank would spin in NCCL and
+// read busy). With step marks the wait is measured; from outside it is inferred from idle time that
+// all ranks share, and from the host: workers that wait for the disk, a main process that sleeps
+// although the GPU has nothing to do, or one that loads the data itself. Confused with: a main
+// process that cannot launch kernels fast enough (launch-bound: the GPU hardly works even while it
 // reads busy: 118 of 700 W on an H200 that ran 64 x 64 products),
-// logging, evaluation or saving (stretches of a second and more, taken out here), servers (no period).
-// Blind: input waits hidden behind the GPU are no loss and do not show; a wait of one rank only shows as a straggler.
+// logging, evaluation or saving (stretches of a second and more, taken out here), servers (no
+// period). Blind: input waits hidden behind the GPU are no loss and do not show; a wait of one rank
+// only shows as a straggler.
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
 
 namespace lockstep {
 namespace {
 
-constexpr double kIdleAtLeast = 0.1;  // healthy steps leave 1 to 8 % of the windows empty
-constexpr double kWaitShare = 0.05;   // of a step, as the PyTorch profiler's own rule had it
+constexpr double kIdleAtLeast = 0.1;        // healthy steps leave 1 to 8 % of the windows empty
+constexpr double kStarvedWaitShare = 0.05;  // of a step, as the PyTorch profiler's own rule had it
 
 double host_says_input(const HostSignals& host) {
   const bool reads = host.read_bytes_s.value_or(0) > 20e6 || host.waiting_for_disk > 0.1;
   if (host.loader_workers && *host.loader_workers == 0) {
-    if (!reads && host.main_cpu.value_or(1) < 0.3) return 0.45;  // nobody does anything: it waits for people, not for data
+    // nobody does anything: it waits for people, not for data
+    if (!reads && host.main_cpu.value_or(1) < 0.3) return 0.45;
     return host.main_cpu.value_or(1) > 0.6 || reads ? 0.75 : 0.6;
   }
   if (reads) return 0.75;
@@ -28,10 +31,11 @@ double host_says_input(const HostSignals& host) {
   return *host.main_cpu < 0.75 ? 0.7 : 0.42;
 }
 
-// A batch that workers made comes through a queue: unpickling and mapping it takes about a millisecond (seen: 0.9 to 1.3 ms,
-// 32 x 256 floats), whoever made it. More workers do not shorten that.
+// A batch that workers made comes through a queue: unpickling and mapping it takes about a
+// millisecond (seen: 0.9 to 1.3 ms, 32 x 256 floats), whoever made it. More workers do not shorten
+// that.
 constexpr double kQueueMs = 1.0;
-constexpr double kWorthwhile = 0.02;
+constexpr double kStarvedWorthwhile = 0.02;
 constexpr double kShortWaitMs = 5;      // a batch
 constexpr double kWorkersKeepUp = 0.8;  // of a step: what a batch takes, over the workers
 
@@ -42,57 +46,82 @@ std::optional<bool> workers_are_slow(const JobSignals& job, const LoaderSetting&
   return found->second / loader.workers > kWorkersKeepUp * job.steps->duration_p50_ms;
 }
 
-std::optional<Finding> from_probes(const JobSignals& job) {
+std::optional<Finding> starved_from_probes(const JobSignals& job) {
   const double share = exposed_data_wait(job);
-  if (share < kWaitShare) return std::nullopt;
+  if (share < kStarvedWaitShare) return std::nullopt;
   const LoaderSetting* const loader = training_loader(job);
   const auto slow = loader != nullptr ? workers_are_slow(job, *loader) : std::nullopt;
-  // Every pass takes a batch. Workers that have each ready in time: what is left is the queue, or cores that are all taken.
+  // Every pass takes a batch. Workers that have each ready in time: what is left is the queue, or
+  // cores that are all taken.
   const double passes = std::max(1.0, job.steps->passes_a_step);
   const double removable = std::max(0.0, share - passes * kQueueMs / job.steps->duration_p50_ms);
-  if (removable < kWorthwhile || (slow == false && job.steps->p50_ms[index_of(StepPart::data_wait)] < passes * kShortWaitMs)) return std::nullopt;
+  if (removable < kStarvedWorthwhile ||
+      (slow == false && job.steps->p50_ms[index_of(StepPart::data_wait)] < passes * kShortWaitMs))
+    return std::nullopt;
   const double confidence = slow == false ? 0.4 : 0.95;
-  std::vector<Evidence> evidence = {{"data_wait_share", share, kWaitShare, "fraction"}, {"data_wait_p50_ms", job.steps->p50_ms[index_of(StepPart::data_wait)], std::nullopt, "ms"}};
-  if (job.steps->hidden_data_wait) evidence.push_back({"hidden_behind_the_gpu", *job.steps->hidden_data_wait, std::nullopt, "fraction"});
+  std::vector<Evidence> evidence = {
+      {"data_wait_share", share, kStarvedWaitShare, "fraction"},
+      {"data_wait_p50_ms", job.steps->p50_ms[index_of(StepPart::data_wait)], std::nullopt, "ms"}};
+  if (job.steps->hidden_data_wait)
+    evidence.push_back(
+        {"hidden_behind_the_gpu", *job.steps->hidden_data_wait, std::nullopt, "fraction"});
   if (loader != nullptr) {
-    evidence.push_back({"loader_workers", static_cast<double>(loader->workers), std::nullopt, "processes"});
-    if (const auto found = job.settings->batch_ms_of_worker.find(loader->id); found != job.settings->batch_ms_of_worker.end())
+    evidence.push_back(
+        {"loader_workers", static_cast<double>(loader->workers), std::nullopt, "processes"});
+    if (const auto found = job.settings->batch_ms_of_worker.find(loader->id);
+        found != job.settings->batch_ms_of_worker.end())
       evidence.push_back({"batch_takes_a_worker_ms", found->second, std::nullopt, "ms"});
   }
-  Finding finding = about_job(FindingCode::input_starved, job, share > 0.3 ? Severity::critical : Severity::warning, confidence, removable, std::move(evidence));
+  Finding finding = about_job(FindingCode::input_starved, job,
+                              share > 0.3 ? Severity::critical : Severity::warning, confidence,
+                              removable, std::move(evidence));
   name_places(finding, job, main_places(job, StepPart::data_wait));
   return finding;
 }
 
-std::optional<Finding> from_steps(const JobSignals& job) {
+std::optional<Finding> starved_from_steps(const JobSignals& job) {
   if (!job.steps || job.steps->count < 5) return std::nullopt;
   const std::size_t wait = step_part("data_wait");
   const double share = job.steps->share[wait];
-  if (share < kWaitShare) return std::nullopt;
-  Finding finding = about_job(FindingCode::input_starved, job, share > 0.3 ? Severity::critical : Severity::warning, 0.95, std::min(share, most_that_can_be_lost(job)),
-                              {{"data_wait_share", share, kWaitShare, "fraction"}, {"data_wait_p50_ms", job.steps->p50_ms[wait], std::nullopt, "ms"}});
+  if (share < kStarvedWaitShare) return std::nullopt;
+  Finding finding = about_job(FindingCode::input_starved, job,
+                              share > 0.3 ? Severity::critical : Severity::warning, 0.95,
+                              std::min(share, most_that_can_be_lost(job)),
+                              {{"data_wait_share", share, kStarvedWaitShare, "fraction"},
+                               {"data_wait_p50_ms", job.steps->p50_ms[wait], std::nullopt, "ms"}});
   finding.rung = 1;
   return finding;
 }
 
-std::optional<Finding> from_outside(const JobSignals& job, const Signals& signals) {
+std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals& signals) {
   if (!trains(job) || job.origin == JobOrigin::foreign) return std::nullopt;
   const double idle = job.idle_together;
   if (idle < kIdleAtLeast || idle_is_saving(job)) return std::nullopt;
   const bool regular = job.fine && (job.fine->period_strength > 0.3 || job.fine->swing < 0.12);
   double confidence = host_says_input(job.host);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
-  if (job.origin != JobOrigin::processes) confidence = std::min(confidence, 0.45);  // nobody's processes: nothing says why
-  if (hardly_works_when_busy(job, signals)) confidence = std::min(confidence, 0.4);  // the host is slow, but not with data
-  // Workers deliver in bursts: where they are there, the rank itself does nothing and its GPU hardly anything, rhythm is not needed.
-  const bool waits_for_workers = job.host.loader_workers.value_or(0) > 0 && job.host.main_cpu.value_or(1) < 0.4 && idle > 0.3;
+  // nobody's processes: nothing says why
+  if (job.origin != JobOrigin::processes) confidence = std::min(confidence, 0.45);
+  // the host is slow, but not with data
+  if (hardly_works_when_busy(job, signals)) confidence = std::min(confidence, 0.4);
+  // Workers deliver in bursts: where they are there, the rank itself does nothing and its GPU
+  // hardly anything, rhythm is not needed.
+  const bool waits_for_workers =
+      job.host.loader_workers.value_or(0) > 0 && job.host.main_cpu.value_or(1) < 0.4 && idle > 0.3;
   if (!regular) confidence = std::min(confidence, waits_for_workers ? 0.55 : 0.45);
   std::vector<Evidence> evidence = {{"idle_together", idle, kIdleAtLeast, "fraction"}};
-  if (job.host.main_cpu) evidence.push_back({"main_process_cpu", *job.host.main_cpu, std::nullopt, "cores"});
-  if (job.host.loader_workers) evidence.push_back({"loader_workers", static_cast<double>(*job.host.loader_workers), std::nullopt, "processes"});
-  if (job.host.waiting_for_disk > 0) evidence.push_back({"waiting_for_disk", job.host.waiting_for_disk, std::nullopt, "fraction"});
-  if (job.fine && job.fine->period_ms) evidence.push_back({"period_ms", *job.fine->period_ms, std::nullopt, "ms"});
-  return about_job(FindingCode::input_starved, job, idle > 0.3 ? Severity::critical : Severity::warning, confidence, idle, std::move(evidence));
+  if (job.host.main_cpu)
+    evidence.push_back({"main_process_cpu", *job.host.main_cpu, std::nullopt, "cores"});
+  if (job.host.loader_workers)
+    evidence.push_back({"loader_workers", static_cast<double>(*job.host.loader_workers),
+                        std::nullopt, "processes"});
+  if (job.host.waiting_for_disk > 0)
+    evidence.push_back({"waiting_for_disk", job.host.waiting_for_disk, std::nullopt, "fraction"});
+  if (job.fine && job.fine->period_ms)
+    evidence.push_back({"period_ms", *job.fine->period_ms, std::nullopt, "ms"});
+  return about_job(FindingCode::input_starved, job,
+                   idle > 0.3 ? Severity::critical : Severity::warning, confidence, idle,
+                   std::move(evidence));
 }
 
 }  // namespace
@@ -102,7 +131,9 @@ std::vector<Finding> find_input_starved(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i)) continue;
-    auto finding = is_probed(job) ? from_probes(job) : job.steps && job.steps->count >= 5 ? from_steps(job) : from_outside(job, seen.signals);
+    auto finding = is_probed(job)                       ? starved_from_probes(job)
+                   : job.steps && job.steps->count >= 5 ? starved_from_steps(job)
+                                                        : starved_from_outside(job, seen.signals);
     if (finding) findings.push_back(std::move(*finding));
   }
   return findings;

@@ -1,55 +1,72 @@
 // S305: the host cannot launch kernels fast enough.
 //
-// Why it shows: kernels of a few microseconds end before the next one is queued. The GPU reads busy (some kernel ran in
-// every window) at low power and low SM activity, and the main process fills one core.
-// Confused with: batch-too-small (the same picture with a cause one step further: kernels are small because the batch
-// is), waiting in a collective (several ranks, one of them not spinning). From outside it stays a suspicion, for a spinning
-// host thread fills a core too, unless SM activity shows tiny kernels on a single GPU. A trace decides, and so do a probe's events in the
-// GPU's queue.
+// Why it shows: kernels of a few microseconds end before the next one is queued. The GPU reads busy
+// (some kernel ran in every window) at low power and low SM activity, and the main process fills
+// one core. Confused with: batch-too-small (the same picture with a cause one step further: kernels
+// are small because the batch is), waiting in a collective (several ranks, one of them not
+// spinning). From outside it stays a suspicion, for a spinning host thread fills a core too, unless
+// SM activity shows tiny kernels on a single GPU. A trace decides, and so do a probe's events in
+// the GPU's queue.
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
 
 namespace lockstep {
 namespace {
 
-// Where events in the GPU's queue tell: at the end of each step it had done everything by the time the last of it was queued, though
-// nothing in the step waited for it. Then the host sets the pace. How much of the step it was idle, no event tells.
-std::optional<Finding> from_probes(const JobSignals& job, std::optional<double> sm) {
+// Where events in the GPU's queue tell: at the end of each step it had done everything by the time
+// the last of it was queued, though nothing in the step waited for it. Then the host sets the pace.
+// How much of the step it was idle, no event tells.
+std::optional<Finding> launches_from_probes(const JobSignals& job, std::optional<double> sm) {
   constexpr int kStepsAtLeast = 8;
   constexpr double kDryAtLeast = 0.9;
   constexpr double kComputeAtLeast = 0.5;
   constexpr double kSyncAtMost = 0.5;
   const StepSignals& steps = *job.steps;
-  if (!steps.gpu_ran_dry || steps.gpu_asked < kStepsAtLeast || *steps.gpu_ran_dry < kDryAtLeast) return std::nullopt;
+  if (!steps.gpu_ran_dry || steps.gpu_asked < kStepsAtLeast || *steps.gpu_ran_dry < kDryAtLeast)
+    return std::nullopt;
   double compute = 0;
-  for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer}) compute += steps.share[index_of(part)];
-  const bool waits = std::any_of(steps.places.begin(), steps.places.end(), [](const PlaceSignals& place) { return place.part == StepPart::sync && place.on_device && place.present >= kSyncAtMost; });
+  for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
+    compute += steps.share[index_of(part)];
+  const bool waits = std::ranges::any_of(steps.places, [](const PlaceSignals& place) {
+    return place.part == StepPart::sync && place.on_device && place.present >= kSyncAtMost;
+  });
   if (compute < kComputeAtLeast || waits) return std::nullopt;
-  Finding finding = about_job(FindingCode::launch_bound, job, Severity::warning, 0.75, sm ? 0.5 * (1 - *sm) : 0.1,
-                              {{"steps_done_as_soon_as_queued", *steps.gpu_ran_dry, kDryAtLeast, "fraction"}, {"queueing_share", compute, kComputeAtLeast, "fraction"}});
+  Finding finding =
+      about_job(FindingCode::launch_bound, job, Severity::warning, 0.75, sm ? 0.5 * (1 - *sm) : 0.1,
+                {{"steps_done_as_soon_as_queued", *steps.gpu_ran_dry, kDryAtLeast, "fraction"},
+                 {"queueing_share", compute, kComputeAtLeast, "fraction"}});
   if (sm) finding.evidence.push_back({"sm", *sm, std::nullopt, "fraction"});
   finding.rung = 1;
   return finding;
 }
 
 // By the GPUs' own records: idle between kernels while the host was launching them.
-std::optional<Finding> from_records(const JobSignals& job) {
+std::optional<Finding> launches_from_records(const JobSignals& job) {
   constexpr double kGapsAtLeast = 0.1;
-  constexpr double kWaitsAtMost = 0.5;  // of the idle time; what waits for the GPU in each step makes it run dry, and is another finding
+  // of the idle time; what waits for the GPU in each step makes it run dry, and is another finding
+  constexpr double kWaitsAtMost = 0.5;
   double least = 1;
   const RankDevices* of = nullptr;
   for (const RankDevices& rank : job.steps->devices->ranks) {
     double idle = 0;
-    for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer}) idle += rank.idle[index_of(part)];
+    for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
+      idle += rank.idle[index_of(part)];
     if (of == nullptr || idle < least) {
       of = &rank;
       least = idle;
     }
   }
   if (of == nullptr || of->main() == nullptr || least < kGapsAtLeast) return std::nullopt;
-  const bool waits = std::any_of(job.steps->places.begin(), job.steps->places.end(), [&](const PlaceSignals& place) { return place.part == StepPart::sync && place.on_device && place.present >= kWaitsAtMost && place.calls_a_step >= 1; });
-  Finding finding = about_job(FindingCode::launch_bound, job, least > 0.3 && !waits ? Severity::critical : Severity::warning, waits ? 0.6 : 0.95, least,
-                              {{"idle_while_launching", least, kGapsAtLeast, "fraction"}, {"gaps_a_step", std::round(of->launch_gaps_a_step), std::nullopt, "gaps"}, {"kernels_a_step", std::round(of->main()->kernels_a_step), std::nullopt, "kernels"}});
+  const bool waits = std::ranges::any_of(job.steps->places, [&](const PlaceSignals& place) {
+    return place.part == StepPart::sync && place.on_device && place.present >= kWaitsAtMost &&
+           place.calls_a_step >= 1;
+  });
+  Finding finding = about_job(
+      FindingCode::launch_bound, job,
+      least > 0.3 && !waits ? Severity::critical : Severity::warning, waits ? 0.6 : 0.95, least,
+      {{"idle_while_launching", least, kGapsAtLeast, "fraction"},
+       {"gaps_a_step", std::round(of->launch_gaps_a_step), std::nullopt, "gaps"},
+       {"kernels_a_step", std::round(of->main()->kernels_a_step), std::nullopt, "kernels"}});
   finding.rung = 2;
   return finding;
 }
@@ -60,7 +77,8 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
   constexpr double kBusyAtLeast = 0.15;  // 0.28 on an H200 that ran 64 x 64 products one by one
   constexpr double kSmAtMost = 0.3;
   constexpr double kPowerAtMost = 0.4;
-  constexpr double kElsewhereAtMost = 0.3;  // of a step: copies from pageable memory fill a core, too
+  // of a step: copies from pageable memory fill a core, too
+  constexpr double kElsewhereAtMost = 0.3;
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
@@ -68,11 +86,12 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
     for (const GpuSignals& gpu : seen.signals.gpus)
       if (!job.gpus.empty() && gpu.index == job.gpus.front()) sm = gpu.sm;
     if (job.steps && job.steps->devices && job.steps->devices->steps >= 5) {
-      if (auto finding = from_records(job); finding && steps_can_be_judged(seen, i)) findings.push_back(std::move(*finding));
+      if (auto finding = launches_from_records(job); finding && steps_can_be_judged(seen, i))
+        findings.push_back(std::move(*finding));
       continue;
     }
     if (is_probed(job) && job.steps->gpu_ran_dry) {
-      if (auto finding = from_probes(job, sm)) findings.push_back(std::move(*finding));
+      if (auto finding = launches_from_probes(job, sm)) findings.push_back(std::move(*finding));
       continue;
     }
     if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || is_coarse(seen.signals)) continue;
@@ -84,18 +103,29 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
       power += member.power_of_limit.value_or(1) / static_cast<double>(job.members.size());
     }
     // Where steps tell that the host is busy with something else, it is that.
-    if (job.steps && job.steps->count >= 5 && share_of_slowest(job, StepPart::copy) + share_of_slowest(job, StepPart::data_wait) > kElsewhereAtMost) continue;
+    if (job.steps && job.steps->count >= 5 &&
+        share_of_slowest(job, StepPart::copy) + share_of_slowest(job, StepPart::data_wait) >
+            kElsewhereAtMost)
+      continue;
     const bool hollow = sm ? *sm < kSmAtMost : power < kPowerAtMost;
-    const bool one_core = job.host.main_cpu.value_or(0) > 0.85 && job.host.main_cpu.value_or(0) < 1.6;
+    const bool one_core =
+        job.host.main_cpu.value_or(0) > 0.85 && job.host.main_cpu.value_or(0) < 1.6;
     if (busy < kBusyAtLeast || !hollow || !one_core) continue;
-    std::vector<Evidence> evidence = {{"busy", busy, kBusyAtLeast, "fraction"}, {"main_process_cpu", *job.host.main_cpu, 0.85, "cores"}};
-    if (sm) evidence.push_back({"sm", *sm, kSmAtMost, "fraction"});
-    else evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
-    // One rank whose kernels fill half of the GPU at best, and whose host never rests: nothing else does that.
+    std::vector<Evidence> evidence = {{"busy", busy, kBusyAtLeast, "fraction"},
+                                      {"main_process_cpu", *job.host.main_cpu, 0.85, "cores"}};
+    if (sm)
+      evidence.push_back({"sm", *sm, kSmAtMost, "fraction"});
+    else
+      evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
+    // One rank whose kernels fill half of the GPU at best, and whose host never rests: nothing else
+    // does that.
     const auto filled = filled_while_busy(job, seen.signals);
-    const bool alone_and_tiny = job.members.size() == 1 && filled && *filled < kTinyKernels && busy < 0.6;
+    const bool alone_and_tiny =
+        job.members.size() == 1 && filled && *filled < kTinyKernels && busy < 0.6;
     if (filled) evidence.push_back({"filled_while_busy", *filled, kTinyKernels, "fraction"});
-    findings.push_back(about_job(FindingCode::launch_bound, job, Severity::info, alone_and_tiny ? 0.55 : 0.45, sm ? 0.5 * (1 - *sm) : 0.3, std::move(evidence)));
+    findings.push_back(about_job(FindingCode::launch_bound, job, Severity::info,
+                                 alone_and_tiny ? 0.55 : 0.45, sm ? 0.5 * (1 - *sm) : 0.3,
+                                 std::move(evidence)));
   }
   return findings;
 }

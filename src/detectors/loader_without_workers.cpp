@@ -1,27 +1,31 @@
 // D202: the main process loads the data itself, between the steps.
 //
-// Why it shows: DataLoader(num_workers=0) runs in the rank's own process: no worker processes below it, one core full,
-// and the GPU empty in every step while the next batch is made.
-// Confused with: a healthy process, whose core is full too (it waits for the GPU by spinning): so the idle time of the
-// GPU is needed; a loader of threads (tf.data, DALI), which has no worker processes either and keeps more than one core.
-// Blind: where the process tree cannot be read.
+// Why it shows: DataLoader(num_workers=0) runs in the rank's own process: no worker processes below
+// it, one core full, and the GPU empty in every step while the next batch is made. Confused with: a
+// healthy process, whose core is full too (it waits for the GPU by spinning): so the idle time of
+// the GPU is needed; a loader of threads (tf.data, DALI), which has no worker processes either and
+// keeps more than one core. Blind: where the process tree cannot be read.
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
 
 namespace lockstep {
 namespace {
 
-// A probe in the process knows the loader itself. Handing a batch over a queue takes a millisecond: below that nothing is won.
-std::optional<Finding> from_probes(const JobSignals& job) {
-  constexpr double kQueueMs = 1.0;
+// A probe in the process knows the loader itself. Handing a batch over a queue takes a millisecond:
+// below that nothing is won.
+std::optional<Finding> workers_from_probes(const JobSignals& job) {
+  constexpr double kFetchMs = 1.0;
   constexpr double kShareAtLeast = 0.05;
   const LoaderSetting* const loader = training_loader(job);
   if (loader == nullptr || loader->workers > 0) return std::nullopt;
   const double share = exposed_data_wait(job);
-  const double removable = std::max(0.0, share - std::max(1.0, job.steps->passes_a_step) * kQueueMs / job.steps->duration_p50_ms);
+  const double removable = std::max(
+      0.0, share - std::max(1.0, job.steps->passes_a_step) * kFetchMs / job.steps->duration_p50_ms);
   if (share < kShareAtLeast || removable < 0.02) return std::nullopt;
-  Finding finding = about_job(FindingCode::loader_without_workers, job, Severity::warning, 0.95, removable,
-                              {{"loader_workers", 0, 1.0, "processes"}, {"data_wait_share", share, kShareAtLeast, "fraction"}});
+  Finding finding =
+      about_job(FindingCode::loader_without_workers, job, Severity::warning, 0.95, removable,
+                {{"loader_workers", 0, 1.0, "processes"},
+                 {"data_wait_share", share, kShareAtLeast, "fraction"}});
   name_places(finding, job, main_places(job, StepPart::data_wait));
   return finding;
 }
@@ -36,19 +40,26 @@ std::vector<Finding> find_loader_without_workers(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (is_probed(job) && job.settings && steps_can_be_judged(seen, i)) {
-      if (auto finding = from_probes(job)) findings.push_back(std::move(*finding));
+      if (auto finding = workers_from_probes(job)) findings.push_back(std::move(*finding));
       continue;
     }
-    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || job.host.most_loader_workers != 0 || !job.host.main_cpu) continue;
+    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) ||
+        job.host.most_loader_workers != 0 || !job.host.main_cpu)
+      continue;
     const bool measured = job.steps && job.steps->count >= 5;
     if (!measured && idle_is_saving(job)) continue;
     const double idle = measured ? job.steps->share[step_part("data_wait")] : job.idle_together;
-    if (idle < kIdleAtLeast || *job.host.main_cpu < kOneCore || *job.host.main_cpu > kSeveralCores) continue;
-    const double confidence = is_coarse(seen.signals) || (!measured && hardly_works_when_busy(job, seen.signals)) ? 0.4 : measured ? 0.9 : 0.7;
-    findings.push_back(about_job(FindingCode::loader_without_workers, job, Severity::warning, confidence, idle,
-                                 {{"loader_workers", 0, 1.0, "processes"},
-                                  {"main_process_cpu", *job.host.main_cpu, kOneCore, "cores"},
-                                  {measured ? "data_wait_share" : "idle_together", idle, kIdleAtLeast, "fraction"}}));
+    if (idle < kIdleAtLeast || *job.host.main_cpu < kOneCore || *job.host.main_cpu > kSeveralCores)
+      continue;
+    const double confidence =
+        is_coarse(seen.signals) || (!measured && hardly_works_when_busy(job, seen.signals)) ? 0.4
+        : measured                                                                          ? 0.9
+                                                                                            : 0.7;
+    findings.push_back(about_job(
+        FindingCode::loader_without_workers, job, Severity::warning, confidence, idle,
+        {{"loader_workers", 0, 1.0, "processes"},
+         {"main_process_cpu", *job.host.main_cpu, kOneCore, "cores"},
+         {measured ? "data_wait_share" : "idle_together", idle, kIdleAtLeast, "fraction"}}));
   }
   return findings;
 }

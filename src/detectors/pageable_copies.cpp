@@ -1,19 +1,20 @@
 // D203: batches are copied to the GPU from ordinary memory, and the GPU waits for each copy.
 //
-// Why it shows: a copy from pageable memory cannot overlap with kernels, so bytes arrive over PCIe exactly while the GPU
-// does nothing: the byte rate and the work are opposed. Pinned, non-blocking copies arrive while the GPU works.
-// Confused with: parameters that are swapped in (offloading), all-reduce over PCIe (both directions at once, and the
-// GPU reads busy).
-// Blind: PCIe counters are read once a second at most outside `diagnose`; steps much shorter than that show no relation.
+// Why it shows: a copy from pageable memory cannot overlap with kernels, so bytes arrive over PCIe
+// exactly while the GPU does nothing: the byte rate and the work are opposed. Pinned, non-blocking
+// copies arrive while the GPU works. Confused with: parameters that are swapped in (offloading),
+// all-reduce over PCIe (both directions at once, and the GPU reads busy). Blind: PCIe counters are
+// read once a second at most outside `diagnose`; steps much shorter than that show no relation.
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
 
 namespace lockstep {
 namespace {
 
-// A probe knows whether the memory was pinned: then the copies are as good as they get. A program that tells of its steps
-// without lines tells it of its loader; what its host copies while the GPU is busy costs nothing.
-std::optional<Finding> from_steps(const JobSignals& job, double at_least) {
+// A probe knows whether the memory was pinned: then the copies are as good as they get. A program
+// that tells of its steps without lines tells it of its loader; what its host copies while the GPU
+// is busy costs nothing.
+std::optional<Finding> copies_from_steps(const JobSignals& job, double at_least) {
   double share = share_of_slowest(job, StepPart::copy);
   if (is_told(job) && !is_probed(job)) {
     const LoaderSetting* const loader = training_loader(job);
@@ -28,11 +29,16 @@ std::optional<Finding> from_steps(const JobSignals& job, double at_least) {
   }
   double hidden = 0;
   for (const PlaceSignals* const place : places) hidden += place->hidden_share;
-  Finding finding = about_job(FindingCode::pageable_copies, job, Severity::warning, places.empty() ? 0.7 : 0.9, std::max(0.0, share - hidden), {{"copy_share", share, at_least, "fraction"}});
+  Finding finding =
+      about_job(FindingCode::pageable_copies, job, Severity::warning, places.empty() ? 0.7 : 0.9,
+                std::max(0.0, share - hidden), {{"copy_share", share, at_least, "fraction"}});
   finding.rung = 1;
   if (!places.empty()) {
-    finding.evidence.push_back({places.front()->pageable ? "from_pageable_memory" : "without_non_blocking", 1, std::nullopt, "yes"});
-    finding.evidence.push_back({"copied_a_step", places.front()->bytes_a_step, std::nullopt, "bytes"});
+    finding.evidence.push_back(
+        {places.front()->pageable ? "from_pageable_memory" : "without_non_blocking", 1,
+         std::nullopt, "yes"});
+    finding.evidence.push_back(
+        {"copied_a_step", places.front()->bytes_a_step, std::nullopt, "bytes"});
     name_places(finding, job, places);
   }
   return finding;
@@ -49,10 +55,13 @@ std::vector<Finding> find_pageable_copies(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     if (job.steps && job.steps->count >= 5) {
-      if (auto finding = from_steps(job, kIdleAtLeast)) findings.push_back(std::move(*finding));
+      if (auto finding = copies_from_steps(job, kIdleAtLeast))
+        findings.push_back(std::move(*finding));
       continue;
     }
-    if (!job.copy_while_idle || *job.copy_while_idle > kOpposedBelow || job.idle_together < kIdleAtLeast) continue;
+    if (!job.copy_while_idle || *job.copy_while_idle > kOpposedBelow ||
+        job.idle_together < kIdleAtLeast)
+      continue;
     double received = 0;
     double sent = 0;
     for (const GpuSignals& gpu : seen.signals.gpus)
@@ -61,9 +70,10 @@ std::vector<Finding> find_pageable_copies(const Seen& seen) {
         sent += gpu.pcie_tx_bytes_s.value_or(0) / static_cast<double>(job.gpus.size());
       }
     if (received < kBytesAtLeast || sent > 0.7 * received) continue;
-    findings.push_back(about_job(FindingCode::pageable_copies, job, Severity::warning, 0.55, 0.5 * job.idle_together,
-                                 {{"copy_against_work", *job.copy_while_idle, kOpposedBelow, "correlation"},
-                                  {"pcie_received", received, kBytesAtLeast, "bytes/s"}}));
+    findings.push_back(about_job(
+        FindingCode::pageable_copies, job, Severity::warning, 0.55, 0.5 * job.idle_together,
+        {{"copy_against_work", *job.copy_while_idle, kOpposedBelow, "correlation"},
+         {"pcie_received", received, kBytesAtLeast, "bytes/s"}}));
   }
   return findings;
 }

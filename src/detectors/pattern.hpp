@@ -1,4 +1,5 @@
-// What the GPUs of one job do together: in step, in turns, one leads, a pipeline, alone, nothing, or unclear.
+// What the GPUs of one job do together: in step, in turns, one leads, a pipeline, alone, nothing,
+// or unclear.
 #pragma once
 
 #include "lockstep/detector.hpp"
@@ -9,8 +10,9 @@ namespace lockstep {
 JobVerdict judge_pattern(const JobSignals& job, const Signals& signals);
 std::vector<JobVerdict> judge_patterns(const Signals& signals);
 
-// The one sentence for the whole machine: the job with the most busy GPUs, `independent` where several jobs have one
-// GPU each, `idle` where nothing runs. `first_job` is that job's place in signals.jobs.
+// The one sentence for the whole machine: the job with the most busy GPUs, `independent` where
+// several jobs have one GPU each, `idle` where nothing runs. `first_job` is that job's place in
+// signals.jobs.
 struct MachineVerdict {
   Verdict verdict;
   std::size_t first_job = 0;

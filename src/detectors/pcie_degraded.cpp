@@ -1,10 +1,11 @@
 // H603: one GPU's PCIe link is slower than those of its twins.
 //
-// Why it shows: ranks of one job receive the same amount of data; when one GPU's highest rate stays at half of the
-// others' or less, and the others do reach a high rate, its link runs with fewer lanes or an older generation.
-// Confused with: a rank that simply receives less (uneven shards), which shows in its mean rate too but not as a rate
-// that never exceeds a ceiling. The link's own width and generation settle it: `lockstep doctor`, `nvidia-smi -q`.
-// Blind: without byte counters, and where nobody copies much.
+// Why it shows: ranks of one job receive the same amount of data; when one GPU's highest rate stays
+// at half of the others' or less, and the others do reach a high rate, its link runs with fewer
+// lanes or an older generation. Confused with: a rank that simply receives less (uneven shards),
+// which shows in its mean rate too but not as a rate that never exceeds a ceiling. The link's own
+// width and generation settle it: `lockstep doctor`, `nvidia-smi -q`. Blind: without byte counters,
+// and where nobody copies much.
 #include "base/median.hpp"
 #include "detectors/all_detectors.hpp"
 #include "detectors/finding_tools.hpp"
@@ -27,8 +28,10 @@ std::vector<Finding> find_pcie_degraded(const Seen& seen) {
       if (others.empty()) continue;
       const double usual = middle_value(std::move(others));
       if (usual < kOthersAtLeast || *gpu.pcie_rx_peak_bytes_s > kOwnAtMost * usual) continue;
-      findings.push_back(about_gpu(FindingCode::pcie_degraded, gpu.index, Severity::warning, 0.6, 0.05,
-                                   {{"pcie_peak", *gpu.pcie_rx_peak_bytes_s, kOwnAtMost * usual, "bytes/s"}, {"pcie_peak_of_others", usual, kOthersAtLeast, "bytes/s"}}));
+      findings.push_back(
+          about_gpu(FindingCode::pcie_degraded, gpu.index, Severity::warning, 0.6, 0.05,
+                    {{"pcie_peak", *gpu.pcie_rx_peak_bytes_s, kOwnAtMost * usual, "bytes/s"},
+                     {"pcie_peak_of_others", usual, kOthersAtLeast, "bytes/s"}}));
     }
   }
   return findings;

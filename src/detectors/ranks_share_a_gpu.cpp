@@ -1,9 +1,9 @@
 // P104: two ranks of one job run on one GPU, while each should have its own.
 //
-// Why it shows: the process list has two processes of one job whose main memory lies on the same GPU. It happens when a
-// script uses cuda:0 in every rank, or takes RANK where LOCAL_RANK is meant.
-// Confused with: the small context that ranks open on GPU 0 beside their own (left out by its size), several ranks on a
-// GPU on purpose (MPS, MIG slices have their own index).
+// Why it shows: the process list has two processes of one job whose main memory lies on the same
+// GPU. It happens when a script uses cuda:0 in every rank, or takes RANK where LOCAL_RANK is meant.
+// Confused with: the small context that ranks open on GPU 0 beside their own (left out by its
+// size), several ranks on a GPU on purpose (MPS, MIG slices have their own index).
 #include <map>
 
 #include "detectors/all_detectors.hpp"
@@ -13,19 +13,24 @@ namespace lockstep {
 namespace {
 
 std::optional<int> main_gpu(const ProcessSample& process) {
-  const bool unknown = std::any_of(process.gpus.begin(), process.gpus.end(), [](const ProcessOnGpu& use) { return !use.memory_bytes; });
-  if (process.gpus.size() > 1 && unknown) return std::nullopt;  // which of them is its own cannot be told
+  const bool unknown =
+      std::ranges::any_of(process.gpus, [](const ProcessOnGpu& use) { return !use.memory_bytes; });
+  // which of them is its own cannot be told
+  if (process.gpus.size() > 1 && unknown) return std::nullopt;
   const ProcessOnGpu* largest = nullptr;
   for (const ProcessOnGpu& use : process.gpus)
-    if (largest == nullptr || use.memory_bytes.value_or(0) > largest->memory_bytes.value_or(0)) largest = &use;
+    if (largest == nullptr || use.memory_bytes.value_or(0) > largest->memory_bytes.value_or(0))
+      largest = &use;
   return largest == nullptr ? std::nullopt : std::optional(largest->index);
 }
 
-// A child of mp.spawn is a rank though none is set; the parent that spawned it is none, even where it holds a GPU.
+// A child of mp.spawn is a rank though none is set; the parent that spawned it is none, even where
+// it holds a GPU.
 bool is_rank(const ProcessSample& process) {
   if (process.rank) return true;
-  return process.command && std::any_of(process.command->begin(), process.command->end(),
-                                        [](const std::string& word) { return word.find("multiprocessing.spawn") != std::string::npos; });
+  return process.command && std::ranges::any_of(*process.command, [](const std::string& word) {
+           return word.find("multiprocessing.spawn") != std::string::npos;
+         });
 }
 
 }  // namespace
@@ -33,11 +38,12 @@ bool is_rank(const ProcessSample& process) {
 std::vector<Finding> find_ranks_share_a_gpu(const Seen& seen) {
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
-    const auto ranks_here = static_cast<double>(std::count_if(job.processes.begin(), job.processes.end(), is_rank));
+    const auto ranks_here = static_cast<double>(std::ranges::count_if(job.processes, is_rank));
     if (ranks_here < 2) continue;
     std::map<int, std::vector<const ProcessSample*>> on_gpu;
     for (const ProcessSample& process : job.processes)
-      if (const auto gpu = main_gpu(process); gpu && is_rank(process)) on_gpu[*gpu].push_back(&process);
+      if (const auto gpu = main_gpu(process); gpu && is_rank(process))
+        on_gpu[*gpu].push_back(&process);
     std::vector<int> shared;
     std::size_t most = 1;
     for (const auto& [gpu, ranks] : on_gpu) {

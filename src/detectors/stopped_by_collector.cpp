@@ -1,7 +1,8 @@
 // S306: Python's garbage collector stops a rank now and then, and the others wait for it.
 //
-// Why it shows: a full collection takes 50 to 500 ms on a large program, at a different step on each rank, so with n
-// ranks the job stops n times as often. Only step marks show it: from outside it looks like any late step.
+// Why it shows: a full collection takes 50 to 500 ms on a large program, at a different step on
+// each rank, so with n ranks the job stops n times as often. Only step marks show it: from outside
+// it looks like any late step.
 #include "detectors/all_detectors.hpp"
 #include "detectors/step_share.hpp"
 
@@ -10,7 +11,8 @@ namespace lockstep {
 std::vector<Finding> find_stopped_by_collector(const Seen& seen) {
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs)
-    if (auto finding = by_step_share({FindingCode::stopped_by_collector, "gc", 0.02}, job)) findings.push_back(std::move(*finding));
+    if (auto finding = by_step_share({FindingCode::stopped_by_collector, "gc", 0.02}, job))
+      findings.push_back(std::move(*finding));
   return findings;
 }
 

@@ -1,10 +1,11 @@
 // C406: a collective does not end: ranks read 100 % busy and nothing gets on (hollow 100 %).
 //
-// Why it shows: for ten seconds or more GPUs read busy while none of them works (low power, low SM). The kernel that
-// runs is NCCL's, waiting for a rank that does not come: it crashed, hangs, waits at another collective, or still loads.
-// Confused with: a small batch or launch-bound training (low power all the time: here the job must have worked harder
-// before or after, or one of its GPUs must be empty), waits that end and come again (straggler-rank, stalls).
-// Blind: without power or SM; a rank that computes something endless on its own.
+// Why it shows: for ten seconds or more GPUs read busy while none of them works (low power, low
+// SM). The kernel that runs is NCCL's, waiting for a rank that does not come: it crashed, hangs,
+// waits at another collective, or still loads. Confused with: a small batch or launch-bound
+// training (low power all the time: here the job must have worked harder before or after, or one of
+// its GPUs must be empty), waits that end and come again (straggler-rank, stalls). Blind: without
+// power or SM; a rank that computes something endless on its own.
 #include "detectors/all_detectors.hpp"
 #include "detectors/finding_tools.hpp"
 
@@ -23,20 +24,25 @@ bool worked_at_another_time(const JobSignals& job, const Signals& signals) {
 }
 
 bool one_does_not_come(const JobSignals& job) {
-  const auto idle = std::count_if(job.members.begin(), job.members.end(), [](const GpuInJob& member) { return member.busy.value_or(0) < 0.3; });
-  const auto spinning = std::count_if(job.members.begin(), job.members.end(),
-                                      [](const GpuInJob& member) { return member.busy.value_or(0) > 0.7 && member.hollow.value_or(0) > 0.5; });
+  const auto idle = std::ranges::count_if(
+      job.members, [](const GpuInJob& member) { return member.busy.value_or(0) < 0.3; });
+  const auto spinning = std::ranges::count_if(job.members, [](const GpuInJob& member) {
+    return member.busy.value_or(0) > 0.7 && member.hollow.value_or(0) > 0.5;
+  });
   return idle >= 1 && spinning >= 1;
 }
 
-// Attached after it got stuck, nothing else is there to compare with. But training is never as still as this: every GPU
-// at 100 % in every reading, at a low power that does not move.
+// Attached after it got stuck, nothing else is there to compare with. But training is never as
+// still as this: every GPU at 100 % in every reading, at a low power that does not move.
 bool perfectly_still(const JobSignals& job, const Signals& signals) {
   constexpr double kLowPower = 0.4;  // of the limit
   constexpr double kLowSm = 0.12;    // NCCL's kernels hold a few of the SMs
-  if (!job.fine || job.fine->kind == LaneKind::busy || job.fine->swing > 0.04 || job.origin != JobOrigin::processes) return false;
+  if (!job.fine || job.fine->kind == LaneKind::busy || job.fine->swing > 0.04 ||
+      job.origin != JobOrigin::processes)
+    return false;
   for (const GpuInJob& member : job.members)
-    if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower) return false;
+    if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower)
+      return false;
   for (const GpuSignals& gpu : signals.gpus)
     if (gpu.sm && *gpu.sm > kLowSm && holds(job, gpu.index)) return false;
   return true;
@@ -48,18 +54,29 @@ std::string numbers(const std::vector<int>& list) {
   return text;
 }
 
-// NCCL's own count does not move, and some ranks have begun fewer collectives than others: those are the ones that do not come.
+// NCCL's own count does not move, and some ranks have begun fewer collectives than others: those
+// are the ones that do not come.
 std::optional<Finding> from_ras(const JobSignals& job) {
   constexpr double kNobodyWaitsSoLongMs = 20'000;  // a checkpoint of one rank takes some seconds
   for (const StuckCommunicator& stuck : job.communicators->stuck) {
     if (stuck.for_ms < kNobodyWaitsSoLongMs) continue;
     // A rank that only does not answer may have left when all was done.
     const double confidence = stuck.behind.empty() ? 0.45 : 0.95;
-    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical, confidence, 1,
-                                {{"no_collective_begun_ms", stuck.for_ms, kNobodyWaitsSoLongMs, "ms"}, {"ranks_in_communicator", static_cast<double>(stuck.size), std::nullopt, "ranks"}});
+    Finding finding = about_job(
+        FindingCode::stuck_collective, job, Severity::critical, confidence, 1,
+        {{"no_collective_begun_ms", stuck.for_ms, kNobodyWaitsSoLongMs, "ms"},
+         {"ranks_in_communicator", static_cast<double>(stuck.size), std::nullopt, "ranks"}});
     if (!stuck.behind.empty())
-      finding.evidence.push_back({(stuck.behind.size() == 1 ? "rank " : "ranks ") + numbers(stuck.behind) + (stuck.behind.size() == 1 ? " has" : " have") + " begun " + std::to_string(stuck.fewest) + " " + stuck.operation + ", the others " + std::to_string(stuck.most), 1, std::nullopt, "message"});
-    if (!stuck.silent.empty()) finding.evidence.push_back({(stuck.silent.size() == 1 ? "rank " : "ranks ") + numbers(stuck.silent) + " could not be reached", 1, std::nullopt, "message"});
+      finding.evidence.push_back({(stuck.behind.size() == 1 ? "rank " : "ranks ") +
+                                      numbers(stuck.behind) +
+                                      (stuck.behind.size() == 1 ? " has" : " have") + " begun " +
+                                      std::to_string(stuck.fewest) + " " + stuck.operation +
+                                      ", the others " + std::to_string(stuck.most),
+                                  1, std::nullopt, "message"});
+    if (!stuck.silent.empty())
+      finding.evidence.push_back({(stuck.silent.size() == 1 ? "rank " : "ranks ") +
+                                      numbers(stuck.silent) + " could not be reached",
+                                  1, std::nullopt, "message"});
     finding.ranks = stuck.behind;
     finding.ranks.insert(finding.ranks.end(), stuck.silent.begin(), stuck.silent.end());
     finding.pids = stuck.behind_pids;
@@ -80,20 +97,29 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
         findings.push_back(std::move(*finding));
         continue;
       }
-    if (job.gpus.size() < 2 || job.one_process_on_all || job.serves || job.longest_hollow_ms < kStuckAfterMs) continue;
-    if (pattern_of(seen, i) != Pattern::in_step && pattern_of(seen, i) != Pattern::unclear) continue;
-    const bool steps_went_on = job.steps && job.steps->last_step_ms > job.longest_hollow_until_ms - kStuckAfterMs / 2;
+    if (job.gpus.size() < 2 || job.one_process_on_all || job.serves ||
+        job.longest_hollow_ms < kStuckAfterMs)
+      continue;
+    if (pattern_of(seen, i) != Pattern::in_step && pattern_of(seen, i) != Pattern::unclear)
+      continue;
+    const bool steps_went_on =
+        job.steps && job.steps->last_step_ms > job.longest_hollow_until_ms - kStuckAfterMs / 2;
     if (steps_went_on) continue;
     const bool steps_ended = job.steps && job.steps->count >= 5;
-    const bool contrast = steps_ended || worked_at_another_time(job, seen.signals) || one_does_not_come(job) || perfectly_still(job, seen.signals);
+    const bool contrast = steps_ended || worked_at_another_time(job, seen.signals) ||
+                          one_does_not_come(job) || perfectly_still(job, seen.signals);
     // Who still reads data gets on: a mean over many steps of a late rank looks hollow too.
     const bool reads_on = is_coarse(seen.signals) && job.host.read_bytes_s.value_or(0) > 1e5;
-    const double share = std::min(1.0, job.longest_hollow_ms / std::max(1.0, job.to_ms - job.from_ms));
-    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical, contrast && !reads_on ? (perfectly_still(job, seen.signals) ? 0.65 : 0.8) : 0.4, share,
-                                {{"hollow_ms", job.longest_hollow_ms, kStuckAfterMs, "ms"}});
+    const double share =
+        std::min(1.0, job.longest_hollow_ms / std::max(1.0, job.to_ms - job.from_ms));
+    Finding finding =
+        about_job(FindingCode::stuck_collective, job, Severity::critical,
+                  contrast && !reads_on ? (perfectly_still(job, seen.signals) ? 0.65 : 0.8) : 0.4,
+                  share, {{"hollow_ms", job.longest_hollow_ms, kStuckAfterMs, "ms"}});
     for (const GpuInJob& member : job.members) {
       if (member.busy.value_or(1) >= 0.3) continue;
-      finding.evidence.push_back({"busy_of_gpu_" + std::to_string(member.index), *member.busy, 0.3, "fraction"});
+      finding.evidence.push_back(
+          {"busy_of_gpu_" + std::to_string(member.index), *member.busy, 0.3, "fraction"});
     }
     findings.push_back(std::move(finding));
   }

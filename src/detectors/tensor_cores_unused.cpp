@@ -1,9 +1,9 @@
 // B503: the GPU computes, and not on its tensor cores: everything runs in fp32 with TF32 off.
 //
-// Why it shows: GPM counts the cycles in which the tensor pipe is active. Training with bf16, fp16 or TF32 shows 10 to
-// 60 %; fp32 without TF32 shows next to none, while the SMs are full.
-// Confused with: models with hardly any matrix products (embeddings, small convolutions).
-// Blind: without GPM (before Hopper).
+// Why it shows: GPM counts the cycles in which the tensor pipe is active. Training with bf16, fp16
+// or TF32 shows 10 to 60 %; fp32 without TF32 shows next to none, while the SMs are full. Confused
+// with: models with hardly any matrix products (embeddings, small convolutions). Blind: without GPM
+// (before Hopper).
 #include "detectors/all_detectors.hpp"
 #include "detectors/finding_tools.hpp"
 
@@ -12,12 +12,14 @@ namespace lockstep {
 std::vector<Finding> find_tensor_cores_unused(const Seen& seen) {
   constexpr double kSmAtLeast = 0.4;
   constexpr double kTensorAtMost = 0.01;
-  // GPT-2 in fp32 on an H200 shows 0.028, for attention has some, at an SM activity of 0.96 and a memory activity of 0.12: full, and not
-  // waiting for memory. A net that moves more than it multiplies is not like that.
+  // GPT-2 in fp32 on an H200 shows 0.028, for attention has some, at an SM activity of 0.96 and a
+  // memory activity of 0.12: full, and not waiting for memory. A net that moves more than it
+  // multiplies is not like that.
   constexpr double kLittleTensor = 0.05;
   constexpr double kFullSm = 0.7;
   constexpr double kQuietMemory = 0.3;
-  constexpr double kExpectedLoss = 0.4;  // TF32 alone made GPT-2-like training 1.5 to 2 times as fast in published comparisons
+  // TF32 alone made GPT-2-like training 1.5 to 2 times as fast in published comparisons
+  constexpr double kExpectedLoss = 0.4;
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
     if (!trains(job)) continue;
@@ -26,15 +28,17 @@ std::vector<Finding> find_tensor_cores_unused(const Seen& seen) {
     double tensor = 0;
     for (const GpuSignals& gpu : seen.signals.gpus) {
       if (!holds(job, gpu.index) || !gpu.sm || !gpu.tensor) continue;
-      const bool computes_otherwise = *gpu.tensor <= kLittleTensor && *gpu.sm >= kFullSm && gpu.dram.value_or(1) <= kQuietMemory;
+      const bool computes_otherwise = *gpu.tensor <= kLittleTensor && *gpu.sm >= kFullSm &&
+                                      gpu.dram.value_or(1) <= kQuietMemory;
       if (*gpu.sm < kSmAtLeast || (*gpu.tensor > kTensorAtMost && !computes_otherwise)) continue;
       unused.push_back(gpu.index);
       sm = *gpu.sm;
       tensor = std::max(tensor, *gpu.tensor);
     }
     if (unused.empty() || unused.size() < job.gpus.size()) continue;
-    findings.push_back(about_job(FindingCode::tensor_cores_unused, job, Severity::warning, 0.7, kExpectedLoss,
-                                 {{"tensor", tensor, kTensorAtMost, "fraction"}, {"sm", sm, kSmAtLeast, "fraction"}}));
+    findings.push_back(about_job(
+        FindingCode::tensor_cores_unused, job, Severity::warning, 0.7, kExpectedLoss,
+        {{"tensor", tensor, kTensorAtMost, "fraction"}, {"sm", sm, kSmAtLeast, "fraction"}}));
   }
   return findings;
 }

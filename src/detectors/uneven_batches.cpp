@@ -1,9 +1,10 @@
 // X706: ranks have different numbers of batches in an epoch.
 //
-// Why it shows: every rank tells how long its loader is. DDP meets in every step, so the rank with more batches waits at the end for
-// ranks that are done: it hangs until the timeout, or (with endless loops) epochs drift apart.
-// Confused with: streamed datasets, whose length is not known; loaders that are not trained from.
-// Cost: none in time until the epoch's end; it is a fault, whatever it costs.
+// Why it shows: every rank tells how long its loader is. DDP meets in every step, so the rank with
+// more batches waits at the end for ranks that are done: it hangs until the timeout, or (with
+// endless loops) epochs drift apart. Confused with: streamed datasets, whose length is not known;
+// loaders that are not trained from. Cost: none in time until the epoch's end; it is a fault,
+// whatever it costs.
 #include <algorithm>
 
 #include "detectors/all_detectors.hpp"
@@ -19,14 +20,20 @@ std::vector<Finding> find_uneven_batches(const Seen& seen) {
     if (loader == nullptr || loader->streams) continue;
     std::vector<int> batches;
     for (const LoaderSetting& other : job.settings->loaders) {
-      // Ids are addresses in a Python program: only a loader of the same shape is the same loader on another rank.
-      const bool same = other.id == loader->id || (other.batch == loader->batch && other.sampler == loader->sampler && other.passes == loader->passes);
+      // Ids are addresses in a Python program: only a loader of the same shape is the same loader
+      // on another rank.
+      const bool same = other.id == loader->id ||
+                        (other.batch == loader->batch && other.sampler == loader->sampler &&
+                         other.passes == loader->passes);
       if (same && other.batches) batches.push_back(*other.batches);
     }
     if (batches.size() < 2) continue;
     const auto [fewest, most] = std::minmax_element(batches.begin(), batches.end());
     if (*fewest == *most) continue;
-    Finding finding = about_job(FindingCode::uneven_batches, job, Severity::critical, 0.85, 0, {{"batches_most", static_cast<double>(*most), static_cast<double>(*fewest), "batches"}, {"batches_fewest", static_cast<double>(*fewest), std::nullopt, "batches"}});
+    Finding finding = about_job(
+        FindingCode::uneven_batches, job, Severity::critical, 0.85, 0,
+        {{"batches_most", static_cast<double>(*most), static_cast<double>(*fewest), "batches"},
+         {"batches_fewest", static_cast<double>(*fewest), std::nullopt, "batches"}});
     blame_the_loader(finding, job);
     findings.push_back(std::move(finding));
   }

@@ -14,7 +14,9 @@ enum class Answer : std::uint8_t {
 };
 
 struct Check {
-  std::string group;   // "driver", "GPU", "signals", "links", "machine", "network", "environment", "processes", "communication", "virtual GPUs"
+  // "driver", "GPU", "signals", "links", "machine", "network", "environment", "processes",
+  // "communication", "virtual GPUs"
+  std::string group;
   std::string question;
   Answer answer = Answer::unknown;
   std::string detail;  // what was seen

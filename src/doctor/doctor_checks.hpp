@@ -16,9 +16,9 @@ namespace lockstep {
 struct DoctorOptions {
   std::string input;  // empty: this machine's GPUs
   int port = kUsualPort;
-  bool port_given = false;  // by the user, who wants it free
-  std::vector<std::string> nodes;  // machines to be reached
-  std::optional<CommunicationOptions> communication;  // nothing: no program is run
+  bool port_given = false;                                    // by the user, who wants it free
+  std::vector<std::string> nodes;                             // machines to be reached
+  std::optional<CommunicationOptions> communication;          // nothing: no program is run
   std::chrono::milliseconds limit = std::chrono::seconds(5);  // for each check
 };
 

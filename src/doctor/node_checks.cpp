@@ -23,9 +23,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::string_view kQuestion = "lockstep-doctor 1 ";  // and the asker's time
+constexpr std::string_view kQuestion = "lockstep-doctor 1 ";      // and the asker's time
 constexpr std::string_view kReply = "lockstep-doctor-answer 1 ";  // and the answerer's
-constexpr double kClockApartMs = 100;  // logs and traces of ranks are put side by side by their clocks
+// logs and traces of ranks are put side by side by their clocks
+constexpr double kClockApartMs = 100;
 constexpr int kRounds = 8;
 
 class Descriptor {
@@ -51,7 +52,8 @@ std::optional<std::string> read_line(int socket, std::chrono::milliseconds limit
   std::string line;
   const auto until = monotonic_now() + limit;
   while (line.size() < 200) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - monotonic_now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - monotonic_now());
     if (left <= 0ms || !wait_for(socket, POLLIN, left)) return std::nullopt;
     char letter = 0;
     if (::recv(socket, &letter, 1, 0) != 1) return std::nullopt;
@@ -61,7 +63,10 @@ std::optional<std::string> read_line(int socket, std::chrono::milliseconds limit
   return std::nullopt;
 }
 
-bool write_line(int socket, const std::string& line) { return ::send(socket, line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size()); }
+bool write_line(int socket, const std::string& line) {
+  return ::send(socket, line.data(), line.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(line.size());
+}
 
 struct Resolved {
   std::string address;
@@ -125,9 +130,13 @@ void ask_node(const std::string& node, int port, std::chrono::milliseconds limit
   const std::vector<Resolved> addresses = resolve(node, port);
   std::vector<std::string> words;
   for (const Resolved& to : addresses) words.push_back(to.address);
-  checks.push_back({"nodes", fmt::format("{} means an address", name), words.empty() ? Answer::no : Answer::yes, words.empty() ? "no such name here" : join(words, ", "), words.empty() ? "add it to /etc/hosts or DNS on this machine; lockstep explain L804" : ""});
+  checks.push_back(
+      {"nodes", fmt::format("{} means an address", name), words.empty() ? Answer::no : Answer::yes,
+       words.empty() ? "no such name here" : join(words, ", "),
+       words.empty() ? "add it to /etc/hosts or DNS on this machine; lockstep explain L804" : ""});
   if (addresses.empty()) return;
-  // One that answers is enough: a name may mean an IPv6 address that leads nowhere before the one that does.
+  // One that answers is enough: a name may mean an IPv6 address that leads nowhere before the one
+  // that does.
   int problem = 0;
   bool refused = false;  // by a machine that is there: tells more than a way that leads nowhere
   std::string reached;
@@ -140,29 +149,47 @@ void ask_node(const std::string& node, int port, std::chrono::milliseconds limit
     refused = refused || problem == ECONNREFUSED;
   }
   if (problem != 0 && refused) problem = ECONNREFUSED;
-  Check reach{"nodes", fmt::format("{} can be reached on port {}", name, port), Answer::no, std::strerror(problem), ""};
+  Check reach{"nodes", fmt::format("{} can be reached on port {}", name, port), Answer::no,
+              std::strerror(problem), ""};
   if (problem == 0) {
     reach.answer = Answer::yes;
     reach.detail = addresses.size() == 1 ? "connected" : fmt::format("connected to {}", reached);
   } else if (problem == ECONNREFUSED) {
     reach.answer = Answer::unknown;
-    reach.detail = fmt::format("it answers that nobody listens there, or a firewall rejects; to be sure run on {}: lockstep doctor --answer {}", name, port);
+    reach.detail = fmt::format(
+        "it answers that nobody listens there, or a firewall rejects; to be sure run on {}: "
+        "lockstep doctor --answer {}",
+        name, port);
   } else if (problem == ETIMEDOUT) {
-    reach.detail = fmt::format("no answer within {}: a firewall, or the machine is down", format_duration(limit));
-    reach.next = fmt::format("open the port between the machines, and those above 1024 for NCCL and Gloo; see it from there: lockstep doctor --answer {}", port);
+    reach.detail = fmt::format("no answer within {}: a firewall, or the machine is down",
+                               format_duration(limit));
+    reach.next = fmt::format(
+        "open the port between the machines, and those above 1024 for NCCL and Gloo; see it from "
+        "there: lockstep doctor --answer {}",
+        port);
   } else {
-    reach.next = "check the route and the interface (ip route get ADDRESS); NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME choose one";
+    reach.next =
+        "check the route and the interface (ip route get ADDRESS); NCCL_SOCKET_IFNAME and "
+        "GLOO_SOCKET_IFNAME choose one";
   }
   checks.push_back(reach);
-  Check clock{"nodes", fmt::format("clock of {} agrees", name), Answer::unknown, fmt::format("nobody there tells it; run on {}: lockstep doctor --answer {}", name, port), ""};
+  Check clock{
+      "nodes", fmt::format("clock of {} agrees", name), Answer::unknown,
+      fmt::format("nobody there tells it; run on {}: lockstep doctor --answer {}", name, port), ""};
   if (problem == 0) {
     const int yes = 1;
     ::setsockopt(socket->get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    if (const auto look = look_at_clock(socket->get(), std::min(limit, std::chrono::milliseconds(2000)))) {
+    if (const auto look =
+            look_at_clock(socket->get(), std::min(limit, std::chrono::milliseconds(2000)))) {
       const bool agrees = std::abs(look->offset_ms) < kClockApartMs + look->way_ms / 2;
       clock.answer = agrees ? Answer::yes : Answer::no;
-      clock.detail = fmt::format("{:+.1f} ms against ours, known to {:.2f} ms; {:.2f} ms there and back", look->offset_ms, look->way_ms / 2, look->way_ms);
-      if (!agrees) clock.next = "run an NTP client on both (chronyc tracking): logs and traces of ranks are put side by side by their clocks";
+      clock.detail =
+          fmt::format("{:+.1f} ms against ours, known to {:.2f} ms; {:.2f} ms there and back",
+                      look->offset_ms, look->way_ms / 2, look->way_ms);
+      if (!agrees)
+        clock.next =
+            "run an NTP client on both (chronyc tracking): logs and traces of ranks are put side "
+            "by side by their clocks";
     }
   }
   checks.push_back(clock);
@@ -170,17 +197,24 @@ void ask_node(const std::string& node, int port, std::chrono::milliseconds limit
 
 }  // namespace
 
-Status answer_nodes(int port, const std::function<bool()>& stop, const std::function<void(const std::string&)>& asked) {
+Status answer_nodes(int port, const std::function<bool()>& stop,
+                    const std::function<void(const std::string&)>& asked) {
   const Descriptor listener(listening_socket(port));
-  if (listener.get() < 0) return Error{fmt::format("port {} cannot be listened on: {}", port, std::strerror(-listener.get())), fmt::format("choose another: lockstep doctor --answer {}", port < 65000 ? port + 100 : port - 100)};
+  if (listener.get() < 0)
+    return Error{
+        fmt::format("port {} cannot be listened on: {}", port, std::strerror(-listener.get())),
+        fmt::format("choose another: lockstep doctor --answer {}",
+                    port < 65000 ? port + 100 : port - 100)};
   while (!stop()) {
     if (!wait_for(listener.get(), POLLIN, 200ms)) continue;
     sockaddr_storage from{};
     socklen_t length = sizeof from;
-    const Descriptor peer(::accept4(listener.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC));
+    const Descriptor peer(
+        ::accept4(listener.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC));
     if (peer.get() < 0) continue;
     char text[NI_MAXHOST] = "";
-    ::getnameinfo(reinterpret_cast<sockaddr*>(&from), length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+    ::getnameinfo(reinterpret_cast<sockaddr*>(&from), length, text, sizeof text, nullptr, 0,
+                  NI_NUMERICHOST);
     const int yes = 1;
     ::setsockopt(peer.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     bool any = false;

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Plain sentences about what cannot be served here: WSL2, AMD and Intel GPUs, Apple silicon. Empty on an
-// ordinary Linux machine. `root` is / but for tests.
+// Plain sentences about what cannot be served here: WSL2, AMD and Intel GPUs, Apple silicon. Empty
+// on an ordinary Linux machine. `root` is / but for tests.
 std::vector<std::string> platform_notes(const std::filesystem::path& root);
 
 }  // namespace lockstep

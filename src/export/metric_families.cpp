@@ -50,9 +50,13 @@ std::string numbers(const std::vector<int>& list) {
   return text;
 }
 
-std::string text_of(const std::optional<int>& number) { return number ? std::to_string(*number) : std::string(); }
+std::string text_of(const std::optional<int>& number) {
+  return number ? std::to_string(*number) : std::string();
+}
 
-Labels labels_of(const GpuInfo& gpu) { return {{"gpu", std::to_string(gpu.index)}, {"uuid", gpu.uuid.value_or("")}}; }
+Labels labels_of(const GpuInfo& gpu) {
+  return {{"gpu", std::to_string(gpu.index)}, {"uuid", gpu.uuid.value_or("")}};
+}
 
 // One number of each GPU.
 struct GpuMetric {
@@ -74,22 +78,38 @@ std::optional<double> number(const std::optional<T>& value, double scale = 1) {
 }
 
 constexpr GpuMetric kGpuMetrics[] = {
-    {"lockstep_gpu_busy_ratio", "Share of the driver's window in which a kernel ran. A GPU that waits in NCCL reads 1: see lockstep_gpu_sm_active_ratio.", MetricType::Gauge,
-     [](const GpuNow& gpu) { return number(gpu.latest.busy); }},
-    {"lockstep_gpu_sm_active_ratio", "Share of the SMs that worked (GPM).", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.sm); }},
-    {"lockstep_gpu_tensor_active_ratio", "Share of the time in which tensor cores worked (GPM).", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.tensor); }},
-    {"lockstep_gpu_dram_active_ratio", "Share of the memory's bandwidth in use (GPM).", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.dram); }},
-    {"lockstep_gpu_memory_used_bytes", "Memory in use.", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.memory_used_bytes); }},
-    {"lockstep_gpu_memory_total_bytes", "Memory that the GPU has.", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.info.memory_total_bytes); }},
-    {"lockstep_gpu_power_watts", "Power drawn.", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.power_mw, 1e-3); }},
-    {"lockstep_gpu_power_limit_watts", "Power that it may draw.", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.info.power_limit_mw, 1e-3); }},
-    {"lockstep_gpu_temperature_celsius", "Temperature.", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.temperature_c); }},
-    {"lockstep_gpu_sm_clock_hertz", "Clock of the SMs.", MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.sm_clock_mhz, 1e6); }},
-    {"lockstep_gpu_pcie_receive_bytes_total", "Bytes that came over PCIe.", MetricType::Counter, [](const GpuNow& gpu) { return number(gpu.latest.pcie_rx_bytes); }},
-    {"lockstep_gpu_pcie_transmit_bytes_total", "Bytes that went over PCIe.", MetricType::Counter, [](const GpuNow& gpu) { return number(gpu.latest.pcie_tx_bytes); }},
-    {"lockstep_gpu_nvlink_receive_bytes_total", "Bytes that came over NVLink.", MetricType::Counter, [](const GpuNow& gpu) { return number(gpu.latest.nvlink_rx_bytes); }},
-    {"lockstep_gpu_nvlink_transmit_bytes_total", "Bytes that went over NVLink.", MetricType::Counter, [](const GpuNow& gpu) { return number(gpu.latest.nvlink_tx_bytes); }},
-    {"lockstep_gpu_lost", "1 when the driver lost the GPU.", MetricType::Gauge, [](const GpuNow& gpu) { return std::optional(gpu.lost ? 1.0 : 0.0); }},
+    {"lockstep_gpu_busy_ratio",
+     "Share of the driver's window in which a kernel ran. A GPU that waits in NCCL reads 1: see "
+     "lockstep_gpu_sm_active_ratio.",
+     MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.busy); }},
+    {"lockstep_gpu_sm_active_ratio", "Share of the SMs that worked (GPM).", MetricType::Gauge,
+     [](const GpuNow& gpu) { return number(gpu.latest.sm); }},
+    {"lockstep_gpu_tensor_active_ratio", "Share of the time in which tensor cores worked (GPM).",
+     MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.tensor); }},
+    {"lockstep_gpu_dram_active_ratio", "Share of the memory's bandwidth in use (GPM).",
+     MetricType::Gauge, [](const GpuNow& gpu) { return number(gpu.latest.dram); }},
+    {"lockstep_gpu_memory_used_bytes", "Memory in use.", MetricType::Gauge,
+     [](const GpuNow& gpu) { return number(gpu.latest.memory_used_bytes); }},
+    {"lockstep_gpu_memory_total_bytes", "Memory that the GPU has.", MetricType::Gauge,
+     [](const GpuNow& gpu) { return number(gpu.info.memory_total_bytes); }},
+    {"lockstep_gpu_power_watts", "Power drawn.", MetricType::Gauge,
+     [](const GpuNow& gpu) { return number(gpu.latest.power_mw, 1e-3); }},
+    {"lockstep_gpu_power_limit_watts", "Power that it may draw.", MetricType::Gauge,
+     [](const GpuNow& gpu) { return number(gpu.info.power_limit_mw, 1e-3); }},
+    {"lockstep_gpu_temperature_celsius", "Temperature.", MetricType::Gauge,
+     [](const GpuNow& gpu) { return number(gpu.latest.temperature_c); }},
+    {"lockstep_gpu_sm_clock_hertz", "Clock of the SMs.", MetricType::Gauge,
+     [](const GpuNow& gpu) { return number(gpu.latest.sm_clock_mhz, 1e6); }},
+    {"lockstep_gpu_pcie_receive_bytes_total", "Bytes that came over PCIe.", MetricType::Counter,
+     [](const GpuNow& gpu) { return number(gpu.latest.pcie_rx_bytes); }},
+    {"lockstep_gpu_pcie_transmit_bytes_total", "Bytes that went over PCIe.", MetricType::Counter,
+     [](const GpuNow& gpu) { return number(gpu.latest.pcie_tx_bytes); }},
+    {"lockstep_gpu_nvlink_receive_bytes_total", "Bytes that came over NVLink.", MetricType::Counter,
+     [](const GpuNow& gpu) { return number(gpu.latest.nvlink_rx_bytes); }},
+    {"lockstep_gpu_nvlink_transmit_bytes_total", "Bytes that went over NVLink.",
+     MetricType::Counter, [](const GpuNow& gpu) { return number(gpu.latest.nvlink_tx_bytes); }},
+    {"lockstep_gpu_lost", "1 when the driver lost the GPU.", MetricType::Gauge,
+     [](const GpuNow& gpu) { return std::optional(gpu.lost ? 1.0 : 0.0); }},
 };
 
 void add_gpus(const Monitored& seen, std::vector<MetricFamily>& families) {
@@ -108,7 +128,8 @@ void add_gpus(const Monitored& seen, std::vector<MetricFamily>& families) {
     std::move(family).put_into(families);
   }
   Family limited("lockstep_gpu_clock_limited", "1 while the reason holds the clock down.");
-  Family state("lockstep_gpu_state", "1 for the state that the GPU is in, as the live screen names it.");
+  Family state("lockstep_gpu_state",
+               "1 for the state that the GPU is in, as the live screen names it.");
   for (const GpuNow& gpu : seen.gpus) {
     if (const auto limits = gpu.latest.limits.value())
       for (std::size_t i = 0; i < kClockLimitNames.size(); ++i) {
@@ -127,7 +148,8 @@ void add_gpus(const Monitored& seen, std::vector<MetricFamily>& families) {
 
 void add_xids(const Monitored& seen, std::vector<MetricFamily>& families) {
   // A count and not a last value: the same Xid twice is seen, and an old one does not stick.
-  Family xids("lockstep_gpu_xid_errors_total", "Xid errors since the exporter started.", MetricType::Counter);
+  Family xids("lockstep_gpu_xid_errors_total", "Xid errors since the exporter started.",
+              MetricType::Counter);
   for (const GpuNow& gpu : seen.gpus)
     for (const auto& [xid, count] : gpu.xids) {
       Labels labels = labels_of(gpu.info);
@@ -137,7 +159,8 @@ void add_xids(const Monitored& seen, std::vector<MetricFamily>& families) {
   std::move(xids).put_into(families);
 }
 
-// What joins the processes of one job over machines: the address that its ranks meet at, or the batch system's number.
+// What joins the processes of one job over machines: the address that its ranks meet at, or the
+// batch system's number.
 std::string meeting_of(const ProcessSample& process) {
   if (!process.environment) return {};
   const auto value = [&](const char* name) {
@@ -155,12 +178,14 @@ std::string slurm_job_of(const ProcessSample& process) {
 }
 
 void add_processes(const Monitored& seen, std::vector<MetricFamily>& families) {
-  Family info("lockstep_process_info", "A process on a GPU: its rank, and what joins it with those of other machines.");
+  Family info("lockstep_process_info",
+              "A process on a GPU: its rank, and what joins it with those of other machines.");
   Family memory("lockstep_process_gpu_memory_bytes", "GPU memory that the process holds.");
   Family cpu("lockstep_process_cpu_ratio", "Processor cores that the process uses.");
   for (const ProcessSample& process : seen.processes)
     for (const ProcessOnGpu& use : process.gpus) {
-      const auto gpu = std::find_if(seen.gpus.begin(), seen.gpus.end(), [&](const GpuNow& now) { return now.info.index == use.index; });
+      const auto gpu = std::ranges::find_if(
+          seen.gpus, [&](const GpuNow& now) { return now.info.index == use.index; });
       if (gpu == seen.gpus.end()) continue;
       Labels labels = labels_of(gpu->info);
       labels.push_back({"pid", std::to_string(process.pid)});
@@ -180,10 +205,15 @@ void add_processes(const Monitored& seen, std::vector<MetricFamily>& families) {
   std::move(cpu).put_into(families);
 }
 
-const char* word_of(Severity severity) { return severity == Severity::critical ? "critical" : severity == Severity::warning ? "warning" : "info"; }
+const char* word_of(Severity severity) {
+  return severity == Severity::critical  ? "critical"
+         : severity == Severity::warning ? "warning"
+                                         : "info";
+}
 
 void add_judgement(const Report& report, std::vector<MetricFamily>& families) {
-  Family pattern("lockstep_job_pattern", "1 for the pattern that the GPUs of a job work in, 0 for the others.");
+  Family pattern("lockstep_job_pattern",
+                 "1 for the pattern that the GPUs of a job work in, 0 for the others.");
   Family confidence("lockstep_job_pattern_confidence_ratio", "How sure the pattern is.");
   for (const Job& job : report.jobs) {
     if (!job.verdict) continue;
@@ -197,15 +227,25 @@ void add_judgement(const Report& report, std::vector<MetricFamily>& families) {
   }
   std::move(pattern).put_into(families);
   std::move(confidence).put_into(families);
-  Family throughput("lockstep_throughput_ratio", "What the GPUs of the largest job do now, of what they could do without the findings.");
-  if (report.throughput) throughput.add({}, report.throughput->now / std::max(1e-9, report.throughput->possible));
+  Family throughput(
+      "lockstep_throughput_ratio",
+      "What the GPUs of the largest job do now, of what they could do without the findings.");
+  if (report.throughput)
+    throughput.add({}, report.throughput->now / std::max(1e-9, report.throughput->possible));
   std::move(throughput).put_into(families);
-  Family active("lockstep_finding_active", "1 while lockstep stands behind the finding. `lockstep explain CODE` says what it means.");
-  Family lost("lockstep_finding_lost_throughput_ratio", "Share of the possible throughput that this finding alone would give back.");
+  Family active(
+      "lockstep_finding_active",
+      "1 while lockstep stands behind the finding. `lockstep explain CODE` says what it means.");
+  Family lost("lockstep_finding_lost_throughput_ratio",
+              "Share of the possible throughput that this finding alone would give back.");
   Family sure("lockstep_finding_confidence_ratio", "How sure the finding is.");
   for (const Finding& finding : report.findings) {
     const FindingName& name = name_of(finding.code);
-    const Labels labels = {{"code", std::string(name.id)}, {"name", std::string(name.name)}, {"gpus", numbers(finding.gpus)}, {"ranks", numbers(finding.ranks)}, {"severity", word_of(finding.severity)}};
+    const Labels labels = {{"code", std::string(name.id)},
+                           {"name", std::string(name.name)},
+                           {"gpus", numbers(finding.gpus)},
+                           {"ranks", numbers(finding.ranks)},
+                           {"severity", word_of(finding.severity)}};
     lost.add(labels, finding.lost_throughput);
     sure.add(labels, finding.confidence);
     active.add(labels, 1.0);
@@ -217,8 +257,10 @@ void add_judgement(const Report& report, std::vector<MetricFamily>& families) {
 
 void add_steps(const Report& report, std::vector<MetricFamily>& families) {
   if (!report.steps) return;
-  Family duration("lockstep_rank_step_seconds", "Median time of a training step of the rank, of the last half minute.");
-  Family share("lockstep_rank_step_part_ratio", "Share of the rank's time that a part of the step takes.");
+  Family duration("lockstep_rank_step_seconds",
+                  "Median time of a training step of the rank, of the last half minute.");
+  Family share("lockstep_rank_step_part_ratio",
+               "Share of the rank's time that a part of the step takes.");
   for (const RankSteps& rank : report.steps->ranks) {
     const Labels labels = {{"rank", std::to_string(rank.rank)}};
     duration.add(labels, rank.duration_ms / 1e3);
@@ -232,20 +274,27 @@ void add_steps(const Report& report, std::vector<MetricFamily>& families) {
   std::move(share).put_into(families);
 }
 
-void add_exporter(const Monitored& seen, const ExporterFacts& facts, std::vector<MetricFamily>& families) {
+void add_exporter(const Monitored& seen, const ExporterFacts& facts,
+                  std::vector<MetricFamily>& families) {
   Family build("lockstep_build_info", "The exporter.");
   build.add({{"version", facts.version}}, 1.0);
   std::move(build).put_into(families);
   Family machine("lockstep_machine_info", "The machine that is watched.");
-  if (seen.open) machine.add({{"hostname", seen.machine.host.value_or("")}, {"driver", seen.machine.driver.value_or("")}, {"source", seen.detail}}, 1.0);
+  if (seen.open)
+    machine.add({{"hostname", seen.machine.host.value_or("")},
+                 {"driver", seen.machine.driver.value_or("")},
+                 {"source", seen.detail}},
+                1.0);
   std::move(machine).put_into(families);
   Family up("lockstep_driver_up", "1 while the driver answers.");
   up.add({}, seen.open && !seen.silence && !seen.driver_gone ? 1.0 : 0.0);
   std::move(up).put_into(families);
-  Family age("lockstep_readings_age_seconds", "How old the newest readings are. A scrape never waits for the driver.");
+  Family age("lockstep_readings_age_seconds",
+             "How old the newest readings are. A scrape never waits for the driver.");
   if (facts.reading_age_s >= 0) age.add({}, facts.reading_age_s);
   std::move(age).put_into(families);
-  Family cost("lockstep_driver_time_ratio", "Share of the time that watching spends in the driver.");
+  Family cost("lockstep_driver_time_ratio",
+              "Share of the time that watching spends in the driver.");
   cost.add({}, seen.cost);
   std::move(cost).put_into(families);
   Family scrapes("lockstep_scrapes_total", "Times that this was asked for.", MetricType::Counter);
@@ -266,7 +315,8 @@ std::vector<MetricFamily> metric_families(const Monitored& seen, const ExporterF
   add_exporter(seen, facts, families);
   if (!seen.open) return families;
   add_xids(seen, families);
-  // What a driver that hangs said last is no reading of now: no series, so that nobody takes a dead machine for a busy one.
+  // What a driver that hangs said last is no reading of now: no series, so that nobody takes a dead
+  // machine for a busy one.
   if (seen.silence || seen.driver_gone || !is_fresh(seen, facts.reading_age_s)) return families;
   add_gpus(seen, families);
   add_processes(seen, families);
@@ -277,6 +327,8 @@ std::vector<MetricFamily> metric_families(const Monitored& seen, const ExporterF
   return families;
 }
 
-std::string metrics_text(const Monitored& seen, const ExporterFacts& facts) { return prometheus::TextSerializer().Serialize(metric_families(seen, facts)); }
+std::string metrics_text(const Monitored& seen, const ExporterFacts& facts) {
+  return prometheus::TextSerializer().Serialize(metric_families(seen, facts));
+}
 
 }  // namespace lockstep

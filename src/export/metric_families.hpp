@@ -1,4 +1,5 @@
-// Everything the exporter tells, as families of metrics: names and units by Prometheus's conventions, one set of labels a family.
+// Everything the exporter tells, as families of metrics: names and units by Prometheus's
+// conventions, one set of labels a family.
 //
 // A value that is not known has no series: 0 would be a lie, and alerts would believe it.
 #pragma once
@@ -25,7 +26,8 @@ struct ExporterFacts {
 // Readings that are old for the interval they are made at are none of now.
 bool is_fresh(const Monitored& seen, double reading_age_s);
 
-std::vector<prometheus::MetricFamily> metric_families(const Monitored& seen, const ExporterFacts& facts);
+std::vector<prometheus::MetricFamily> metric_families(const Monitored& seen,
+                                                      const ExporterFacts& facts);
 
 // In the text format that Prometheus scrapes.
 std::string metrics_text(const Monitored& seen, const ExporterFacts& facts);

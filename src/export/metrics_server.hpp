@@ -19,8 +19,8 @@ struct ListenAddress {
 Result<ListenAddress> parse_listen_address(std::string_view text);
 
 struct MetricsPages {
-  std::function<std::string()> metrics;                 // called on the server's threads
-  std::function<std::string()> why_not_ready;           // empty: ready
+  std::function<std::string()> metrics;        // called on the server's threads
+  std::function<std::string()> why_not_ready;  // empty: ready
 };
 
 class MetricsServer {

@@ -31,7 +31,8 @@ struct Block {
 };
 
 std::size_t lines_before(std::string_view text, std::size_t offset) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+  return static_cast<std::size_t>(
+      std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
 }
 
 std::vector<Block> blocks_of(std::string_view before, const std::vector<Edit>& edits) {
@@ -42,7 +43,9 @@ std::vector<Block> blocks_of(std::string_view before, const std::vector<Edit>& e
     const std::size_t from = line_start(before, edits[next].from);
     std::size_t to = line_end(before, std::max(edits[next].to, edits[next].from));
     std::vector<Edit> within;
-    for (; next < edits.size() && (within.empty() || edits[next].from < to || (edits[next].from == to && to == before.size())); ++next) {
+    for (; next < edits.size() && (within.empty() || edits[next].from < to ||
+                                   (edits[next].from == to && to == before.size()));
+         ++next) {
       to = std::max(to, line_end(before, edits[next].to));
       within.push_back({edits[next].from - from, edits[next].to - from, edits[next].text});
     }
@@ -54,7 +57,8 @@ std::vector<Block> blocks_of(std::string_view before, const std::vector<Edit>& e
       --block.count;
       block.after.erase(block.after.begin());
     }
-    while (block.count > 0 && !block.after.empty() && lines[block.first + block.count - 1] == block.after.back()) {
+    while (block.count > 0 && !block.after.empty() &&
+           lines[block.first + block.count - 1] == block.after.back()) {
       --block.count;
       block.after.pop_back();
     }
@@ -77,10 +81,12 @@ std::string range_words(std::size_t first, std::size_t count) {
 }  // namespace
 
 std::vector<Edit> in_order(std::vector<Edit> edits) {
-  std::stable_sort(edits.begin(), edits.end(), [](const Edit& a, const Edit& b) { return a.from != b.from ? a.from < b.from : a.to < b.to; });
+  std::ranges::stable_sort(edits, [](const Edit& a, const Edit& b) {
+    return a.from != b.from ? a.from < b.from : a.to < b.to;
+  });
   std::vector<Edit> once;
   for (Edit& edit : edits)
-    if (std::find(once.begin(), once.end(), edit) == once.end()) once.push_back(std::move(edit));
+    if (std::ranges::find(once, edit) == once.end()) once.push_back(std::move(edit));
   return once;
 }
 
@@ -114,12 +120,15 @@ std::size_t line_start(std::string_view text, std::size_t offset) {
 
 std::size_t line_end(std::string_view text, std::size_t offset) {
   // What ends with a line ends there: it does not reach into the next.
-  if (offset > 0 && offset <= text.size() && text[offset - 1] == '\n' && offset == text.size()) return offset;
+  if (offset > 0 && offset <= text.size() && text[offset - 1] == '\n' && offset == text.size())
+    return offset;
   const auto end = text.find('\n', offset);
   return end == std::string_view::npos ? text.size() : end + 1;
 }
 
-int line_number(std::string_view text, std::size_t offset) { return static_cast<int>(lines_before(text, std::min(offset, text.size()))) + 1; }
+int line_number(std::string_view text, std::size_t offset) {
+  return static_cast<int>(lines_before(text, std::min(offset, text.size()))) + 1;
+}
 
 std::string_view indentation_at(std::string_view text, std::size_t offset) {
   const std::size_t start = line_start(text, offset);
@@ -127,7 +136,8 @@ std::string_view indentation_at(std::string_view text, std::size_t offset) {
   return text.substr(start, (end == std::string_view::npos ? text.size() : end) - start);
 }
 
-std::string unified_diff(std::string_view name, std::string_view before, const std::vector<Edit>& edits) {
+std::string unified_diff(std::string_view name, std::string_view before,
+                         const std::vector<Edit>& edits) {
   const auto blocks = blocks_of(before, in_order(edits));
   if (blocks.empty()) return "";
   const auto lines = lines_of(before);
@@ -136,8 +146,11 @@ std::string unified_diff(std::string_view name, std::string_view before, const s
   for (std::size_t next = 0; next < blocks.size();) {
     const std::size_t first = blocks[next].first - std::min(kContext, blocks[next].first);
     std::size_t last = next;
-    while (last + 1 < blocks.size() && blocks[last + 1].first <= blocks[last].first + blocks[last].count + 2 * kContext) ++last;
-    const std::size_t end = std::min(lines.size(), blocks[last].first + blocks[last].count + kContext);
+    while (last + 1 < blocks.size() &&
+           blocks[last + 1].first <= blocks[last].first + blocks[last].count + 2 * kContext)
+      ++last;
+    const std::size_t end =
+        std::min(lines.size(), blocks[last].first + blocks[last].count + kContext);
     std::string hunk;
     std::size_t line = first;
     std::size_t added = 0;
@@ -151,8 +164,10 @@ std::string unified_diff(std::string_view name, std::string_view before, const s
     std::size_t removed = 0;
     for (std::size_t b = next; b <= last; ++b) removed += blocks[b].count;
     const std::size_t after_count = end - first - removed + added;
-    text += fmt::format("@@ -{} +{} @@\n", range_words(first, end - first),
-                        range_words(static_cast<std::size_t>(static_cast<std::ptrdiff_t>(first) + shift), after_count));
+    text += fmt::format(
+        "@@ -{} +{} @@\n", range_words(first, end - first),
+        range_words(static_cast<std::size_t>(static_cast<std::ptrdiff_t>(first) + shift),
+                    after_count));
     text += hunk;
     shift += static_cast<std::ptrdiff_t>(added) - static_cast<std::ptrdiff_t>(removed);
     next = last + 1;
@@ -164,8 +179,10 @@ std::vector<FileDiff> files_of_diff(std::string_view diff) {
   std::vector<FileDiff> files;
   const auto lines = lines_of(diff);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    // A removed line may start with "-- " and so look like a header: a header is followed by its other half.
-    if (lines[i].starts_with("--- ") && i + 1 < lines.size() && lines[i + 1].starts_with("+++ ") && i + 2 < lines.size() && lines[i + 2].starts_with("@@ ")) {
+    // A removed line may start with "-- " and so look like a header: a header is followed by its
+    // other half.
+    if (lines[i].starts_with("--- ") && i + 1 < lines.size() && lines[i + 1].starts_with("+++ ") &&
+        i + 2 < lines.size() && lines[i + 2].starts_with("@@ ")) {
       std::string_view name = trim(lines[i + 1].substr(4));
       if (name.starts_with("b/")) name.remove_prefix(2);
       files.push_back({std::string(name), ""});
@@ -200,7 +217,8 @@ std::optional<std::vector<Edit>> edits_of_diff(std::string_view before, std::str
     }
     if (change.starts_with("\\")) continue;
     std::string content(change.substr(1));
-    if (i + 1 < changes.size() && changes[i + 1].starts_with("\\") && content.ends_with('\n')) content.pop_back();
+    if (i + 1 < changes.size() && changes[i + 1].starts_with("\\") && content.ends_with('\n'))
+      content.pop_back();
     const bool adds = change.starts_with("+");
     if (!adds && !change.starts_with(" ") && !change.starts_with("-")) return std::nullopt;
     if (!adds && (line >= lines.size() || lines[line] != content)) return std::nullopt;
@@ -211,8 +229,10 @@ std::optional<std::vector<Edit>> edits_of_diff(std::string_view before, std::str
     }
     if (fresh) edits.push_back({starts[line], starts[line], ""});
     fresh = false;
-    if (adds) edits.back().text += content;
-    else edits.back().to = starts[++line];
+    if (adds)
+      edits.back().text += content;
+    else
+      edits.back().to = starts[++line];
   }
   return edits;
 }

@@ -1,4 +1,5 @@
-// Changes to a text as byte ranges with new text: everything outside them stays as it is, to the byte.
+// Changes to a text as byte ranges with new text: everything outside them stays as it is, to the
+// byte.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ struct Edit {
 
 // In order, each once: two rules that both need `import os` insert it once.
 std::vector<Edit> in_order(std::vector<Edit> edits);
-// Whether two edits in order touch the same bytes. Insertions at one place do not: they follow each other.
+// Whether two edits in order touch the same bytes. Insertions at one place do not: they follow each
+// other.
 bool overlap(const std::vector<Edit>& ordered);
 std::string edited(std::string_view source, const std::vector<Edit>& edits);
 
@@ -36,10 +38,12 @@ int line_number(std::string_view text, std::size_t offset);
 std::string_view indentation_at(std::string_view text, std::size_t offset);
 
 // As `diff -u` prints it, with three lines of context. Empty when nothing changes.
-std::string unified_diff(std::string_view name, std::string_view before, const std::vector<Edit>& edits);
+std::string unified_diff(std::string_view name, std::string_view before,
+                         const std::vector<Edit>& edits);
 
-// The files that a unified diff names after `+++ b/`, and what it does to one as edits. Strict: every line must stand where the
-// diff says, so that a file that has changed since is refused and not guessed at.
+// The files that a unified diff names after `+++ b/`, and what it does to one as edits. Strict:
+// every line must stand where the diff says, so that a file that has changed since is refused and
+// not guessed at.
 struct FileDiff {
   std::string name;
   std::string hunks;

@@ -6,8 +6,8 @@
 #include <functional>
 #include <tuple>
 
-#include "base/text.hpp"
 #include "base/in_parallel.hpp"
+#include "base/text.hpp"
 
 namespace lockstep {
 namespace {
@@ -16,10 +16,12 @@ constexpr int kErrorIsNear = 5;  // lines: a parser's idea of where a mistake st
 
 constexpr std::size_t kWorthThreads = 8;
 
-// Whether a Python file can hold a finding on its own: most files of a tree are passed over by these words alone.
+// Whether a Python file can hold a finding on its own: most files of a tree are passed over by
+// these words alone.
 bool may_train(const SourceFile& file) {
   if (file.kind() != FileKind::python) return false;
-  for (const char* word : {"Trainer", "Accelerator", "DistributedDataParallel", "device_map", "TrainingArguments", ".backward("})
+  for (const char* word : {"Trainer", "Accelerator", "DistributedDataParallel", "device_map",
+                           "TrainingArguments", ".backward("})
     if (file.text().find(word) != std::string::npos) return true;
   return false;
 }
@@ -27,9 +29,15 @@ bool may_train(const SourceFile& file) {
 std::map<FileId, ScriptFacts> scripts_of(const Project& project) {
   std::map<FileId, ScriptFacts> scripts;
   for (Launch& launch : all_launches(project))
-    if (launch.script && project.file(*launch.script).kind() == FileKind::python) scripts[*launch.script].launches.push_back(std::move(launch));
+    if (launch.script && project.file(*launch.script).kind() == FileKind::python)
+      scripts[*launch.script].launches.push_back(std::move(launch));
   std::vector<char> wanted(project.size(), 0);
-  in_parallel(project.size(), kWorthThreads, [&](std::size_t id) { wanted[id] = project.file(id).asked_for() && may_train(project.file(id)) && looks_like_a_script(project.file(id)) ? 1 : 0; });
+  in_parallel(project.size(), kWorthThreads, [&](std::size_t id) {
+    wanted[id] = project.file(id).asked_for() && may_train(project.file(id)) &&
+                         looks_like_a_script(project.file(id))
+                     ? 1
+                     : 0;
+  });
   for (FileId id = 0; id < project.size(); ++id)
     if (wanted[id] != 0) scripts[id];
   std::vector<std::pair<const FileId, ScriptFacts>*> rows;
@@ -44,28 +52,40 @@ std::map<FileId, ScriptFacts> scripts_of(const Project& project) {
 
 using FindingKey = std::tuple<FindingCode, FileId, std::size_t>;
 
-FindingKey key_of(const CodeFinding& finding) { return {finding.code, finding.where.front().file, finding.where.front().from}; }
+FindingKey key_of(const CodeFinding& finding) {
+  return {finding.code, finding.where.front().file, finding.where.front().from};
+}
 
-// All findings of the scripts and files that are wanted, in the order of files and lines, each once.
-std::vector<CodeFinding> findings_in(const RuleInput& input, const std::function<bool(FileId)>& wants_file, const std::function<bool(const ScriptFacts&)>& wants_script) {
+// All findings of the scripts and files that are wanted, in the order of files and lines, each
+// once.
+std::vector<CodeFinding> findings_in(const RuleInput& input,
+                                     const std::function<bool(FileId)>& wants_file,
+                                     const std::function<bool(const ScriptFacts&)>& wants_script) {
   std::vector<const ScriptFacts*> scripts;
   for (const auto& [id, facts] : input.scripts)
     if (wants_script(facts)) scripts.push_back(&facts);
   std::vector<FileId> files;
   for (FileId id = 0; id < input.project.size(); ++id)
-    if (input.project.file(id).kind() != FileKind::python && input.project.file(id).kind() != FileKind::notebook && wants_file(id)) files.push_back(id);
+    if (input.project.file(id).kind() != FileKind::python &&
+        input.project.file(id).kind() != FileKind::notebook && wants_file(id))
+      files.push_back(id);
   std::vector<std::vector<CodeFinding>> parts(scripts.size() + files.size());
   in_parallel(parts.size(), kWorthThreads, [&](std::size_t i) {
     for (const Rule& rule : all_rules()) {
-      if (i < scripts.size() && rule.on_script != nullptr) rule.on_script(input, *scripts[i], parts[i]);
-      if (i >= scripts.size() && rule.on_file != nullptr) rule.on_file(input, files[i - scripts.size()], parts[i]);
+      if (i < scripts.size() && rule.on_script != nullptr)
+        rule.on_script(input, *scripts[i], parts[i]);
+      if (i >= scripts.size() && rule.on_file != nullptr)
+        rule.on_file(input, files[i - scripts.size()], parts[i]);
     }
   });
   std::vector<CodeFinding> all;
   std::map<FindingKey, std::size_t> seen;
-  std::map<std::string, std::string> same_group;  // a loader that two scripts share ties their launch lines together
+  // a loader that two scripts share ties their launch lines together
+  std::map<std::string, std::string> same_group;
   const auto group_now = [&](std::string name) {
-    for (auto found = same_group.find(name); found != same_group.end(); found = same_group.find(name)) name = found->second;
+    for (auto found = same_group.find(name); found != same_group.end();
+         found = same_group.find(name))
+      name = found->second;
     return name;
   };
   for (std::vector<CodeFinding>& part : parts)
@@ -80,19 +100,25 @@ std::vector<CodeFinding> findings_in(const RuleInput& input, const std::function
       if (!kept.empty() && !other.empty() && kept != other) same_group[other] = kept;
     }
   for (CodeFinding& finding : all) finding.group = group_now(finding.group);
-  std::stable_sort(all.begin(), all.end(), [](const CodeFinding& a, const CodeFinding& b) {
-    return std::tuple(a.where.front().file, a.where.front().from) < std::tuple(b.where.front().file, b.where.front().from);
+  std::ranges::stable_sort(all, [](const CodeFinding& a, const CodeFinding& b) {
+    return std::tuple(a.where.front().file, a.where.front().from) <
+           std::tuple(b.where.front().file, b.where.front().from);
   });
   return all;
 }
 
-// `lockstep: ignore[P101]` in a comment on the line or alone on the line above; without a code it speaks of all.
+// `lockstep: ignore[P101]` in a comment on the line or alone on the line above; without a code it
+// speaks of all.
 bool ignores(std::string_view line, FindingCode code) {
   const auto mark = line.find("lockstep: ignore");
-  if (mark == std::string_view::npos || line.substr(0, mark).find('#') == std::string_view::npos) return false;
+  if (mark == std::string_view::npos || line.substr(0, mark).find('#') == std::string_view::npos)
+    return false;
   const std::string_view rest = line.substr(mark + std::string_view("lockstep: ignore").size());
   if (!rest.starts_with("[")) return true;
-  for (const std::string_view word : split(rest.substr(1, rest.find(']') == std::string_view::npos ? rest.size() : rest.find(']') - 1), ','))
+  for (const std::string_view word :
+       split(rest.substr(
+                 1, rest.find(']') == std::string_view::npos ? rest.size() : rest.find(']') - 1),
+             ','))
     if (trim(word) == name_of(code).id || trim(word) == name_of(code).name) return true;
   return false;
 }
@@ -105,31 +131,44 @@ bool is_ignored(const Project& project, const CodeFinding& finding) {
   for (const std::string_view line : split(text.substr(start, end - start), '\n'))
     if (ignores(line, finding.code)) return true;
   if (start == 0) return false;
-  const std::string_view above = text.substr(line_start(text, start - 1), start - line_start(text, start - 1));
+  const std::string_view above =
+      text.substr(line_start(text, start - 1), start - line_start(text, start - 1));
   return trim(above).starts_with("#") && ignores(above, finding.code);
 }
 
-bool wants(const CodeFilter& filter, FindingCode code) { return (filter.select.empty() || filter.select.contains(code)) && !filter.ignore.contains(code); }
+bool wants(const CodeFilter& filter, FindingCode code) {
+  return (filter.select.empty() || filter.select.contains(code)) && !filter.ignore.contains(code);
+}
 
 // Why an edit of this file may not be; empty: it may.
 std::string objection(const SourceFile& file, const std::vector<Edit>& edits) {
   if (!file.refusal().empty()) return file.refusal();
-  if (file.tree() == nullptr) return file.kind() == FileKind::makefile ? "" : "no parser could make sense of it";
+  if (file.tree() == nullptr)
+    return file.kind() == FileKind::makefile ? "" : "no parser could make sense of it";
   if (file.tree()->errors().empty()) return "";
   std::vector<int> lines;
   for (const Edit& edit : edits) lines.push_back(line_number(file.text(), edit.from));
   int first = 1;
   std::size_t counted = 0;
   for (const ByteRange& error : file.tree()->errors()) {  // in order: lines are counted once
-    first += static_cast<int>(std::count(file.text().begin() + static_cast<std::ptrdiff_t>(counted), file.text().begin() + static_cast<std::ptrdiff_t>(error.from), '\n'));
+    first += static_cast<int>(
+        std::count(file.text().begin() + static_cast<std::ptrdiff_t>(counted),
+                   file.text().begin() + static_cast<std::ptrdiff_t>(error.from), '\n'));
     counted = error.from;
-    const int last = first + static_cast<int>(std::count(file.text().begin() + static_cast<std::ptrdiff_t>(error.from), file.text().begin() + static_cast<std::ptrdiff_t>(error.to), '\n'));
-    if (std::any_of(lines.begin(), lines.end(), [&](int line) { return line >= first - kErrorIsNear && line <= last + kErrorIsNear; })) return fmt::format("it has a syntax error near line {}: mend that first", first);
+    const int last =
+        first + static_cast<int>(
+                    std::count(file.text().begin() + static_cast<std::ptrdiff_t>(error.from),
+                               file.text().begin() + static_cast<std::ptrdiff_t>(error.to), '\n'));
+    if (std::ranges::any_of(lines, [&](int line) {
+          return line >= first - kErrorIsNear && line <= last + kErrorIsNear;
+        }))
+      return fmt::format("it has a syntax error near line {}: mend that first", first);
   }
   return "";
 }
 
-// What a compiler would object to: places outside the grammar, and names that a call is given twice.
+// What a compiler would object to: places outside the grammar, and names that a call is given
+// twice.
 std::size_t damage_of(const SourceFile& file) {
   if (file.tree() == nullptr) return 0;
   std::size_t damage = file.tree()->errors().size();
@@ -137,7 +176,11 @@ std::size_t damage_of(const SourceFile& file) {
   if (file.kind() == FileKind::python)
     for (std::uint32_t index = 0; index < file.tree()->size(); ++index) {
       const Node node = file.tree()->at(index);
-      const char* const body = node.is("if_statement") ? "consequence" : node.is("for_statement") || node.is("while_statement") || node.is("with_statement") || node.is("function_definition") ? "body" : nullptr;
+      const char* const body = node.is("if_statement") ? "consequence"
+                               : node.is("for_statement") || node.is("while_statement") ||
+                                       node.is("with_statement") || node.is("function_definition")
+                                   ? "body"
+                                   : nullptr;
       if (body != nullptr && node.field(body).children().empty()) ++damage;
     }
   if (const PythonModule* const module = file.python())
@@ -157,11 +200,13 @@ std::map<std::pair<FindingCode, FileId>, int> counts_of(const std::vector<CodeFi
 
 class Planner {
  public:
-  Planner(const Project& project, const Wishes& wishes, const CodeFilter& filter) : project_(project), wishes_(wishes), filter_(filter), scripts_(scripts_of(project)) {}
+  Planner(const Project& project, const Wishes& wishes, const CodeFilter& filter)
+      : project_(project), wishes_(wishes), filter_(filter), scripts_(scripts_of(project)) {}
 
   FixPlan plan() {
     const RuleInput input{project_, wishes_, scripts_};
-    plan_.findings = findings_in(input, [](FileId) { return true; }, [](const ScriptFacts&) { return true; });
+    plan_.findings =
+        findings_in(input, [](FileId) { return true; }, [](const ScriptFacts&) { return true; });
     before_ = counts_of(plan_.findings);
     plan_.refusals = project_.refusals();
     leave_unasked();
@@ -172,18 +217,28 @@ class Planner {
   }
 
  private:
-  // What was only read to understand the rest is not reported; a patch that would have to change it too is shown only.
+  // What was only read to understand the rest is not reported; a patch that would have to change it
+  // too is shown only.
   void leave_unasked() {
     std::map<std::string, std::string> needs;  // group: a file that was not named
     for (const CodeFinding& finding : plan_.findings)
-      if (const SourceFile& file = project_.file(finding.where.front().file); !file.asked_for() && !finding.group.empty()) needs.emplace(finding.group, file.name());
-    std::erase_if(plan_.findings, [&](const CodeFinding& finding) { return !project_.file(finding.where.front().file).asked_for(); });
+      if (const SourceFile& file = project_.file(finding.where.front().file);
+          !file.asked_for() && !finding.group.empty())
+        needs.emplace(finding.group, file.name());
+    std::erase_if(plan_.findings, [&](const CodeFinding& finding) {
+      return !project_.file(finding.where.front().file).asked_for();
+    });
     for (CodeFinding& finding : plan_.findings) {
       const auto needed = needs.find(finding.group);
       if (finding.group.empty() || needed == needs.end() || finding.ways.empty()) continue;
       finding.ways.front().safety = FixSafety::manual;
-      const std::string why = "it has to change together with what was named: give it to lockstep fix too, or the folder";
-      if (std::none_of(plan_.refusals.begin(), plan_.refusals.end(), [&](const Refusal& refusal) { return refusal.name == needed->second; })) plan_.refusals.push_back({needed->second, why});
+      const std::string why =
+          "it has to change together with what was named: give it to lockstep fix too, or the "
+          "folder";
+      if (std::ranges::none_of(plan_.refusals, [&](const Refusal& refusal) {
+            return refusal.name == needed->second;
+          }))
+        plan_.refusals.push_back({needed->second, why});
     }
   }
 
@@ -193,11 +248,13 @@ class Planner {
     std::set<std::string> chosen;
     for (const CodeFinding& finding : plan_.findings) {
       if (finding.group.empty()) continue;
-      if (filter_.ignore.contains(finding.code) || is_ignored(project_, finding)) broken.insert(finding.group);
+      if (filter_.ignore.contains(finding.code) || is_ignored(project_, finding))
+        broken.insert(finding.group);
       if (wants(filter_, finding.code)) chosen.insert(finding.group);
     }
     plan_.left_out = std::erase_if(plan_.findings, [&](const CodeFinding& finding) {
-      if (!finding.group.empty()) return broken.contains(finding.group) || !chosen.contains(finding.group);
+      if (!finding.group.empty())
+        return broken.contains(finding.group) || !chosen.contains(finding.group);
       return !wants(filter_, finding.code) || is_ignored(project_, finding);
     });
   }
@@ -209,9 +266,11 @@ class Planner {
       for (Way& way : finding.ways)
         for (const Change& change : way.files) {
           const SourceFile& file = project_.file(change.file);
-          std::string why = file.asked_for() ? objection(file, change.edits) : "it was not named: give it to lockstep fix too";
+          std::string why = file.asked_for() ? objection(file, change.edits)
+                                             : "it was not named: give it to lockstep fix too";
           if (why.empty()) continue;
-          if (told.emplace(file.name(), why).second) plan_.refusals.push_back({file.name(), std::move(why)});
+          if (told.emplace(file.name(), why).second)
+            plan_.refusals.push_back({file.name(), std::move(why)});
           way.files.clear();
           way.safety = FixSafety::manual;
           break;
@@ -253,7 +312,8 @@ class Planner {
     group.edits = edits_of(ways);
     for (const auto& [file, edits] : group.edits)
       if (overlap(edits)) return hold_back(members, file, "its own edits are in each other's way");
-    if (const std::string why = proof_against(group); !why.empty()) return hold_back(members, group.edits.begin()->first, why);
+    if (const std::string why = proof_against(group); !why.empty())
+      return hold_back(members, group.edits.begin()->first, why);
     group.number = static_cast<int>(plan_.groups.size()) + 1;
     plan_.groups.push_back(std::move(group));
   }
@@ -263,23 +323,30 @@ class Planner {
       if (!plan_.findings[member].ways.empty()) {
         plan_.findings[member].ways.front().files.clear();
         plan_.findings[member].ways.front().safety = FixSafety::manual;
-        plan_.findings[member].ways.front().description += fmt::format(", by hand (no patch: {})", why);
+        plan_.findings[member].ways.front().description +=
+            fmt::format(", by hand (no patch: {})", why);
       }
     plan_.refusals.push_back({project_.file(file).name(), "a patch was held back: " + why});
   }
 
-  // Applies the group to a copy and looks again: still readable, the findings gone, nothing new. Empty: all is well.
+  // Applies the group to a copy and looks again: still readable, the findings gone, nothing new.
+  // Empty: all is well.
   std::string proof_against(const PatchGroup& group) const {
     std::map<FileId, std::string> texts;
-    for (const auto& [file, edits] : group.edits) texts[file] = edited(project_.file(file).text(), edits);
+    for (const auto& [file, edits] : group.edits)
+      texts[file] = edited(project_.file(file).text(), edits);
     const Project after = project_.with(texts);
     for (const auto& [file, text] : texts)
-      if (project_.file(file).tree() != nullptr && (after.file(file).tree() == nullptr || damage_of(after.file(file)) > damage_of(project_.file(file)))) return fmt::format("{} would no longer be right", after.file(file).name());
+      if (project_.file(file).tree() != nullptr &&
+          (after.file(file).tree() == nullptr ||
+           damage_of(after.file(file)) > damage_of(project_.file(file))))
+        return fmt::format("{} would no longer be right", after.file(file).name());
     const auto touched = [&](const ScriptFacts& script) {
       if (texts.contains(script.code.script)) return true;
       for (const CallAt& call : script.code.all)
         if (texts.contains(call.file)) return true;
-      return std::any_of(script.launches.begin(), script.launches.end(), [&](const Launch& launch) { return texts.contains(launch.file); });
+      return std::ranges::any_of(script.launches,
+                                 [&](const Launch& launch) { return texts.contains(launch.file); });
     };
     std::map<FileId, ScriptFacts> scripts;
     for (const auto& [id, facts] : scripts_) {
@@ -292,22 +359,31 @@ class Planner {
           if (launch.script == id) scripts[id].launches.push_back(std::move(launch));
     }
     const RuleInput input{after, wishes_, scripts};
-    const auto left = findings_in(input, [&](FileId id) { return texts.contains(id); }, [](const ScriptFacts&) { return true; });
+    const auto left = findings_in(
+        input, [&](FileId id) { return texts.contains(id); },
+        [](const ScriptFacts&) { return true; });
     const auto left_counts = counts_of(left);
-    const auto count = [](const std::map<std::pair<FindingCode, FileId>, int>& counts, const CodeFinding& finding) {
+    const auto count = [](const std::map<std::pair<FindingCode, FileId>, int>& counts,
+                          const CodeFinding& finding) {
       const auto found = counts.find({finding.code, finding.where.front().file});
       return found == counts.end() ? 0 : found->second;
     };
-    bool names_only = true;  // a name that is put right shows what its value means for the first time
+    // a name that is put right shows what its value means for the first time
+    bool names_only = true;
     for (const std::size_t member : group.findings) {
       const CodeFinding& finding = plan_.findings[member];
-      names_only = names_only && (finding.code == FindingCode::unknown_training_argument || finding.code == FindingCode::unknown_accelerate_field);
+      names_only = names_only && (finding.code == FindingCode::unknown_training_argument ||
+                                  finding.code == FindingCode::unknown_accelerate_field);
       if (finding.ways.front().files.empty()) continue;
-      if (count(left_counts, finding) >= count(before_, finding)) return fmt::format("{} would still be found in {}", name_of(finding.code).id, project_.file(finding.where.front().file).name());
+      if (count(left_counts, finding) >= count(before_, finding))
+        return fmt::format("{} would still be found in {}", name_of(finding.code).id,
+                           project_.file(finding.where.front().file).name());
     }
     for (const CodeFinding& finding : left)
-      if (!names_only && finding.severity != Severity::info && count(left_counts, finding) > count(before_, finding))
-        return fmt::format("it would bring {} into {}", name_of(finding.code).id, after.file(finding.where.front().file).name());
+      if (!names_only && finding.severity != Severity::info &&
+          count(left_counts, finding) > count(before_, finding))
+        return fmt::format("it would bring {} into {}", name_of(finding.code).id,
+                           after.file(finding.where.front().file).name());
     return "";
   }
 
@@ -321,10 +397,14 @@ class Planner {
 
 }  // namespace
 
-FixPlan plan_fixes(const Project& project, const Wishes& wishes, const CodeFilter& filter) { return Planner(project, wishes, filter).plan(); }
+FixPlan plan_fixes(const Project& project, const Wishes& wishes, const CodeFilter& filter) {
+  return Planner(project, wishes, filter).plan();
+}
 
-Patched apply_in_memory(const Project& project, const FixPlan& first_plan, const Wishes& wishes, const CodeFilter& filter, Apply wanted) {
-  constexpr int kMostPasses = 10;  // a file with this many patches in each other's way is finished by running fix again
+Patched apply_in_memory(const Project& project, const FixPlan& first_plan, const Wishes& wishes,
+                        const CodeFilter& filter, Apply wanted) {
+  // a file with this many patches in each other's way is finished by running fix again
+  constexpr int kMostPasses = 10;
   Patched result;
   Project current = project;
   FixPlan plan = first_plan;
@@ -333,7 +413,9 @@ Patched apply_in_memory(const Project& project, const FixPlan& first_plan, const
     bool deferred = false;
     std::size_t taken = 0;
     for (const PatchGroup& group : plan.groups) {
-      if (group.safety == FixSafety::manual || (group.safety == FixSafety::unsafe && wanted == Apply::safe)) continue;
+      if (group.safety == FixSafety::manual ||
+          (group.safety == FixSafety::unsafe && wanted == Apply::safe))
+        continue;
       std::map<FileId, std::vector<Edit>> together;
       bool clash = false;
       for (const auto& [file, list] : group.edits) {
@@ -344,7 +426,9 @@ Patched apply_in_memory(const Project& project, const FixPlan& first_plan, const
         all = in_order(std::move(all));
         clash = clash || overlap(all);
         // Each is right on its own; together they may still give a call the same name twice.
-        if (!clash && !first) clash = damage_of(SourceFile(current.file(file).with_text(edited(current.file(file).text(), all)))) > damage_of(current.file(file));
+        if (!clash && !first)
+          clash = damage_of(SourceFile(current.file(file).with_text(
+                      edited(current.file(file).text(), all)))) > damage_of(current.file(file));
       }
       if (clash) {
         deferred = true;
@@ -353,7 +437,8 @@ Patched apply_in_memory(const Project& project, const FixPlan& first_plan, const
       for (auto& [file, list] : together) edits[file] = std::move(list);
       ++taken;
     }
-    for (const auto& [file, list] : edits) result.texts[file] = edited(current.file(file).text(), list);
+    for (const auto& [file, list] : edits)
+      result.texts[file] = edited(current.file(file).text(), list);
     result.applied += taken;
     if (!deferred || taken == 0) break;
     current = project.with(result.texts);

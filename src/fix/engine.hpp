@@ -1,5 +1,5 @@
-// From a project to patches: runs the rules, groups what belongs together, and lets a patch stand only when the patched
-// project shows that it helps.
+// From a project to patches: runs the rules, groups what belongs together, and lets a patch stand
+// only when the patched project shows that it helps.
 #pragma once
 
 #include <map>
@@ -35,11 +35,13 @@ FixPlan plan_fixes(const Project& project, const Wishes& wishes, const CodeFilte
 
 enum class Apply : std::uint8_t { safe, safe_and_unsafe };
 
-// The texts after all groups of the wanted safety; groups in each other's way are done one after the other, over a new plan.
+// The texts after all groups of the wanted safety; groups in each other's way are done one after
+// the other, over a new plan.
 struct Patched {
   std::map<FileId, std::string> texts;
   std::size_t applied = 0;
 };
-Patched apply_in_memory(const Project& project, const FixPlan& plan, const Wishes& wishes, const CodeFilter& filter, Apply wanted);
+Patched apply_in_memory(const Project& project, const FixPlan& plan, const Wishes& wishes,
+                        const CodeFilter& filter, Apply wanted);
 
 }  // namespace lockstep

@@ -11,7 +11,8 @@ namespace {
 
 std::string diff_of(const Project& project, const std::map<FileId, std::vector<Edit>>& edits) {
   std::string text;
-  for (const auto& [file, list] : edits) text += unified_diff(project.file(file).name(), project.file(file).text(), list);
+  for (const auto& [file, list] : edits)
+    text += unified_diff(project.file(file).name(), project.file(file).text(), list);
   return text;
 }
 
@@ -25,7 +26,8 @@ Fix fix_of(const Project& project, const Way& way) {
   fix.command = way.command;
   if (!way.files.empty()) {
     const auto edits = edits_of({&way});
-    const bool clash = std::any_of(edits.begin(), edits.end(), [](const auto& row) { return overlap(row.second); });
+    const bool clash =
+        std::ranges::any_of(edits, [](const auto& row) { return overlap(row.second); });
     if (!clash) fix.diff = diff_of(project, edits);
     fix.root = project.root().string();
   }
@@ -62,7 +64,8 @@ Report report_of_plan(const Project& project, const FixPlan& plan) {
     }
     report.findings.push_back(std::move(finding));
   }
-  for (const Refusal& refusal : plan.refusals) report.not_measured.push_back({refusal.name, refusal.reason});
+  for (const Refusal& refusal : plan.refusals)
+    report.not_measured.push_back({refusal.name, refusal.reason});
   report.findings_left_out = plan.left_out;
   return report;
 }

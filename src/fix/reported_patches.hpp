@@ -1,7 +1,8 @@
 // Patches that a report carries, read back and applied.
 //
-// A report is text that anyone may have written. It changes only files of the kinds that `lockstep fix` edits, below the folder
-// that the report names, that read as the diff says, and that still parse afterwards; nothing hidden, no link out of the folder.
+// A report is text that anyone may have written. It changes only files of the kinds that `lockstep
+// fix` edits, below the folder that the report names, that read as the diff says, and that still
+// parse afterwards; nothing hidden, no link out of the folder.
 #pragma once
 
 #include <filesystem>
@@ -23,13 +24,16 @@ struct ReportedPatch {
   std::string diff;
   std::filesystem::path root;
 };
-Result<std::vector<ReportedPatch>> patches_of_report(const std::string& json_text, const std::string& name);
+Result<std::vector<ReportedPatch>> patches_of_report(const std::string& json_text,
+                                                     const std::string& name);
 
 struct Rewritten {
   std::vector<FileRewrite> files;
   std::size_t patches = 0;
 };
-// Nothing is written. Patches that change the same lines are made again from the code, one after the other.
-Result<Rewritten> apply_reported(const std::vector<ReportedPatch>& patches, Apply wanted, const Wishes& wishes);
+// Nothing is written. Patches that change the same lines are made again from the code, one after
+// the other.
+Result<Rewritten> apply_reported(const std::vector<ReportedPatch>& patches, Apply wanted,
+                                 const Wishes& wishes);
 
 }  // namespace lockstep

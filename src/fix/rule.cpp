@@ -7,7 +7,8 @@
 namespace lockstep {
 
 bool ScriptFacts::is_launched_distributed() const {
-  return std::any_of(launches.begin(), launches.end(), [](const Launch& launch) { return launch.is_distributed(); });
+  return std::ranges::any_of(launches,
+                             [](const Launch& launch) { return launch.is_distributed(); });
 }
 
 ScriptFacts script_facts(const Project& project, FileId script) {
@@ -21,7 +22,8 @@ ScriptFacts script_facts(const Project& project, FileId script) {
 std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways) {
   std::map<FileId, std::vector<Edit>> edits;
   for (const Way* way : ways)
-    for (const Change& change : way->files) edits[change.file].insert(edits[change.file].end(), change.edits.begin(), change.edits.end());
+    for (const Change& change : way->files)
+      edits[change.file].insert(edits[change.file].end(), change.edits.begin(), change.edits.end());
   for (auto& [file, list] : edits) list = in_order(std::move(list));
   return edits;
 }
@@ -29,25 +31,30 @@ std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways
 bool can_import(const PythonModule& module, std::string_view name, Node at) {
   if (!module.assigned(name).empty()) return false;
   const Node function = at.enclosing("function_definition");
-  return std::none_of(module.imports().begin(), module.imports().end(), [&](const PythonImport& import) {
-    return !import.at_top && import.name.empty() && import.module == name && function && function.contains(import.statement);
+  return std::ranges::none_of(module.imports(), [&](const PythonImport& import) {
+    return !import.at_top && import.name.empty() && import.module == name && function &&
+           function.contains(import.statement);
   });
 }
 
-bool is_older(const Project& project, FileId file, std::string_view package, std::string_view least) {
+bool is_older(const Project& project, FileId file, std::string_view package,
+              std::string_view least) {
   const Versions& versions = project.versions_for(file);
   const auto found = versions.find(package);
-  return found != versions.end() && (found->second.unknown || (found->second.exact && found->second.version < *Version::parse(least)));
+  return found != versions.end() &&
+         (found->second.unknown ||
+          (found->second.exact && found->second.version < *Version::parse(least)));
 }
 
 std::string launch_group(FileId script) { return fmt::format("one process a GPU for {}", script); }
 
 bool is_sharded_by_launch(const Project& project, const ScriptFacts& script) {
-  return std::any_of(script.launches.begin(), script.launches.end(), [&](const Launch& launch) {
+  return std::ranges::any_of(script.launches, [&](const Launch& launch) {
     if (launch.launcher == Launcher::deepspeed) return true;
     if (!launch.config) return false;
     const std::string& config = project.file(*launch.config).text();
-    return config.find("DEEPSPEED") != std::string::npos || config.find("FSDP") != std::string::npos;
+    return config.find("DEEPSPEED") != std::string::npos ||
+           config.find("FSDP") != std::string::npos;
   });
 }
 
@@ -58,7 +65,8 @@ std::string place_words(const Project& project, const Place& place) {
 
 std::vector<Edit> needed_import(const PythonModule& module, std::string_view name) {
   for (const PythonImport& import : module.imports())
-    if (import.at_top && import.name.empty() && import.module == name && import.alias.empty()) return {};
+    if (import.at_top && import.name.empty() && import.module == name && import.alias.empty())
+      return {};
   const std::string_view text = module.tree().source();
   const std::size_t place = import_place(module);
   const std::string ending(line_ending_of(text));

@@ -1,7 +1,8 @@
 // What a rule sees, and what it says. A rule is one file and one row in rules/all_rules.cpp.
 //
-// To add one: write its physics at its head, let it stay silent where it is not sure (a wrong patch loses the user), name
-// what an edit may change in the results, and give it a positive, a near miss and a must-not-touch test.
+// To add one: write its physics at its head, let it stay silent where it is not sure (a wrong patch
+// loses the user), name what an edit may change in the results, and give it a positive, a near miss
+// and a must-not-touch test.
 #pragma once
 
 #include <map>
@@ -45,7 +46,8 @@ struct CodeFinding {
   std::string reason;
   std::vector<Place> where;  // the first is where it is ignored by a comment
   std::vector<Way> ways;     // the first is the one that is applied; the others are shown
-  std::string group;         // findings of one name are applied together or not at all; empty: on its own
+  // findings of one name are applied together or not at all; empty: on its own
+  std::string group;
 };
 
 // What the user asked for beyond the paths.
@@ -55,7 +57,8 @@ struct Wishes {
   GlobalBatch batch = GlobalBatch::grow;
   Preset preset = Preset::none;
   std::optional<int> gpus;  // how many there are, where no line says so
-  std::optional<FindingCode> short_of_memory;  // B502 or B506, where a run showed it or the user says so
+  // B502 or B506, where a run showed it or the user says so
+  std::optional<FindingCode> short_of_memory;
 };
 
 // A script with what it trains with and how it is started.
@@ -77,8 +80,10 @@ struct RuleInput {
   const std::map<FileId, ScriptFacts>& scripts;
 };
 
-using InspectScript = void (*)(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings);
-using InspectFile = void (*)(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings);
+using InspectScript = void (*)(const RuleInput& input, const ScriptFacts& script,
+                               std::vector<CodeFinding>& findings);
+using InspectFile = void (*)(const RuleInput& input, FileId file,
+                             std::vector<CodeFinding>& findings);
 
 struct Rule {
   std::string_view name;
@@ -95,16 +100,18 @@ std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways
 bool changes_launch_line(const RuleInput& input, const ScriptFacts& script);
 // The group of everything that makes a script run as one process a GPU.
 std::string launch_group(FileId script);
-// Whether a launch line shards the model: the deepspeed launcher, or an Accelerate file with DeepSpeed or FSDP. DDP is not
-// what wraps it then.
+// Whether a launch line shards the model: the deepspeed launcher, or an Accelerate file with
+// DeepSpeed or FSDP. DDP is not what wraps it then.
 bool is_sharded_by_launch(const Project& project, const ScriptFacts& script);
 // "train.py:12"
 std::string place_words(const Project& project, const Place& place);
-// Whether a module's name, imported at the head of the file, means the module at this place: no function or line around takes
-// the name for itself.
+// Whether a module's name, imported at the head of the file, means the module at this place: no
+// function or line around takes the name for itself.
 bool can_import(const PythonModule& module, std::string_view name, Node at);
-// Whether a file is pinned to a release of the package before this one, or to one that nobody knows.
-bool is_older(const Project& project, FileId file, std::string_view package, std::string_view least);
+// Whether a file is pinned to a release of the package before this one, or to one that nobody
+// knows.
+bool is_older(const Project& project, FileId file, std::string_view package,
+              std::string_view least);
 // The edit that makes a module known, unless it is: import os.
 std::vector<Edit> needed_import(const PythonModule& module, std::string_view name);
 

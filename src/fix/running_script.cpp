@@ -11,22 +11,26 @@ namespace fs = std::filesystem;
 
 std::optional<fs::path> script_of(const RunningScript& running) {
   const auto& words = running.command;
-  const auto is_python = [](const std::string& word) { return fs::path(word).filename().string().starts_with("python"); };
-  auto word = std::find_if(words.begin(), words.end(), is_python);
+  const auto is_python = [](const std::string& word) {
+    return fs::path(word).filename().string().starts_with("python");
+  };
+  auto word = std::ranges::find_if(words, is_python);
   if (word == words.end()) return std::nullopt;
   for (++word; word != words.end(); ++word) {
     if (*word == "-c") return std::nullopt;
     if (*word == "-m") {
       if (++word == words.end()) return std::nullopt;
       std::string path = *word;
-      std::replace(path.begin(), path.end(), '.', '/');
+      std::ranges::replace(path, '.', '/');
       return running.folder / (path + ".py");
     }
     if (*word == "-W" || *word == "-X") {
       if (++word == words.end()) return std::nullopt;
       continue;
     }
-    if (!word->starts_with("-")) return word->ends_with(".py") ? std::optional((running.folder / *word).lexically_normal()) : std::nullopt;
+    if (!word->starts_with("-"))
+      return word->ends_with(".py") ? std::optional((running.folder / *word).lexically_normal())
+                                    : std::nullopt;
   }
   return std::nullopt;
 }
@@ -50,7 +54,8 @@ std::optional<Report> code_report(const RunningScript& running) {
       for (const Fix& fix : finding.fixes) groups.insert(fix.group.value_or(0));
   std::erase_if(report.findings, [&](const Finding& finding) {
     const bool own = !finding.where.empty() && finding.where.front().file == name;
-    return !own && (finding.fixes.empty() || !finding.fixes.front().group || !groups.contains(*finding.fixes.front().group));
+    return !own && (finding.fixes.empty() || !finding.fixes.front().group ||
+                    !groups.contains(*finding.fixes.front().group));
   });
   return report;
 }

@@ -1,4 +1,5 @@
-// What the code of a running process says: the same findings as `lockstep fix`, for the script that its command line names.
+// What the code of a running process says: the same findings as `lockstep fix`, for the script that
+// its command line names.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +13,8 @@ namespace lockstep {
 
 struct RunningScript {
   std::vector<std::string> command;
-  std::filesystem::path folder;  // the process's working folder
-  std::optional<int> gpus;       // that it holds
+  std::filesystem::path folder;                     // the process's working folder
+  std::optional<int> gpus;                          // that it holds
   std::optional<FindingCode> short_of_memory = {};  // B502 or B506, where it was seen
 };
 

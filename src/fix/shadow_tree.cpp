@@ -16,11 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error cannot(const char* what, const fs::path& path, const std::string& why) {
-  return Error{fmt::format("cannot {} {}: {}", what, printable(path.string()), why), "give a roomy folder for temporary files: TMPDIR=/path lockstep fix --verify ...", ErrorKind::cannot_measure};
+Error cannot_copy(const char* what, const fs::path& path, const std::string& why) {
+  return Error{fmt::format("cannot {} {}: {}", what, printable(path.string()), why),
+               "give a roomy folder for temporary files: TMPDIR=/path lockstep fix --verify ...",
+               ErrorKind::cannot_measure};
 }
 
-constexpr std::uintmax_t kLargestCopied = 16U << 20U;   // a checkpoint of a small model; data is larger
+// a checkpoint of a small model; data is larger
+constexpr std::uintmax_t kLargestCopied = 16U << 20U;
 constexpr std::uintmax_t kMostCopied = 512U << 20U;
 constexpr std::size_t kMostEntries = 20'000;
 
@@ -28,9 +31,13 @@ class Mirror {
  public:
   Mirror(const Project& project, const fs::path& from) {
     for (FileId id = 0; id < project.size(); ++id)
-      if (project.file(id).cells().empty()) files_[project.file(id).path().lexically_normal()] = &project.file(id);  // of a notebook only the code was read
+      // of a notebook only the code was read
+      if (project.file(id).cells().empty())
+        files_[project.file(id).path().lexically_normal()] = &project.file(id);
     for (const auto& [path, file] : files_)
-      for (fs::path folder = path.parent_path(); folder != from && folder.has_relative_path(); folder = folder.parent_path()) folders_.insert(folder);
+      for (fs::path folder = path.parent_path(); folder != from && folder.has_relative_path();
+           folder = folder.parent_path())
+        folders_.insert(folder);
   }
 
   std::map<fs::path, fs::file_time_type> take_links() { return std::move(linked_); }
@@ -42,7 +49,7 @@ class Mirror {
       if (name == "__pycache__") continue;  // compiled from the other texts
       if (Status put = one(entry, to / name); !put) return put;
     }
-    if (failed) return cannot("read", from, failed.message());
+    if (failed) return cannot_copy("read", from, failed.message());
     return Done{};
   }
 
@@ -51,25 +58,32 @@ class Mirror {
     std::error_code error;
     ++entries_;
     const bool ours = folders_.contains(entry.path());
-    if (entry.is_symlink(error)) return link(fs::read_symlink(entry.path(), error).is_absolute() ? fs::read_symlink(entry.path(), error) : entry.path(), target);
+    if (entry.is_symlink(error))
+      return link(fs::read_symlink(entry.path(), error).is_absolute()
+                      ? fs::read_symlink(entry.path(), error)
+                      : entry.path(),
+                  target);
     if (entry.is_directory(error)) {
       // Environments and hidden folders are read, not written, and large.
-      const bool aside = entry.path().filename().native().starts_with(".") || entry.path().filename() == "node_modules" || fs::exists(entry.path() / "pyvenv.cfg", error);
+      const bool aside = entry.path().filename().native().starts_with(".") ||
+                         entry.path().filename() == "node_modules" ||
+                         fs::exists(entry.path() / "pyvenv.cfg", error);
       if (!ours && (aside || entries_ > kMostEntries)) return link(entry.path(), target);
       fs::create_directory(target, error);
-      if (error) return cannot("make", target, error.message());
+      if (error) return cannot_copy("make", target, error.message());
       return fill(entry.path(), target);
     }
     if (const auto file = files_.find(entry.path()); file != files_.end()) {
       std::ofstream out(target, std::ios::binary);
       out << file->second->text();
       out.close();
-      if (!out) return cannot("write", target, std::strerror(errno));
+      if (!out) return cannot_copy("write", target, std::strerror(errno));
       fs::permissions(target, fs::status(entry.path(), error).permissions(), error);
       return Done{};
     }
     const std::uintmax_t size = entry.is_regular_file(error) ? entry.file_size(error) : kMostCopied;
-    if (size > kLargestCopied || copied_ + size > kMostCopied || entries_ > kMostEntries) return link(entry.path(), target);
+    if (size > kLargestCopied || copied_ + size > kMostCopied || entries_ > kMostEntries)
+      return link(entry.path(), target);
     copied_ += size;
     fs::copy_file(entry.path(), target, error);
     return error ? link(entry.path(), target) : Status(Done{});
@@ -78,7 +92,7 @@ class Mirror {
   Status link(const fs::path& to, const fs::path& target) {
     std::error_code error;
     fs::create_symlink(to, target, error);
-    if (error) return cannot("link", target, error.message());
+    if (error) return cannot_copy("link", target, error.message());
     if (fs::is_regular_file(to, error))
       if (const auto time = fs::last_write_time(to, error); !error) linked_[to] = time;
     return Done{};
@@ -98,15 +112,19 @@ Result<ShadowTree> ShadowTree::of(const Project& project, const fs::path& folder
   fs::path base = fs::temp_directory_path(failed);
   if (failed) base = "/tmp";
   std::string pattern = (base / "lockstep-verify-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) return cannot("make a folder in", base, std::strerror(errno));
+  if (::mkdtemp(pattern.data()) == nullptr)
+    return cannot_copy("make a folder in", base, std::strerror(errno));
   ShadowTree tree{fs::path(pattern)};
   Mirror mirror(project, folder.lexically_normal());
-  if (Status filled = mirror.fill(folder.lexically_normal(), tree.path()); !filled) return std::move(filled).error();
+  TRY(mirror.fill(folder.lexically_normal(), tree.path()));
   tree.linked_ = mirror.take_links();
   return tree;
 }
 
-ShadowTree::ShadowTree(ShadowTree&& other) noexcept : path_(std::move(other.path_)), linked_(std::move(other.linked_)) { other.path_.clear(); }
+ShadowTree::ShadowTree(ShadowTree&& other) noexcept
+    : path_(std::move(other.path_)), linked_(std::move(other.linked_)) {
+  other.path_.clear();
+}
 
 std::vector<fs::path> ShadowTree::changed_behind_links() const {
   std::vector<fs::path> changed;

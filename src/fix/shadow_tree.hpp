@@ -1,5 +1,6 @@
-// A folder as it would be with the texts of a project: a copy, but for files and folders that are too large, which are links to what is there. A
-// command can be run in it as if the patches were applied; what it writes is gone with the tree, except through those links.
+// A folder as it would be with the texts of a project: a copy, but for files and folders that are
+// too large, which are links to what is there. A command can be run in it as if the patches were
+// applied; what it writes is gone with the tree, except through those links.
 #pragma once
 
 #include <filesystem>

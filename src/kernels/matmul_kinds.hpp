@@ -8,7 +8,8 @@ namespace lockstep {
 
 enum class MatmulKind : std::uint8_t { none, plain, tensor_cores };
 
-// cuBLAS, cuDNN and CUTLASS name kernels after the instructions they are made of. `none`: no product, or none of theirs.
+// cuBLAS, cuDNN and CUTLASS name kernels after the instructions they are made of. `none`: no
+// product, or none of theirs.
 MatmulKind matmul_kind(std::string_view kernel);
 
 }  // namespace lockstep

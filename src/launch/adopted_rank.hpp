@@ -1,4 +1,5 @@
-// Ranks that srun, mpirun or another MPI launcher gave to this very process, and machines that SLURM numbered.
+// Ranks that srun, mpirun or another MPI launcher gave to this very process, and machines that
+// SLURM numbered.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,8 @@
 
 namespace lockstep {
 
-// Fills in what the user left out: one rank a task, or one launcher a machine. What flags say stays.
+// Fills in what the user left out: one rank a task, or one launcher a machine. What flags say
+// stays.
 Status adopt(const Variables& around, LaunchSettings& settings);
 
 }  // namespace lockstep

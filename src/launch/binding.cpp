@@ -23,17 +23,18 @@ namespace {
 namespace fs = std::filesystem;
 
 template <class T>
-std::vector<T> distinct(const std::vector<Processor>& processors, T Processor::*member) {
+std::vector<T> distinct(const std::vector<Processor>& processors, T Processor::* member) {
   std::vector<T> values;
   for (const Processor& processor : processors)
-    if (std::find(values.begin(), values.end(), processor.*member) == values.end()) values.push_back(processor.*member);
+    if (std::ranges::find(values, processor.*member) == values.end())
+      values.push_back(processor.*member);
   return values;
 }
 
 template <class Wanted>
 std::vector<Processor> those(const std::vector<Processor>& processors, const Wanted& wanted) {
   std::vector<Processor> found;
-  std::copy_if(processors.begin(), processors.end(), std::back_inserter(found), wanted);
+  std::ranges::copy_if(processors, std::back_inserter(found), wanted);
   return found;
 }
 
@@ -44,12 +45,16 @@ std::vector<int> numbers(const std::vector<Processor>& processors) {
 }
 
 // The `part`th of `parts` shares of the cores, whole cores with all their threads.
-std::vector<int> share_of_cores(const std::vector<Processor>& processors, std::size_t part, std::size_t parts) {
+std::vector<int> share_of_cores(const std::vector<Processor>& processors, std::size_t part,
+                                std::size_t parts) {
   const auto cores = distinct(processors, &Processor::core);
   const std::size_t from = cores.size() * part / parts;
-  const std::size_t to = std::max(from + 1, cores.size() * (part + 1) / parts);  // fewer cores than ranks: some share one
-  const std::set<int> own(cores.begin() + static_cast<std::ptrdiff_t>(from), cores.begin() + static_cast<std::ptrdiff_t>(to));
-  return numbers(those(processors, [&](const Processor& processor) { return own.contains(processor.core); }));
+  // fewer cores than ranks: some share one
+  const std::size_t to = std::max(from + 1, cores.size() * (part + 1) / parts);
+  const std::set<int> own(cores.begin() + static_cast<std::ptrdiff_t>(from),
+                          cores.begin() + static_cast<std::ptrdiff_t>(to));
+  return numbers(
+      those(processors, [&](const Processor& processor) { return own.contains(processor.core); }));
 }
 
 }  // namespace
@@ -57,21 +62,32 @@ std::vector<int> share_of_cores(const std::vector<Processor>& processors, std::s
 #ifdef LOCKSTEP_HWLOC
 Result<std::vector<Processor>> read_processors() {
   auto library = DynamicLibrary::open("libhwloc.so.15");
-  if (!library) return Error{"ranks cannot be bound: libhwloc.so.15 is not here", "apt-get install libhwloc15, or --bind=none"};
-  const auto init = reinterpret_cast<decltype(&hwloc_topology_init)>(library->symbol("hwloc_topology_init"));
-  const auto load = reinterpret_cast<decltype(&hwloc_topology_load)>(library->symbol("hwloc_topology_load"));
-  const auto destroy = reinterpret_cast<decltype(&hwloc_topology_destroy)>(library->symbol("hwloc_topology_destroy"));
-  const auto depth_of = reinterpret_cast<decltype(&hwloc_get_type_depth)>(library->symbol("hwloc_get_type_depth"));
-  const auto count_at = reinterpret_cast<decltype(&hwloc_get_nbobjs_by_depth)>(library->symbol("hwloc_get_nbobjs_by_depth"));
-  const auto object_at = reinterpret_cast<decltype(&hwloc_get_obj_by_depth)>(library->symbol("hwloc_get_obj_by_depth"));
-  const auto first_of = reinterpret_cast<decltype(&hwloc_bitmap_first)>(library->symbol("hwloc_bitmap_first"));
+  if (!library)
+    return Error{"ranks cannot be bound: libhwloc.so.15 is not here",
+                 "apt-get install libhwloc15, or --bind=none"};
+  const auto init =
+      reinterpret_cast<decltype(&hwloc_topology_init)>(library->symbol("hwloc_topology_init"));
+  const auto load =
+      reinterpret_cast<decltype(&hwloc_topology_load)>(library->symbol("hwloc_topology_load"));
+  const auto destroy = reinterpret_cast<decltype(&hwloc_topology_destroy)>(
+      library->symbol("hwloc_topology_destroy"));
+  const auto depth_of =
+      reinterpret_cast<decltype(&hwloc_get_type_depth)>(library->symbol("hwloc_get_type_depth"));
+  const auto count_at = reinterpret_cast<decltype(&hwloc_get_nbobjs_by_depth)>(
+      library->symbol("hwloc_get_nbobjs_by_depth"));
+  const auto object_at = reinterpret_cast<decltype(&hwloc_get_obj_by_depth)>(
+      library->symbol("hwloc_get_obj_by_depth"));
+  const auto first_of =
+      reinterpret_cast<decltype(&hwloc_bitmap_first)>(library->symbol("hwloc_bitmap_first"));
   hwloc_topology_t topology = nullptr;
-  if (init == nullptr || load == nullptr || destroy == nullptr || depth_of == nullptr || count_at == nullptr || object_at == nullptr || first_of == nullptr ||
-      init(&topology) != 0 || load(topology) != 0)
+  if (init == nullptr || load == nullptr || destroy == nullptr || depth_of == nullptr ||
+      count_at == nullptr || object_at == nullptr || first_of == nullptr || init(&topology) != 0 ||
+      load(topology) != 0)
     return Error{"ranks cannot be bound: hwloc does not know this machine", "--bind=none"};
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  const bool limits = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && std::getenv("HWLOC_SYNTHETIC") == nullptr;
+  const bool limits = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 &&
+                      std::getenv("HWLOC_SYNTHETIC") == nullptr;
   std::vector<Processor> processors;
   const int depth = depth_of(topology, HWLOC_OBJ_PU);
   for (unsigned i = 0; i < count_at(topology, depth); ++i) {
@@ -90,22 +106,28 @@ Result<std::vector<Processor>> read_processors() {
     processors.push_back(processor);
   }
   destroy(topology);
-  if (processors.empty()) return Error{"ranks cannot be bound: hwloc sees no processor that this process may use", "--bind=none"};
+  if (processors.empty())
+    return Error{"ranks cannot be bound: hwloc sees no processor that this process may use",
+                 "--bind=none"};
   return processors;
 }
 #else
 Result<std::vector<Processor>> read_processors() {
-  return Error{"ranks cannot be bound: this lockstep was built without hwloc", "build it with libhwloc-dev installed, or --bind=none"};
+  return Error{"ranks cannot be bound: this lockstep was built without hwloc",
+               "build it with libhwloc-dev installed, or --bind=none"};
 }
 #endif
 
 std::vector<std::optional<int>> nodes_of_gpus(const Variables& around, int local_ranks) {
-  // In the order of their addresses, which is nvidia-smi's; CUDA's own may differ where GPUs do (CUDA_DEVICE_ORDER).
+  // In the order of their addresses, which is nvidia-smi's; CUDA's own may differ where GPUs do
+  // (CUDA_DEVICE_ORDER).
   std::set<std::string> addresses;
   std::error_code problem;
-  for (fs::directory_iterator entry("/proc/driver/nvidia/gpus", problem), end; !problem && entry != end; entry.increment(problem)) {
+  for (fs::directory_iterator entry("/proc/driver/nvidia/gpus", problem), end;
+       !problem && entry != end; entry.increment(problem)) {
     std::string address = entry->path().filename().string();
-    std::transform(address.begin(), address.end(), address.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::ranges::transform(address, address.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     addresses.insert(address);
   }
   std::vector<std::optional<int>> of_gpu;
@@ -127,17 +149,20 @@ std::vector<std::optional<int>> nodes_of_gpus(const Variables& around, int local
   return nodes;
 }
 
-std::vector<RankBinding> bind_ranks(const std::vector<Processor>& processors, const std::vector<std::optional<int>>& gpu_nodes, Binding how) {
+std::vector<RankBinding> bind_ranks(const std::vector<Processor>& processors,
+                                    const std::vector<std::optional<int>>& gpu_nodes, Binding how) {
   const auto nodes = distinct(processors, &Processor::node);
   std::vector<RankBinding> ranks(gpu_nodes.size());
   std::map<int, std::vector<std::size_t>> on_node;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const bool known = gpu_nodes[rank] && std::find(nodes.begin(), nodes.end(), *gpu_nodes[rank]) != nodes.end();
-    ranks[rank].node = known ? *gpu_nodes[rank] : nodes[rank * nodes.size() / ranks.size()];  // without a GPU: spread evenly
+    const bool known = gpu_nodes[rank] && std::ranges::find(nodes, *gpu_nodes[rank]) != nodes.end();
+    // without a GPU: spread evenly
+    ranks[rank].node = known ? *gpu_nodes[rank] : nodes[rank * nodes.size() / ranks.size()];
     on_node[ranks[rank].node].push_back(rank);
   }
   for (const auto& [node, members] : on_node) {
-    const auto here = those(processors, [node = node](const Processor& processor) { return processor.node == node; });
+    const auto here = those(
+        processors, [node = node](const Processor& processor) { return processor.node == node; });
     const auto caches = distinct(here, &Processor::cache);
     const auto packages = distinct(here, &Processor::package);
     for (std::size_t place = 0; place < members.size(); ++place) {
@@ -146,11 +171,15 @@ std::vector<RankBinding> bind_ranks(const std::vector<Processor>& processors, co
         case Binding::none: break;
         case Binding::node: rank.processors = numbers(here); break;
         case Binding::socket:
-          rank.processors = numbers(those(processors, [&](const Processor& processor) { return processor.package == packages.front(); }));
+          rank.processors = numbers(those(processors, [&](const Processor& processor) {
+            return processor.package == packages.front();
+          }));
           break;
         case Binding::cores: rank.processors = share_of_cores(here, place, members.size()); break;
         case Binding::core_complex:
-          rank.processors = numbers(those(here, [&](const Processor& processor) { return processor.cache == caches[place % caches.size()]; }));
+          rank.processors = numbers(those(here, [&](const Processor& processor) {
+            return processor.cache == caches[place % caches.size()];
+          }));
           break;
       }
     }

@@ -1,5 +1,5 @@
-// Which processors each rank may use: near its GPU, apart from the other ranks. hwloc knows the machine; it is loaded only when
-// ranks are to be bound.
+// Which processors each rank may use: near its GPU, apart from the other ranks. hwloc knows the
+// machine; it is loaded only when ranks are to be bound.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@ namespace lockstep {
 struct Processor {
   int number = 0;
   int core = 0;
-  int cache = 0;    // the last level that cores share
+  int cache = 0;  // the last level that cores share
   int package = 0;
-  int node = 0;     // of memory
+  int node = 0;  // of memory
 };
 
 struct RankBinding {
@@ -32,6 +32,7 @@ Result<std::vector<Processor>> read_processors();
 // The memory node next to each rank's GPU; nothing where there is none or the machine has one node.
 std::vector<std::optional<int>> nodes_of_gpus(const Variables& around, int local_ranks);
 
-std::vector<RankBinding> bind_ranks(const std::vector<Processor>& processors, const std::vector<std::optional<int>>& gpu_nodes, Binding how);
+std::vector<RankBinding> bind_ranks(const std::vector<Processor>& processors,
+                                    const std::vector<std::optional<int>>& gpu_nodes, Binding how);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
-// What can be known to go wrong before a rank is started, each with its finding, the value seen and a way out. All of it together
-// takes a millisecond or two; what needs the driver runs beside the ranks (launcher.hpp).
+// What can be known to go wrong before a rank is started, each with its finding, the value seen and
+// a way out. All of it together takes a millisecond or two; what needs the driver runs beside the
+// ranks (launcher.hpp).
 #pragma once
 
 #include <optional>
@@ -31,15 +32,20 @@ struct CheckedMachine {
 };
 CheckedMachine this_machine(const Variables& around);
 
-std::vector<CheckNote> check_launch(const LaunchSettings& settings, int local_ranks, const Variables& around, const CheckedMachine& machine);
+std::vector<CheckNote> check_launch(const LaunchSettings& settings, int local_ranks,
+                                    const Variables& around, const CheckedMachine& machine);
 
 // The parts of it that look at one thing.
-std::optional<CheckNote> check_gpu_count(int local_ranks, const Variables& around, const CheckedMachine& machine);
+std::optional<CheckNote> check_gpu_count(int local_ranks, const Variables& around,
+                                         const CheckedMachine& machine);
 std::optional<CheckNote> check_shared_memory(int local_ranks, const CheckedMachine& machine);
 std::optional<CheckNote> check_leftovers(const LaunchSettings& settings, const Variables& around);
-std::optional<CheckNote> check_nested(const std::string& script, const std::string& text, int local_ranks);
-std::optional<CheckNote> check_accumulation(const LaunchSettings& settings, const std::string& text, int world);
-// What must be so for the machines to meet: the port is free on machine 0, the name means something.
+std::optional<CheckNote> check_nested(const std::string& script, const std::string& text,
+                                      int local_ranks);
+std::optional<CheckNote> check_accumulation(const LaunchSettings& settings, const std::string& text,
+                                            int world);
+// What must be so for the machines to meet: the port is free on machine 0, the name means
+// something.
 std::optional<CheckNote> check_endpoint(const LaunchSettings& settings, const Endpoint& endpoint);
 
 }  // namespace lockstep

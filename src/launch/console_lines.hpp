@@ -1,5 +1,6 @@
-// Copies lines of the ranks' log files to the console: who wrote it before each line, the time where wanted, one line where
-// several ranks write the same, and only whole lines, so that ranks do not write into each other's.
+// Copies lines of the ranks' log files to the console: who wrote it before each line, the time
+// where wanted, one line where several ranks write the same, and only whole lines, so that ranks do
+// not write into each other's.
 #pragma once
 
 #include <chrono>
@@ -17,17 +18,21 @@
 
 namespace lockstep {
 
-// What stands before a teed line: "[default0]:", or the user's template with ${role_name}, ${rank} and ${local_rank}.
-std::string line_prefix(const std::string& role, const std::string& line_template, int rank, int local_rank);
+// What stands before a teed line: "[default0]:", or the user's template with ${role_name}, ${rank}
+// and ${local_rank}.
+std::string line_prefix(const std::string& role, const std::string& line_template, int rank,
+                        int local_rank);
 
 class ConsoleLines {
  public:
-  ConsoleLines(const LaunchSettings& settings, const GroupPlace& place, const LogFolder& folder, const std::string& line_template);
+  ConsoleLines(const LaunchSettings& settings, const GroupPlace& place, const LogFolder& folder,
+               const std::string& line_template);
   ~ConsoleLines();
   ConsoleLines(const ConsoleLines&) = delete;
   ConsoleLines& operator=(const ConsoleLines&) = delete;
 
-  // Prints what is new again and again; once `ended` can be read, all that is left and the last lines that have no newline.
+  // Prints what is new again and again; once `ended` can be read, all that is left and the last
+  // lines that have no newline.
   void copy_until(int ended);
 
  private:
@@ -37,8 +42,8 @@ class ConsoleLines {
     std::string path;
     std::string prefix;
     int descriptor = -1;
-    std::string begun;            // a line whose end has not come yet
-    bool after_return = false;    // a newline right after a carriage return belongs to it
+    std::string begun;          // a line whose end has not come yet
+    bool after_return = false;  // a newline right after a carriage return belongs to it
   };
   struct Line {
     std::string text;

@@ -25,7 +25,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Loader workers and the like have nothing to save: they get less time than a rank that may write a checkpoint.
+// Loader workers and the like have nothing to save: they get less time than a rank that may write a
+// checkpoint.
 constexpr auto kLongestLeftoverGrace = 2s;
 
 struct Order {
@@ -39,11 +40,13 @@ struct StartFailure {
   int error = 0;
 };
 
-// Pointers for exec, made before the fork: after it only async-signal-safe calls are certain to work.
+// Pointers for exec, made before the fork: after it only async-signal-safe calls are certain to
+// work.
 struct ExecArguments {
   explicit ExecArguments(const RankStart& rank) {
     for (const std::string& word : rank.command) command.push_back(const_cast<char*>(word.c_str()));
-    for (const std::string& entry : rank.environment) environment.push_back(const_cast<char*>(entry.c_str()));
+    for (const std::string& entry : rank.environment)
+      environment.push_back(const_cast<char*>(entry.c_str()));
     command.push_back(nullptr);
     environment.push_back(nullptr);
   }
@@ -68,19 +71,24 @@ void prefer_memory_of(int node) {
 }
 
 // In the new process.
-[[noreturn]] void become_rank(const RankStart& rank, const ExecArguments& arguments, int local_rank, pid_t guard, int report) {
+[[noreturn]] void become_rank(const RankStart& rank, const ExecArguments& arguments, int local_rank,
+                              pid_t guard, int report) {
   const auto give_up = [&] {
     const StartFailure failure{local_rank, errno};
     [[maybe_unused]] const ssize_t written = ::write(report, &failure, sizeof failure);
     ::_exit(127);
   };
-  ::setsid();  // its own session and group, as torchrun's ranks have: Ctrl-C reaches the launcher alone
+  // its own session and group, as torchrun's ranks have: Ctrl-C reaches the launcher alone
+  ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != guard) ::_exit(127);  // the guard died before the request stood
-  if (!send_stream_to(rank.stdout_file, STDOUT_FILENO) || !send_stream_to(rank.stderr_file, STDERR_FILENO)) give_up();
+  if (!send_stream_to(rank.stdout_file, STDOUT_FILENO) ||
+      !send_stream_to(rank.stderr_file, STDERR_FILENO))
+    give_up();
   if (rank.processors) ::sched_setaffinity(0, sizeof(cpu_set_t), &*rank.processors);
   if (rank.memory_node) prefer_memory_of(*rank.memory_node);
-  for (const int signal : {SIGPIPE, SIGINT, SIGQUIT}) ::signal(signal, SIG_DFL);  // a shell's background jobs have the latter two ignored
+  // a shell's background jobs have the latter two ignored
+  for (const int signal : {SIGPIPE, SIGINT, SIGQUIT}) ::signal(signal, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -117,7 +125,8 @@ class GuardProcess {
     ::prctl(PR_SET_NAME, "lockstep-guard");
     sigset_t all;
     ::sigfillset(&all);
-    ::sigprocmask(SIG_SETMASK, &all, nullptr);  // the launcher's death and its orders are what moves the guard
+    // the launcher's death and its orders are what moves the guard
+    ::sigprocmask(SIG_SETMASK, &all, nullptr);
     sigset_t heard;
     ::sigemptyset(&heard);
     ::sigaddset(&heard, SIGCHLD);
@@ -160,7 +169,7 @@ class GuardProcess {
       int status = 0;
       const pid_t pid = ::waitpid(-1, &status, WNOHANG);
       if (pid <= 0) return;
-      const auto found = std::find(pids_.begin(), pids_.end(), pid);
+      const auto found = std::ranges::find(pids_, pid);
       if (found == pids_.end()) continue;  // left behind by a rank, and ended now
       const int local_rank = static_cast<int>(found - pids_.begin());
       --living_;
@@ -198,7 +207,8 @@ class GuardProcess {
 
   void stop(int signal) {
     for (const pid_t pid : pids_)
-      if (pid > 0 && ::kill(-pid, signal) != 0) ::kill(pid, signal);  // so young that it has no group of its own yet
+      // so young that it has no group of its own yet
+      if (pid > 0 && ::kill(-pid, signal) != 0) ::kill(pid, signal);
     if (stopping_) return;
     stopping_ = true;
     force_from_ = monotonic_now() + plan_.grace;
@@ -227,9 +237,12 @@ class GuardProcess {
 
   // Once no rank lives, whatever is still below goes, sessions of its own or not.
   bool anything_below() {
-    // Orphans come to a subreaper, so one without children has nobody below it: the kernel's word, and no race with /proc.
+    // Orphans come to a subreaper, so one without children has nobody below it: the kernel's word,
+    // and no race with /proc.
     reap_children();
-    if (siginfo_t one{}; ::waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) return false;
+    if (siginfo_t one{};
+        ::waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD)
+      return false;
     const auto below = descendants_of(::getpid());
     const auto now = monotonic_now();
     if (!last_forced_from_) {
@@ -239,10 +252,13 @@ class GuardProcess {
     } else if (now >= *last_forced_from_) {
       signal_all(below, SIGKILL);
     }
-    return now < last_given_up_;  // one that waits in the kernel cannot be killed: a minute, and no more
+    // one that waits in the kernel cannot be killed: a minute, and no more
+    return now < last_given_up_;
   }
 
-  std::chrono::nanoseconds leftover_grace() const { return std::min<std::chrono::nanoseconds>(plan_.grace, kLongestLeftoverGrace); }
+  std::chrono::nanoseconds leftover_grace() const {
+    return std::min<std::chrono::nanoseconds>(plan_.grace, kLongestLeftoverGrace);
+  }
 
   void tell(const GuardEvent& event) {
     if (!launcher_gone_) ::send(socket_, &event, sizeof event, MSG_NOSIGNAL);
@@ -275,7 +291,9 @@ void close_all_but(int kept) {
   constexpr unsigned kFirst = 3;
   const auto close_from_to = [](unsigned from, unsigned to) {
     if (from > to || ::syscall(SYS_close_range, from, to, 0) == 0) return;
-    for (unsigned descriptor = from; descriptor <= to && descriptor < 4096; ++descriptor) ::close(static_cast<int>(descriptor));  // a kernel before 5.9
+    // a kernel before 5.9
+    for (unsigned descriptor = from; descriptor <= to && descriptor < 4096; ++descriptor)
+      ::close(static_cast<int>(descriptor));
   };
   close_from_to(kFirst, static_cast<unsigned>(kept) - 1);
   close_from_to(static_cast<unsigned>(kept) + 1, ~0U);
@@ -291,10 +309,12 @@ Result<Guard> Guard::start(const GuardPlan& plan) {
   if (pid < 0) {
     ::close(ends[0]);
     ::close(ends[1]);
-    return Error{fmt::format("cannot start a process: {}", std::strerror(errno)), "check ulimit -u"};
+    return Error{fmt::format("cannot start a process: {}", std::strerror(errno)),
+                 "check ulimit -u"};
   }
   if (pid == 0) {
-    // Nothing of the launcher's stays open here: its connections must end when it does, and ranks must not inherit its files.
+    // Nothing of the launcher's stays open here: its connections must end when it does, and ranks
+    // must not inherit its files.
     close_all_but(ends[1]);
     GuardProcess(plan, ends[1]).run();
     ::_exit(0);
@@ -303,7 +323,8 @@ Result<Guard> Guard::start(const GuardPlan& plan) {
   return Guard(pid, ends[0]);
 }
 
-Guard::Guard(Guard&& other) noexcept : pid_(std::exchange(other.pid_, -1)), socket_(std::exchange(other.socket_, -1)) {}
+Guard::Guard(Guard&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), socket_(std::exchange(other.socket_, -1)) {}
 
 Guard::~Guard() {
   if (pid_ < 0) return;
@@ -316,7 +337,8 @@ Guard::~Guard() {
 std::optional<GuardEvent> Guard::next() {
   GuardEvent event;
   ssize_t got = ::recv(socket_, &event, sizeof event, MSG_DONTWAIT);
-  // A guard that ended with an order unread (it had just finished by itself) leaves this error before its last words.
+  // A guard that ended with an order unread (it had just finished by itself) leaves this error
+  // before its last words.
   while (got < 0 && errno == ECONNRESET) got = ::recv(socket_, &event, sizeof event, MSG_DONTWAIT);
   if (got == static_cast<ssize_t>(sizeof event)) return event;
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;

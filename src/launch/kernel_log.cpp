@@ -13,7 +13,8 @@
 namespace lockstep {
 namespace {
 
-// Processes that the OOM killer ended: of this container where it counts its own, else of the machine.
+// Processes that the OOM killer ended: of this container where it counts its own, else of the
+// machine.
 long long oom_kills() {
   for (const char* path : {"/sys/fs/cgroup/memory.events", "/proc/vmstat"}) {
     const auto text = read_small_file(path, 65536);
@@ -26,7 +27,8 @@ long long oom_kills() {
 
 }  // namespace
 
-KernelLog::KernelLog() : file_(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)), kills_before_(oom_kills()) {
+KernelLog::KernelLog()
+    : file_(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)), kills_before_(oom_kills()) {
   if (file_ >= 0) ::lseek(file_, 0, SEEK_END);
 }
 
@@ -41,21 +43,29 @@ std::string KernelLog::about(const RankEnd& end) {
   std::string found;
   while (file_ >= 0) {
     const ssize_t got = ::read(file_, record, sizeof record);
-    if (got < 0 && errno == EPIPE) continue;  // records were written over while nobody read: go on with the oldest
+    // records were written over while nobody read: go on with the oldest
+    if (got < 0 && errno == EPIPE) continue;
     if (got <= 0) break;
-    if (const std::string words = kernel_line_about(std::string(record, static_cast<std::size_t>(got)), pid); !words.empty()) found = words;
+    if (const std::string words =
+            kernel_line_about(std::string(record, static_cast<std::size_t>(got)), pid);
+        !words.empty())
+      found = words;
   }
   if (!found.empty()) return found;
-  if (killed && oom_kills() > kills_before_) return "the kernel's OOM killer was at work meanwhile: the machine or the container ran out of memory";
+  if (killed && oom_kills() > kills_before_)
+    return "the kernel's OOM killer was at work meanwhile: the machine or the container ran out of "
+           "memory";
   return {};
 }
 
 std::string kernel_line_about(const std::string& line, int pid) {
-  if (line.find(fmt::format("Killed process {} ", pid)) != std::string::npos) return "the kernel's OOM killer ended it: the machine or the container ran out of memory";
+  if (line.find(fmt::format("Killed process {} ", pid)) != std::string::npos)
+    return "the kernel's OOM killer ended it: the machine or the container ran out of memory";
   const auto xid = line.find("NVRM: Xid");
   if (xid == std::string::npos) return {};
   const auto end = line.find('\n', xid);
-  return fmt::format("the driver reported '{}': lockstep explain H604", printable(line.substr(xid, std::min<std::size_t>(end - xid, 160))));
+  return fmt::format("the driver reported '{}': lockstep explain H604",
+                     printable(line.substr(xid, std::min<std::size_t>(end - xid, 160))));
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// What the kernel had to do with a rank's end: the OOM killer, a GPU's Xid. Read where it is allowed.
+// What the kernel had to do with a rank's end: the OOM killer, a GPU's Xid. Read where it is
+// allowed.
 #pragma once
 
 #include <string>

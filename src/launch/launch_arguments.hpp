@@ -1,5 +1,6 @@
-// torchrun's command line, read as Python's argparse reads it: flags before the script, in full, abbreviated, with dashes or
-// underscores, or from PET_* variables; everything after the script belongs to the script.
+// torchrun's command line, read as Python's argparse reads it: flags before the script, in full,
+// abbreviated, with dashes or underscores, or from PET_* variables; everything after the script
+// belongs to the script.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,7 @@ struct LaunchFlag {
   const char* short_name;  // -r, or empty
   const char* value_name;  // empty: a switch; in brackets: it may be left out
   const char* help;
-  bool from_environment;   // PET_NPROC_PER_NODE
+  bool from_environment;  // PET_NPROC_PER_NODE
   Status (*apply)(const std::string& value, LaunchSettings& settings);
 };
 std::span<const LaunchFlag> launch_flags();
@@ -26,6 +27,7 @@ std::span<const LaunchFlag> launch_flags();
 using ReadVariable = std::function<std::optional<std::string>(const std::string& name)>;
 
 // The words after `lockstep launch`. Flags win over the environment.
-Result<LaunchSettings> parse_launch_arguments(const std::vector<std::string>& words, const ReadVariable& variable);
+Result<LaunchSettings> parse_launch_arguments(const std::vector<std::string>& words,
+                                              const ReadVariable& variable);
 
 }  // namespace lockstep

@@ -30,8 +30,8 @@ struct RankStreams {
   bool any() const { return of_all.any() || !by_rank.empty(); }
 };
 
-// Which processors a rank may use, next to its GPU: the memory node's, the socket's, its own share of the node's cores, or the
-// cores of one cache.
+// Which processors a rank may use, next to its GPU: the memory node's, the socket's, its own share
+// of the node's cores, or the cores of one cache.
 enum class Binding : std::uint8_t { none, node, socket, cores, core_complex };
 
 enum class Backend : std::uint8_t { static_nodes, c10d };
@@ -75,7 +75,8 @@ struct LaunchSettings {
   bool bind_memory = false;
 
   // What they write.
-  std::string log_folder;  // empty: a temporary one, removed at the end unless streams are redirected to it
+  // empty: a temporary one, removed at the end unless streams are redirected to it
+  std::string log_folder;
   RankStreams redirects;
   RankStreams tee;
   std::set<int> shown_ranks;  // empty: all
@@ -96,8 +97,8 @@ struct LaunchSettings {
   bool watch = false;
   bool nccl_debug = false;
   bool recommended = false;
-  std::string probes;              // auto, or names; empty: none
-  std::string from_report;         // a file
+  std::string probes;                                // auto, or names; empty: none
+  std::string from_report;                           // a file
   std::map<std::string, std::string> set_variables;  // advised, for the ranks
   std::set<std::string> unset_variables;
   std::set<std::string> given;     // flags that the user gave, by name

@@ -43,8 +43,11 @@ Result<int> ranks_wanted(const LaunchSettings& settings, const Variables& around
   if (const auto number = parse_integer(wanted)) return static_cast<int>(*number);
   const auto gpus = visible_gpus(around);
   if (wanted == "gpu" && gpus.value_or(0) == 0)
-    return Error{"--nproc-per-node=gpu: no GPU is to be seen here", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or give a number; LOCKSTEP_VIRTUAL=2 stands for two virtual ones"};
-  if (wanted == "cpu" || gpus.value_or(0) == 0) return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+    return Error{"--nproc-per-node=gpu: no GPU is to be seen here",
+                 "check nvidia-smi and CUDA_VISIBLE_DEVICES, or give a number; LOCKSTEP_VIRTUAL=2 "
+                 "stands for two virtual ones"};
+  if (wanted == "cpu" || gpus.value_or(0) == 0)
+    return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   return *gpus;
 }
 
@@ -60,25 +63,29 @@ Status look_first(const LaunchSettings& settings, int local_ranks, const Variabl
 
 class Launcher {
  public:
-  Launcher(const LaunchSettings& settings, const Variables& around, std::vector<std::string> command, const Beside& beside)
-      : settings_(settings), around_(around), command_(std::move(command)), beside_(beside), signals_(settings.signals_to_handle) {
+  Launcher(const LaunchSettings& settings, const Variables& around,
+           std::vector<std::string> command, const Beside& beside)
+      : settings_(settings),
+        around_(around),
+        command_(std::move(command)),
+        beside_(beside),
+        signals_(settings.signals_to_handle) {
     const auto line_template = around_.find("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
     if (line_template != around_.end()) line_template_ = line_template->second;
   }
 
   Result<int> run(Meeting& meeting) {
     while (true) {
-      auto joined = meeting.join(signals_);
-      if (!joined) return std::move(joined).error();
-      if (!*joined) return 128 + signals_.ended_by();
-      place_ = **joined;
-      if (Status made = make_folder(); !made) return std::move(made).error();
-      auto ended = attempt(meeting);
-      if (!ended) return std::move(ended).error();
+      auto joined = TRY(meeting.join(signals_));
+      if (!joined) return 128 + signals_.ended_by();
+      place_ = *joined;
+      TRY(make_folder());
+      auto ended = TRY(attempt(meeting));
       if (guard_lost_) return 128 + SIGKILL;
       if (signals_.ended_by() != 0) return 128 + signals_.ended_by();
-      const auto failure = cause_here(*ended);
-      const Decision decision = meeting.conclude(failure ? outcome_of(*failure) : Outcome{}, signals_);
+      const auto failure = cause_here(ended);
+      const Decision decision =
+          meeting.conclude(failure ? outcome_of(*failure) : Outcome{}, signals_);
       if (signals_.ended_by() != 0) return 128 + signals_.ended_by();
       if (!decision.words.empty()) say(fmt::format("lockstep: {}\n", decision.words));
       if (!decision.restart) {
@@ -92,16 +99,18 @@ class Launcher {
  private:
   Status make_folder() {
     if (folder_) return Done{};
-    auto folder = LogFolder::make(settings_, place_.run_id);
-    if (!folder) return std::move(folder).error();
-    folder_.emplace(std::move(*folder));
-    if (folder_->kept() && !settings_.quiet && settings_.redirects.any()) say(fmt::format("lockstep: logs in {}\n", printable(folder_->run_folder().string())));
+    auto folder = TRY(LogFolder::make(settings_, place_.run_id));
+    folder_.emplace(std::move(folder));
+    if (folder_->kept() && !settings_.quiet && settings_.redirects.any())
+      say(fmt::format("lockstep: logs in {}\n", printable(folder_->run_folder().string())));
     return Done{};
   }
 
-  // The first failure on this machine, told to the user; nothing where ranks only ended because others had failed.
+  // The first failure on this machine, told to the user; nothing where ranks only ended because
+  // others had failed.
   std::optional<Failure> cause_here(const std::vector<RankEnd>& ends) {
-    const bool own = std::any_of(ends.begin(), ends.end(), [](const RankEnd& end) { return end.failed() && !end.asked_to_end; });
+    const bool own = std::ranges::any_of(
+        ends, [](const RankEnd& end) { return end.failed() && !end.asked_to_end; });
     if (stopped_for_others_ && !own) return std::nullopt;
     auto failure = first_failure(ends, files_);
     if (!failure) return std::nullopt;
@@ -111,7 +120,12 @@ class Launcher {
   }
 
   static Outcome outcome_of(const Failure& failure) {
-    return {true, failure.end.exit_code(), failure.end.rank, failure.signature(), failure.place, failure.end.ended - failure.end.started};
+    return {true,
+            failure.end.exit_code(),
+            failure.end.rank,
+            failure.signature(),
+            failure.place,
+            failure.end.ended - failure.end.started};
   }
 
   bool wait_unless_interrupted(std::chrono::nanoseconds time) {
@@ -127,8 +141,12 @@ class Launcher {
     const auto own = around_.find("TORCHELASTIC_ERROR_FILE");
     if (own == around_.end() || own->second.empty() || failure.error_path.empty()) return;
     const auto text = read_small_file(failure.error_path, 16U << 20U);
-    const auto handed_on = text ? with_error_code(*text, failure.end.signal() ? -*failure.end.signal() : failure.end.exit_code()) : std::nullopt;
-    if (handed_on && !write_file_atomically(own->second, *handed_on)) say("lockstep: TORCHELASTIC_ERROR_FILE cannot be written\n");
+    const auto handed_on =
+        text ? with_error_code(
+                   *text, failure.end.signal() ? -*failure.end.signal() : failure.end.exit_code())
+             : std::nullopt;
+    if (handed_on && !write_file_atomically(own->second, *handed_on))
+      say("lockstep: TORCHELASTIC_ERROR_FILE cannot be written\n");
   }
 
   Result<GuardPlan> plan() {
@@ -141,27 +159,30 @@ class Launcher {
     const int threads = std::max(1, usable_cores() / (own_processors ? 1 : place_.local_world()));
     for (int rank = 0; rank < place_.local_ranks; ++rank) {
       files_.push_back(folder_->files_of(settings_, place_.local_number(rank)));
-      auto variables = rank_variables(settings_, place_, rank, around_, threads, files_.back());
-      if (!variables) return std::move(variables).error();
+      auto variables =
+          TRY(rank_variables(settings_, place_, rank, around_, threads, files_.back()));
       RankStart start;
       start.command = command_;
-      if (settings_.pass_local_rank) start.command.insert(start.command.begin() + after_script(), fmt::format("--local-rank={}", variables->at("LOCAL_RANK")));
-      start.environment = as_entries(*variables);
+      if (settings_.pass_local_rank)
+        start.command.insert(start.command.begin() + after_script(),
+                             fmt::format("--local-rank={}", variables.at("LOCAL_RANK")));
+      start.environment = as_entries(variables);
       start.stdout_file = files_.back().stdout_file;
       start.stderr_file = files_.back().stderr_file;
       plan.ranks.push_back(std::move(start));
     }
-    if (Status bound = bind(plan); !bound) return std::move(bound).error();
+    TRY(bind(plan));
     return plan;
   }
 
   Status bind(GuardPlan& plan) const {
     if (settings_.binding == Binding::none) return Done{};
-    auto processors = read_processors();
-    if (!processors) return std::move(processors).error();
-    const auto bindings = bind_ranks(*processors, nodes_of_gpus(around_, place_.local_world()), settings_.binding);
+    auto processors = TRY(read_processors());
+    const auto bindings =
+        bind_ranks(processors, nodes_of_gpus(around_, place_.local_world()), settings_.binding);
     for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
-      const RankBinding& binding = bindings[static_cast<std::size_t>(place_.local_number(static_cast<int>(i)))];
+      const RankBinding& binding =
+          bindings[static_cast<std::size_t>(place_.local_number(static_cast<int>(i)))];
       cpu_set_t own;
       CPU_ZERO(&own);
       for (const int number : binding.processors) CPU_SET(static_cast<std::size_t>(number), &own);
@@ -171,24 +192,27 @@ class Launcher {
     return Done{};
   }
 
-  std::ptrdiff_t after_script() const { return static_cast<std::ptrdiff_t>(command_.size() - settings_.script_arguments.size()); }
+  std::ptrdiff_t after_script() const {
+    return static_cast<std::ptrdiff_t>(command_.size() - settings_.script_arguments.size());
+  }
 
   // From the start of all ranks to the end of all of them.
   Result<std::vector<RankEnd>> attempt(Meeting& meeting) {
-    if (Status begun = folder_->begin_attempt(place_.attempt, place_.local_ranks); !begun) return std::move(begun).error();
-    auto guard_plan = plan();
-    if (!guard_plan) return std::move(guard_plan).error();
-    auto guard = Guard::start(*guard_plan);
-    if (!guard) return std::move(guard).error();
+    TRY(folder_->begin_attempt(place_.attempt, place_.local_ranks));
+    auto guard_plan = TRY(plan());
+    auto guard = TRY(Guard::start(guard_plan));
     SideProcess console;  // a console that nobody reads must not hold up the launcher
-    if (settings_.tee.any()) console.start([&](int ended) { ConsoleLines(settings_, place_, *folder_, line_template_).copy_until(ended); });
+    if (settings_.tee.any())
+      console.start([&](int ended) {
+        ConsoleLines(settings_, place_, *folder_, line_template_).copy_until(ended);
+      });
     SideProcess neighbours;
     SideProcess watcher;
     if (place_.attempt == 0 && beside_.look_at_gpus && visible_gpus(around_).value_or(0) > 0)
-      neighbours.start([&](int) { beside_.look_at_gpus(guard->pid()); });
-    if (beside_.watch) watcher.start([&](int ended) { beside_.watch(guard->pid(), ended); });
+      neighbours.start([&](int) { beside_.look_at_gpus(guard.pid()); });
+    if (beside_.watch) watcher.start([&](int ended) { beside_.watch(guard.pid(), ended); });
 
-    std::vector<RankEnd> ranks(guard_plan->ranks.size());
+    std::vector<RankEnd> ranks(guard_plan.ranks.size());
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       ranks[i].index = i;
       ranks[i].local_rank = place_.local_number(static_cast<int>(i));
@@ -197,14 +221,18 @@ class Launcher {
     stopping_ = stopped_for_others_ = false;
     not_started_.reset();
     for (bool finished = false; !finished;) {
-      pollfd watched[3] = {{guard->descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}, {stopping_ ? -1 : meeting.descriptor(), POLLIN, 0}};
+      pollfd watched[3] = {{guard.descriptor(), POLLIN, 0},
+                           {signals_.descriptor(), POLLIN, 0},
+                           {stopping_ ? -1 : meeting.descriptor(), POLLIN, 0}};
       ::poll(watched, 3, -1);
-      take_signals(*guard);
+      take_signals(guard);
       if (!stopping_ && meeting.descriptor() >= 0 && meeting.others_failed()) {
         stopping_ = stopped_for_others_ = true;
-        guard->stop(SIGTERM);
+        guard.stop(SIGTERM);
       }
-      for (auto event = guard->next(); event && !finished; event = finished ? std::nullopt : guard->next()) finished = take_event(*event, ranks, *guard, meeting);
+      for (auto event = guard.next(); event && !finished;
+           event = finished ? std::nullopt : guard.next())
+        finished = take_event(*event, ranks, guard, meeting);
     }
     finish_console(console);
     if (settings_.nccl_debug) say_what_nccl_did();
@@ -219,15 +247,22 @@ class Launcher {
     constexpr std::size_t kLongest = 64U << 20U;
     NcclFacts facts;
     for (const RankFiles& files : files_)
-      if (const auto text = files.nccl_file.empty() ? std::nullopt : read_small_file(files.nccl_file, kLongest)) read_nccl_log(*text, facts);
+      if (const auto text =
+              files.nccl_file.empty() ? std::nullopt : read_small_file(files.nccl_file, kLongest))
+        read_nccl_log(*text, facts);
     const std::string words = in_words(facts);
-    say(fmt::format("lockstep: {}\n", words.empty() ? "--nccl-debug: NCCL wrote nothing: the ranks did not use it" : words));
-    if (!words.empty() && folder_->kept()) say(fmt::format("  whole logs: {}\n", printable(folder_->run_folder().string())));
+    say(fmt::format(
+        "lockstep: {}\n",
+        words.empty() ? "--nccl-debug: NCCL wrote nothing: the ranks did not use it" : words));
+    if (!words.empty() && folder_->kept())
+      say(fmt::format("  whole logs: {}\n", printable(folder_->run_folder().string())));
   }
 
   // Whether it was the last.
-  bool take_event(const GuardEvent& event, std::vector<RankEnd>& ranks, Guard& guard, Meeting& meeting) {
-    RankEnd* const rank = event.local_rank >= 0 ? &ranks[static_cast<std::size_t>(event.local_rank)] : nullptr;
+  bool take_event(const GuardEvent& event, std::vector<RankEnd>& ranks, Guard& guard,
+                  Meeting& meeting) {
+    RankEnd* const rank =
+        event.local_rank >= 0 ? &ranks[static_cast<std::size_t>(event.local_rank)] : nullptr;
     switch (event.kind) {
       case GuardEvent::Kind::started:
         rank->pid = event.value;
@@ -275,7 +310,8 @@ class Launcher {
         continue;
       }
       if (std::exchange(asked_before, true)) {
-        // Schedulers send SIGTERM more than once before they kill: only a person who presses Ctrl-C again is in a hurry.
+        // Schedulers send SIGTERM more than once before they kill: only a person who presses Ctrl-C
+        // again is in a hurry.
         if (signal != SIGINT) continue;
         if (!settings_.quiet) say("lockstep: again: ending the ranks at once\n");
         guard.kill_now();
@@ -283,7 +319,10 @@ class Launcher {
       }
       stopping_ = true;
       if (!settings_.quiet)
-        say(fmt::format("lockstep: {}: handed on to the ranks, which have {} to end; Ctrl-C ends them at once\n", signal_name(signal), format_duration(settings_.grace)));
+        say(
+            fmt::format("lockstep: {}: handed on to the ranks, which have {} to end; Ctrl-C ends "
+                        "them at once\n",
+                        signal_name(signal), format_duration(settings_.grace)));
       guard.stop(signal);
     }
   }
@@ -291,16 +330,23 @@ class Launcher {
   // The kernel has killed the ranks with it; what they had started came to us.
   void after_guard_died() {
     end_descendants(std::min<std::chrono::nanoseconds>(settings_.grace, 2s));
-    say("lockstep: error: the guard process was killed from outside, and the ranks with it\n  next: start again; everything the ranks had started is gone\n");
+    say("lockstep: error: the guard process was killed from outside, and the ranks with it\n  "
+        "next: start again; everything the ranks had started is gone\n");
   }
 
   Error cannot_start(int problem) const {
     const std::string program = printable(command_.front());
     if (problem == E2BIG)
-      return Error{"the environment and the arguments are larger than the kernel takes for a new process", "shorten the environment (`env | wc -c`) or the arguments; a single variable may hold 128 KiB"};
+      return Error{
+          "the environment and the arguments are larger than the kernel takes for a new process",
+          "shorten the environment (`env | wc -c`) or the arguments; a single variable may hold "
+          "128 KiB"};
     if (problem == ENOENT || problem == EACCES)
-      return usage_error(fmt::format("cannot run {}: {}", program, std::strerror(problem)), "check its name, its permissions, its #! line, and that the log folder can be written");
-    return Error{fmt::format("cannot run {}: {}", program, std::strerror(problem)), "check ulimit -u and -n"};
+      return usage_error(
+          fmt::format("cannot run {}: {}", program, std::strerror(problem)),
+          "check its name, its permissions, its #! line, and that the log folder can be written");
+    return Error{fmt::format("cannot run {}: {}", program, std::strerror(problem)),
+                 "check ulimit -u and -n"};
   }
 
   const LaunchSettings& settings_;
@@ -326,21 +372,19 @@ Result<int> run_launch(LaunchSettings settings, const Beside& beside) {
   Variables around = own_variables();
   for (const auto& [name, value] : settings.set_variables) around[name] = value;
   for (const std::string& name : settings.unset_variables) around.erase(name);
-  if (Status adopted = adopt(around, settings); !adopted) return std::move(adopted).error();
+  TRY(adopt(around, settings));
   if (!settings.quiet)
     for (const std::string& note : settings.notes) say(fmt::format("lockstep: {}\n", note));
-  auto ranks = ranks_wanted(settings, around);
-  if (!ranks) return std::move(ranks).error();
-  auto command = rank_command(settings, around);
-  if (!command) return std::move(command).error();
-  if (Status checked = look_first(settings, *ranks, around); !checked) return std::move(checked).error();
+  auto ranks = TRY(ranks_wanted(settings, around));
+  auto command = TRY(rank_command(settings, around));
+  TRY(look_first(settings, ranks, around));
   auto python = own_python(around);
   become_subreaper();
   ::signal(SIGPIPE, SIG_IGN);  // `| head` ends, the job does not
-  Launcher launcher(settings, around, std::move(*command), beside);  // takes hold of signals before anything is started
-  auto meeting = make_meeting(settings, *ranks, python ? *python : "python3");
-  if (!meeting) return std::move(meeting).error();
-  return launcher.run(**meeting);
+  // takes hold of signals before anything is started
+  Launcher launcher(settings, around, std::move(command), beside);
+  auto meeting = TRY(make_meeting(settings, ranks, python ? *python : "python3"));
+  return launcher.run(*meeting);
 }
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kLongestLine = 1U << 20U;
+constexpr std::size_t kLongestMessage = 1U << 20U;
 
 void notice_silence(int descriptor) {
   const int on = 1;
@@ -35,7 +35,9 @@ void notice_silence(int descriptor) {
 
 LineSocket::LineSocket(int descriptor) : descriptor_(descriptor) { notice_silence(descriptor); }
 LineSocket::LineSocket(LineSocket&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), begun_(std::move(other.begun_)), ended_(other.ended_) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      begun_(std::move(other.begun_)),
+      ended_(other.ended_) {}
 LineSocket& LineSocket::operator=(LineSocket&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(begun_, other.begun_);
@@ -51,19 +53,26 @@ Result<std::optional<LineSocket>> LineSocket::connect(const std::string& host, i
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   std::string plain = host;
-  if (plain.size() > 1 && plain.front() == '[' && plain.back() == ']') plain = plain.substr(1, plain.size() - 2);
-  if (const int problem = ::getaddrinfo(plain.c_str(), std::to_string(port).c_str(), &wanted, &found); problem != 0)
-    return Error{fmt::format("L804 host-name-unresolvable: the address '{}' means nothing here: {}", printable(host), ::gai_strerror(problem)),
+  if (plain.size() > 1 && plain.front() == '[' && plain.back() == ']')
+    plain = plain.substr(1, plain.size() - 2);
+  if (const int problem =
+          ::getaddrinfo(plain.c_str(), std::to_string(port).c_str(), &wanted, &found);
+      problem != 0)
+    return Error{fmt::format("L804 host-name-unresolvable: the address '{}' means nothing here: {}",
+                             printable(host), ::gai_strerror(problem)),
                  "give an IP address, or a name that every machine knows: --master-addr=10.0.0.1"};
   std::optional<LineSocket> connected;
-  for (const addrinfo* address = found; address != nullptr && !connected; address = address->ai_next) {
+  for (const addrinfo* address = found; address != nullptr && !connected;
+       address = address->ai_next) {
     const int descriptor = ::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (descriptor < 0) continue;
     // A host that is not up yet must not hold us for the kernel's two minutes.
     const timeval patience{2, 0};
     ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (::connect(descriptor, address->ai_addr, address->ai_addrlen) == 0) connected.emplace(descriptor);
-    else ::close(descriptor);
+    if (::connect(descriptor, address->ai_addr, address->ai_addrlen) == 0)
+      connected.emplace(descriptor);
+    else
+      ::close(descriptor);
   }
   ::freeaddrinfo(found);
   return connected;
@@ -94,7 +103,7 @@ std::optional<std::string> LineSocket::next() {
     char block[4096];
     const ssize_t got = ::recv(descriptor_, block, sizeof block, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-    if (got <= 0 || begun_.size() > kLongestLine) {
+    if (got <= 0 || begun_.size() > kLongestMessage) {
       ended_ = true;
       return std::nullopt;
     }
@@ -103,7 +112,8 @@ std::optional<std::string> LineSocket::next() {
   return std::nullopt;
 }
 
-ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
 ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   return *this;
@@ -117,7 +127,10 @@ Result<ListeningSocket> ListeningSocket::on(int port) {
   socket.descriptor_ = listening_socket(port);
   if (socket.descriptor_ >= 0) return socket;
   const int problem = -std::exchange(socket.descriptor_, -1);
-  return Error{fmt::format("L801 port-in-use: cannot listen on port {}: {}", port, std::strerror(problem)), "see `ss -ltnp`; choose another: --master-port, or --rdzv-conf=control_port=PORT on every machine"};
+  return Error{
+      fmt::format("L801 port-in-use: cannot listen on port {}: {}", port, std::strerror(problem)),
+      "see `ss -ltnp`; choose another: --master-port, or --rdzv-conf=control_port=PORT on every "
+      "machine"};
 }
 
 std::optional<LineSocket> ListeningSocket::accept() {

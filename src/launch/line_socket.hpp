@@ -1,4 +1,5 @@
-// TCP between launchers: lines of text, read without waiting. A peer that vanishes is noticed within some 20 s.
+// TCP between launchers: lines of text, read without waiting. A peer that vanishes is noticed
+// within some 20 s.
 #pragma once
 
 #include <chrono>

@@ -26,7 +26,8 @@ std::string eight_letters() {
 }
 
 Error cannot_write(const fs::path& folder, int problem) {
-  return Error{fmt::format("the log folder {} cannot be written: {}", printable(folder.string()), std::strerror(problem)),
+  return Error{fmt::format("the log folder {} cannot be written: {}", printable(folder.string()),
+                           std::strerror(problem)),
                "choose another: --log-dir=FOLDER; or leave it out"};
 }
 
@@ -42,13 +43,16 @@ Result<LogFolder> LogFolder::make(const LaunchSettings& settings, const std::str
   if (settings.log_folder.empty()) {
     const fs::path base = fs::temp_directory_path(problem);
     std::string pattern;
-    for (const fs::path& place : {problem ? fs::path("/tmp") : base, fs::path("/tmp"), fs::path("/dev/shm")}) {
+    for (const fs::path& place :
+         {problem ? fs::path("/tmp") : base, fs::path("/tmp"), fs::path("/dev/shm")}) {
       pattern = (place / "lockstep_launch_XXXXXX").string();
       if (::mkdtemp(pattern.data()) != nullptr) break;
       pattern.clear();
     }
     if (pattern.empty())
-      return Error{fmt::format("no temporary folder can be made: {} (TMPDIR={})", std::strerror(errno), printable(base.string())), "set TMPDIR to a folder that can be written, or use --log-dir=FOLDER"};
+      return Error{fmt::format("no temporary folder can be made: {} (TMPDIR={})",
+                               std::strerror(errno), printable(base.string())),
+                   "set TMPDIR to a folder that can be written, or use --log-dir=FOLDER"};
     folder.root_ = pattern;
     folder.temporary_ = !settings.redirects.any();
   } else {
@@ -57,7 +61,7 @@ Result<LogFolder> LogFolder::make(const LaunchSettings& settings, const std::str
     if (problem) return cannot_write(folder.root_, problem.value());
   }
   std::string name = run_id;
-  std::replace(name.begin(), name.end(), '/', '_');
+  std::ranges::replace(name, '/', '_');
   for (int tries = 0;; ++tries) {
     folder.run_ = folder.root_ / fmt::format("{}_{}", name, eight_letters());
     if (::mkdir(folder.run_.c_str(), 0700) == 0) break;
@@ -67,8 +71,11 @@ Result<LogFolder> LogFolder::make(const LaunchSettings& settings, const std::str
 }
 
 LogFolder::LogFolder(LogFolder&& other) noexcept
-    : root_(std::move(other.root_)), run_(std::move(other.run_)), attempt_(std::move(other.attempt_)),
-      temporary_(std::exchange(other.temporary_, false)), discard_(other.discard_) {}
+    : root_(std::move(other.root_)),
+      run_(std::move(other.run_)),
+      attempt_(std::move(other.attempt_)),
+      temporary_(std::exchange(other.temporary_, false)),
+      discard_(other.discard_) {}
 
 LogFolder::~LogFolder() {
   std::error_code ignored;
@@ -105,6 +112,8 @@ RankFiles LogFolder::files_of(const LaunchSettings& settings, int local_rank) co
   return files;
 }
 
-fs::path LogFolder::filtered(const char* stream) const { return discard_ ? fs::path() : attempt_ / fmt::format("filtered_{}.log", stream); }
+fs::path LogFolder::filtered(const char* stream) const {
+  return discard_ ? fs::path() : attempt_ / fmt::format("filtered_{}.log", stream);
+}
 
 }  // namespace lockstep

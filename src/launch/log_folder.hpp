@@ -1,5 +1,6 @@
-// Where ranks' files lie: <log dir>/<run id>_<random>/attempt_N/<local rank>/{stdout.log,stderr.log,error.json}, as torchrun
-// lays them. A temporary folder goes when the job is over, unless the user sent streams there.
+// Where ranks' files lie: <log dir>/<run id>_<random>/attempt_N/<local
+// rank>/{stdout.log,stderr.log,error.json}, as torchrun lays them. A temporary folder goes when the
+// job is over, unless the user sent streams there.
 #pragma once
 
 #include <filesystem>

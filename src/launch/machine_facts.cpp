@@ -27,7 +27,8 @@ std::optional<double> cores_by_quota() {
     if (parts.size() == 2) {
       const auto quota = parse_integer(parts[0]);
       const auto period = parse_integer(parts[1]);
-      if (quota && period && *period > 0) return static_cast<double>(*quota) / static_cast<double>(*period);
+      if (quota && period && *period > 0)
+        return static_cast<double>(*quota) / static_cast<double>(*period);
     }
     return std::nullopt;
   }
@@ -43,35 +44,45 @@ std::optional<double> cores_by_quota() {
 int usable_cores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   std::set<std::string> cores;  // by the processors that share each
   int processors = 0;
   for (std::size_t processor = 0; processor < CPU_SETSIZE; ++processor) {
     if (!CPU_ISSET(processor, &allowed)) continue;
     ++processors;
-    if (const auto siblings = read_small_file("/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/thread_siblings_list", 256))
+    if (const auto siblings =
+            read_small_file("/sys/devices/system/cpu/cpu" + std::to_string(processor) +
+                                "/topology/thread_siblings_list",
+                            256))
       cores.insert(*siblings);
   }
   int usable = cores.empty() ? processors : static_cast<int>(cores.size());
-  if (const auto quota = cores_by_quota()) usable = std::min(usable, static_cast<int>(std::ceil(*quota)));
+  if (const auto quota = cores_by_quota())
+    usable = std::min(usable, static_cast<int>(std::ceil(*quota)));
   return std::max(1, usable);
 }
 
 bool is_bound_by_others() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < ::sysconf(_SC_NPROCESSORS_ONLN);
+  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 &&
+         CPU_COUNT(&allowed) < ::sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 std::optional<int> visible_gpus(const Variables& around) {
-  if (const auto count = parse_integer(value_of(around, "LOCKSTEP_VIRTUAL"))) return static_cast<int>(*count);
+  if (const auto count = parse_integer(value_of(around, "LOCKSTEP_VIRTUAL")))
+    return static_cast<int>(*count);
   std::error_code problem;
   int present = 0;
-  for (fs::directory_iterator entry("/proc/driver/nvidia/gpus", problem), end; !problem && entry != end; entry.increment(problem)) ++present;
+  for (fs::directory_iterator entry("/proc/driver/nvidia/gpus", problem), end;
+       !problem && entry != end; entry.increment(problem))
+    ++present;
   if (problem || present == 0) return std::nullopt;
   // In a container the folder may list more than the devices that were handed in.
   int devices = 0;
-  for (fs::directory_iterator entry("/dev", problem), end; !problem && entry != end; entry.increment(problem)) {
+  for (fs::directory_iterator entry("/dev", problem), end; !problem && entry != end;
+       entry.increment(problem)) {
     const std::string name = entry->path().filename().string();
     if (name.starts_with("nvidia") && parse_integer(std::string_view(name).substr(6))) ++devices;
   }
@@ -82,8 +93,10 @@ std::optional<int> visible_gpus(const Variables& around) {
   for (const std::string_view entry : split(chosen, ',')) {
     const std::string_view word = trim(entry);
     const auto index = parse_integer(word);
-    const bool is_there = index ? *index >= 0 && *index < present : word.starts_with("GPU-") || word.starts_with("MIG-");
-    if (!is_there) break;  // CUDA stops at the first that is not there; SLURM writes NoDevFiles for none
+    const bool is_there = index ? *index >= 0 && *index < present
+                                : word.starts_with("GPU-") || word.starts_with("MIG-");
+    // CUDA stops at the first that is not there; SLURM writes NoDevFiles for none
+    if (!is_there) break;
     ++count;
   }
   return count;
@@ -95,7 +108,8 @@ int listening_socket(int port) {
   if (file < 0) return -errno;
   const int on = 1;
   const int off = 0;
-  ::setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // as torch's store does: a port just left is free
+  // as torch's store does: a port just left is free
+  ::setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_storage address{};
   socklen_t size = 0;
   if (six >= 0) {
@@ -112,7 +126,8 @@ int listening_socket(int port) {
     own.sin_port = htons(static_cast<std::uint16_t>(port));
     size = sizeof own;
   }
-  if (::bind(file, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(file, SOMAXCONN) != 0) {
+  if (::bind(file, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(file, SOMAXCONN) != 0) {
     const int problem = errno;
     ::close(file);
     return -problem;

@@ -1,4 +1,5 @@
-// How the machines of a job find each other, attempt by attempt, and agree on what to do when one of them fails.
+// How the machines of a job find each other, attempt by attempt, and agree on what to do when one
+// of them fails.
 #pragma once
 
 #include <chrono>
@@ -18,17 +19,17 @@ namespace lockstep {
 struct Outcome {
   bool failed = false;
   int code = 0;
-  int rank = -1;                   // the first to fail
-  std::string signature;           // empty: the place is not known
+  int rank = -1;          // the first to fail
+  std::string signature;  // empty: the place is not known
   std::string place;
   std::chrono::nanoseconds ran{};
 };
 
 struct Decision {
   bool restart = false;
-  int code = 0;                    // where it ends
+  int code = 0;  // where it ends
   std::chrono::nanoseconds pause{};
-  std::string words;               // for the user; may be empty
+  std::string words;  // for the user; may be empty
 };
 
 class Meeting {
@@ -49,7 +50,8 @@ class Meeting {
 Decision decide(RestartPolicy& policy, const Outcome& root_cause, int max_restarts);
 
 // One machine, static machines that all run lockstep, or torch's own rendezvous.
-Result<std::unique_ptr<Meeting>> make_meeting(const LaunchSettings& settings, int local_ranks, const std::string& python);
+Result<std::unique_ptr<Meeting>> make_meeting(const LaunchSettings& settings, int local_ranks,
+                                              const std::string& python);
 
 // HOST:PORT as people write it, with brackets around an IPv6 address.
 struct Endpoint {

@@ -26,7 +26,8 @@ std::string path_of(const std::string& via) {
 
 void read_channel(std::string_view line, NcclFacts& facts) {
   if (line.find("->") != std::string_view::npos) {
-    if (const std::string via = word_after(line, " via "); !via.empty()) ++facts.transports[path_of(via)];
+    if (const std::string via = word_after(line, " via "); !via.empty())
+      ++facts.transports[path_of(via)];
     return;
   }
   // "Channel 00/02 :    0   1": a ring, told by its first rank.
@@ -38,7 +39,8 @@ void read_channel(std::string_view line, NcclFacts& facts) {
   facts.channels = std::max(facts.channels, static_cast<int>(*channels));
   if (line.find("Channel 00/") == std::string_view::npos || !facts.ring.empty()) return;
   for (const std::string_view rank : split(line.substr(colon + 3), ' '))
-    if (!trim(rank).empty()) facts.ring += (facts.ring.empty() ? "" : " ") + std::string(trim(rank));
+    if (!trim(rank).empty())
+      facts.ring += (facts.ring.empty() ? "" : " ") + std::string(trim(rank));
 }
 
 }  // namespace
@@ -47,31 +49,42 @@ void read_nccl_log(std::string_view text, NcclFacts& facts) {
   for (const std::string_view line : split(text, '\n')) {
     if (const auto warning = line.find("NCCL WARN "); warning != std::string_view::npos) {
       const std::string words(trim(line.substr(warning + 10)));
-      if (std::find(facts.warnings.begin(), facts.warnings.end(), words) == facts.warnings.end() && facts.warnings.size() < 5) facts.warnings.push_back(words);
+      if (std::ranges::find(facts.warnings, words) == facts.warnings.end() &&
+          facts.warnings.size() < 5)
+        facts.warnings.push_back(words);
       continue;
     }
     if (facts.version.empty()) facts.version = word_after(line, "NCCL version ");
     if (facts.network.empty()) facts.network = word_after(line, "Using network ");
     for (const char* name : {" nranks ", " nRanks "})
-      if (const auto ranks = parse_integer(word_after(line, name)); ranks && line.find("comm ") != std::string_view::npos) facts.world_sizes.insert(static_cast<int>(*ranks));
-    if (line.find("NCCL INFO Channel ") != std::string_view::npos) read_channel(line.substr(line.find("Channel ")), facts);
+      if (const auto ranks = parse_integer(word_after(line, name));
+          ranks && line.find("comm ") != std::string_view::npos)
+        facts.world_sizes.insert(static_cast<int>(*ranks));
+    if (line.find("NCCL INFO Channel ") != std::string_view::npos)
+      read_channel(line.substr(line.find("Channel ")), facts);
   }
 }
 
 std::string in_words(const NcclFacts& facts) {
   if (facts.version.empty() && facts.world_sizes.empty() && facts.transports.empty()) return {};
-  std::string words = fmt::format("NCCL {}", facts.version.empty() ? "of unknown version" : printable(facts.version));
+  std::string words = fmt::format(
+      "NCCL {}", facts.version.empty() ? "of unknown version" : printable(facts.version));
   std::vector<std::string> sizes;
   for (const int size : facts.world_sizes) sizes.push_back(std::to_string(size));
-  if (!sizes.empty()) words += fmt::format(", communicators of {} rank{}", join(sizes, ", "), sizes == std::vector<std::string>{"1"} ? "" : "s");
+  if (!sizes.empty())
+    words += fmt::format(", communicators of {} rank{}", join(sizes, ", "),
+                         sizes == std::vector<std::string>{"1"} ? "" : "s");
   if (facts.channels > 0) words += fmt::format(", {} channels", facts.channels);
   if (!facts.network.empty()) words += fmt::format(", network {}", printable(facts.network));
   std::vector<std::string> paths;
-  for (const auto& [path, count] : facts.transports) paths.push_back(fmt::format("{} ({})", printable(path), count));
+  for (const auto& [path, count] : facts.transports)
+    paths.push_back(fmt::format("{} ({})", printable(path), count));
   if (!paths.empty()) words += fmt::format("\n  between ranks: {}", join(paths, ", "));
   if (!facts.ring.empty()) words += fmt::format("\n  ring: {}", printable(facts.ring));
-  for (const std::string& warning : facts.warnings) words += fmt::format("\n  warns: {}", printable(warning.substr(0, 200)));
-  const bool by_host = std::any_of(facts.transports.begin(), facts.transports.end(), [](const auto& entry) { return entry.first.starts_with("SHM"); });
+  for (const std::string& warning : facts.warnings)
+    words += fmt::format("\n  warns: {}", printable(warning.substr(0, 200)));
+  const bool by_host = std::ranges::any_of(
+      facts.transports, [](const auto& entry) { return entry.first.starts_with("SHM"); });
   if (by_host) words += "\n  SHM goes through host memory: lockstep explain C405";
   return words;
 }

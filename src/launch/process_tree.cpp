@@ -69,7 +69,7 @@ void end_descendants(std::chrono::nanoseconds grace) {
   while (monotonic_now() < forced_from + 60s) {
     reap_children();
     const auto left = descendants_of(::getpid());
-    if (std::all_of(left.begin(), left.end(), [](const TreeProcess& process) { return process.zombie; })) break;
+    if (std::ranges::all_of(left, [](const TreeProcess& process) { return process.zombie; })) break;
     if (monotonic_now() >= forced_from) signal_all(left, SIGKILL);
     std::this_thread::sleep_for(5ms);
   }

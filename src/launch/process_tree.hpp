@@ -1,5 +1,5 @@
-// Everything below a process, and the end of it. A subreaper keeps all of its descendants below itself, whatever they
-// do to get away: looking down the tree finds every one.
+// Everything below a process, and the end of it. A subreaper keeps all of its descendants below
+// itself, whatever they do to get away: looking down the tree finds every one.
 #pragma once
 
 #include <sys/types.h>

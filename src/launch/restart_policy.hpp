@@ -14,7 +14,9 @@ class RestartPolicy {
   enum class Answer : std::uint8_t {
     restart,
     none_left,
-    same_again,  // the same error at the same place, twice, soon after the start: another attempt would do it again
+    // the same error at the same place, twice, soon after the start: another attempt would do it
+    // again
+    same_again,
   };
 
   explicit RestartPolicy(int most) : most_(most) {}
@@ -34,7 +36,8 @@ class RestartPolicy {
   int restarts() const { return restarts_; }
   int left() const { return most_ - restarts_; }
 
-  // None before the first restart, then 1, 2, 4 ... 30 s: what is broken for a moment gets that moment.
+  // None before the first restart, then 1, 2, 4 ... 30 s: what is broken for a moment gets that
+  // moment.
   std::chrono::nanoseconds pause() const {
     using namespace std::chrono_literals;
     if (restarts_ <= 1) return 0s;
@@ -42,7 +45,8 @@ class RestartPolicy {
   }
 
  private:
-  // A job that ran for long got somewhere: the same error hours later may well be a link that fails now and then.
+  // A job that ran for long got somewhere: the same error hours later may well be a link that fails
+  // now and then.
   static constexpr std::chrono::nanoseconds kSoon = std::chrono::minutes(10);
   const int most_;
   int restarts_ = 0;

@@ -17,10 +17,12 @@ SignalEvents::SignalEvents(const std::string& ending_names) {
   for (const int signal : {SIGUSR1, SIGUSR2, SIGWINCH}) ::sigaddset(&watched, signal);
   for (const std::string_view name : split(ending_names, ',')) {
     const int signal = signal_number(trim(name)).value_or(0);
-    struct sigaction before {};
+    struct sigaction before{};
     ::sigaction(signal, nullptr, &before);
-    // nohup: what was to be ignored stays so. (A shell's background jobs have SIGINT ignored too, but a launcher is to hear it.)
-    if (signal == 0 || signal == SIGKILL || (signal == SIGHUP && before.sa_handler == SIG_IGN)) continue;
+    // nohup: what was to be ignored stays so. (A shell's background jobs have SIGINT ignored too,
+    // but a launcher is to hear it.)
+    if (signal == 0 || signal == SIGKILL || (signal == SIGHUP && before.sa_handler == SIG_IGN))
+      continue;
     ::sigaddset(&watched, signal);
   }
   ::sigprocmask(SIG_BLOCK, &watched, nullptr);
@@ -42,6 +44,8 @@ void SignalEvents::wait(int descriptor, int milliseconds) const {
   ::poll(watched, descriptor < 0 ? 1 : 2, milliseconds);
 }
 
-bool SignalEvents::is_handed_on(int signal) { return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGWINCH; }
+bool SignalEvents::is_handed_on(int signal) {
+  return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGWINCH;
+}
 
 }  // namespace lockstep

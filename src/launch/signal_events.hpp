@@ -1,4 +1,5 @@
-// Signals as events of a descriptor: those that end the job, and those that are handed on to the ranks.
+// Signals as events of a descriptor: those that end the job, and those that are handed on to the
+// ranks.
 #pragma once
 
 #include <string>
@@ -7,7 +8,8 @@ namespace lockstep {
 
 class SignalEvents {
  public:
-  // The names of those that end the job. They are blocked in this process from now on, and so in its children until they exec.
+  // The names of those that end the job. They are blocked in this process from now on, and so in
+  // its children until they exec.
   explicit SignalEvents(const std::string& ending_names);
   ~SignalEvents();
   SignalEvents(const SignalEvents&) = delete;
@@ -27,7 +29,8 @@ class SignalEvents {
   // Waits until a descriptor can be read (-1: none), an end is asked for, or the time is over.
   void wait(int descriptor, int milliseconds) const;
 
-  // Schedulers send these so that a job may save itself; torchrun dies of them, and leaves its ranks behind.
+  // Schedulers send these so that a job may save itself; torchrun dies of them, and leaves its
+  // ranks behind.
   static bool is_handed_on(int signal);
 
  private:

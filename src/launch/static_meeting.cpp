@@ -22,7 +22,8 @@ constexpr auto kRetryEvery = 200ms;
 
 std::int64_t conf_number(const LaunchSettings& settings, const char* name, std::int64_t usual) {
   const auto found = settings.rendezvous_conf.find(name);
-  return found == settings.rendezvous_conf.end() ? usual : parse_integer(found->second).value_or(usual);
+  return found == settings.rendezvous_conf.end() ? usual
+                                                 : parse_integer(found->second).value_or(usual);
 }
 
 json parsed(const std::string& line) {
@@ -34,21 +35,35 @@ template <class T>
 T field(const json& message, const char* name, T usual) {
   const auto found = message.find(name);
   if (found == message.end()) return usual;
-  if constexpr (std::is_same_v<T, std::string>) return found->is_string() ? found->get<std::string>() : usual;
-  else if constexpr (std::is_same_v<T, bool>) return found->is_boolean() ? found->get<bool>() : usual;
-  else return found->is_number_integer() ? found->get<T>() : usual;
+  if constexpr (std::is_same_v<T, std::string>)
+    return found->is_string() ? found->get<std::string>() : usual;
+  else if constexpr (std::is_same_v<T, bool>)
+    return found->is_boolean() ? found->get<bool>() : usual;
+  else
+    return found->is_number_integer() ? found->get<T>() : usual;
 }
 
-std::string written(const json& message) { return message.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string written(const json& message) {
+  return message.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 json to_json(const Outcome& outcome) {
-  return {{"type", "outcome"}, {"failed", outcome.failed}, {"code", outcome.code}, {"rank", outcome.rank},
-          {"signature", outcome.signature}, {"place", outcome.place}, {"ran_ms", static_cast<std::int64_t>(outcome.ran / 1ms)}};
+  return {{"type", "outcome"},
+          {"failed", outcome.failed},
+          {"code", outcome.code},
+          {"rank", outcome.rank},
+          {"signature", outcome.signature},
+          {"place", outcome.place},
+          {"ran_ms", static_cast<std::int64_t>(outcome.ran / 1ms)}};
 }
 
 Outcome outcome_from(const json& message) {
-  return {field(message, "failed", false), field(message, "code", 0), field(message, "rank", -1), field(message, "signature", std::string()),
-          field(message, "place", std::string()), std::chrono::milliseconds(field<std::int64_t>(message, "ran_ms", 0))};
+  return {field(message, "failed", false),
+          field(message, "code", 0),
+          field(message, "rank", -1),
+          field(message, "signature", std::string()),
+          field(message, "place", std::string()),
+          std::chrono::milliseconds(field<std::int64_t>(message, "ran_ms", 0))};
 }
 
 void watch(int poll, int descriptor) {
@@ -59,11 +74,17 @@ void watch(int poll, int descriptor) {
 
 }  // namespace
 
-StaticMeeting::StaticMeeting(const LaunchSettings& settings, int local_ranks, const Endpoint& endpoint)
-    : settings_(settings), local_ranks_(local_ranks), master_(endpoint),
-      control_port_(static_cast<int>(conf_number(settings, "control_port", endpoint.port == 65535 ? 65534 : endpoint.port + 1))),
-      join_timeout_(std::chrono::seconds(conf_number(settings, "join_timeout", conf_number(settings, "timeout", 600)))),
-      policy_(settings.max_restarts), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+StaticMeeting::StaticMeeting(const LaunchSettings& settings, int local_ranks,
+                             const Endpoint& endpoint)
+    : settings_(settings),
+      local_ranks_(local_ranks),
+      master_(endpoint),
+      control_port_(static_cast<int>(conf_number(
+          settings, "control_port", endpoint.port == 65535 ? 65534 : endpoint.port + 1))),
+      join_timeout_(std::chrono::seconds(
+          conf_number(settings, "join_timeout", conf_number(settings, "timeout", 600)))),
+      policy_(settings.max_restarts),
+      poll_(::epoll_create1(EPOLL_CLOEXEC)) {
   place_.node = settings.node_rank;
   place_.nodes = settings.max_nodes;
   place_.local_ranks = local_ranks;
@@ -81,9 +102,8 @@ Result<std::optional<GroupPlace>> StaticMeeting::join(SignalEvents& signals) {
   told_to_stop_ = false;
   failing_.clear();
   if (!is_first()) return ask(signals);
-  auto gathered = gather(signals);
-  if (!gathered) return std::move(gathered).error();
-  if (!*gathered) return std::optional<GroupPlace>();
+  auto gathered = TRY(gather(signals));
+  if (!gathered) return std::optional<GroupPlace>();
   place_.attempt = policy_.restarts();
   place_.master_port = place_.attempt == 0 ? master_.port : free_port().value_or(master_.port);
   place_.first_rank = 0;
@@ -92,7 +112,11 @@ Result<std::optional<GroupPlace>> StaticMeeting::join(SignalEvents& signals) {
   int first_rank = local_ranks_;
   for (auto& [number, node] : nodes_) {
     node.outcome.reset();
-    node.socket.send(written({{"type", "go"}, {"attempt", place_.attempt}, {"first_rank", first_rank}, {"world", place_.world}, {"port", place_.master_port}}));
+    node.socket.send(written({{"type", "go"},
+                              {"attempt", place_.attempt},
+                              {"first_rank", first_rank},
+                              {"world", place_.world},
+                              {"port", place_.master_port}}));
     first_rank += node.ranks;
   }
   return std::optional(place_);
@@ -100,9 +124,8 @@ Result<std::optional<GroupPlace>> StaticMeeting::join(SignalEvents& signals) {
 
 Result<bool> StaticMeeting::gather(SignalEvents& signals) {
   if (!listening_.is_open()) {
-    auto socket = ListeningSocket::on(control_port_);
-    if (!socket) return std::move(socket).error();
-    listening_ = std::move(*socket);
+    auto socket = TRY(ListeningSocket::on(control_port_));
+    listening_ = std::move(socket);
   }
   // One that is lost before all are there may come again; it is no failure yet.
   gathering_ = true;
@@ -116,8 +139,13 @@ Result<bool> StaticMeeting::gather(SignalEvents& signals) {
       std::vector<std::string> missing;
       for (int number = 1; number < settings_.max_nodes; ++number)
         if (!nodes_.contains(number)) missing.push_back(std::to_string(number));
-      return Error{fmt::format("L806 ranks-missing: node {} did not come within {}", lockstep::join(missing, ", "), format_duration(join_timeout_)),
-                   fmt::format("start lockstep launch there with the same --nnodes and --master-addr, and see that port {} of this machine can be reached; torchrun nodes need --with-torchrun", control_port_)};
+      return Error{
+          fmt::format("L806 ranks-missing: node {} did not come within {}",
+                      lockstep::join(missing, ", "), format_duration(join_timeout_)),
+          fmt::format(
+              "start lockstep launch there with the same --nnodes and --master-addr, and see that "
+              "port {} of this machine can be reached; torchrun nodes need --with-torchrun",
+              control_port_)};
     }
     signals.wait(listening_.descriptor(), static_cast<int>(kRetryEvery / 1ms) / 10);
   }
@@ -135,11 +163,16 @@ void StaticMeeting::welcome(LineSocket caller) {
   }
   const json hello = parsed(*line);
   const int number = field(hello, "node", -1);
-  const auto refuse = [&](const std::string& why) { caller.send(written({{"type", "refused"}, {"why", why}})); };
+  const auto refuse = [&](const std::string& why) {
+    caller.send(written({{"type", "refused"}, {"why", why}}));
+  };
   if (field(hello, "type", std::string()) != "hello") return;  // no launcher
-  if (field(hello, "run_id", std::string()) != settings_.run_id) return refuse(fmt::format("node 0 was started with --rdzv-id={}", settings_.run_id));
-  if (field(hello, "nodes", 0) != settings_.max_nodes) return refuse(fmt::format("node 0 was started with --nnodes={}", settings_.max_nodes));
-  if (number < 1 || number >= settings_.max_nodes) return refuse(fmt::format("there is no node {} of {}", number, settings_.max_nodes));
+  if (field(hello, "run_id", std::string()) != settings_.run_id)
+    return refuse(fmt::format("node 0 was started with --rdzv-id={}", settings_.run_id));
+  if (field(hello, "nodes", 0) != settings_.max_nodes)
+    return refuse(fmt::format("node 0 was started with --nnodes={}", settings_.max_nodes));
+  if (number < 1 || number >= settings_.max_nodes)
+    return refuse(fmt::format("there is no node {} of {}", number, settings_.max_nodes));
   if (const auto known = nodes_.find(number); known != nodes_.end() && !known->second.lost)
     return refuse(fmt::format("node {} is there already, on {}", number, known->second.host));
   Node node;
@@ -173,11 +206,12 @@ void StaticMeeting::read_nodes() {
     }
     if (!node.socket.ended() || node.lost) continue;
     node.lost = true;
-    if (!node.outcome || node.outcome->failed) failing_.push_back(number);  // one that has told its success may go
+    // one that has told its success may go
+    if (!node.outcome || node.outcome->failed) failing_.push_back(number);
     ::epoll_ctl(poll_, EPOLL_CTL_DEL, node.socket.descriptor(), nullptr);
   }
-  // While ranks run nobody can join: who calls waits for the next attempt. Those that went are known by now, so that one which
-  // comes again is not taken for a second.
+  // While ranks run nobody can join: who calls waits for the next attempt. Those that went are
+  // known by now, so that one which comes again is not taken for a second.
   if (gathering_) hear_callers();
 }
 
@@ -186,8 +220,10 @@ Result<std::optional<GroupPlace>> StaticMeeting::ask(SignalEvents& signals) {
   while (true) {
     if (signals.is_to_end()) return std::optional<GroupPlace>();
     if (monotonic_now() > until)
-      return Error{fmt::format("node 0 did not answer at {}:{} within {}", printable(master_.host), control_port_, format_duration(join_timeout_)),
-                   "start lockstep launch there with --node-rank=0, and see that the port can be reached from here"};
+      return Error{fmt::format("node 0 did not answer at {}:{} within {}", printable(master_.host),
+                               control_port_, format_duration(join_timeout_)),
+                   "start lockstep launch there with --node-rank=0, and see that the port can be "
+                   "reached from here"};
     if (!first_.is_open() || first_.ended()) {
       auto connected = LineSocket::connect(master_.host, control_port_);
       // A name may come to mean something later: in Kubernetes the master's often does.
@@ -198,13 +234,21 @@ Result<std::optional<GroupPlace>> StaticMeeting::ask(SignalEvents& signals) {
       }
       first_ = std::move(**connected);
       watch(poll_, first_.descriptor());
-      first_.send(written({{"type", "hello"}, {"node", settings_.node_rank}, {"nodes", settings_.max_nodes}, {"ranks", local_ranks_}, {"host", host_name()}, {"run_id", settings_.run_id}}));
+      first_.send(written({{"type", "hello"},
+                           {"node", settings_.node_rank},
+                           {"nodes", settings_.max_nodes},
+                           {"ranks", local_ranks_},
+                           {"host", host_name()},
+                           {"run_id", settings_.run_id}}));
     }
     signals.wait(first_.descriptor(), static_cast<int>(kRetryEvery / 1ms));
     while (const auto line = first_.next()) {
       const json message = parsed(*line);
       const std::string type = field(message, "type", std::string());
-      if (type == "refused") return usage_error(fmt::format("node 0 refused this one: {}", printable(field(message, "why", std::string()))), "check --nnodes, --node-rank and --rdzv-id on every machine");
+      if (type == "refused")
+        return usage_error(fmt::format("node 0 refused this one: {}",
+                                       printable(field(message, "why", std::string()))),
+                           "check --nnodes, --node-rank and --rdzv-id on every machine");
       if (type != "go") continue;
       place_.attempt = field(message, "attempt", 0);
       place_.first_rank = field(message, "first_rank", 0);
@@ -240,14 +284,17 @@ void StaticMeeting::tell_all(const std::string& line) {
     if (!node.lost) node.socket.send(line);
 }
 
-Decision StaticMeeting::conclude(const Outcome& outcome, SignalEvents& signals) { return is_first() ? decide_for_all(outcome, signals) : await_decision(outcome, signals); }
+Decision StaticMeeting::conclude(const Outcome& outcome, SignalEvents& signals) {
+  return is_first() ? decide_for_all(outcome, signals) : await_decision(outcome, signals);
+}
 
 Decision StaticMeeting::decide_for_all(const Outcome& own, SignalEvents& signals) {
   if (own.failed) tell_failing();
   const auto all_told = [&] {
     read_nodes();
     if (!failing_.empty()) tell_failing();
-    return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& entry) { return entry.second.outcome || entry.second.lost; });
+    return std::ranges::all_of(
+        nodes_, [](const auto& entry) { return entry.second.outcome || entry.second.lost; });
   };
   while (!all_told()) {
     if (signals.is_to_end()) return {false, 128 + signals.ended_by(), {}, {}};
@@ -260,17 +307,31 @@ Decision StaticMeeting::decide_for_all(const Outcome& own, SignalEvents& signals
     std::string who;
     if (root != 0) {
       const Node& node = nodes_.at(root);
-      cause = node.outcome && node.outcome->failed ? *node.outcome : Outcome{true, 1, -1, {}, {}, {}};
-      who = node.lost || cause.rank < 0 ? fmt::format("node {} ({}) is lost\n  next: see its launcher's last words there; with --max-restarts it may join again\n", root, printable(node.host))
-                      : fmt::format("rank {} failed first, on node {} ({}), with code {}\n", cause.rank, root, printable(node.host), cause.code);
+      cause =
+          node.outcome && node.outcome->failed ? *node.outcome : Outcome{true, 1, -1, {}, {}, {}};
+      who = node.lost || cause.rank < 0
+                ? fmt::format(
+                      "node {} ({}) is lost\n  next: see its launcher's last words there; with "
+                      "--max-restarts it may join again\n",
+                      root, printable(node.host))
+                : fmt::format("rank {} failed first, on node {} ({}), with code {}\n", cause.rank,
+                              root, printable(node.host), cause.code);
     }
     decision = decide(policy_, cause, settings_.max_restarts);
-    if (!who.empty()) decision.words = who + (decision.words.empty() ? "" : "lockstep: " + decision.words);
+    if (!who.empty())
+      decision.words = who + (decision.words.empty() ? "" : "lockstep: " + decision.words);
     while (!decision.words.empty() && decision.words.back() == '\n') decision.words.pop_back();
   }
   const std::string own_host = host_name();
-  const std::string words = !decision.words.empty() || failing_.empty() ? decision.words : fmt::format("rank {} failed first, on node 0 ({}), with code {}", own.rank, own_host, own.code);
-  tell_all(written({{"type", "decision"}, {"restart", decision.restart}, {"code", decision.code}, {"pause_ms", static_cast<std::int64_t>(decision.pause / 1ms)}, {"words", words}}));
+  const std::string words = !decision.words.empty() || failing_.empty()
+                                ? decision.words
+                                : fmt::format("rank {} failed first, on node 0 ({}), with code {}",
+                                              own.rank, own_host, own.code);
+  tell_all(written({{"type", "decision"},
+                    {"restart", decision.restart},
+                    {"code", decision.code},
+                    {"pause_ms", static_cast<std::int64_t>(decision.pause / 1ms)},
+                    {"words", words}}));
   return decision;
 }
 
@@ -281,9 +342,15 @@ Decision StaticMeeting::await_decision(const Outcome& own, SignalEvents& signals
     while (const auto line = first_.next()) {
       const json message = parsed(*line);
       if (field(message, "type", std::string()) != "decision") continue;
-      return {field(message, "restart", false), field(message, "code", 0), std::chrono::milliseconds(field<std::int64_t>(message, "pause_ms", 0)), field(message, "words", std::string())};
+      return {field(message, "restart", false), field(message, "code", 0),
+              std::chrono::milliseconds(field<std::int64_t>(message, "pause_ms", 0)),
+              field(message, "words", std::string())};
     }
-    if (first_.ended()) return {false, own.failed ? own.code : 1, {}, fmt::format("node 0 ({}) is lost", printable(master_.host))};
+    if (first_.ended())
+      return {false,
+              own.failed ? own.code : 1,
+              {},
+              fmt::format("node 0 ({}) is lost", printable(master_.host))};
     if (signals.is_to_end()) return {false, 128 + signals.ended_by(), {}, {}};
     signals.wait(first_.descriptor(), 100);
   }

@@ -1,7 +1,8 @@
-// Machines with numbers (--nnodes, --node-rank) that all run lockstep. Machine 0 listens on the port after the master's; the
-// others connect, say how many ranks they have, and learn theirs. The connection stays: a failure anywhere stops all at once,
-// machine 0 decides about a restart and chooses the next attempt's port, and a machine that vanishes is noticed.
-// One JSON object a line, docs/launch.md has the messages.
+// Machines with numbers (--nnodes, --node-rank) that all run lockstep. Machine 0 listens on the
+// port after the master's; the others connect, say how many ranks they have, and learn theirs. The
+// connection stays: a failure anywhere stops all at once, machine 0 decides about a restart and
+// chooses the next attempt's port, and a machine that vanishes is noticed. One JSON object a line,
+// docs/launch.md has the messages.
 #pragma once
 
 #include <map>
@@ -34,7 +35,8 @@ class StaticMeeting : public Meeting {
     bool lost = false;
   };
 
-  Result<bool> gather(SignalEvents& signals);              // machine 0: until all are there; false: interrupted
+  // machine 0: until all are there; false: interrupted
+  Result<bool> gather(SignalEvents& signals);
   Result<std::optional<GroupPlace>> ask(SignalEvents& signals);  // the others
   void hear_callers();
   void welcome(LineSocket caller);
@@ -52,13 +54,13 @@ class StaticMeeting : public Meeting {
   RestartPolicy policy_;
   GroupPlace place_;
   ListeningSocket listening_;
-  std::map<int, Node> nodes_;             // of machine 0: all but itself
-  std::vector<LineSocket> callers_;       // connected, not yet introduced
-  LineSocket first_;                      // of the others: to machine 0
+  std::map<int, Node> nodes_;        // of machine 0: all but itself
+  std::vector<LineSocket> callers_;  // connected, not yet introduced
+  LineSocket first_;                 // of the others: to machine 0
   bool gathering_ = false;
-  std::vector<int> failing_;              // machine 0: nodes in the order in which they failed
+  std::vector<int> failing_;  // machine 0: nodes in the order in which they failed
   bool told_to_stop_ = false;
-  int poll_ = -1;                         // readable when any of the sockets is
+  int poll_ = -1;  // readable when any of the sockets is
 };
 
 }  // namespace lockstep

@@ -25,8 +25,10 @@ using namespace std::chrono_literals;
 json conf_of(const LaunchSettings& settings) {
   json conf = json::object();
   for (const auto& [name, value] : settings.rendezvous_conf) {
-    if (const auto number = parse_integer(value)) conf[name] = *number;  // as torchrun reads them
-    else conf[name] = value;
+    if (const auto number = parse_integer(value))
+      conf[name] = *number;  // as torchrun reads them
+    else
+      conf[name] = value;
   }
   if (!conf.contains("timeout")) conf["timeout"] = 900;
   if (settings.backend == Backend::static_nodes) conf["rank"] = settings.node_rank;
@@ -36,10 +38,15 @@ json conf_of(const LaunchSettings& settings) {
 class TorchMeeting : public Meeting {
  public:
   TorchMeeting(const LaunchSettings& settings, int local_ranks, pid_t helper, LineSocket socket)
-      : max_restarts_(settings.max_restarts), policy_(settings.max_restarts), local_ranks_(local_ranks), helper_(helper), socket_(std::move(socket)) {}
+      : max_restarts_(settings.max_restarts),
+        policy_(settings.max_restarts),
+        local_ranks_(local_ranks),
+        helper_(helper),
+        socket_(std::move(socket)) {}
   ~TorchMeeting() override {
     socket_ = LineSocket();  // its stdin closes: it goes
-    if (::waitpid(helper_, nullptr, WNOHANG) != 0) return;  // gone already, or taken with everything else
+    // gone already, or taken with everything else
+    if (::waitpid(helper_, nullptr, WNOHANG) != 0) return;
     ::kill(helper_, SIGKILL);
     ::waitpid(helper_, nullptr, 0);
   }
@@ -49,10 +56,9 @@ class TorchMeeting : public Meeting {
   Result<std::optional<GroupPlace>> join(SignalEvents& signals) override {
     membership_ = false;
     socket_.send("join");
-    auto answer = await("joined", signals);
-    if (!answer) return std::move(answer).error();
-    if (!*answer) return std::optional<GroupPlace>();
-    const json& joined = **answer;
+    auto answer = TRY(await("joined", signals));
+    if (!answer) return std::optional<GroupPlace>();
+    const json& joined = *answer;
     GroupPlace place;
     place.local_ranks = local_ranks_;
     place.node = joined.value("node", 0);
@@ -82,8 +88,13 @@ class TorchMeeting : public Meeting {
   }
 
   Decision conclude(const Outcome& outcome, SignalEvents& signals) override {
-    if (!problem_.empty()) return {false, outcome.failed ? outcome.code : 1, {}, fmt::format("the rendezvous broke: {}", printable(problem_))};
-    if (!outcome.failed && membership_) return {true, 0, {}, "machines came or went: starting again with those that are there"};
+    if (!problem_.empty())
+      return {false,
+              outcome.failed ? outcome.code : 1,
+              {},
+              fmt::format("the rendezvous broke: {}", printable(problem_))};
+    if (!outcome.failed && membership_)
+      return {true, 0, {}, "machines came or went: starting again with those that are there"};
     if (!outcome.failed) {
       socket_.send("finish");
       (void)await("finished", signals);
@@ -106,7 +117,10 @@ class TorchMeeting : public Meeting {
         if (!message.is_object()) continue;
         if (message.value("event", "") == event) return std::optional(std::move(message));
         if (message.value("event", "") == "problem")
-          return Error{fmt::format("torch's rendezvous failed: {}", printable(message.value("words", ""))), "check --rdzv-endpoint, --nnodes and --rdzv-id on every machine, and that torch is installed in this python"};
+          return Error{
+              fmt::format("torch's rendezvous failed: {}", printable(message.value("words", ""))),
+              "check --rdzv-endpoint, --nnodes and --rdzv-id on every machine, and that torch is "
+              "installed in this python"};
       }
       if (socket_.ended()) return Error{"torch's rendezvous helper ended", "see the lines above"};
       if (signals.is_to_end()) return std::optional<json>();
@@ -125,15 +139,24 @@ class TorchMeeting : public Meeting {
 
 }  // namespace
 
-Result<std::unique_ptr<Meeting>> start_torch_meeting(const LaunchSettings& settings, int local_ranks, const std::string& python, const Endpoint& endpoint) {
+Result<std::unique_ptr<Meeting>> start_torch_meeting(const LaunchSettings& settings,
+                                                     int local_ranks, const std::string& python,
+                                                     const Endpoint& endpoint) {
   const json wanted = {{"backend", settings.backend == Backend::c10d ? "c10d" : "static"},
                        {"endpoint", fmt::format("{}:{}", endpoint.host, endpoint.port)},
-                       {"run_id", settings.run_id}, {"min_nodes", settings.min_nodes}, {"max_nodes", settings.max_nodes},
-                       {"local_addr", settings.local_address}, {"role", settings.role}, {"ranks", local_ranks},
-                       {"max_restarts", settings.max_restarts}, {"conf", conf_of(settings)}};
+                       {"run_id", settings.run_id},
+                       {"min_nodes", settings.min_nodes},
+                       {"max_nodes", settings.max_nodes},
+                       {"local_addr", settings.local_address},
+                       {"role", settings.role},
+                       {"ranks", local_ranks},
+                       {"max_restarts", settings.max_restarts},
+                       {"conf", conf_of(settings)}};
   const std::string argument = wanted.dump();
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return Error{fmt::format("cannot start the rendezvous helper: {}", std::strerror(errno)), "check ulimit -n"};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return Error{fmt::format("cannot start the rendezvous helper: {}", std::strerror(errno)),
+                 "check ulimit -n"};
   const pid_t helper = ::fork();
   if (helper == 0) {
     ::setsid();
@@ -143,15 +166,18 @@ Result<std::unique_ptr<Meeting>> start_torch_meeting(const LaunchSettings& setti
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::execlp(python.c_str(), python.c_str(), "-u", "-c", kTorchMeetingScript, argument.c_str(), static_cast<char*>(nullptr));
+    ::execlp(python.c_str(), python.c_str(), "-u", "-c", kTorchMeetingScript, argument.c_str(),
+             static_cast<char*>(nullptr));
     ::_exit(127);
   }
   ::close(ends[1]);
   if (helper < 0) {
     ::close(ends[0]);
-    return Error{fmt::format("cannot start the rendezvous helper: {}", std::strerror(errno)), "check ulimit -u"};
+    return Error{fmt::format("cannot start the rendezvous helper: {}", std::strerror(errno)),
+                 "check ulimit -u"};
   }
-  return std::unique_ptr<Meeting>(std::make_unique<TorchMeeting>(settings, local_ranks, helper, LineSocket(ends[0])));
+  return std::unique_ptr<Meeting>(
+      std::make_unique<TorchMeeting>(settings, local_ranks, helper, LineSocket(ends[0])));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// What the helper of torch_meeting runs in the user's Python. It reads one command a line from stdin: join, finish, leave; its
-// stdin closes when the launcher is gone, and it goes too.
+// What the helper of torch_meeting runs in the user's Python. It reads one command a line from
+// stdin: join, finish, leave; its stdin closes when the launcher is gone, and it goes too.
 #pragma once
 
 namespace lockstep {

@@ -1,4 +1,5 @@
-// Error messages of training programs that lockstep knows: which finding they are, their cause and what to do.
+// Error messages of training programs that lockstep knows: which finding they are, their cause and
+// what to do.
 #pragma once
 
 #include <span>
@@ -10,7 +11,7 @@ namespace lockstep {
 
 struct KnownMessage {
   FindingCode code;
-  std::string_view words;       // all of these, in this order, parted by " ... "
+  std::string_view words;  // all of these, in this order, parted by " ... "
   std::string_view cause;
   std::string_view fix;
 };

@@ -12,21 +12,22 @@ namespace lockstep {
 enum class SplitStrategy : std::uint8_t {
   single,
   ddp,
-  zero1,        // optimizer states divided
-  zero2,        // and gradients
-  fsdp,         // and weights
-  hybrid_fsdp,  // FSDP within a node, DDP across
-  hybrid_split, // layers over a few GPUs, and each of these groups several times
-  offload,      // FSDP with what rests in the host's memory
-  model_split,  // layers over all GPUs, one at work at a time
+  zero1,         // optimizer states divided
+  zero2,         // and gradients
+  fsdp,          // and weights
+  hybrid_fsdp,   // FSDP within a node, DDP across
+  hybrid_split,  // layers over a few GPUs, and each of these groups several times
+  offload,       // FSDP with what rests in the host's memory
+  model_split,   // layers over all GPUs, one at work at a time
 };
 
 struct PlannedMachine {
   GpuKind gpu;
   int gpus_a_node = 1;
   int nodes = 1;
-  double link_bytes_s = 0;     // what a ring over the GPUs of a node reaches, one way
-  double network_bytes_s = 0;  // the same between nodes, of one node: rings cross it over all its adapters
+  double link_bytes_s = 0;  // what a ring over the GPUs of a node reaches, one way
+  // the same between nodes, of one node: rings cross it over all its adapters
+  double network_bytes_s = 0;
   double host_memory_bytes = 0;
   int cores_a_node = 1;
   bool hides_communication = true;  // not where the cores that compute also carry the bytes
@@ -37,8 +38,8 @@ struct PlannedMachine {
 struct TrainingSetting {
   SplitStrategy strategy = SplitStrategy::single;
   int gpus = 1;
-  int group = 1;      // GPUs that hold one copy of the model together; gpus / group copies
-  std::int64_t micro_batch = 1;   // samples a copy (a shard of FSDP counts as a copy) and pass
+  int group = 1;  // GPUs that hold one copy of the model together; gpus / group copies
+  std::int64_t micro_batch = 1;  // samples a copy (a shard of FSDP counts as a copy) and pass
   std::int64_t accumulation = 1;
   Checkpointing checkpointing = Checkpointing::none;
 

@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-FeedThread::FeedThread(FeedOptions options, std::shared_ptr<FeedState> shared, std::unique_ptr<Source> source)
+FeedThread::FeedThread(FeedOptions options, std::shared_ptr<FeedState> shared,
+                       std::unique_ptr<Source> source)
     : options_(std::move(options)),
       shared_(std::move(shared)),
       source_(std::move(source)),
@@ -19,7 +20,9 @@ bool FeedThread::stopped() const {
 
 std::optional<FeedRequest> FeedThread::next_request(std::chrono::nanoseconds wait) const {
   std::unique_lock lock(shared_->mutex);
-  if (wait.count() > 0) shared_->changed.wait_for(lock, wait, [&] { return shared_->stop || !shared_->requests.empty(); });
+  if (wait.count() > 0)
+    shared_->changed.wait_for(lock, wait,
+                              [&] { return shared_->stop || !shared_->requests.empty(); });
   if (shared_->requests.empty()) return std::nullopt;
   FeedRequest request = std::move(shared_->requests.front());
   shared_->requests.pop_front();

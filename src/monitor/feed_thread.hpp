@@ -20,11 +20,13 @@
 namespace lockstep {
 
 struct FeedOptions {
-  std::function<Result<std::unique_ptr<Source>>()> open;  // called on the feed's thread; again to go back in a file
-  bool can_reopen = false;                                // a file, not a pipe
+  // called on the feed's thread; again to go back in a file
+  std::function<Result<std::unique_ptr<Source>>()> open;
+  bool can_reopen = false;  // a file, not a pipe
   std::chrono::nanoseconds interval{};
   SceneOptions scene;
-  std::function<void()> changed;                          // something is new to see; called on the feed's thread
+  // something is new to see; called on the feed's thread
+  std::function<void()> changed;
 };
 
 // Between the feed's thread and the screen's. Lives as long as either.
@@ -41,15 +43,18 @@ struct FeedState {
 // The value so many places further along an ascending list, from the one nearest to `now`.
 template <class T, std::size_t N>
 T moved_along(const std::array<T, N>& list, T now, int steps) {
-  const auto above = std::lower_bound(list.begin(), list.end(), now);
+  const auto above = std::ranges::lower_bound(list, now);
   auto place = above - list.begin();
-  if (above == list.end() || (above != list.begin() && now - *std::prev(above) < *above - now)) --place;
-  return list[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(place + steps, 0, static_cast<std::ptrdiff_t>(N) - 1))];
+  if (above == list.end() || (above != list.begin() && now - *std::prev(above) < *above - now))
+    --place;
+  return list[static_cast<std::size_t>(
+      std::clamp<std::ptrdiff_t>(place + steps, 0, static_cast<std::ptrdiff_t>(N) - 1))];
 }
 
 class FeedThread {
  public:
-  FeedThread(FeedOptions options, std::shared_ptr<FeedState> shared, std::unique_ptr<Source> source);
+  FeedThread(FeedOptions options, std::shared_ptr<FeedState> shared,
+             std::unique_ptr<Source> source);
   virtual ~FeedThread() = default;
   FeedThread(const FeedThread&) = delete;
   FeedThread& operator=(const FeedThread&) = delete;
@@ -71,7 +76,9 @@ class FeedThread {
   void judge_if_due();
   void judge();
   void show_scene();  // from now on the screen sees this one
-  void announce() const { if (options_.changed) options_.changed(); }
+  void announce() const {
+    if (options_.changed) options_.changed();
+  }
   void tell(std::string sentence);
   void tell(const Error& error) { tell(error.what + "; " + error.next); }
   void fail(Error error);
@@ -84,8 +91,10 @@ class FeedThread {
 };
 
 // Watches a driver until told to stop.
-std::unique_ptr<FeedThread> make_live_feed(FeedOptions options, std::shared_ptr<FeedState> shared, std::unique_ptr<Source> source);
+std::unique_ptr<FeedThread> make_live_feed(FeedOptions options, std::shared_ptr<FeedState> shared,
+                                           std::unique_ptr<Source> source);
 // Plays a file at a speed, from any place of it.
-std::unique_ptr<FeedThread> make_file_feed(FeedOptions options, std::shared_ptr<FeedState> shared, std::unique_ptr<Source> source);
+std::unique_ptr<FeedThread> make_file_feed(FeedOptions options, std::shared_ptr<FeedState> shared,
+                                           std::unique_ptr<Source> source);
 
 }  // namespace lockstep

@@ -9,19 +9,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLongestWait = 100ms;             // between looks at requests
-constexpr auto kFrame = 50ms;                    // a playing position moves at least so often
-constexpr double kLongestStepMs = 500;           // of wall time: a program that was stopped does not jump ahead
-constexpr std::size_t kReadAtOnce = 500;         // records, between looks at requests
-constexpr double kJudgeWhileSeekingMs = 10'000;  // verdicts of what is passed over, for the past's sake
-constexpr auto kJudgeAgainAfter = 250ms;         // of wall time, at any speed
+constexpr auto kLongestPause = 100ms;  // between looks at requests
+constexpr auto kFrame = 50ms;          // a playing position moves at least so often
+// of wall time: a program that was stopped does not jump ahead
+constexpr double kLongestStepMs = 500;
+constexpr std::size_t kReadAtOnce = 500;  // records, between looks at requests
+// verdicts of what is passed over, for the past's sake
+constexpr double kJudgeWhileSeekingMs = 10'000;
+constexpr auto kJudgeAgainAfter = 250ms;  // of wall time, at any speed
 constexpr std::array<double, 11> kSpeeds = {0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128};
-// A log with a reading every half minute would be dull at its own pace: it starts at some readings a second.
+// A log with a reading every half minute would be dull at its own pace: it starts at some readings
+// a second.
 constexpr double kDullSpacingMs = 1500;
 constexpr double kReadingsPerSecond = 4;
 
-// Keeps a place in the file: all records up to it are shown. To go back the file is opened again and read up to the
-// place, in constant memory; what is on the screen stays until that is done. Requests are looked at all the while.
+// Keeps a place in the file: all records up to it are shown. To go back the file is opened again
+// and read up to the place, in constant memory; what is on the screen stays until that is done.
+// Requests are looked at all the while.
 class FileFeed : public FeedThread {
  public:
   using FeedThread::FeedThread;
@@ -47,17 +51,20 @@ class FileFeed : public FeedThread {
   // Until the next record is due, or the next frame; requests come in between.
   std::chrono::nanoseconds pause_before_next() const {
     if (scanning_ || is_behind()) return 0ns;
-    if (playback_.paused || playback_.at_end) return kLongestWait;
+    if (playback_.paused || playback_.at_end) return kLongestPause;
     if (!ahead_) return kFrame;
     const double due_ms = (ahead_->t_ms - playback_.position_ms) / playback_.speed;
-    return std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(due_ms, 1e6) * 1e6)), 1ms, kFrame);
+    return std::clamp<std::chrono::nanoseconds>(
+        std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(due_ms, 1e6) * 1e6)), 1ms,
+        kFrame);
   }
 
   void move_position() {
     const auto now = monotonic_now();
     const double passed_ms = std::min(to_ms(now - moved_at_), kLongestStepMs);
     moved_at_ = now;
-    if (playback_.at_end && playback_.loops && !playback_.paused && options_.can_reopen) return seek(playback_.begin_ms);
+    if (playback_.at_end && playback_.loops && !playback_.paused && options_.can_reopen)
+      return seek(playback_.begin_ms);
     // What is being gone to, or is more than a frame's worth behind, is caught up with first.
     if (playback_.paused || playback_.at_end || playback_.seeking || is_behind()) return;
     playback_.position_ms += passed_ms * playback_.speed;
@@ -87,7 +94,9 @@ class FileFeed : public FeedThread {
       const double t_ms = ahead_->t_ms;
       add(std::move(*ahead_));
       if (!read_ahead()) return;
-      if (playback_.seeking ? t_ms - passed_judged_ms_ >= kJudgeWhileSeekingMs : monotonic_now() - judged_at_ >= kJudgeAgainAfter && scene_->is_judgement_due()) {
+      if (playback_.seeking
+              ? t_ms - passed_judged_ms_ >= kJudgeWhileSeekingMs
+              : monotonic_now() - judged_at_ >= kJudgeAgainAfter && scene_->is_judgement_due()) {
         passed_judged_ms_ = t_ms;
         if (!scene_->seen().history.empty()) judge();
         judged_at_ = monotonic_now();
@@ -98,8 +107,10 @@ class FileFeed : public FeedThread {
   void answer(const FeedRequest& request) {
     if (std::holds_alternative<TogglePause>(request)) {
       // At the end there is nothing to pause: it begins again.
-      if (playback_.at_end && options_.can_reopen) seek(playback_.begin_ms);
-      else playback_.paused = !playback_.paused;
+      if (playback_.at_end && options_.can_reopen)
+        seek(playback_.begin_ms);
+      else
+        playback_.paused = !playback_.paused;
     } else if (const auto* speed = std::get_if<ChangeSpeed>(&request)) {
       playback_.speed = moved_along(kSpeeds, playback_.speed, speed->steps);
       speed_was_chosen_ = true;
@@ -119,7 +130,7 @@ class FileFeed : public FeedThread {
 
   // Reads one record ahead of the position. False: the input is broken, and the feed ends.
   bool read_ahead() {
-    auto next = source_->next(kLongestWait);
+    auto next = source_->next(kLongestPause);
     if (!next) {
       failed_ = true;
       fail(std::move(next).error());
@@ -217,8 +228,11 @@ class FileFeed : public FeedThread {
     tell_of_repairs(*scanner_);
     scanner_.reset();
     playback_.end_ms = scanned_ms_;
-    const double spacing_ms = scanned_ticks_ > 1 ? (scanned_ms_ - playback_.begin_ms) / static_cast<double>(scanned_ticks_ - 1) : 0;
-    if (spacing_ms > kDullSpacingMs && !speed_was_chosen_) playback_.speed = moved_along(kSpeeds, spacing_ms / 1000 * kReadingsPerSecond, 0);
+    const double spacing_ms = scanned_ticks_ > 1 ? (scanned_ms_ - playback_.begin_ms) /
+                                                       static_cast<double>(scanned_ticks_ - 1)
+                                                 : 0;
+    if (spacing_ms > kDullSpacingMs && !speed_was_chosen_)
+      playback_.speed = moved_along(kSpeeds, spacing_ms / 1000 * kReadingsPerSecond, 0);
     show();
   }
 
@@ -241,7 +255,8 @@ class FileFeed : public FeedThread {
 
 }  // namespace
 
-std::unique_ptr<FeedThread> make_file_feed(FeedOptions options, std::shared_ptr<FeedState> shared, std::unique_ptr<Source> source) {
+std::unique_ptr<FeedThread> make_file_feed(FeedOptions options, std::shared_ptr<FeedState> shared,
+                                           std::unique_ptr<Source> source) {
   return std::make_unique<FileFeed>(std::move(options), std::move(shared), std::move(source));
 }
 

@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kLongestWait = 50ms;  // between looks at requests and at a silent driver
 constexpr auto kRareTicks = 250ms;
-constexpr std::array<std::chrono::nanoseconds, 9> kIntervals = {20ms, 50ms, 100ms, 200ms, 500ms, 1s, 2s, 5s, 10s};
+constexpr std::array<std::chrono::nanoseconds, 9> kIntervals = {20ms, 50ms, 100ms, 200ms, 500ms,
+                                                                1s,   2s,   5s,    10s};
 
 class LiveFeed : public FeedThread {
  public:
@@ -37,8 +38,10 @@ class LiveFeed : public FeedThread {
       const auto silence = source_->silence();
       const bool was_silent = scene_->seen().silence.has_value();
       if (silence || was_silent) update([&](Monitored& seen) { seen.silence = silence; });
-      // A verdict or a process list is seen with the next tick: one frame for all of them, unless ticks are rare.
-      if (tick || silence || was_silent || (any && scene_->seen().interval > kRareTicks)) announce();
+      // A verdict or a process list is seen with the next tick: one frame for all of them, unless
+      // ticks are rare.
+      if (tick || silence || was_silent || (any && scene_->seen().interval > kRareTicks))
+        announce();
       if (any) judge_if_due();
     }
     if (const auto ongoing = recording_.ongoing()) finish_recording(*ongoing);
@@ -47,8 +50,10 @@ class LiveFeed : public FeedThread {
  private:
   void finish_recording(const OngoingRecording& ongoing) {
     const Status status = recording_.end();
-    if (!status) tell(status.error());
-    else tell(fmt::format("recorded to {}", printable(ongoing.path)));
+    if (!status)
+      tell(status.error());
+    else
+      tell(fmt::format("recorded to {}", printable(ongoing.path)));
     update([&](Monitored& seen) { seen.recording = recording_.ongoing(); });
   }
 
@@ -63,9 +68,11 @@ class LiveFeed : public FeedThread {
   }
 
   void answer(const FeedRequest& request) {
-    if (const auto* toggle = std::get_if<ToggleRecording>(&request)) toggle_recording(toggle->path);
+    if (const auto* toggle = std::get_if<ToggleRecording>(&request))
+      toggle_recording(toggle->path);
     else if (const auto* longer = std::get_if<ChangeInterval>(&request)) {
-      const std::chrono::nanoseconds interval = moved_along(kIntervals, scene_->seen().interval, longer->steps);
+      const std::chrono::nanoseconds interval =
+          moved_along(kIntervals, scene_->seen().interval, longer->steps);
       source_->set_interval(interval);
       update([&](Monitored& seen) { seen.interval = interval; });
       tell(fmt::format("reads every {}", format_duration(interval)));
@@ -92,7 +99,8 @@ class LiveFeed : public FeedThread {
 
 }  // namespace
 
-std::unique_ptr<FeedThread> make_live_feed(FeedOptions options, std::shared_ptr<FeedState> shared, std::unique_ptr<Source> source) {
+std::unique_ptr<FeedThread> make_live_feed(FeedOptions options, std::shared_ptr<FeedState> shared,
+                                           std::unique_ptr<Source> source) {
   return std::make_unique<LiveFeed>(std::move(options), std::move(shared), std::move(source));
 }
 

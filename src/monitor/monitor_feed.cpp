@@ -7,7 +7,10 @@
 namespace lockstep {
 namespace {
 
-bool is_live(const Source& source) { return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus || source.kind() == SourceKind::prometheus; }
+bool is_live(const Source& source) {
+  return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus ||
+         source.kind() == SourceKind::prometheus;
+}
 
 void run_feed(const FeedOptions& options, const std::shared_ptr<FeedState>& shared) {
   ::pthread_setname_np(::pthread_self(), "lockstep-feed");
@@ -20,7 +23,8 @@ void run_feed(const FeedOptions& options, const std::shared_ptr<FeedState>& shar
     if (!source) {
       fail(std::move(source).error());
     } else {
-      const auto feed = is_live(**source) ? make_live_feed(options, shared, std::move(*source)) : make_file_feed(options, shared, std::move(*source));
+      const auto feed = is_live(**source) ? make_live_feed(options, shared, std::move(*source))
+                                          : make_file_feed(options, shared, std::move(*source));
       feed->run();
     }
   } catch (const std::exception& problem) {
@@ -60,7 +64,8 @@ void MonitorFeed::request(FeedRequest request) {
 
 bool MonitorFeed::wait_until_open(std::chrono::milliseconds limit) const {
   std::unique_lock lock(shared_->mutex);
-  return shared_->changed.wait_for(lock, limit, [&] { return shared_->seen->open || shared_->failure || shared_->ended; });
+  return shared_->changed.wait_for(
+      lock, limit, [&] { return shared_->seen->open || shared_->failure || shared_->ended; });
 }
 
 std::optional<Error> MonitorFeed::failure() const {
@@ -75,8 +80,10 @@ bool MonitorFeed::stop(std::chrono::milliseconds limit) {
   shared_->changed.notify_all();
   const bool ended = shared_->changed.wait_for(lock, limit, [&] { return shared_->ended; });
   lock.unlock();
-  if (ended) thread_.join();
-  else thread_.detach();
+  if (ended)
+    thread_.join();
+  else
+    thread_.detach();
   return ended;
 }
 

@@ -1,7 +1,9 @@
-// Feeds the live screen: pulls records on a thread of its own, live or from a file at a speed, and never lets the screen wait.
+// Feeds the live screen: pulls records on a thread of its own, live or from a file at a speed, and
+// never lets the screen wait.
 //
-// The screen looks at what is known under a lock that is held for microseconds; nothing behind that lock calls a driver,
-// reads /proc or judges. Requests are left in a queue and answered by what is known changing.
+// The screen looks at what is known under a lock that is held for microseconds; nothing behind that
+// lock calls a driver, reads /proc or judges. Requests are left in a queue and answered by what is
+// known changing.
 #pragma once
 
 #include <chrono>
@@ -38,8 +40,8 @@ class MonitorFeed {
   bool wait_until_open(std::chrono::milliseconds limit) const;
   // Why nothing comes any more, if so.
   std::optional<Error> failure() const;
-  // Ends the feed and closes its recording. False: it did not end within the limit, and was left behind; then only
-  // _exit ends the process.
+  // Ends the feed and closes its recording. False: it did not end within the limit, and was left
+  // behind; then only _exit ends the process.
   bool stop(std::chrono::milliseconds limit);
 
  private:

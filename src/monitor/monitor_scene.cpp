@@ -10,12 +10,15 @@
 namespace lockstep {
 namespace {
 
-constexpr double kWindowMs = 30'000;     // what a verdict is about: enough for slow turns, short enough to follow a change
-constexpr double kWindowTicks = 60;      // and at least so many ticks: logs have one every half minute
-constexpr double kJudgeShare = 0.0005;   // of the time: a verdict on half a minute need not be new every second
+// what a verdict is about: enough for slow turns, short enough to follow a change
+constexpr double kWindowMs = 30'000;
+// and at least so many ticks: logs have one every half minute
+constexpr double kWindowTicks = 60;
+// of the time: a verdict on half a minute need not be new every second
+constexpr double kJudgeShare = 0.0005;
 constexpr double kJudgeAtLeastEveryMs = 3000;
-constexpr double kFirstVerdictMs = 1500; // nothing can be said of less
-constexpr double kNameEveryMs = 250;     // a word that changes faster cannot be read
+constexpr double kFirstVerdictMs = 1500;  // nothing can be said of less
+constexpr double kNameEveryMs = 250;      // a word that changes faster cannot be read
 constexpr std::size_t kMostSteps = 8192;
 constexpr std::size_t kMostEvents = 1000;
 constexpr double kLongestTickMs = 5000;  // a pause is not time spent under a limit
@@ -50,22 +53,28 @@ GpuNow& MonitorScene::gpu(int index) {
   fresh.info.index = fresh.latest.index = index;
   for (const GpuInfo& info : seen_->machine.gpus)
     if (info.index == index) fresh.info = info;
-  const auto after = std::find_if(seen_->gpus.begin(), seen_->gpus.end(), [index](const GpuNow& now) { return now.info.index > index; });
+  const auto after = std::ranges::find_if(
+      seen_->gpus, [index](const GpuNow& now) { return now.info.index > index; });
   return *seen_->gpus.insert(after, std::move(fresh));
 }
 
 void MonitorScene::add(Record record) {
-  if (!builder_.accepts(record.t_ms)) return builder_.add(record);  // counted there, and of no use here
-  if (auto* processes = std::get_if<ProcessTick>(&record.content)) take_processes(record.t_ms, *processes);
+  // counted there, and of no use here
+  if (!builder_.accepts(record.t_ms)) return builder_.add(record);
+  if (auto* processes = std::get_if<ProcessTick>(&record.content))
+    take_processes(record.t_ms, *processes);
   else if (auto* tick = std::get_if<GpuTick>(&record.content)) {
-    if (!held_.empty()) std::erase_if(*tick, [&](const GpuSample& sample) { return !held_.contains(sample.index); });
+    if (!held_.empty())
+      std::erase_if(*tick, [&](const GpuSample& sample) { return !held_.contains(sample.index); });
     take_tick(record.t_ms, *tick);
   } else if (const auto* step = std::get_if<StepMark>(&record.content)) {
     seen_->steps.push_back({record.t_ms, *step});
-    seen_->steps.back().step.detail.reset();  // the screen shows parts; the lines are the judgement's
+    // the screen shows parts; the lines are the judgement's
+    seen_->steps.back().step.detail.reset();
     if (seen_->steps.size() > kMostSteps) seen_->steps.pop_front();
   } else if (const auto* event = std::get_if<Event>(&record.content)) {
-    const bool happened = event->kind != kReportedFinding;  // which a machine repeats at every scrape
+    // which a machine repeats at every scrape
+    const bool happened = event->kind != kReportedFinding;
     if (happened) seen_->events.push_back({record.t_ms, *event});
     if (seen_->events.size() > kMostEvents) seen_->events.pop_front();
     take_event(record.t_ms, *event);
@@ -81,11 +90,15 @@ void MonitorScene::take_tick(double t_ms, const GpuTick& tick) {
   for (const GpuSample& sample : tick) {
     GpuNow& now = gpu(sample.index);
     // A reading that fails leaves the last good one, grown old.
-    for_each_quantity([](const char*, const auto& reading, auto& latest) {
-      if (!reading.asked()) return;
-      if (reading.has_value() || !latest.last_value()) latest = reading;
-      else latest = latest.as_stale();
-    }, sample, now.latest);
+    for_each_quantity(
+        [](const char*, const auto& reading, auto& latest) {
+          if (!reading.asked()) return;
+          if (reading.has_value() || !latest.last_value())
+            latest = reading;
+          else
+            latest = latest.as_stale();
+        },
+        sample, now.latest);
     if (sample.busy.has_value()) now.heard_ms = t_ms;
     if (const auto limits = now.latest.limits.value())
       if (is_throttled(*limits)) now.limited_ms += since_ms;
@@ -96,16 +109,21 @@ void MonitorScene::take_processes(double t_ms, ProcessTick& processes) {
   if (options_.wanted) {
     for (const ProcessSample& process : processes)
       if (options_.wanted(process, source_)) family_.insert(process.pid);
-    std::erase_if(processes, [&](const ProcessSample& process) { return !family_.contains(process.pid); });
+    std::erase_if(processes,
+                  [&](const ProcessSample& process) { return !family_.contains(process.pid); });
     for (const ProcessSample& process : processes)
       for (const ProcessOnGpu& use : process.gpus) held_.insert(use.index);
-    if (!held_.empty()) std::erase_if(seen_->gpus, [&](const GpuNow& now) { return !held_.contains(now.info.index); });
+    if (!held_.empty())
+      std::erase_if(seen_->gpus,
+                    [&](const GpuNow& now) { return !held_.contains(now.info.index); });
   }
   // All that ran have ended: what they did says nothing of what comes.
   const auto still_runs = [&](const ProcessSample& before) {
-    return std::any_of(processes.begin(), processes.end(), [&](const ProcessSample& now) { return now.pid == before.pid; });
+    return std::ranges::any_of(processes,
+                               [&](const ProcessSample& now) { return now.pid == before.pid; });
   };
-  const bool all_ended = !seen_->processes.empty() && std::none_of(seen_->processes.begin(), seen_->processes.end(), still_runs);
+  const bool all_ended =
+      !seen_->processes.empty() && std::ranges::none_of(seen_->processes, still_runs);
   seen_->processes = processes;
   seen_->waits_for_wanted = options_.wanted && family_.empty();
   if (all_ended) start_anew(t_ms);
@@ -150,16 +168,20 @@ bool MonitorScene::is_judgement_due() const {
 }
 
 Timeline MonitorScene::to_be_judged(std::vector<NotMeasured> not_measured) {
-  builder_.forget_before(builder_.so_far().to_ms - std::max(kWindowMs, kWindowTicks * seen_->history.spacing_ms()));
+  builder_.forget_before(builder_.so_far().to_ms -
+                         std::max(kWindowMs, kWindowTicks * seen_->history.spacing_ms()));
   judged_ms_ = builder_.so_far().to_ms;
   Timeline timeline = builder_.build();
   timeline.not_measured = std::move(not_measured);
-  if (!held_.empty()) std::erase_if(timeline.gpus, [&](const GpuTrack& track) { return !held_.contains(track.info.index); });
+  if (!held_.empty())
+    std::erase_if(timeline.gpus,
+                  [&](const GpuTrack& track) { return !held_.contains(track.info.index); });
   return timeline;
 }
 
 void MonitorScene::take_verdict(Report report, std::chrono::nanoseconds took) {
-  judge_every_ms_ = std::clamp(to_ms(took) / kJudgeShare, options_.judge_every_ms, std::max(options_.judge_every_ms, kJudgeAtLeastEveryMs));
+  judge_every_ms_ = std::clamp(to_ms(took) / kJudgeShare, options_.judge_every_ms,
+                               std::max(options_.judge_every_ms, kJudgeAtLeastEveryMs));
   if (report.verdict) seen_->history.set_verdict(judged_ms_.value_or(0), *report.verdict);
   seen_->report = std::make_shared<const Report>(std::move(report));
 }

@@ -1,4 +1,5 @@
-// Puts records into what the live screen shows, and judges the last half minute of them now and then.
+// Puts records into what the live screen shows, and judges the last half minute of them now and
+// then.
 //
 // One thread at a time; what it fills belongs to the caller, who locks it.
 #pragma once
@@ -53,8 +54,8 @@ class MonitorScene {
   SceneOptions options_;
   std::shared_ptr<Monitored> seen_;
   TimelineBuilder builder_;
-  std::set<int> family_;     // pids that were wanted once
-  std::set<int> held_;       // GPUs that they hold
+  std::set<int> family_;  // pids that were wanted once
+  std::set<int> held_;    // GPUs that they hold
   std::optional<double> judged_ms_;
   double judge_every_ms_;
   std::optional<double> named_ms_;

@@ -11,7 +11,8 @@ namespace lockstep {
 
 std::vector<PlannedSetting> choose_settings(const PlanRequest& request, const PlannedWay& way);
 
-// What of these a script can be started with when nothing is known of it but the machine: for `lockstep launch --recommended`.
+// What of these a script can be started with when nothing is known of it but the machine: for
+// `lockstep launch --recommended`.
 std::vector<LaunchAdvice> planned_launch(int cores, int ranks);
 
 // The value of a setting in a plan; empty: it has none.

@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
-std::vector<ExplainedNumber> explain_numbers(const PlanRequest& request, const Footprint& footprint, const Candidate& chosen, const Plan& plan);
+std::vector<ExplainedNumber> explain_numbers(const PlanRequest& request, const Footprint& footprint,
+                                             const Candidate& chosen, const Plan& plan);
 
 }  // namespace lockstep

@@ -13,9 +13,9 @@
 namespace lockstep {
 
 struct MachineWish {
-  std::string gpus;       // "8xH100-80GB"; empty: this machine's
+  std::string gpus;  // "8xH100-80GB"; empty: this machine's
   int nodes = 1;
-  std::string links;      // nvlink, pcie; empty: by the GPU's kind
+  std::string links;                     // nvlink, pcie; empty: by the GPU's kind
   std::optional<double> network_gbit_s;  // between nodes, for each node
   std::optional<int> cores;              // of a node
   std::optional<double> host_memory_bytes;
@@ -27,7 +27,8 @@ struct MachineAnswer {
 };
 
 // `here`: this machine's GPUs, for where none are named; `cores`, `memory_bytes`: its own.
-Result<MachineAnswer> machine_from(const MachineWish& wish, const std::vector<GpuInfo>& here, int cores, double memory_bytes);
+Result<MachineAnswer> machine_from(const MachineWish& wish, const std::vector<GpuInfo>& here,
+                                   int cores, double memory_bytes);
 
 // "13B", "350M", "1.5e9", "124_000_000": a count.
 std::optional<double> parse_count(std::string_view text);

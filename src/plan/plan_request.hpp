@@ -23,9 +23,10 @@ struct PlanRequest {
   std::optional<double> tokens;                   // to train on
   Calibration calibration;
   bool calibrated = false;
-  std::vector<SplitStrategy> allowed;             // empty: all
-  std::int64_t most_samples = 1024;               // in a pass
-  int group = 0;                                  // GPUs that hold one copy, fixed by the user; 0: open
+  std::vector<SplitStrategy> allowed;  // empty: all
+  std::int64_t most_samples = 1024;    // in a pass
+  // GPUs that hold one copy, fixed by the user; 0: open
+  int group = 0;
 };
 
 }  // namespace lockstep

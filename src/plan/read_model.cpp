@@ -20,17 +20,22 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestConfig = std::size_t{16} << 20U;
-constexpr double kLargestNumber = 1e7;  // of layers, channels, words: products of two stay whole numbers
+// of layers, channels, words: products of two stay whole numbers
+constexpr double kLargestNumber = 1e7;
 constexpr std::uint64_t kLargestHeader = std::uint64_t{100} << 20U;  // safetensors' own limit
 
 std::optional<std::int64_t> number(const json& config, std::initializer_list<const char*> names) {
   for (const char* name : names)
-    if (const auto found = config.find(name); found != config.end() && found->is_number() && found->get<double>() >= 1 && found->get<double>() < kLargestNumber) return static_cast<std::int64_t>(found->get<double>());
+    if (const auto found = config.find(name); found != config.end() && found->is_number() &&
+                                              found->get<double>() >= 1 &&
+                                              found->get<double>() < kLargestNumber)
+      return static_cast<std::int64_t>(found->get<double>());
   return std::nullopt;
 }
 std::optional<bool> truth(const json& config, const char* name) {
   const auto found = config.find(name);
-  return found != config.end() && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;
+  return found != config.end() && found->is_boolean() ? std::optional(found->get<bool>())
+                                                      : std::nullopt;
 }
 std::string word(const json& config, const char* name) {
   const auto found = config.find(name);
@@ -47,21 +52,41 @@ struct FamilyRow {
   bool tied;
 };
 constexpr FamilyRow kFamilies[] = {
-    {"gpt2", "gpt2", false, true, true, true},       {"gpt_neo", "gpt2", false, true, true, true},     {"gptj", "gpt2", false, false, false, false},   {"gpt_neox", "gpt2", false, true, false, false},
-    {"opt", "gpt2", false, true, true, true},        {"bloom", "gpt2", false, true, false, true},      {"phi", "gpt2", false, true, false, false},     {"falcon", "gpt2", false, false, false, true},
-    {"bert", "bert", false, true, true, true},       {"roberta", "bert", false, true, true, true},     {"distilbert", "bert", false, true, true, true}, {"electra", "bert", false, true, true, true},
-    {"llama", "llama", true, false, false, false},   {"mistral", "llama", true, false, false, false},  {"mixtral", "llama", true, false, false, false}, {"phi3", "llama", true, false, false, false},
-    {"qwen2", "qwen", true, false, false, false},    {"qwen3", "qwen", true, false, false, false},     {"gemma", "gemma", true, false, false, true},    {"gemma2", "gemma", true, false, false, true},
-    {"vit", "bert", false, true, true, true},         {"t5", "bert", false, false, false, true},
+    {"gpt2", "gpt2", false, true, true, true},
+    {"gpt_neo", "gpt2", false, true, true, true},
+    {"gptj", "gpt2", false, false, false, false},
+    {"gpt_neox", "gpt2", false, true, false, false},
+    {"opt", "gpt2", false, true, true, true},
+    {"bloom", "gpt2", false, true, false, true},
+    {"phi", "gpt2", false, true, false, false},
+    {"falcon", "gpt2", false, false, false, true},
+    {"bert", "bert", false, true, true, true},
+    {"roberta", "bert", false, true, true, true},
+    {"distilbert", "bert", false, true, true, true},
+    {"electra", "bert", false, true, true, true},
+    {"llama", "llama", true, false, false, false},
+    {"mistral", "llama", true, false, false, false},
+    {"mixtral", "llama", true, false, false, false},
+    {"phi3", "llama", true, false, false, false},
+    {"qwen2", "qwen", true, false, false, false},
+    {"qwen3", "qwen", true, false, false, false},
+    {"gemma", "gemma", true, false, false, true},
+    {"gemma2", "gemma", true, false, false, true},
+    {"vit", "bert", false, true, true, true},
+    {"t5", "bert", false, false, false, true},
 };
 
 Error not_understood(const std::string& name, const std::string& what) {
-  return Error{fmt::format("{}: {}", printable(name), what), "give a config.json of a transformer (hidden_size, num_hidden_layers, num_attention_heads, vocab_size), or --params 7B"};
+  return Error{fmt::format("{}: {}", printable(name), what),
+               "give a config.json of a transformer (hidden_size, num_hidden_layers, "
+               "num_attention_heads, vocab_size), or --params 7B"};
 }
 
 Result<std::string> read_whole(const std::string& path) {
   const auto text = read_small_file(path, kLargestConfig);
-  if (!text) return Error{fmt::format("{}: {}", printable(path), std::strerror(errno)), "give a model's name, its config.json, a .safetensors file, or --params 7B"};
+  if (!text)
+    return Error{fmt::format("{}: {}", printable(path), std::strerror(errno)),
+                 "give a model's name, its config.json, a .safetensors file, or --params 7B"};
   return *text;
 }
 
@@ -75,7 +100,8 @@ std::string safetensors_header(const std::string& path) {
   std::error_code problem;
   if (length < 2 || length > kLargestHeader || length > fs::file_size(path, problem)) return "";
   std::string header(length, '\0');
-  if (!file.read(header.data(), static_cast<std::streamsize>(length)) || header.front() != '{') return "";
+  if (!file.read(header.data(), static_cast<std::streamsize>(length)) || header.front() != '{')
+    return "";
   return header;
 }
 
@@ -94,7 +120,9 @@ Result<Architecture> model_from_config(std::string_view text, const std::string&
   // Models of several parts keep the text part's numbers in a part of their own.
   const json* shape = &config;
   for (const char* part : {"text_config", "llm_config", "language_config"})
-    if (const auto inner = config.find(part); inner != config.end() && inner->is_object() && number(*inner, {"hidden_size"})) shape = &*inner;
+    if (const auto inner = config.find(part);
+        inner != config.end() && inner->is_object() && number(*inner, {"hidden_size"}))
+      shape = &*inner;
   Architecture net;
   net.name = name;
   const std::string type = word(*shape, "model_type");
@@ -113,26 +141,43 @@ Result<Architecture> model_from_config(std::string_view text, const std::string&
   net.hidden = *hidden;
   net.layers = *layers;
   net.heads = *heads;
-  net.key_value_heads = number(*shape, {"num_key_value_heads", "num_kv_heads", "multi_query_group_num"}).value_or(truth(*shape, "multi_query").value_or(false) ? 1 : net.heads);
-  net.head_width = number(*shape, {"head_dim", "d_kv"}).value_or(std::max<std::int64_t>(1, net.hidden / net.heads));
-  net.feed_forward = number(*shape, {"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "encoder_ffn_dim"}).value_or(4 * net.hidden);
+  net.key_value_heads =
+      number(*shape, {"num_key_value_heads", "num_kv_heads", "multi_query_group_num"})
+          .value_or(truth(*shape, "multi_query").value_or(false) ? 1 : net.heads);
+  net.head_width = number(*shape, {"head_dim", "d_kv"})
+                       .value_or(std::max<std::int64_t>(1, net.hidden / net.heads));
+  net.feed_forward = number(*shape, {"intermediate_size", "n_inner", "ffn_dim", "hidden_dim",
+                                     "d_ff", "encoder_ffn_dim"})
+                         .value_or(4 * net.hidden);
   net.vocabulary = number(*shape, {"vocab_size", "num_labels"}).value_or(1000);
-  net.longest = number(*shape, {"max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length"}).value_or(1024);
+  net.longest =
+      number(*shape, {"max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length"})
+          .value_or(1024);
   const std::string activation = word(*shape, "hidden_act");
   net.gated = family != nullptr ? family->gated : activation == "silu" || activation == "swiglu";
   net.biases = family != nullptr ? family->biases : !net.gated;
-  net.tied = truth(*shape, "tie_word_embeddings").value_or(truth(config, "tie_word_embeddings").value_or(family != nullptr && family->tied));
+  net.tied =
+      truth(*shape, "tie_word_embeddings")
+          .value_or(
+              truth(config, "tie_word_embeddings").value_or(family != nullptr && family->tied));
   net.positions = family != nullptr && family->learns_positions ? net.longest : 0;
-  net.experts = number(*shape, {"num_local_experts", "n_routed_experts", "num_experts"}).value_or(1);
-  net.experts_at_work = std::min(net.experts, number(*shape, {"num_experts_per_tok"}).value_or(net.experts));
+  net.experts =
+      number(*shape, {"num_local_experts", "n_routed_experts", "num_experts"}).value_or(1);
+  net.experts_at_work =
+      std::min(net.experts, number(*shape, {"num_experts_per_tok"}).value_or(net.experts));
   // Encoder and decoder: the decoder's layers have a second attention.
   if (truth(config, "is_encoder_decoder").value_or(false)) {
-    const std::int64_t decoder = number(*shape, {"num_decoder_layers", "decoder_layers"}).value_or(net.layers);
+    const std::int64_t decoder =
+        number(*shape, {"num_decoder_layers", "decoder_layers"}).value_or(net.layers);
     if (const auto encoder = number(*shape, {"encoder_layers"})) net.layers = *encoder;
-    net.counted_parameters = parameters(net) + static_cast<double>(decoder) * (layer_parameters(net) + attention_parameters(net));
+    net.counted_parameters =
+        parameters(net) +
+        static_cast<double>(decoder) * (layer_parameters(net) + attention_parameters(net));
     net.layers += decoder;
   }
-  if (const auto expert_width = number(*shape, {"moe_intermediate_size"}); expert_width && net.experts > 1) net.feed_forward = *expert_width;
+  if (const auto expert_width = number(*shape, {"moe_intermediate_size"});
+      expert_width && net.experts > 1)
+    net.feed_forward = *expert_width;
   return net;
 }
 
@@ -149,11 +194,14 @@ Result<Architecture> model_from_safetensors(std::string_view header_text, const 
     const auto shape = tensor.find("shape");
     if (shape == tensor.end() || !shape->is_array()) continue;
     double count = 1;
-    for (const json& length : *shape) count *= length.is_number() ? std::max(0.0, length.get<double>()) : 1;
+    for (const json& length : *shape)
+      count *= length.is_number() ? std::max(0.0, length.get<double>()) : 1;
     total += count;
     if (const auto layer = layer_of(key)) layers.insert(*layer);
     // The largest matrix outside of the layers is the words' table.
-    else if (shape->size() == 2 && count > largest_table && (*shape)[0].is_number() && (*shape)[1].is_number() && (*shape)[0].get<double>() < kLargestNumber && (*shape)[1].get<double>() < kLargestNumber) {
+    else if (shape->size() == 2 && count > largest_table && (*shape)[0].is_number() &&
+             (*shape)[1].is_number() && (*shape)[0].get<double>() < kLargestNumber &&
+             (*shape)[1].get<double>() < kLargestNumber) {
       largest_table = count;
       vocabulary = static_cast<std::int64_t>((*shape)[0].get<double>());
       hidden = static_cast<std::int64_t>((*shape)[1].get<double>());
@@ -179,26 +227,37 @@ Result<Architecture> read_model(const std::string& name_or_path) {
   if (fs::is_directory(path, problem)) {
     for (const char* file : {"config.json", "model.safetensors", "model.safetensors.index.json"})
       if (fs::exists(path / file, problem)) return read_model((path / file).string());
-    return Error{fmt::format("{}: no config.json and no model.safetensors in this folder", printable(name_or_path)), "give a model's own folder, or --params 7B"};
+    return Error{fmt::format("{}: no config.json and no model.safetensors in this folder",
+                             printable(name_or_path)),
+                 "give a model's own folder, or --params 7B"};
   }
   if (fs::is_regular_file(path, problem)) {
     const std::string folder = fs::absolute(path, problem).parent_path().filename().string();
     const auto named = [&](Result<Architecture> net) {
-      if (net) net->name = path.filename() == "config.json" && !folder.empty() ? folder : path.filename().string();
+      if (net)
+        net->name =
+            path.filename() == "config.json" && !folder.empty() ? folder : path.filename().string();
       return net;
     };
-    if (const std::string header = safetensors_header(name_or_path); !header.empty()) return named(model_from_safetensors(header, name_or_path));
-    auto text = read_whole(name_or_path);
-    if (!text) return std::move(text).error();
-    return named(model_from_config(*text, name_or_path));
+    if (const std::string header = safetensors_header(name_or_path); !header.empty())
+      return named(model_from_safetensors(header, name_or_path));
+    auto text = TRY(read_whole(name_or_path));
+    return named(model_from_config(text, name_or_path));
   }
   if (const Architecture* const known = known_model(name_or_path)) return *known;
-  if (name_or_path.find('/') != std::string::npos && name_or_path.ends_with(".json")) return Error{fmt::format("{}: no such file", printable(name_or_path)), "give a model's name, its config.json, or --params 7B"};
+  if (name_or_path.find('/') != std::string::npos && name_or_path.ends_with(".json"))
+    return Error{fmt::format("{}: no such file", printable(name_or_path)),
+                 "give a model's name, its config.json, or --params 7B"};
   const auto names = known_model_names();
-  std::string asked = name_or_path.substr(name_or_path.rfind('/') == std::string::npos ? 0 : name_or_path.rfind('/') + 1);
-  std::transform(asked.begin(), asked.end(), asked.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string asked = name_or_path.substr(
+      name_or_path.rfind('/') == std::string::npos ? 0 : name_or_path.rfind('/') + 1);
+  std::ranges::transform(asked, asked.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const auto near = nearest(asked, names);
-  return usage_error(fmt::format("no model '{}' is known", printable(name_or_path)), near ? fmt::format("did you mean {}? Or give its config.json, or --params 7B", *near) : fmt::format("known: {}; or give its config.json, or --params 7B", join(names, ", ")));
+  return usage_error(
+      fmt::format("no model '{}' is known", printable(name_or_path)),
+      near ? fmt::format("did you mean {}? Or give its config.json, or --params 7B", *near)
+           : fmt::format("known: {}; or give its config.json, or --params 7B", join(names, ", ")));
 }
 
 }  // namespace lockstep

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-// "gpt2", "llama-8b"; or a path: config.json, a .safetensors file, or a folder that holds one of them. By content, not by name.
+// "gpt2", "llama-8b"; or a path: config.json, a .safetensors file, or a folder that holds one of
+// them. By content, not by name.
 Result<Architecture> read_model(const std::string& name_or_path);
 
 // The text of a config.json as transformers writes it. `name`: for words.

@@ -21,12 +21,14 @@ struct Candidate {
 };
 
 // All numbers of one setting; the footprint is that of its checkpointing.
-Candidate evaluate(const PlanRequest& request, const Footprint& footprint, const TrainingSetting& setting);
+Candidate evaluate(const PlanRequest& request, const Footprint& footprint,
+                   const TrainingSetting& setting);
 Candidate evaluate(const PlanRequest& request, const TrainingSetting& setting);
 
 struct SearchResult {
-  std::optional<Candidate> best;          // that fits
-  std::vector<Candidate> of_each;         // the best of every strategy, that which fits least where none fits
+  std::optional<Candidate> best;  // that fits
+  // the best of every strategy, that which fits least where none fits
+  std::vector<Candidate> of_each;
   std::size_t tried = 0;
 };
 

@@ -10,11 +10,15 @@ constexpr std::array kNames = {
     StrategyName{SplitStrategy::ddp, "ddp", "DDP: a copy of the model on every GPU"},
     StrategyName{SplitStrategy::zero1, "zero1", "ZeRO-1: DDP with the optimizer's states divided"},
     StrategyName{SplitStrategy::zero2, "zero2", "ZeRO-2: gradients and optimizer states divided"},
-    StrategyName{SplitStrategy::fsdp, "fsdp", "FSDP: weights, gradients and optimizer states divided"},
+    StrategyName{SplitStrategy::fsdp, "fsdp",
+                 "FSDP: weights, gradients and optimizer states divided"},
     StrategyName{SplitStrategy::hybrid_fsdp, "hybrid-fsdp", "FSDP within each node, DDP across"},
-    StrategyName{SplitStrategy::hybrid_split, "hybrid-split", "the model over a few GPUs, DDP across these groups"},
-    StrategyName{SplitStrategy::offload, "offload", "FSDP with everything that rests in the host's memory"},
-    StrategyName{SplitStrategy::model_split, "model-split", "the model over all GPUs, one at work at a time"},
+    StrategyName{SplitStrategy::hybrid_split, "hybrid-split",
+                 "the model over a few GPUs, DDP across these groups"},
+    StrategyName{SplitStrategy::offload, "offload",
+                 "FSDP with everything that rests in the host's memory"},
+    StrategyName{SplitStrategy::model_split, "model-split",
+                 "the model over all GPUs, one at work at a time"},
 };
 
 const StrategyName& row_of(SplitStrategy strategy) {
@@ -35,7 +39,10 @@ std::optional<SplitStrategy> strategy_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::vector<SplitStrategy> strategies_of_the_trainer() { return {SplitStrategy::single, SplitStrategy::ddp, SplitStrategy::hybrid_split, SplitStrategy::model_split}; }
+std::vector<SplitStrategy> strategies_of_the_trainer() {
+  return {SplitStrategy::single, SplitStrategy::ddp, SplitStrategy::hybrid_split,
+          SplitStrategy::model_split};
+}
 
 std::string_view name_of(NumberFormat format) {
   switch (format) {

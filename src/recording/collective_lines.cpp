@@ -20,7 +20,8 @@ void take(const Json& json, const char* name, T& into) {
   } else if constexpr (std::is_integral_v<T>) {
     if (!found->is_number_integer()) return;
     if (found->is_number_unsigned()) {
-      if (const auto value = found->template get<std::uint64_t>(); std::in_range<T>(value)) into = static_cast<T>(value);
+      if (const auto value = found->template get<std::uint64_t>(); std::in_range<T>(value))
+        into = static_cast<T>(value);
     } else if (const auto value = found->template get<std::int64_t>(); std::in_range<T>(value)) {
       into = static_cast<T>(value);
     }
@@ -39,7 +40,9 @@ void take(const Json& json, const char* name, std::optional<T>& into) {
   into = value;
 }
 
-std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 Json object_of(std::string_view text) {
   Json json = Json::parse(text, nullptr, false);
@@ -58,8 +61,18 @@ std::vector<Json> list_of(const Json& json, const char* name) {
 }  // namespace
 
 std::string collective_json(const CollectiveCall& call) {
-  Json json = {{"pid", call.pid},       {"rank", call.rank},   {"communicator", call.communicator}, {"sequence", call.sequence}, {"operation", call.operation}, {"called_ms", call.called_ms}, {"queued_ms", call.queued_ms},
-               {"bytes", call.bytes},   {"place", call.place}, {"size", call.size},                 {"nodes", call.nodes},       {"channels", call.channels}};
+  Json json = {{"pid", call.pid},
+               {"rank", call.rank},
+               {"communicator", call.communicator},
+               {"sequence", call.sequence},
+               {"operation", call.operation},
+               {"called_ms", call.called_ms},
+               {"queued_ms", call.queued_ms},
+               {"bytes", call.bytes},
+               {"place", call.place},
+               {"size", call.size},
+               {"nodes", call.nodes},
+               {"channels", call.channels}};
   if (call.begin_ms && call.end_ms) {
     json["begin_ms"] = *call.begin_ms;
     json["end_ms"] = *call.end_ms;
@@ -111,9 +124,11 @@ std::string census_json(const CommunicatorCensus& census, const WriterOptions& o
       if (rank.error != 0) entry["error"] = rank.error;
       ranks.push_back(std::move(entry));
     }
-    communicators.push_back({{"hash", communicator.hash}, {"size", communicator.size}, {"ranks", std::move(ranks)}});
+    communicators.push_back(
+        {{"hash", communicator.hash}, {"size", communicator.size}, {"ranks", std::move(ranks)}});
   }
-  return text_of({{"nccl_version", census.nccl_version}, {"communicators", std::move(communicators)}});
+  return text_of(
+      {{"nccl_version", census.nccl_version}, {"communicators", std::move(communicators)}});
 }
 
 CommunicatorCensus read_census(std::string_view text) {
@@ -135,8 +150,10 @@ CommunicatorCensus read_census(std::string_view text) {
       take(of_rank, "initialising", rank.initialising);
       take(of_rank, "aborted", rank.aborted);
       take(of_rank, "error", rank.error);
-      if (const auto counts = of_rank.find("counts"); counts != of_rank.end() && counts->is_object())
-        for (const auto& [operation, count] : counts->items()) take(*counts, operation.c_str(), rank.counts[operation]);
+      if (const auto counts = of_rank.find("counts");
+          counts != of_rank.end() && counts->is_object())
+        for (const auto& [operation, count] : counts->items())
+          take(*counts, operation.c_str(), rank.counts[operation]);
       communicator.ranks.push_back(std::move(rank));
     }
     census.communicators.push_back(std::move(communicator));

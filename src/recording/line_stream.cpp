@@ -98,7 +98,7 @@ class LineStream::Bytes {
 Result<LineStream> LineStream::open(const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return cannot_read(path, errno);
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(file, &facts) == 0 && S_ISDIR(facts.st_mode)) {
     ::close(file);
     return cannot_read(path, EISDIR);
@@ -106,9 +106,12 @@ Result<LineStream> LineStream::open(const std::filesystem::path& path) {
   return LineStream(std::make_unique<Bytes>(file));
 }
 
-LineStream LineStream::over(std::string bytes) { return LineStream(std::make_unique<Bytes>(std::move(bytes))); }
+LineStream LineStream::over(std::string bytes) {
+  return LineStream(std::make_unique<Bytes>(std::move(bytes)));
+}
 
-LineStream::LineStream(std::unique_ptr<Bytes> bytes) : bytes_(std::move(bytes)), buffer_(kRead + kPadding) {}
+LineStream::LineStream(std::unique_ptr<Bytes> bytes)
+    : bytes_(std::move(bytes)), buffer_(kRead + kPadding) {}
 LineStream::LineStream(LineStream&&) noexcept = default;
 LineStream& LineStream::operator=(LineStream&&) noexcept = default;
 LineStream::~LineStream() = default;
@@ -126,7 +129,8 @@ std::optional<std::string_view> LineStream::next() {
       continue;
     }
     scanned_ = end_;
-    if (end_ - begin_ > recording_format::kLongestLine) {  // drop it as it comes, in constant memory
+    // drop it as it comes, in constant memory
+    if (end_ - begin_ > recording_format::kLongestLine) {
       overlong_ += skipping_ ? 0 : 1;
       skipping_ = true;
       begin_ = scanned_ = end_ = 0;

@@ -1,7 +1,7 @@
 // Reads a file as lines, plain or zstd-compressed, in constant memory.
 //
-// One thread. The line handed out stays valid until the next call and is followed by the zero padding
-// that simdjson needs, so that no line is copied.
+// One thread. The line handed out stays valid until the next call and is followed by the zero
+// padding that simdjson needs, so that no line is copied.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class LineStream {
   // The line that next() has just given is given again.
   void put_back();
 
-  // What stands after the last newline, once next() has returned nothing: a line that was cut, or a last
-  // line whose newline is missing.
+  // What stands after the last newline, once next() has returned nothing: a line that was cut, or a
+  // last line whose newline is missing.
   std::string_view remainder() const;
   // Set when the compressed stream broke off or was damaged.
   bool damaged() const;
@@ -50,9 +50,9 @@ class LineStream {
   std::vector<char> buffer_;  // [begin_, end_) holds what was read and not yet handed out
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::size_t scanned_ = 0;  // no newline in [begin_, scanned_)
+  std::size_t scanned_ = 0;    // no newline in [begin_, scanned_)
   std::size_t last_line_ = 0;  // where the line given last begins
-  bool skipping_ = false;    // inside an overlong line
+  bool skipping_ = false;      // inside an overlong line
   std::size_t overlong_ = 0;
   std::size_t skipped_bytes_ = 0;
 };

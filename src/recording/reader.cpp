@@ -28,7 +28,8 @@ bool looks_like_recording(LineStream& lines) {
 std::string describe(const ReadLosses& losses) {
   std::vector<std::string> parts;
   if (losses.damaged_compression) parts.emplace_back("the compressed stream breaks off");
-  if (losses.cut_bytes > 0) parts.push_back(fmt::format("the last line was cut ({} bytes lost)", losses.cut_bytes));
+  if (losses.cut_bytes > 0)
+    parts.push_back(fmt::format("the last line was cut ({} bytes lost)", losses.cut_bytes));
   if (losses.unreadable_lines > 0)
     parts.push_back(fmt::format("{} line{} could not be read", losses.unreadable_lines,
                                 losses.unreadable_lines == 1 ? "" : "s"));
@@ -36,9 +37,8 @@ std::string describe(const ReadLosses& losses) {
 }
 
 Result<RecordingReader> RecordingReader::open(const std::filesystem::path& path) {
-  auto lines = LineStream::open(path);
-  if (!lines) return std::move(lines).error();
-  return from(std::move(*lines), path.string());
+  auto lines = TRY(LineStream::open(path));
+  return from(std::move(lines), path.string());
 }
 
 Result<RecordingReader> RecordingReader::over(std::string bytes, const std::string& name) {

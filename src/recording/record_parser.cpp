@@ -27,7 +27,8 @@ bool is_null(Value value) {
 
 std::optional<double> as_number(Value value) {
   double number = 0;
-  if (value.get_double().get(number) != simdjson::SUCCESS || !std::isfinite(number)) return std::nullopt;
+  if (value.get_double().get(number) != simdjson::SUCCESS || !std::isfinite(number))
+    return std::nullopt;
   return number;
 }
 
@@ -199,21 +200,36 @@ ProcessSample process_sample(ondemand::object fields) {
   for (auto field : fields) {
     const std::string_view key = field.unescaped_key();
     Value value = field.value();
-    if (key == "pid") process.pid = as_int(value).value_or(0);
-    else if (key == "gpus") process.gpus = process_gpus(value);
-    else if (key == "command") process.command = text_list(value);
-    else if (key == "rank") process.rank = as_int(value);
-    else if (key == "local_rank") process.local_rank = as_int(value);
-    else if (key == "world_size") process.world_size = as_int(value);
-    else if (key == "launcher") process.launcher = as_text(value);
-    else if (key == "cpu") process.cpu = as_number(value);
-    else if (key == "user") process.user = as_text(value);
-    else if (key == "parent_pid") process.parent_pid = as_int(value);
-    else if (key == "loader_workers") process.loader_workers = as_int(value);
-    else if (key == "read_bytes") process.read_bytes = as_unsigned(value);
-    else if (key == "write_bytes") process.write_bytes = as_unsigned(value);
-    else if (key == "environment") process.environment = text_map(value);
-    else if (key == "libraries") process.libraries = text_list(value);
+    if (key == "pid")
+      process.pid = as_int(value).value_or(0);
+    else if (key == "gpus")
+      process.gpus = process_gpus(value);
+    else if (key == "command")
+      process.command = text_list(value);
+    else if (key == "rank")
+      process.rank = as_int(value);
+    else if (key == "local_rank")
+      process.local_rank = as_int(value);
+    else if (key == "world_size")
+      process.world_size = as_int(value);
+    else if (key == "launcher")
+      process.launcher = as_text(value);
+    else if (key == "cpu")
+      process.cpu = as_number(value);
+    else if (key == "user")
+      process.user = as_text(value);
+    else if (key == "parent_pid")
+      process.parent_pid = as_int(value);
+    else if (key == "loader_workers")
+      process.loader_workers = as_int(value);
+    else if (key == "read_bytes")
+      process.read_bytes = as_unsigned(value);
+    else if (key == "write_bytes")
+      process.write_bytes = as_unsigned(value);
+    else if (key == "environment")
+      process.environment = text_map(value);
+    else if (key == "libraries")
+      process.libraries = text_list(value);
     else if (key == "state") {
       const auto state = as_text(value);
       if (state && state->size() == 1) process.state = state->front();
@@ -260,8 +276,12 @@ StepOnDevices on_devices(ondemand::object fields) {
     const std::string_view key = field.unescaped_key();
     Value value = field.value();
     if (key == "devices")
-      for (auto device : value.get_array()) time.devices.push_back(device_time(device.get_object()));
-    if (key == "idle_ms") each_part(value.get_object(), [&](std::size_t part, Value length) { time.idle_ms[part] = as_number(length).value_or(0); });
+      for (auto device : value.get_array())
+        time.devices.push_back(device_time(device.get_object()));
+    if (key == "idle_ms")
+      each_part(value.get_object(), [&](std::size_t part, Value length) {
+        time.idle_ms[part] = as_number(length).value_or(0);
+      });
     for (const auto& [name, member] : recording_format::kOnDevicesNumbers)
       if (name == key) time.*member = as_number(value).value_or(0);
     for (const auto& [name, member] : recording_format::kOnDevicesCounts)
@@ -281,9 +301,12 @@ StepMark step_mark(ondemand::object fields) {
     if (key == "passes") step.passes = as_int(value);
     if (key == "synced_passes") step.synced_passes = as_int(value);
     if (key == "gpu_idle_ms") step.gpu_idle_ms = as_number(value);
-    if (bool dry = false; key == "gpu_ran_dry" && value.get_bool().get(dry) == simdjson::SUCCESS) step.gpu_ran_dry = dry;
+    if (bool dry = false; key == "gpu_ran_dry" && value.get_bool().get(dry) == simdjson::SUCCESS)
+      step.gpu_ran_dry = dry;
     if (key == "on_devices") step.on_devices = on_devices(value.get_object());
-    if (key == "spans_ms") each_part(value.get_object(), [&](std::size_t part, Value length) { step.spans_ms[part] = as_number(length); });
+    if (key == "spans_ms")
+      each_part(value.get_object(),
+                [&](std::size_t part, Value length) { step.spans_ms[part] = as_number(length); });
   }
   return step;
 }
@@ -315,7 +338,8 @@ Event event(ondemand::object fields) {
     if (key == "gpu") result.gpu = as_int(value);
     if (key == "detail") {
       result.detail = as_text(value).value_or("");
-      if (const auto number = as_number(value)) result.detail = fmt::format("{}", *number);  // an Xid as a number
+      // an Xid as a number
+      if (const auto number = as_number(value)) result.detail = fmt::format("{}", *number);
     }
   }
   return result;
@@ -327,17 +351,28 @@ GpuInfo gpu_info(ondemand::object fields, int position) {
   for (auto field : fields) {
     const std::string_view key = field.unescaped_key();
     Value value = field.value();
-    if (key == "index") gpu.index = as_int(value).value_or(position);
-    else if (key == "uuid") gpu.uuid = as_text(value);
-    else if (key == "name") gpu.name = as_text(value);
-    else if (key == "memory_total_bytes") gpu.memory_total_bytes = as_unsigned(value);
-    else if (key == "power_limit_mw") gpu.power_limit_mw = as_number(value);
-    else if (key == "power_limit_default_mw") gpu.power_limit_default_mw = as_number(value);
-    else if (key == "sm_clock_max_mhz") gpu.sm_clock_max_mhz = as_number(value);
-    else if (key == "busy_window_ms") gpu.busy_window_ms = as_number(value);
-    else if (key == "host") gpu.host = as_text(value);
-    else if (key == "host_index") gpu.host_index = as_int(value);
-    else if (key == "job") gpu.job = as_text(value);
+    if (key == "index")
+      gpu.index = as_int(value).value_or(position);
+    else if (key == "uuid")
+      gpu.uuid = as_text(value);
+    else if (key == "name")
+      gpu.name = as_text(value);
+    else if (key == "memory_total_bytes")
+      gpu.memory_total_bytes = as_unsigned(value);
+    else if (key == "power_limit_mw")
+      gpu.power_limit_mw = as_number(value);
+    else if (key == "power_limit_default_mw")
+      gpu.power_limit_default_mw = as_number(value);
+    else if (key == "sm_clock_max_mhz")
+      gpu.sm_clock_max_mhz = as_number(value);
+    else if (key == "busy_window_ms")
+      gpu.busy_window_ms = as_number(value);
+    else if (key == "host")
+      gpu.host = as_text(value);
+    else if (key == "host_index")
+      gpu.host_index = as_int(value);
+    else if (key == "job")
+      gpu.job = as_text(value);
     else if (key == "mig" && !is_null(value)) {
       MigSlice slice;
       for (auto inner : value.get_object()) {
@@ -363,7 +398,9 @@ std::vector<std::pair<int, int>> pairs(Value value) {
 }
 
 // Nothing stands behind the line's one object.
-bool at_end(ondemand::document& document) { return document.current_location().error() == simdjson::OUT_OF_BOUNDS; }
+bool at_end(ondemand::document& document) {
+  return document.current_location().error() == simdjson::OUT_OF_BOUNDS;
+}
 
 struct Header {
   std::optional<std::int64_t> version;
@@ -429,9 +466,10 @@ Result<Machine> RecordParser::parse_header(std::string_view line) {
     Header read = header(document->get_object());
     if (!at_end(*document) || !read.version || *read.version < 1) return refuse();
     if (*read.version > recording_format::kVersion)
-      return Error{fmt::format("a recording of version {}, and this lockstep reads up to version {}", *read.version,
-                               recording_format::kVersion),
-                   "update lockstep, or record again with this one"};
+      return Error{
+          fmt::format("a recording of version {}, and this lockstep reads up to version {}",
+                      *read.version, recording_format::kVersion),
+          "update lockstep, or record again with this one"};
     return std::move(read.machine);
   } catch (const simdjson::simdjson_error&) {
     return refuse();
@@ -448,14 +486,22 @@ ParsedLine RecordParser::parse_record(std::string_view line) {
     for (auto field : document->get_object()) {
       const std::string_view key = field.unescaped_key();
       Value value = field.value();
-      if (key == "t_ms") t_ms = as_number(value);
-      else if (key == "gpus") record = Record{0, gpu_tick(value)};
-      else if (key == "processes") record = Record{0, process_tick(value)};
-      else if (key == "step") record = Record{0, step_mark(value.get_object())};
-      else if (key == "fact") record = Record{0, probe_fact(value.get_object())};
-      else if (key == "collective") record = Record{0, read_collective(raw_text(value.get_object()))};
-      else if (key == "ras") record = Record{0, read_census(raw_text(value.get_object()))};
-      else if (key == "event") record = Record{0, event(value.get_object())};
+      if (key == "t_ms")
+        t_ms = as_number(value);
+      else if (key == "gpus")
+        record = Record{0, gpu_tick(value)};
+      else if (key == "processes")
+        record = Record{0, process_tick(value)};
+      else if (key == "step")
+        record = Record{0, step_mark(value.get_object())};
+      else if (key == "fact")
+        record = Record{0, probe_fact(value.get_object())};
+      else if (key == "collective")
+        record = Record{0, read_collective(raw_text(value.get_object()))};
+      else if (key == "ras")
+        record = Record{0, read_census(raw_text(value.get_object()))};
+      else if (key == "event")
+        record = Record{0, event(value.get_object())};
     }
     if (!at_end(*document) || !t_ms) return {std::nullopt, kDamaged};
     if (record) record->t_ms = *t_ms;

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// What a line turned out to be. A whole JSON object of a kind this version does not know is neither a
-// record nor damage.
+// What a line turned out to be. A whole JSON object of a kind this version does not know is neither
+// a record nor damage.
 struct ParsedLine {
   std::optional<Record> record;
   bool damaged = false;

@@ -30,7 +30,8 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// The shortest text that reads back as the same number; fractions and milliseconds need no more than this.
+// The shortest text that reads back as the same number; fractions and milliseconds need no more
+// than this.
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
 // A number as people write it: 700000 and not 700000.0.
@@ -39,20 +40,27 @@ Json plain(double value) {
   if (kept == std::floor(kept) && std::abs(kept) < 9e15) return static_cast<std::int64_t>(kept);
   return kept;
 }
-Json plain_or_null(const std::optional<double>& value) { return value ? plain(*value) : Json(nullptr); }
+Json plain_or_null(const std::optional<double>& value) {
+  return value ? plain(*value) : Json(nullptr);
+}
 
 std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string_view name_of(ProcessCoverage coverage) {
-  return coverage == ProcessCoverage::all ? "all" : coverage == ProcessCoverage::partial ? "partial" : "none";
+  return coverage == ProcessCoverage::all       ? "all"
+         : coverage == ProcessCoverage::partial ? "partial"
+                                                : "none";
 }
 
-// Ticks are the bulk of a recording: written straight to text, five times as fast as by way of a DOM.
+// Ticks are the bulk of a recording: written straight to text, five times as fast as by way of a
+// DOM.
 class TickLine {
  public:
-  explicit TickLine(double t_ms) { fmt::format_to(end(), R"({{"t_ms":{},"gpus":[)", rounded(t_ms)); }
+  explicit TickLine(double t_ms) {
+    fmt::format_to(end(), R"({{"t_ms":{},"gpus":[)", rounded(t_ms));
+  }
 
   void add(const GpuSample& gpu) {
     fmt::format_to(end(), R"({}{{"index":{})", first_ ? "" : ",", gpu.index);
@@ -73,7 +81,8 @@ class TickLine {
   // A stale reading was not asked at this tick: it is left out, like one that was not asked for.
   template <class T>
   bool absent_or_null(std::string_view key, const Reading<T>& reading) {
-    if (reading.state() == ReadingState::not_asked || reading.state() == ReadingState::stale) return true;
+    if (reading.state() == ReadingState::not_asked || reading.state() == ReadingState::stale)
+      return true;
     if (reading.has_value()) return false;
     fmt::format_to(end(), R"(,"{}":null)", key);
     return true;
@@ -95,9 +104,10 @@ class TickLine {
   void put_power_samples(const Reading<PowerSamples>& reading) {
     if (absent_or_null("power_samples_mw", reading)) return;
     const PowerSamples samples = *reading.value();
-    fmt::format_to(end(), R"(,"power_samples_mw":[{}],"power_sample_ms":{})", fmt::join(samples.milliwatts, ","),
-                   rounded(samples.sample_ms));
-    if (samples.first_ms) fmt::format_to(end(), R"(,"power_first_ms":{})", rounded(*samples.first_ms));
+    fmt::format_to(end(), R"(,"power_samples_mw":[{}],"power_sample_ms":{})",
+                   fmt::join(samples.milliwatts, ","), rounded(samples.sample_ms));
+    if (samples.first_ms)
+      fmt::format_to(end(), R"(,"power_first_ms":{})", rounded(*samples.first_ms));
   }
 
   void put(std::string_view key, const Reading<ClockLimits>& reading) {
@@ -145,7 +155,8 @@ Json on_devices_json(const StepOnDevices& time) {
   Json devices = Json::array();
   for (const DeviceTime& device : time.devices) {
     Json entry = {{"device", device.device}, {"kernels", device.kernels}};
-    for (const auto& [name, field] : recording_format::kDeviceNumbers) entry[std::string(name)] = plain(device.*field);
+    for (const auto& [name, field] : recording_format::kDeviceNumbers)
+      entry[std::string(name)] = plain(device.*field);
     devices.push_back(std::move(entry));
   }
   Json idle = Json::object();
@@ -163,7 +174,10 @@ Json step_json(const StepMark& step) {
   Json spans = Json::object();
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
     if (step.spans_ms[i]) spans[std::string(kStepSpanNames[i])] = plain(*step.spans_ms[i]);
-  Json json = {{"rank", step.rank}, {"index", step.index}, {"duration_ms", plain(step.duration_ms)}, {"spans_ms", spans}};
+  Json json = {{"rank", step.rank},
+               {"index", step.index},
+               {"duration_ms", plain(step.duration_ms)},
+               {"spans_ms", spans}};
   if (step.passes) json["passes"] = *step.passes;
   if (step.synced_passes) json["synced_passes"] = *step.synced_passes;
   if (step.gpu_idle_ms) json["gpu_idle_ms"] = plain(*step.gpu_idle_ms);
@@ -179,7 +193,8 @@ std::string header_line(const Machine& machine, const WriterOptions& options) {
   // Machines and jobs stay apart from each other, and nameless.
   std::map<std::string, std::string> hosts;
   std::map<std::string, std::string> jobs;
-  const auto told = [drop](std::map<std::string, std::string>& names, const char* kind, const std::string& name) {
+  const auto told = [drop](std::map<std::string, std::string>& names, const char* kind,
+                           const std::string& name) {
     return drop ? names.emplace(name, kind + std::to_string(names.size() + 1)).first->second : name;
   };
   Json gpus = Json::array();
@@ -190,7 +205,8 @@ std::string header_line(const Machine& machine, const WriterOptions& options) {
                   {"memory_total_bytes", or_null(gpu.memory_total_bytes)},
                   {"power_limit_mw", plain_or_null(gpu.power_limit_mw)},
                   {"busy_window_ms", plain_or_null(gpu.busy_window_ms)}};
-    if (gpu.power_limit_default_mw) entry["power_limit_default_mw"] = plain(*gpu.power_limit_default_mw);
+    if (gpu.power_limit_default_mw)
+      entry["power_limit_default_mw"] = plain(*gpu.power_limit_default_mw);
     if (gpu.sm_clock_max_mhz) entry["sm_clock_max_mhz"] = plain(*gpu.sm_clock_max_mhz);
     if (gpu.mig) entry["mig"] = {{"parent", gpu.mig->parent}, {"instance", gpu.mig->instance}};
     if (gpu.host) entry["host"] = told(hosts, "host", *gpu.host);
@@ -215,8 +231,12 @@ std::string record_line(const Record& record, const WriterOptions& options) {
     for (const GpuSample& gpu : *tick) line.add(gpu);
     return line.take();
   }
-  if (const auto* call = std::get_if<CollectiveCall>(&record.content)) return fmt::format("{{\"t_ms\":{},\"collective\":{}}}\n", plain(record.t_ms).dump(), collective_json(*call));
-  if (const auto* census = std::get_if<CommunicatorCensus>(&record.content)) return fmt::format("{{\"t_ms\":{},\"ras\":{}}}\n", plain(record.t_ms).dump(), census_json(*census, options));
+  if (const auto* call = std::get_if<CollectiveCall>(&record.content))
+    return fmt::format("{{\"t_ms\":{},\"collective\":{}}}\n", plain(record.t_ms).dump(),
+                       collective_json(*call));
+  if (const auto* census = std::get_if<CommunicatorCensus>(&record.content))
+    return fmt::format("{{\"t_ms\":{},\"ras\":{}}}\n", plain(record.t_ms).dump(),
+                       census_json(*census, options));
   Json json = {{"t_ms", plain(record.t_ms)}};
   if (const auto* processes = std::get_if<ProcessTick>(&record.content)) {
     Json list = Json::array();
@@ -225,7 +245,8 @@ std::string record_line(const Record& record, const WriterOptions& options) {
   } else if (const auto* step = std::get_if<StepMark>(&record.content)) {
     json["step"] = step_json(*step);
   } else if (const auto* fact = std::get_if<ProbeFact>(&record.content)) {
-    json["fact"] = {{"pid", fact->pid}, {"rank", fact->rank}, {"name", fact->name}, {"values", fact->values}};
+    json["fact"] = {
+        {"pid", fact->pid}, {"rank", fact->rank}, {"name", fact->name}, {"values", fact->values}};
   } else {
     const Event& event = std::get<Event>(record.content);
     json["event"] = {{"kind", event.kind}, {"gpu", or_null(event.gpu)}, {"detail", event.detail}};
@@ -237,7 +258,10 @@ std::string record_line(const Record& record, const WriterOptions& options) {
 class RecordingWriter::Output {
  public:
   Output(int file, bool owned, bool compressed, std::string name)
-      : file_(file), owned_(owned), name_(std::move(name)), stream_(compressed ? ZSTD_createCStream() : nullptr) {
+      : file_(file),
+        owned_(owned),
+        name_(std::move(name)),
+        stream_(compressed ? ZSTD_createCStream() : nullptr) {
     // Level 3 packs ticks about tenfold at less than a thousandth of a core (10 Hz, 8 GPUs).
     if (stream_ != nullptr) ZSTD_CCtx_setParameter(stream_, ZSTD_c_compressionLevel, 3);
   }
@@ -308,33 +332,38 @@ namespace {
 // Makes room under `path` without losing what is there.
 Status make_room(const std::filesystem::path& path) {
   std::error_code problem;
-  if (!std::filesystem::is_regular_file(path, problem) || std::filesystem::file_size(path, problem) == 0) return Done{};
+  if (!std::filesystem::is_regular_file(path, problem) ||
+      std::filesystem::file_size(path, problem) == 0)
+    return Done{};
   if (!looks_like_recording(path))
     return usage_error(fmt::format("{} exists and is not a recording", printable(path.string())),
                        "choose another name after -o, or remove that file first");
   std::filesystem::rename(path, path.string() + ".old", problem);
   if (problem)
-    return usage_error(fmt::format("cannot keep the old {}: {}", printable(path.string()), problem.message()),
-                       "choose another name after -o");
+    return usage_error(
+        fmt::format("cannot keep the old {}: {}", printable(path.string()), problem.message()),
+        "choose another name after -o");
   return Done{};
 }
 }  // namespace
 
-Result<RecordingWriter> RecordingWriter::create(const std::filesystem::path& path, const Machine& machine,
-                                                WriterOptions options) {
+Result<RecordingWriter> RecordingWriter::create(const std::filesystem::path& path,
+                                                const Machine& machine, WriterOptions options) {
   const bool to_stdout = path == "-";
   int file = STDOUT_FILENO;
   if (!to_stdout) {
-    if (Status room = make_room(path); !room) return std::move(room).error();
+    TRY(make_room(path));
     file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0)
-      return usage_error(fmt::format("cannot write {}: {}", printable(path.string()), std::strerror(errno)),
-                         "choose a folder that exists and that you may write to");
+      return usage_error(
+          fmt::format("cannot write {}: {}", printable(path.string()), std::strerror(errno)),
+          "choose a folder that exists and that you may write to");
   }
   const bool compressed = path.string().ends_with(recording_format::kCompressedSuffix);
-  RecordingWriter writer(std::make_unique<Output>(file, !to_stdout, compressed, path.string()), options);
-  if (Status status = writer.output_->add(header_line(machine, options)); !status) return std::move(status).error();
-  if (Status status = writer.flush(); !status) return std::move(status).error();
+  RecordingWriter writer(std::make_unique<Output>(file, !to_stdout, compressed, path.string()),
+                         options);
+  TRY(writer.output_->add(header_line(machine, options)));
+  TRY(writer.flush());
   return writer;
 }
 
@@ -343,7 +372,9 @@ RecordingWriter::RecordingWriter(std::unique_ptr<Output> output, WriterOptions o
 RecordingWriter::RecordingWriter(RecordingWriter&&) noexcept = default;
 RecordingWriter::~RecordingWriter() = default;
 
-Status RecordingWriter::write(const Record& record) { return output_->add(record_line(record, options_)); }
+Status RecordingWriter::write(const Record& record) {
+  return output_->add(record_line(record, options_));
+}
 Status RecordingWriter::flush() { return output_->flush(); }
 Status RecordingWriter::close() { return output_->end(); }
 

@@ -1,4 +1,5 @@
-// Writes a recording line by line. Whatever stops the process, all but the last line can be read again.
+// Writes a recording line by line. Whatever stops the process, all but the last line can be read
+// again.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 namespace lockstep {
 
 enum class Redaction : std::uint8_t {
-  secrets,               // what the sources already did: tokens and passwords in command lines
-  commands_and_host,     // commands and host names are dropped altogether
+  secrets,            // what the sources already did: tokens and passwords in command lines
+  commands_and_host,  // commands and host names are dropped altogether
 };
 
 struct WriterOptions {
@@ -27,8 +28,8 @@ std::string record_line(const Record& record, const WriterOptions& options = {})
 
 class RecordingWriter {
  public:
-  // "-" is standard output; a name that ends in .zst is compressed. An earlier recording under that name
-  // is kept beside it with the suffix .old; any other file is refused, never overwritten.
+  // "-" is standard output; a name that ends in .zst is compressed. An earlier recording under that
+  // name is kept beside it with the suffix .old; any other file is refused, never overwritten.
   static Result<RecordingWriter> create(const std::filesystem::path& path, const Machine& machine,
                                         WriterOptions options = {});
   RecordingWriter(RecordingWriter&&) noexcept;

@@ -17,23 +17,30 @@ const JobSignals* job_of(const RunView& run) {
 // Batches a second over all ranks, for equal batches a rank.
 std::optional<double> step_rate(const JobSignals& job, const Signals& signals) {
   // A trace has few steps, but their lengths are exact.
-  if (signals.trace) return signals.trace->steps > 0 && signals.trace->step_ms > 0 ? std::optional(1000 * static_cast<double>(signals.trace->ranks.size()) / signals.trace->step_ms) : std::nullopt;
+  if (signals.trace)
+    return signals.trace->steps > 0 && signals.trace->step_ms > 0
+               ? std::optional(1000 * static_cast<double>(signals.trace->ranks.size()) /
+                               signals.trace->step_ms)
+               : std::nullopt;
   if (!job.steps || job.steps->count < 5 || job.steps->duration_p50_ms <= 0) return std::nullopt;
   double whole = 0;
-  for (const RankSteps& rank : job.steps->ranks) whole += rank.duration_ms > 0 ? 1000 / rank.duration_ms : 0;
+  for (const RankSteps& rank : job.steps->ranks)
+    whole += rank.duration_ms > 0 ? 1000 / rank.duration_ms : 0;
   return whole;
 }
 
 // GPUs' worth of work: what each really did, added up.
 double work_of(const JobSignals& job) {
   double sum = 0;
-  for (const GpuInJob& member : job.members) sum += std::min(member.busy.value_or(0), member.work.value_or(1));
+  for (const GpuInJob& member : job.members)
+    sum += std::min(member.busy.value_or(0), member.work.value_or(1));
   return sum;
 }
 
 // How many GPUs' speed the pattern can have at all.
 double equivalents(const JobSignals& job, Pattern pattern) {
-  const bool like_one = pattern == Pattern::taking_turns || pattern == Pattern::single_gpu || pattern == Pattern::independent;
+  const bool like_one = pattern == Pattern::taking_turns || pattern == Pattern::single_gpu ||
+                        pattern == Pattern::independent;
   return like_one ? 1 : static_cast<double>(job.gpus.size());
 }
 
@@ -46,17 +53,22 @@ void split_missing(const RunView& run, Comparison& comparison) {
   for (const Finding& finding : run.diagnosis.findings) {
     const FindingName& name = name_of(finding.code);
     if (finding.lost_throughput * scale >= 0.005)
-      comparison.missing.push_back({std::string(name.id) + " " + std::string(name.name), finding.lost_throughput * scale});
+      comparison.missing.push_back(
+          {std::string(name.id) + " " + std::string(name.name), finding.lost_throughput * scale});
   }
 }
 
-std::string words_of(const Finding& finding) { return std::string(name_of(finding.code).id) + " " + std::string(name_of(finding.code).name); }
+std::string words_of(const Finding& finding) {
+  return std::string(name_of(finding.code).id) + " " + std::string(name_of(finding.code).name);
+}
 
 // Findings of one run that the other has not even as a suspicion of the same weight.
 std::vector<std::string> only_in(const Diagnosis& one, const Diagnosis& other) {
   std::vector<std::string> words;
   for (const Finding& finding : one.findings)
-    if (std::none_of(other.findings.begin(), other.findings.end(), [&](const Finding& theirs) { return theirs.code == finding.code; })) words.push_back(words_of(finding));
+    if (std::ranges::none_of(other.findings,
+                             [&](const Finding& theirs) { return theirs.code == finding.code; }))
+      words.push_back(words_of(finding));
   return words;
 }
 
@@ -76,28 +88,37 @@ double kernels_in_common(const TraceSignals& own, const TraceSignals& theirs) {
 }
 
 // What a step takes in both, part by part, where they differ or matter.
-std::vector<Comparison::Change> changes_of(const JobSignals& own, const JobSignals& theirs, const TraceSignals& own_trace, const TraceSignals& their_trace) {
+std::vector<Comparison::Change> changes_of(const JobSignals& own, const JobSignals& theirs,
+                                           const TraceSignals& own_trace,
+                                           const TraceSignals& their_trace) {
   constexpr double kWorthALine = 0.01;
   std::vector<Comparison::Change> changes;
   changes.push_back({"step", their_trace.step_ms, own_trace.step_ms, "ms"});
   if (own.steps && theirs.steps)
     for (std::size_t part = 0; part < kStepSpanNames.size(); ++part)
-      if (std::max(own.steps->share[part], theirs.steps->share[part]) >= kWorthALine) changes.push_back({std::string(kStepSpanNames[part]), theirs.steps->p50_ms[part], own.steps->p50_ms[part], "ms"});
+      if (std::max(own.steps->share[part], theirs.steps->share[part]) >= kWorthALine)
+        changes.push_back({std::string(kStepSpanNames[part]), theirs.steps->p50_ms[part],
+                           own.steps->p50_ms[part], "ms"});
   const auto mean = [](const TraceSignals& trace, auto value) {
     double sum = 0;
-    for (const RankBreakdown& rank : trace.breakdown.ranks) sum += rank.span_us > 0 ? value(rank) / rank.span_us / static_cast<double>(trace.breakdown.ranks.size()) : 0;
+    for (const RankBreakdown& rank : trace.breakdown.ranks)
+      sum += rank.span_us > 0
+                 ? value(rank) / rank.span_us / static_cast<double>(trace.breakdown.ranks.size())
+                 : 0;
     return sum;
   };
   const auto idle = [](const RankBreakdown& rank) { return rank.idle_us; };
   const auto compute = [](const RankBreakdown& rank) { return rank.compute_us; };
   changes.push_back({"GPU idle", mean(their_trace, idle), mean(own_trace, idle), "fraction"});
-  changes.push_back({"GPU computing", mean(their_trace, compute), mean(own_trace, compute), "fraction"});
+  changes.push_back(
+      {"GPU computing", mean(their_trace, compute), mean(own_trace, compute), "fraction"});
   return changes;
 }
 
 }  // namespace
 
-std::optional<Comparison> compare_runs(const RunView& run, const RunView& other, std::string other_name) {
+std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
+                                       std::string other_name) {
   const JobSignals* const own = job_of(run);
   const JobSignals* const theirs = job_of(other);
   if (own == nullptr || theirs == nullptr) return std::nullopt;
@@ -105,7 +126,8 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   comparison.against = std::move(other_name);
   const auto own_rate = step_rate(*own, run.signals);
   const auto their_rate = step_rate(*theirs, other.signals);
-  if ((run.signals.trace || other.signals.trace) && !(own_rate && their_rate)) return std::nullopt;  // a piece of a run says nothing of its speed
+  // a piece of a run says nothing of its speed
+  if ((run.signals.trace || other.signals.trace) && !(own_rate && their_rate)) return std::nullopt;
   if (own_rate && their_rate && *their_rate > 0) {
     comparison.measured_by = "steps";
     comparison.speedup = *own_rate / *their_rate;
@@ -115,7 +137,9 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
     comparison.measured_by = "work";
     comparison.speedup = work_of(*own) / base;
   }
-  comparison.ideal = static_cast<double>(own->gpus.size()) / equivalents(*theirs, other.diagnosis.verdicts[other.diagnosis.first_job].verdict.pattern);
+  comparison.ideal =
+      static_cast<double>(own->gpus.size()) /
+      equivalents(*theirs, other.diagnosis.verdicts[other.diagnosis.first_job].verdict.pattern);
   comparison.efficiency = comparison.speedup / comparison.ideal;
   split_missing(run, comparison);
   comparison.only_here = only_in(run.diagnosis, other.diagnosis);
@@ -133,7 +157,8 @@ std::optional<Comparison> compare_with_time(const RunView& run, std::chrono::nan
   Comparison comparison;
   comparison.against = "baseline";
   comparison.measured_by = "time";
-  comparison.speedup = std::chrono::duration<double, std::milli>(alone).count() / (own->to_ms - own->from_ms);
+  comparison.speedup =
+      std::chrono::duration<double, std::milli>(alone).count() / (own->to_ms - own->from_ms);
   comparison.ideal = static_cast<double>(own->gpus.size());
   comparison.efficiency = comparison.speedup / comparison.ideal;
   split_missing(run, comparison);

@@ -1,4 +1,5 @@
-// How a run compares with another, or with a known time on one GPU: the answer to "why 1.2x and not 1.9x".
+// How a run compares with another, or with a known time on one GPU: the answer to "why 1.2x and
+// not 1.9x".
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,8 @@ struct RunView {
 };
 
 // Nothing where one of the runs has no job that works.
-std::optional<Comparison> compare_runs(const RunView& run, const RunView& other, std::string other_name);
+std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
+                                       std::string other_name);
 // `alone` is how long the same work takes on one GPU; the run is taken to be whole.
 std::optional<Comparison> compare_with_time(const RunView& run, std::chrono::nanoseconds alone);
 

@@ -12,8 +12,8 @@ namespace lockstep {
 // By heat or by the power brake. The power limit alone is none: a GPU at full load is at it.
 bool is_throttled(const ClockLimits& limits);
 
-// One for each GPU of the timeline, in its order, from the last second of it. `report` may be of a moment ago; without
-// one only what each GPU shows by itself is said.
+// One for each GPU of the timeline, in its order, from the last second of it. `report` may be of a
+// moment ago; without one only what each GPU shows by itself is said.
 std::vector<GpuState> gpu_states(const Timeline& timeline, const Report* report);
 
 }  // namespace lockstep

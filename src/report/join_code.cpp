@@ -29,7 +29,8 @@ constexpr std::array kExplains = {
 double together(double a, double b) { return 1 - (1 - a) * (1 - b); }
 
 Finding* find(std::vector<Finding>& findings, FindingCode code) {
-  const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) { return finding.code == code; });
+  const auto found =
+      std::ranges::find_if(findings, [&](const Finding& finding) { return finding.code == code; });
   return found == findings.end() ? nullptr : &*found;
 }
 
@@ -37,7 +38,8 @@ Finding* find(std::vector<Finding>& findings, FindingCode code) {
 void take_fixes(Finding& measured, const Finding& code) {
   if (measured.reason.empty()) measured.reason = code.reason;
   if (code.fixes.empty() || !code.fixes.front().diff) return;
-  std::erase_if(measured.fixes, [](const Fix& fix) { return fix.kind == FixKind::edit && !fix.diff; });
+  std::erase_if(measured.fixes,
+                [](const Fix& fix) { return fix.kind == FixKind::edit && !fix.diff; });
   measured.fixes.insert(measured.fixes.begin(), code.fixes.front());
 }
 
@@ -50,7 +52,8 @@ void join_code_findings(Report& report, const Report& code, const std::vector<in
       for (const Fix& fix : finding.fixes) last_group = std::max(last_group, fix.group.value_or(0));
   std::set<FindingCode> supported;  // five lines of one kind are one sign
   const auto support_once = [&](Finding& measured, const Finding& sign) {
-    if (supported.insert(measured.code).second) measured.confidence = together(measured.confidence, sign.confidence * 0.5);
+    if (supported.insert(measured.code).second)
+      measured.confidence = together(measured.confidence, sign.confidence * 0.5);
     measured.where.insert(measured.where.end(), sign.where.begin(), sign.where.end());
   };
   for (Finding finding : code.findings) {

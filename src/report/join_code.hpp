@@ -1,4 +1,5 @@
-// Puts what the code says beside what was measured: each raises the confidence of the other, and the fixes get their diffs.
+// Puts what the code says beside what was measured: each raises the confidence of the other, and
+// the fixes get their diffs.
 #pragma once
 
 #include <vector>

@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-// Busy, power and memory over the whole run; and, where turns or steps are too short for that, the newest stretch of
-// a few periods from the power samples, first.
-std::vector<LanePicture> lane_pictures(const Timeline& timeline, const std::optional<TurnSignals>& turns, double until_ms);
+// Busy, power and memory over the whole run; and, where turns or steps are too short for that, the
+// newest stretch of a few periods from the power samples, first.
+std::vector<LanePicture> lane_pictures(const Timeline& timeline,
+                                       const std::optional<TurnSignals>& turns, double until_ms);
 
 }  // namespace lockstep

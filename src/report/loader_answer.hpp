@@ -1,4 +1,5 @@
-// Whether the data loader is what is slow, from what it does alone and what a step takes without it.
+// Whether the data loader is what is slow, from what it does alone and what a step takes without
+// it.
 #pragma once
 
 #include <optional>

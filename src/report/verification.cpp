@@ -13,8 +13,11 @@ namespace {
 
 // Of the two-sided 95 % interval, by degrees of freedom.
 double students_t(std::size_t freedom) {
-  static constexpr std::array<double, 10> kTable = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
-  return freedom == 0 ? std::numeric_limits<double>::infinity() : freedom <= kTable.size() ? kTable[freedom - 1] : 2.0 + 2.4 / static_cast<double>(freedom);
+  static constexpr std::array<double, 10> kTable = {12.706, 4.303, 3.182, 2.776, 2.571,
+                                                    2.447,  2.365, 2.306, 2.262, 2.228};
+  return freedom == 0               ? std::numeric_limits<double>::infinity()
+         : freedom <= kTable.size() ? kTable[freedom - 1]
+                                    : 2.0 + 2.4 / static_cast<double>(freedom);
 }
 
 // The batch of the loader that a rank went over most.
@@ -26,7 +29,8 @@ std::optional<double> batch_of(const Timeline& timeline, int rank) {
     const auto passes = entry.fact.values.find("passes");
     const auto size = entry.fact.values.find("batch");
     if (size == entry.fact.values.end()) continue;
-    const double count = passes == entry.fact.values.end() ? 1 : std::strtod(passes->second.c_str(), nullptr);
+    const double count =
+        passes == entry.fact.values.end() ? 1 : std::strtod(passes->second.c_str(), nullptr);
     const double value = std::strtod(size->second.c_str(), nullptr);
     if (value > 0 && count >= most) {
       most = count;
@@ -39,7 +43,8 @@ std::optional<double> batch_of(const Timeline& timeline, int rank) {
 }  // namespace
 
 RunSpeed speed_of(const Timeline& timeline, double seconds) {
-  constexpr std::size_t kFewestSteps = 10;  // after the warm-up: fewer are over before they are steady
+  // after the warm-up: fewer are over before they are steady
+  constexpr std::size_t kFewestSteps = 10;
   constexpr double kShortest_s = 0.2;
   constexpr double kWarmUp = 0.2;  // of the steps, and two at least
   RunSpeed speed;
@@ -51,7 +56,8 @@ RunSpeed speed_of(const Timeline& timeline, double seconds) {
   bool all_have_batches = !ranks.empty();
   for (const auto& [rank, steps] : ranks) {
     if (steps.size() < kFewestSteps + 2) return speed;
-    const std::size_t first = std::max<std::size_t>(2, static_cast<std::size_t>(kWarmUp * static_cast<double>(steps.size())));
+    const std::size_t first = std::max<std::size_t>(
+        2, static_cast<std::size_t>(kWarmUp * static_cast<double>(steps.size())));
     if (steps.size() - first < kFewestSteps) return speed;
     double passes = 0;
     for (std::size_t i = first; i < steps.size(); ++i) passes += steps[i]->step.passes.value_or(1);
@@ -69,20 +75,31 @@ RunSpeed speed_of(const Timeline& timeline, double seconds) {
 
 SpeedBasis common_basis(const std::vector<std::vector<RunSpeed>>& runs) {
   const auto all_have = [&](auto has) {
-    return std::all_of(runs.begin(), runs.end(), [&](const std::vector<RunSpeed>& variant) { return std::all_of(variant.begin(), variant.end(), has); });
+    return std::ranges::all_of(runs, [&](const std::vector<RunSpeed>& variant) {
+      return std::ranges::all_of(variant, has);
+    });
   };
-  if (all_have([](const RunSpeed& run) { return run.samples_per_s.has_value(); })) return SpeedBasis::samples;
-  if (all_have([](const RunSpeed& run) { return run.batches_per_s.has_value(); })) return SpeedBasis::batches;
-  if (all_have([](const RunSpeed& run) { return run.gpu_work.value_or(0) > 0; })) return SpeedBasis::gpu_work;
+  if (all_have([](const RunSpeed& run) { return run.samples_per_s.has_value(); }))
+    return SpeedBasis::samples;
+  if (all_have([](const RunSpeed& run) { return run.batches_per_s.has_value(); }))
+    return SpeedBasis::batches;
+  if (all_have([](const RunSpeed& run) { return run.gpu_work.value_or(0) > 0; }))
+    return SpeedBasis::gpu_work;
   return SpeedBasis::whole_run;
 }
 
 bool only_steps_gain(const Verification& verification) {
-  if (verification.cut_short || verification.variants.size() < 2 || (verification.basis != SpeedBasis::samples && verification.basis != SpeedBasis::batches)) return false;
-  return verification.speedups.back().helped() && median(verification.variants.back().seconds) > 0.98 * median(verification.variants.front().seconds);
+  if (verification.cut_short || verification.variants.size() < 2 ||
+      (verification.basis != SpeedBasis::samples && verification.basis != SpeedBasis::batches))
+    return false;
+  return verification.speedups.back().helped() &&
+         median(verification.variants.back().seconds) >
+             0.98 * median(verification.variants.front().seconds);
 }
 
-bool is_proven(const Verification& verification) { return verification.speedups.back().helped() && !only_steps_gain(verification); }
+bool is_proven(const Verification& verification) {
+  return verification.speedups.back().helped() && !only_steps_gain(verification);
+}
 
 double speed_by(SpeedBasis basis, const RunSpeed& run) {
   switch (basis) {
@@ -106,8 +123,10 @@ Speedup speedup_between(std::span<const double> before, std::span<const double> 
   speedup.ratio = std::exp(median(logs));
   if (logs.size() < 2) return speedup;
   double variance = 0;
-  for (const double value : logs) variance += (value - mean) * (value - mean) / static_cast<double>(logs.size() - 1);
-  const double half = students_t(logs.size() - 1) * std::sqrt(variance / static_cast<double>(logs.size()));
+  for (const double value : logs)
+    variance += (value - mean) * (value - mean) / static_cast<double>(logs.size() - 1);
+  const double half =
+      students_t(logs.size() - 1) * std::sqrt(variance / static_cast<double>(logs.size()));
   speedup.low = std::exp(mean - half);
   speedup.high = std::exp(mean + half);
   return speedup;

@@ -28,8 +28,9 @@ bool only_steps_gain(const Verification& verification);
 bool is_proven(const Verification& verification);
 double speed_by(SpeedBasis basis, const RunSpeed& run);
 
-// The ratio's interval from the logarithms of each round's ratio, by Student's t: rounds share what the machine was doing. With one round there is
-// no interval: it reaches from nothing to everything.
+// The ratio's interval from the logarithms of each round's ratio, by Student's t: rounds share what
+// the machine was doing. With one round there is no interval: it reaches from nothing to
+// everything.
 Speedup speedup_between(std::span<const double> before, std::span<const double> after);
 
 }  // namespace lockstep

@@ -17,12 +17,16 @@ struct Point {
   double fastest = 0;
 };
 
-std::vector<Point> points_of(std::span<const BenchRow> rows, Growth growth, double alone, std::vector<int>& left_out) {
+std::vector<Point> points_of(std::span<const BenchRow> rows, Growth growth, double alone,
+                             std::vector<int>& left_out) {
   std::vector<Point> points;
   for (const BenchRow& row : rows) {
-    if (!row.what.of_curve || row.what.growth != growth || row.rounds.empty() || row.what.devices < 2) continue;
+    if (!row.what.of_curve || row.what.growth != growth || row.rounds.empty() ||
+        row.what.devices < 2)
+      continue;
     if (row.too_few_cores) {
-      if (std::find(left_out.begin(), left_out.end(), row.what.devices) == left_out.end()) left_out.push_back(row.what.devices);
+      if (std::ranges::find(left_out, row.what.devices) == left_out.end())
+        left_out.push_back(row.what.devices);
       continue;
     }
     points.push_back({row.what.devices, row.speedup, row.slowest / alone, row.fastest / alone});
@@ -36,7 +40,9 @@ double ring(int devices) { return 2.0 * (devices - 1) / devices; }
 struct Terms {
   double traffic = 0;
   double each = 0;
-  double speedup(int devices) const { return devices / (1 + traffic * ring(devices) + each * (devices - 1)); }
+  double speedup(int devices) const {
+    return devices / (1 + traffic * ring(devices) + each * (devices - 1));
+  }
 };
 
 // Least squares over the points, with no term below nothing.
@@ -81,18 +87,23 @@ double serial_share(const std::vector<Point>& points, double Point::* speed) {
 double amdahl(double serial, int devices) { return 1 / (serial + (1 - serial) / devices); }
 
 // From the least to the most that any of the fits says.
-Expected range(int devices, std::initializer_list<double> speedups) { return {devices, std::min(speedups), std::max(speedups)}; }
+Expected range(int devices, std::initializer_list<double> speedups) {
+  return {devices, std::min(speedups), std::max(speedups)};
+}
 
 }  // namespace
 
 std::optional<ScalingFit> fit_scaling(std::span<const BenchRow> rows) {
-  if (rows.empty() || rows.front().rounds.empty() || rows.front().speed <= 0 || rows.front().what.devices != 1) return std::nullopt;
+  if (rows.empty() || rows.front().rounds.empty() || rows.front().speed <= 0 ||
+      rows.front().what.devices != 1)
+    return std::nullopt;
   const BenchRow& alone = rows.front();
   ScalingFit fit;
   fit.alone_ms = alone.step_ms;
   const std::vector<Point> weak = points_of(rows, Growth::weak, alone.speed, fit.left_out);
   const std::vector<Point> strong = points_of(rows, Growth::strong, alone.speed, fit.left_out);
-  if (weak.empty() && strong.empty()) return fit.left_out.empty() ? std::nullopt : std::optional(fit);
+  if (weak.empty() && strong.empty())
+    return fit.left_out.empty() ? std::nullopt : std::optional(fit);
   if (!weak.empty()) {
     const Terms middle = fit_terms(weak, &Point::speedup);
     const Terms slow = fit_terms(weak, &Point::slowest);
@@ -102,15 +113,21 @@ std::optional<ScalingFit> fit_scaling(std::span<const BenchRow> rows) {
     if (told_apart) fit.each_ms = middle.each * alone.step_ms;
     for (const int devices : kAsked) {
       // One point: what it lost may grow with every device as well.
-      const Terms pessimist{0, slow.traffic * ring(weak.front().devices) / (weak.front().devices - 1)};
-      fit.weak.push_back(told_apart ? range(devices, {middle.speedup(devices), slow.speedup(devices), fast.speedup(devices)})
-                                    : range(devices, {pessimist.speedup(devices), fast.speedup(devices)}));
+      const Terms pessimist{0,
+                            slow.traffic * ring(weak.front().devices) / (weak.front().devices - 1)};
+      fit.weak.push_back(told_apart
+                             ? range(devices, {middle.speedup(devices), slow.speedup(devices),
+                                               fast.speedup(devices)})
+                             : range(devices, {pessimist.speedup(devices), fast.speedup(devices)}));
     }
   }
   if (!strong.empty()) {
     fit.serial = serial_share(strong, &Point::speedup);
     for (const int devices : kAsked)
-      fit.strong.push_back(range(devices, {amdahl(*fit.serial, devices), amdahl(serial_share(strong, &Point::slowest), devices), amdahl(serial_share(strong, &Point::fastest), devices)}));
+      fit.strong.push_back(range(
+          devices,
+          {amdahl(*fit.serial, devices), amdahl(serial_share(strong, &Point::slowest), devices),
+           amdahl(serial_share(strong, &Point::fastest), devices)}));
   }
   return fit;
 }

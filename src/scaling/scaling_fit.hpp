@@ -1,4 +1,5 @@
-// What a few measured points say about more devices: Amdahl's law where the batch is divided, the exchange's terms where it grows.
+// What a few measured points say about more devices: Amdahl's law where the batch is divided, the
+// exchange's terms where it grows.
 #pragma once
 
 #include <optional>

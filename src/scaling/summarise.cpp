@@ -19,10 +19,11 @@ void summarise_row(BenchRow& row, int cores, bool on_cores) {
     for (const BenchRound& round : row.rounds) values.push_back(value(round));
     return values;
   };
-  const std::vector<double> speeds = over_rounds([](const BenchRound& round) { return round.speed; });
+  const std::vector<double> speeds =
+      over_rounds([](const BenchRound& round) { return round.speed; });
   row.speed = median(speeds);
-  row.slowest = *std::min_element(speeds.begin(), speeds.end());
-  row.fastest = *std::max_element(speeds.begin(), speeds.end());
+  row.slowest = *std::ranges::min_element(speeds);
+  row.fastest = *std::ranges::max_element(speeds);
   row.step_ms = median(over_rounds([](const BenchRound& round) { return round.step_ms; }));
   std::vector<double> epochs;
   for (const BenchRound& round : row.rounds)
@@ -30,31 +31,50 @@ void summarise_row(BenchRow& row, int cores, bool on_cores) {
   if (!epochs.empty()) row.epoch_s = median(epochs);
   std::size_t devices = row.rounds.front().busy.size();
   for (const BenchRound& round : row.rounds) devices = std::min(devices, round.busy.size());
-  for (std::size_t i = 0; i < devices; ++i) row.busy.push_back(median(over_rounds([i](const BenchRound& round) { return round.busy[i]; })));
+  for (std::size_t i = 0; i < devices; ++i)
+    row.busy.push_back(median(over_rounds([i](const BenchRound& round) { return round.busy[i]; })));
   std::map<std::string, std::vector<double>> shares;
   for (const BenchRound& round : row.rounds)
     for (const auto& [name, share] : round.parts) shares[name].push_back(share);
   for (auto& [name, values] : shares)
     if (values.size() == row.rounds.size()) row.parts.emplace_back(name, median(values));
-  std::stable_sort(row.parts.begin(), row.parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(row.parts,
+                           [](const auto& a, const auto& b) { return a.second > b.second; });
   row.too_few_cores = on_cores && std::max(row.what.devices, row.what.ranks) > cores;
 }
 
 void add_notes(BenchReport& report) {
-  const auto crowded = std::find_if(report.rows.begin(), report.rows.end(), [](const BenchRow& row) { return row.too_few_cores; });
+  const auto crowded =
+      std::ranges::find_if(report.rows, [](const BenchRow& row) { return row.too_few_cores; });
   if (crowded != report.rows.end())
-    report.notes.push_back(fmt::format("rows with * have more {} than this machine has cores ({}): they share them, and show nothing about scaling", report.is_virtual ? "virtual GPUs" : "ranks", report.cores));
+    report.notes.push_back(
+        fmt::format("rows with * have more {} than this machine has cores ({}): they share them, "
+                    "and show nothing about scaling",
+                    report.is_virtual ? "virtual GPUs" : "ranks", report.cores));
   double others = 0;
   double apart = 0;
   for (const BenchRow& row : report.rows) {
-    for (const BenchRound& round : row.rounds) others = std::max(others, round.other_cores.value_or(0));
-    if (row.rounds.size() > 1) apart = std::max(apart, (row.fastest - row.slowest) / std::max(row.speed, 1e-9));
+    for (const BenchRound& round : row.rounds)
+      others = std::max(others, round.other_cores.value_or(0));
+    if (row.rounds.size() > 1)
+      apart = std::max(apart, (row.fastest - row.slowest) / std::max(row.speed, 1e-9));
   }
   if (report.on_cores && others > kDisturbingShareOfCores * report.cores)
-    report.notes.push_back(fmt::format("other programs took up to {:.1f} of {} cores while this ran: measure again when the machine is quiet", others, report.cores));
-  if (apart > kFarApart) report.notes.push_back(fmt::format("rounds of a row lie up to {:.0f} % apart: differences smaller than that say nothing; more rounds (--rounds) or longer ones (--duration) help", apart * 100));
-  if (report.rounds == 1) report.notes.emplace_back("one round: how far another would lie from it is not known (--rounds 3)");
-  if (report.is_virtual) report.notes.emplace_back("a virtual GPU is a core of this machine, and ranks exchange gradients through its memory");
+    report.notes.push_back(
+        fmt::format("other programs took up to {:.1f} of {} cores while this ran: measure again "
+                    "when the machine is quiet",
+                    others, report.cores));
+  if (apart > kFarApart)
+    report.notes.push_back(
+        fmt::format("rounds of a row lie up to {:.0f} % apart: differences smaller than that say "
+                    "nothing; more rounds (--rounds) or longer ones (--duration) help",
+                    apart * 100));
+  if (report.rounds == 1)
+    report.notes.emplace_back(
+        "one round: how far another would lie from it is not known (--rounds 3)");
+  if (report.is_virtual)
+    report.notes.emplace_back(
+        "a virtual GPU is a core of this machine, and ranks exchange gradients through its memory");
 }
 
 }  // namespace

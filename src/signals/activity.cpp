@@ -10,7 +10,8 @@ namespace {
 
 using Rows = std::vector<std::vector<double>>;
 
-constexpr std::size_t kFewestHollowBins = 3;  // one reading in passing is a start-up: busy rises before power does
+// one reading in passing is a start-up: busy rises before power does
+constexpr std::size_t kFewestHollowBins = 3;
 
 // Means of a finer grid over the bins of this one; a coarser grid is read as it stands.
 Rows averaged_on(const Lanes& grid, const Lanes& other) {
@@ -20,15 +21,19 @@ Rows averaged_on(const Lanes& grid, const Lanes& other) {
   for (std::size_t row = 0; row < rows.size(); ++row)
     for (std::size_t bin = 0; bin < grid.bins(); ++bin) {
       const double offset = (grid.from_ms - other.from_ms) / other.step_ms;
-      const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(offset + static_cast<double>(bin) * per_bin)));
-      const auto last = std::min(other.bins(), static_cast<std::size_t>(std::max(0.0, std::ceil(offset + static_cast<double>(bin + 1) * per_bin))));
+      const auto first = static_cast<std::size_t>(
+          std::max(0.0, std::floor(offset + static_cast<double>(bin) * per_bin)));
+      const auto last = std::min(
+          other.bins(), static_cast<std::size_t>(std::max(
+                            0.0, std::ceil(offset + static_cast<double>(bin + 1) * per_bin))));
       if (first >= last) continue;
       rows[row][bin] = mean_of({other.rows[row].data() + first, last - first}).value_or(kUnknown);
     }
   return rows;
 }
 
-std::optional<Lanes> work_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms) {
+std::optional<Lanes> work_lanes(const Timeline& timeline, const std::vector<int>& gpus,
+                                double from_ms, double to_ms) {
   if (auto lanes = power_sample_lanes(timeline, gpus, from_ms, to_ms)) return lanes;
   if (auto lanes = sm_lanes(timeline, gpus, from_ms, to_ms)) return lanes;
   return plain_power_lanes(timeline, gpus, from_ms, to_ms);
@@ -54,12 +59,14 @@ bool Activity::spins(std::size_t gpu, std::size_t bin) const {
   return work && busy.rows[gpu][bin] > kRunsAbove && (*work)[gpu][bin] <= kWorksAbove;
 }
 
-Activity activity_of(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms) {
+Activity activity_of(const Timeline& timeline, const std::vector<int>& gpus, double from_ms,
+                     double to_ms) {
   Activity activity;
   activity.busy = busy_lanes(timeline, gpus, from_ms, to_ms);
   if (activity.busy.bins() == 0) return activity;
   for (const auto& row : activity.busy.rows) activity.read.push_back(any_known(row));
-  if (const auto lanes = work_lanes(timeline, gpus, from_ms, to_ms)) activity.work = averaged_on(activity.busy, *lanes);
+  if (const auto lanes = work_lanes(timeline, gpus, from_ms, to_ms))
+    activity.work = averaged_on(activity.busy, *lanes);
   return activity;
 }
 
@@ -71,7 +78,8 @@ StallSignals stalls_of(const Activity& activity, const std::vector<int>& gpus, d
   for (std::size_t bin = 0; bin < bins; ++bin) {
     if (!activity.known_at(bin)) continue;
     working[bin] = 0;
-    for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) working[bin] += activity.works(gpu, bin) ? 1 : 0;
+    for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu)
+      working[bin] += activity.works(gpu, bin) ? 1 : 0;
   }
   // The upper quarter: a job that stalls half of the time still works like this when it does.
   const double usual = quantile(working, 0.75).value_or(0);
@@ -80,7 +88,8 @@ StallSignals stalls_of(const Activity& activity, const std::vector<int>& gpus, d
   double stalled_ms = 0;
   const auto finish = [&](std::size_t from, std::size_t to) {
     const double length = static_cast<double>(to - from) * activity.busy.step_ms;
-    if (length < shortest_ms || from == 0 || to == bins) return;  // cut off: its length is not known
+    // cut off: its length is not known
+    if (length < shortest_ms || from == 0 || to == bins) return;
     Stall stall;
     stall.from_ms = activity.busy.from_ms + static_cast<double>(from) * activity.busy.step_ms;
     stall.to_ms = stall.from_ms + length;
@@ -108,7 +117,8 @@ StallSignals stalls_of(const Activity& activity, const std::vector<int>& gpus, d
   }
   result.share = stalled_ms / (static_cast<double>(bins) * activity.busy.step_ms);
   std::vector<double> distances;
-  for (std::size_t i = 1; i < result.all.size(); ++i) distances.push_back(result.all[i].from_ms - result.all[i - 1].from_ms);
+  for (std::size_t i = 1; i < result.all.size(); ++i)
+    distances.push_back(result.all[i].from_ms - result.all[i - 1].from_ms);
   result.period_ms = median_of(distances);
   return result;
 }
@@ -135,9 +145,11 @@ std::optional<Stretch> longest_hollow(const Activity& activity) {
       since.reset();
       continue;
     }
-    const Stretch stretch{activity.busy.from_ms + static_cast<double>(*since) * activity.busy.step_ms,
-                          activity.busy.from_ms + static_cast<double>(bin) * activity.busy.step_ms};
-    if (!longest || stretch.to_ms - stretch.from_ms > longest->to_ms - longest->from_ms) longest = stretch;
+    const Stretch stretch{
+        activity.busy.from_ms + static_cast<double>(*since) * activity.busy.step_ms,
+        activity.busy.from_ms + static_cast<double>(bin) * activity.busy.step_ms};
+    if (!longest || stretch.to_ms - stretch.from_ms > longest->to_ms - longest->from_ms)
+      longest = stretch;
     since.reset();
   }
   return longest;

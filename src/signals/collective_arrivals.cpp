@@ -11,11 +11,14 @@
 namespace lockstep {
 namespace {
 
-constexpr double kWarmUp = 0.1;            // of the time watched: NCCL makes its connections at the first collectives
-constexpr double kRareMs = 1000;            // so long nobody is late step after step: it saves, evaluates or compiles
-constexpr double kWorthTiming = 1 << 20;   // bytes: smaller ones tell of latency, not of the link
+// of the time watched: NCCL makes its connections at the first collectives
+constexpr double kWarmUp = 0.1;
+// so long nobody is late step after step: it saves, evaluates or compiles
+constexpr double kRareMs = 1000;
+constexpr double kWorthTiming = 1 << 20;  // bytes: smaller ones tell of latency, not of the link
 
-using Key = std::tuple<std::uint64_t, std::string, std::uint64_t>;  // communicator, operation, sequence
+// communicator, operation, sequence
+using Key = std::tuple<std::uint64_t, std::string, std::uint64_t>;
 
 struct Met {
   std::map<int, const CollectiveCall*> of_rank;
@@ -29,11 +32,15 @@ struct Lateness {
   double last = 0;
 };
 
-double arrival_of(const CollectiveCall& call, bool on_device) { return on_device ? *call.begin_ms : call.called_ms; }
+double arrival_of(const CollectiveCall& call, bool on_device) {
+  return on_device ? *call.begin_ms : call.called_ms;
+}
 
-// The last to arrive, and how far behind the one before it: only for that long did all others wait for it alone.
+// The last to arrive, and how far behind the one before it: only for that long did all others wait
+// for it alone.
 void add_lateness(const Met& met, std::map<int, Lateness>& ranks) {
-  const bool on_device = std::all_of(met.of_rank.begin(), met.of_rank.end(), [](const auto& one) { return one.second->begin_ms.has_value(); });
+  const bool on_device = std::ranges::all_of(
+      met.of_rank, [](const auto& one) { return one.second->begin_ms.has_value(); });
   const CollectiveCall* last = nullptr;
   double before = -std::numeric_limits<double>::infinity();
   double called_before = -std::numeric_limits<double>::infinity();
@@ -94,14 +101,17 @@ std::optional<CollectiveSignals> collective_signals(const std::vector<Collective
   }
   if (calls_of_rank.empty()) return std::nullopt;
   for (const auto& [rank, count] : calls_of_rank) signals.calls = std::max(signals.calls, count);
-  for (const auto& [rank, bytes] : bytes_of_rank) signals.bytes_s = std::max(signals.bytes_s, bytes / signals.watched_ms * 1e3);
+  for (const auto& [rank, bytes] : bytes_of_rank)
+    signals.bytes_s = std::max(signals.bytes_s, bytes / signals.watched_ms * 1e3);
 
   std::map<int, Lateness> lateness;
   std::map<std::tuple<std::string, std::string, std::string, int, int>, Transfers> transfers;
   double transfer_ms = 0;
   for (const auto& [key, met] : collectives) {
-    // Versions of the plugin below 4 do not say how many ranks there are: then those that told it are taken for all.
-    if (met.of_rank.size() < 2 || (met.size > 0 && static_cast<int>(met.of_rank.size()) < met.size)) continue;
+    // Versions of the plugin below 4 do not say how many ranks there are: then those that told it
+    // are taken for all.
+    if (met.of_rank.size() < 2 || (met.size > 0 && static_cast<int>(met.of_rank.size()) < met.size))
+      continue;
     ++signals.matched;
     add_lateness(met, lateness);
     double shortest = std::numeric_limits<double>::infinity();
@@ -134,9 +144,13 @@ std::optional<CollectiveSignals> collective_signals(const std::vector<Collective
   }
   for (auto& [kind, of] : transfers) {
     const auto& [operation, algorithm, protocol, size, nodes] = kind;
-    signals.speeds.push_back({operation, algorithm, protocol, size, nodes, of.bytes.size(), *median_of(of.bytes), *median_of(of.lengths_ms), *median_of(of.bus_bytes_s)});
+    signals.speeds.push_back({operation, algorithm, protocol, size, nodes, of.bytes.size(),
+                              *median_of(of.bytes), *median_of(of.lengths_ms),
+                              *median_of(of.bus_bytes_s)});
   }
-  std::stable_sort(signals.speeds.begin(), signals.speeds.end(), [](const CollectiveSpeed& a, const CollectiveSpeed& b) { return a.bytes * static_cast<double>(a.count) > b.bytes * static_cast<double>(b.count); });
+  std::ranges::stable_sort(signals.speeds, [](const CollectiveSpeed& a, const CollectiveSpeed& b) {
+    return a.bytes * static_cast<double>(a.count) > b.bytes * static_cast<double>(b.count);
+  });
   return signals;
 }
 

@@ -18,13 +18,16 @@ Counts counts_of(const Communicator& communicator) {
 }
 
 const Communicator* find(const CommunicatorCensus& census, const std::string& hash) {
-  const auto found = std::find_if(census.communicators.begin(), census.communicators.end(), [&](const Communicator& one) { return one.hash == hash; });
+  const auto found = std::ranges::find_if(
+      census.communicators, [&](const Communicator& one) { return one.hash == hash; });
   return found == census.communicators.end() ? nullptr : &*found;
 }
 
 bool concerns(const Communicator& communicator, const std::vector<int>& pids) {
   if (pids.empty()) return true;
-  return std::any_of(communicator.ranks.begin(), communicator.ranks.end(), [&](const CommunicatorRank& rank) { return std::find(pids.begin(), pids.end(), rank.pid) != pids.end(); });
+  return std::ranges::any_of(communicator.ranks, [&](const CommunicatorRank& rank) {
+    return std::ranges::find(pids, rank.pid) != pids.end();
+  });
 }
 
 // The operation in which the ranks lie furthest apart.
@@ -51,7 +54,9 @@ std::optional<StuckCommunicator> differing(const Communicator& communicator) {
     }
   for (const CommunicatorRank& rank : communicator.ranks) {
     const auto count = rank.counts.find(stuck.operation);
-    const bool is_behind = !rank.answers || (!stuck.operation.empty() && (count == rank.counts.end() ? 0 : count->second) < stuck.most);
+    const bool is_behind =
+        !rank.answers ||
+        (!stuck.operation.empty() && (count == rank.counts.end() ? 0 : count->second) < stuck.most);
     if (!is_behind) continue;
     (rank.answers ? stuck.behind : stuck.silent).push_back(rank.rank);
     stuck.behind_pids.push_back(rank.pid);
@@ -69,7 +74,8 @@ std::int64_t total(const std::map<std::string, std::int64_t>& counts) {
 
 }  // namespace
 
-std::optional<CommunicatorSignals> communicator_signals(const std::vector<CensusAt>& looks, const std::vector<int>& pids) {
+std::optional<CommunicatorSignals> communicator_signals(const std::vector<CensusAt>& looks,
+                                                        const std::vector<int>& pids) {
   if (looks.empty()) return std::nullopt;
   CommunicatorSignals signals;
   const CommunicatorCensus& newest = looks.back().census;
@@ -80,8 +86,10 @@ std::optional<CommunicatorSignals> communicator_signals(const std::vector<Census
     ++signals.communicators;
     if (largest == nullptr || communicator.size > largest->size) largest = &communicator;
     for (const CommunicatorRank& rank : communicator.ranks)
-      if ((rank.error != 0 && !rank.initialising) || rank.aborted) signals.failed.push_back(rank.rank);
-    // Ranks may be one collective apart at any moment; that nothing changes is what tells. Since when?
+      if ((rank.error != 0 && !rank.initialising) || rank.aborted)
+        signals.failed.push_back(rank.rank);
+    // Ranks may be one collective apart at any moment; that nothing changes is what tells. Since
+    // when?
     auto stuck = differing(communicator);
     if (!stuck) continue;
     const Counts counts = counts_of(communicator);
@@ -95,12 +103,14 @@ std::optional<CommunicatorSignals> communicator_signals(const std::vector<Census
     if (stuck->for_ms > 0) signals.stuck.push_back(std::move(*stuck));
   }
   if (largest == nullptr) return std::nullopt;
-  signals.looks = static_cast<int>(std::count_if(looks.begin(), looks.end(), [&](const CensusAt& look) { return find(look.census, largest->hash) != nullptr; }));
+  signals.looks = static_cast<int>(std::ranges::count_if(
+      looks, [&](const CensusAt& look) { return find(look.census, largest->hash) != nullptr; }));
   signals.largest = largest->size;
   std::set<std::pair<std::string, int>> processes;
   for (const CommunicatorRank& rank : largest->ranks) processes.emplace(rank.host, rank.pid);
   signals.processes = processes.size();
-  const auto first = std::find_if(looks.begin(), looks.end(), [&](const CensusAt& look) { return find(look.census, largest->hash) != nullptr; });
+  const auto first = std::ranges::find_if(
+      looks, [&](const CensusAt& look) { return find(look.census, largest->hash) != nullptr; });
   const Counts then = counts_of(*find(first->census, largest->hash));
   std::optional<std::int64_t> slowest;
   for (const auto& [rank, counts] : counts_of(*largest)) {

@@ -22,10 +22,12 @@
 namespace lockstep {
 namespace {
 
-constexpr double kSignOfWork = 0.05;        // busy: below, a desktop or a heartbeat
-constexpr double kFinestLaneUsefulMs = 250;  // SM readings further apart than a busy window show no more than busy does
+constexpr double kSignOfWork = 0.05;  // busy: below, a desktop or a heartbeat
+// SM readings further apart than a busy window show no more than busy does
+constexpr double kFinestLaneUsefulMs = 250;
 constexpr double kShortestStallMs = 900;
-constexpr double kKeptAtLeast = 0.4;  // of the working time: a GPU that joins late must not hide what the others did
+// of the working time: a GPU that joins late must not hide what the others did
+constexpr double kKeptAtLeast = 0.4;
 
 std::vector<const GpuTrack*> tracks_of(const Timeline& timeline, const std::vector<int>& gpus) {
   std::vector<const GpuTrack*> tracks;
@@ -34,7 +36,8 @@ std::vector<const GpuTrack*> tracks_of(const Timeline& timeline, const std::vect
   return tracks;
 }
 
-// From when all its GPUs have begun to the last sign of work: loading, compilation and the end of a run are no part of it.
+// From when all its GPUs have begun to the last sign of work: loading, compilation and the end of a
+// run are no part of it.
 void find_working_time(const Timeline& timeline, JobSignals& job) {
   job.from_ms = timeline.from_ms;
   job.to_ms = timeline.to_ms;
@@ -66,19 +69,28 @@ void add_members(const Timeline& timeline, const Activity& activity, JobSignals&
     if (activity.work && row < activity.work->size()) {
       member.work = mean_of((*activity.work)[row]);
       // Of means: a window smears `busy` over moments in which the GPU was empty already.
-      if (member.work && member.busy.value_or(0) > 0) member.hollow = std::clamp(1 - *member.work / *member.busy, 0.0, 1.0);
+      if (member.work && member.busy.value_or(0) > 0)
+        member.hollow = std::clamp(1 - *member.work / *member.busy, 0.0, 1.0);
     }
     if (const GpuTrack* const track = find_track(timeline, member.index)) {
-      std::vector<double> held;  // while it works: a job that loads for a minute and is watched for ten seconds held nothing at first
+      // while it works: a job that loads for a minute and is watched for ten seconds held nothing
+      // at first
+      std::vector<double> held;
       for (std::size_t i = 0; i < track->memory_used_bytes.size(); ++i)
-        if (track->memory_used_bytes.t_ms[i] >= job.from_ms && track->memory_used_bytes.t_ms[i] <= job.to_ms) held.push_back(track->memory_used_bytes.values[i]);
+        if (track->memory_used_bytes.t_ms[i] >= job.from_ms &&
+            track->memory_used_bytes.t_ms[i] <= job.to_ms)
+          held.push_back(track->memory_used_bytes.values[i]);
       member.memory_bytes = median_of(held.empty() ? track->memory_used_bytes.values : held);
-      if (member.memory_bytes && track->info.memory_total_bytes && *track->info.memory_total_bytes > 0)
-        member.memory_fraction = *member.memory_bytes / static_cast<double>(*track->info.memory_total_bytes);
-      const Series<double>& power = track->power_samples_mw.empty() ? track->power_mw : track->power_samples_mw;
+      if (member.memory_bytes && track->info.memory_total_bytes &&
+          *track->info.memory_total_bytes > 0)
+        member.memory_fraction =
+            *member.memory_bytes / static_cast<double>(*track->info.memory_total_bytes);
+      const Series<double>& power =
+          track->power_samples_mw.empty() ? track->power_mw : track->power_samples_mw;
       std::vector<double> working;
       for (std::size_t i = 0; i < power.size(); ++i)
-        if (power.t_ms[i] >= job.from_ms && power.t_ms[i] <= job.to_ms) working.push_back(power.values[i]);
+        if (power.t_ms[i] >= job.from_ms && power.t_ms[i] <= job.to_ms)
+          working.push_back(power.values[i]);
       member.power_mw = mean_of(working);
       if (member.power_mw && track->info.power_limit_mw && *track->info.power_limit_mw > 0)
         member.power_of_limit = *member.power_mw / *track->info.power_limit_mw;
@@ -89,8 +101,8 @@ void add_members(const Timeline& timeline, const Activity& activity, JobSignals&
 
 std::optional<double> balance(const std::vector<double>& values) {
   if (values.size() < 2) return std::nullopt;
-  const double most = *std::max_element(values.begin(), values.end());
-  return most > 0 ? std::optional(*std::min_element(values.begin(), values.end()) / most) : std::nullopt;
+  const double most = *std::ranges::max_element(values);
+  return most > 0 ? std::optional(*std::ranges::min_element(values) / most) : std::nullopt;
 }
 
 void add_balances(JobSignals& job) {
@@ -109,15 +121,18 @@ void add_balances(JobSignals& job) {
   if (power.size() == job.gpus.size()) job.power_balance = balance(power);
 }
 
-// The median over windows of two periods and a second at least: stretches of compiling, saving and evaluating, which
-// are not the usual step, do not count.
+// The median over windows of two periods and a second at least: stretches of compiling, saving and
+// evaluating, which are not the usual step, do not count.
 double in_usual_window(const std::vector<double>& values, double step_ms, const JobSignals& job) {
-  const double period = job.fine && job.fine->period_strength > 0.3 ? job.fine->period_ms.value_or(0) : 0;
+  const double period =
+      job.fine && job.fine->period_strength > 0.3 ? job.fine->period_ms.value_or(0) : 0;
   if (values.empty() || step_ms <= 0) return 0;
-  const auto length = std::max<std::size_t>(1, static_cast<std::size_t>(std::lround(std::max(1000.0, 2 * period) / step_ms)));
+  const auto length = std::max<std::size_t>(
+      1, static_cast<std::size_t>(std::lround(std::max(1000.0, 2 * period) / step_ms)));
   if (values.size() < 3 * length) return mean_of(values).value_or(0);
   std::vector<double> windows;
-  for (std::size_t from = 0; from + length <= values.size(); from += length) windows.push_back(*mean_of({values.data() + from, length}));
+  for (std::size_t from = 0; from + length <= values.size(); from += length)
+    windows.push_back(*mean_of({values.data() + from, length}));
   return *median_of(windows);
 }
 
@@ -125,7 +140,8 @@ void add_sums(const Activity& activity, JobSignals& job) {
   std::vector<double> sums;
   std::vector<double> seconds;
   std::vector<double> idle;
-  const auto read_rows = static_cast<std::size_t>(std::count_if(activity.busy.rows.begin(), activity.busy.rows.end(), [](const auto& row) { return any_known(row); }));
+  const auto read_rows = static_cast<std::size_t>(
+      std::ranges::count_if(activity.busy.rows, [](const auto& row) { return any_known(row); }));
   if (read_rows == 0) return;
   for (std::size_t bin = 0; bin < activity.busy.bins(); ++bin) {
     std::vector<double> column;
@@ -146,7 +162,8 @@ void add_sums(const Activity& activity, JobSignals& job) {
 
 double busy_window(const Timeline& timeline, const JobSignals& job, double spacing_ms) {
   double window = 0;
-  for (const GpuTrack* const track : tracks_of(timeline, job.gpus)) window = std::max(window, track->info.busy_window_ms.value_or(spacing_ms));
+  for (const GpuTrack* const track : tracks_of(timeline, job.gpus))
+    window = std::max(window, track->info.busy_window_ms.value_or(spacing_ms));
   return std::max(window, spacing_ms);
 }
 
@@ -154,14 +171,18 @@ void add_turns(const Timeline& timeline, const Activity& activity, JobSignals& j
   if (job.gpus.size() < 2 || !job.active) return;
   std::optional<TurnSignals> of_busy;
   if (activity.busy.bins() > 0)
-    of_busy = turn_signals(activity.busy, LaneKind::busy, busy_window(timeline, job, activity.busy.step_ms));
+    of_busy = turn_signals(activity.busy, LaneKind::busy,
+                           busy_window(timeline, job, activity.busy.step_ms));
   if (const auto lanes = power_sample_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
     job.fine = turn_signals(*lanes, LaneKind::power_samples, lanes->step_ms);
   if (!job.fine)
-    if (const auto lanes = sm_lanes(timeline, job.gpus, job.from_ms, job.to_ms); lanes && lanes->step_ms <= kFinestLaneUsefulMs)
+    if (const auto lanes = sm_lanes(timeline, job.gpus, job.from_ms, job.to_ms);
+        lanes && lanes->step_ms <= kFinestLaneUsefulMs)
       job.fine = turn_signals(*lanes, LaneKind::sm, lanes->step_ms);
-  if (job.fine) job.coarse = of_busy;
-  else job.fine = of_busy;
+  if (job.fine)
+    job.coarse = of_busy;
+  else
+    job.fine = of_busy;
   if (const auto lanes = plain_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
     if (const auto turns = turn_signals(*lanes, LaneKind::busy, lanes->step_ms)) {
       job.work_power_turns = turns->exclusive_busy;
@@ -190,7 +211,8 @@ void add_period_of_one(const Timeline& timeline, const Activity& activity, JobSi
 }
 
 // Bytes that come to the GPUs, against what the GPUs do meanwhile.
-std::optional<double> copies_against_work(const Timeline& timeline, const Activity& activity, const JobSignals& job) {
+std::optional<double> copies_against_work(const Timeline& timeline, const Activity& activity,
+                                          const JobSignals& job) {
   std::vector<double> rates;
   std::vector<double> worked;
   for (std::size_t row = 0; row < job.gpus.size() && row < activity.busy.rows.size(); ++row) {
@@ -198,16 +220,22 @@ std::optional<double> copies_against_work(const Timeline& timeline, const Activi
     if (track == nullptr) continue;
     const Series<double>& counter = track->pcie_rx_bytes;
     for (std::size_t i = 1; i < counter.size(); ++i) {
-      if (counter.values[i] < counter.values[i - 1] || counter.t_ms[i] <= counter.t_ms[i - 1]) continue;
+      if (counter.values[i] < counter.values[i - 1] || counter.t_ms[i] <= counter.t_ms[i - 1])
+        continue;
       if (counter.t_ms[i - 1] < job.from_ms || counter.t_ms[i] > job.to_ms) continue;
-      const auto bin = [&](double t_ms) { return static_cast<std::size_t>(std::max(0.0, (t_ms - activity.busy.from_ms) / activity.busy.step_ms)); };
+      const auto bin = [&](double t_ms) {
+        return static_cast<std::size_t>(
+            std::max(0.0, (t_ms - activity.busy.from_ms) / activity.busy.step_ms));
+      };
       const std::size_t from = bin(counter.t_ms[i - 1]);
-      const std::size_t to = std::min(activity.busy.bins(), std::max(from + 1, bin(counter.t_ms[i])));
+      const std::size_t to =
+          std::min(activity.busy.bins(), std::max(from + 1, bin(counter.t_ms[i])));
       if (from >= to) continue;
       const auto& lane = activity.work ? (*activity.work)[row] : activity.busy.rows[row];
       const auto mean = mean_of({lane.data() + from, to - from});
       if (!mean) continue;
-      rates.push_back((counter.values[i] - counter.values[i - 1]) / (counter.t_ms[i] - counter.t_ms[i - 1]));
+      rates.push_back((counter.values[i] - counter.values[i - 1]) /
+                      (counter.t_ms[i] - counter.t_ms[i - 1]));
       worked.push_back(*mean);
     }
   }
@@ -225,7 +253,8 @@ void measure(const Timeline& timeline, const std::vector<GpuSignals>& gpus, JobS
   add_sums(activity, job);
   job.spread = host_spread(activity, job, gpus);
   job.stalls = stalls_of(activity, job.gpus, kShortestStallMs);
-  for (Stall& stall : job.stalls.all) stall.written_bytes = written_between(timeline, job.pids, stall.from_ms, stall.to_ms);
+  for (Stall& stall : job.stalls.all)
+    stall.written_bytes = written_between(timeline, job.pids, stall.from_ms, stall.to_ms);
   if (const auto hollow = longest_hollow(activity)) {
     job.longest_hollow_ms = hollow->to_ms - hollow->from_ms;
     job.longest_hollow_until_ms = hollow->to_ms;
@@ -234,13 +263,17 @@ void measure(const Timeline& timeline, const std::vector<GpuSignals>& gpus, JobS
   job.copy_while_idle = copies_against_work(timeline, activity, job);
 }
 
-// Parts of a split model need not be alike, nor need the first GPU of DataParallel. Where no process is known, GPUs that
-// hand the work to and fro, or that clearly move together, belong together.
-void join_turns(const Timeline& timeline, const std::vector<GpuSignals>& gpus, std::vector<JobSignals>& jobs) {
+// Parts of a split model need not be alike, nor need the first GPU of DataParallel. Where no
+// process is known, GPUs that hand the work to and fro, or that clearly move together, belong
+// together.
+void join_turns(const Timeline& timeline, const std::vector<GpuSignals>& gpus,
+                std::vector<JobSignals>& jobs) {
   constexpr double kOpposed = 0.25;
   constexpr double kTogether = 0.6;
-  const bool only_likeness = std::all_of(jobs.begin(), jobs.end(), [](const JobSignals& job) { return job.origin == JobOrigin::likeness; });
-  const bool one_machine = std::none_of(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) { return gpu.info.host != gpus.front().info.host; });
+  const bool only_likeness = std::ranges::all_of(
+      jobs, [](const JobSignals& job) { return job.origin == JobOrigin::likeness; });
+  const bool one_machine = std::ranges::none_of(
+      gpus, [&](const GpuSignals& gpu) { return gpu.info.host != gpus.front().info.host; });
   if (jobs.size() < 2 || !only_likeness || !one_machine) return;
   JobSignals all;
   all.origin = JobOrigin::likeness;
@@ -249,7 +282,7 @@ void join_turns(const Timeline& timeline, const std::vector<GpuSignals>& gpus, s
     all.pids.insert(all.pids.end(), job.pids.begin(), job.pids.end());
     all.processes.insert(all.processes.end(), job.processes.begin(), job.processes.end());
   }
-  std::sort(all.gpus.begin(), all.gpus.end());
+  std::ranges::sort(all.gpus);
   measure(timeline, gpus, all);
   if (!all.fine || all.fine->kind == LaneKind::busy) return;
   const bool to_and_fro = all.fine->opposed > kOpposed && all.fine->hand_backs >= 2;
@@ -274,46 +307,62 @@ JobSignals job_of_steps(const Timeline& timeline) {
   return job;
 }
 
-// Of a step, the share that collectives would take if gradients travelled in a few buckets, each as soon as it is full. Only where a GPU carries
-// them beside its work, and a program tells how many bytes they are.
+// Of a step, the share that collectives would take if gradients travelled in a few buckets, each as
+// soon as it is full. Only where a GPU carries them beside its work, and a program tells how many
+// bytes they are.
 std::optional<double> exposed_at_best(const JobSignals& job) {
   constexpr double kBucketBytes = 25 * 1024 * 1024;
   constexpr double kLargestShare = 0.25;  // four buckets at least
-  if (!job.settings || !job.settings->on_gpu || job.settings->gradient_bytes.value_or(0) <= 0) return std::nullopt;
+  if (!job.settings || !job.settings->on_gpu || job.settings->gradient_bytes.value_or(0) <= 0)
+    return std::nullopt;
   const auto share = [&](StepPart part) { return job.steps->share[index_of(part)]; };
   const double travel = share(StepPart::collective_hidden) + job.steps->exposed_on_all;
-  return exposed_by_ddp(travel, share(StepPart::backward), std::min(kLargestShare, kBucketBytes / *job.settings->gradient_bytes));
+  return exposed_by_ddp(travel, share(StepPart::backward),
+                        std::min(kLargestShare, kBucketBytes / *job.settings->gradient_bytes));
 }
 
-// What the links between a job's GPUs allow; nothing: a GPU of a kind that is not known, or several nodes.
+// What the links between a job's GPUs allow; nothing: a GPU of a kind that is not known, or several
+// nodes.
 std::optional<double> allowed_by_links(const JobSignals& job, const std::vector<GpuSignals>& gpus) {
   std::optional<double> slowest;
   for (const CollectiveSpeed& speed : job.collectives->speeds)
     if (speed.nodes > 1) return std::nullopt;
   for (const GpuSignals& gpu : gpus) {
-    if (std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end()) continue;
-    const GpuKind* const known = gpu.info.name ? gpu_kind_of(*gpu.info.name, gpu.info.memory_total_bytes ? std::optional(static_cast<double>(*gpu.info.memory_total_bytes)) : std::nullopt) : nullptr;
+    if (std::ranges::find(job.gpus, gpu.index) == job.gpus.end()) continue;
+    const GpuKind* const known =
+        gpu.info.name
+            ? gpu_kind_of(*gpu.info.name,
+                          gpu.info.memory_total_bytes
+                              ? std::optional(static_cast<double>(*gpu.info.memory_total_bytes))
+                              : std::nullopt)
+            : nullptr;
     if (known == nullptr) return std::nullopt;
     GpuKind kind = *known;
-    if (!gpu.nvlink_bytes_s) kind.nvlink_bytes_s = 0;  // its counters cannot be read where there are no links
-    slowest = std::min(slowest.value_or(reachable_link_bytes_s(kind)), reachable_link_bytes_s(kind));
+    // its counters cannot be read where there are no links
+    if (!gpu.nvlink_bytes_s) kind.nvlink_bytes_s = 0;
+    slowest =
+        std::min(slowest.value_or(reachable_link_bytes_s(kind)), reachable_link_bytes_s(kind));
   }
   return slowest;
 }
 
 // Collectives and communicators belong to the job whose processes or ranks made them.
-void add_collectives(const Timeline& timeline, const std::vector<GpuSignals>& gpus, std::vector<JobSignals>& jobs) {
+void add_collectives(const Timeline& timeline, const std::vector<GpuSignals>& gpus,
+                     std::vector<JobSignals>& jobs) {
   for (JobSignals& job : jobs) {
     std::vector<CollectiveCall> own;
     for (const CollectiveCall& call : timeline.collectives)
-      if (jobs.size() == 1 || std::find(job.pids.begin(), job.pids.end(), call.pid) != job.pids.end()) own.push_back(call);
+      if (jobs.size() == 1 || std::ranges::find(job.pids, call.pid) != job.pids.end())
+        own.push_back(call);
     job.collectives = collective_signals(own);
     if (job.collectives) job.collectives->link_bytes_s = allowed_by_links(job, gpus);
-    job.communicators = communicator_signals(timeline.censuses, job.pids);  // others of the machine may answer at the same port
+    // others of the machine may answer at the same port
+    job.communicators = communicator_signals(timeline.censuses, job.pids);
   }
 }
 
-// Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only or largest one.
+// Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only
+// or largest one.
 void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   if (timeline.steps.empty()) return;
   const StepMark& first = timeline.steps.front().step;
@@ -322,9 +371,12 @@ void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   if (jobs.empty()) return;
   JobSignals* owner = &jobs.front();
   for (JobSignals& job : jobs) {
-    const bool has_rank = std::find(job.ranks.begin(), job.ranks.end(), timeline.steps.front().step.rank) != job.ranks.end();
-    const bool owner_has = std::find(owner->ranks.begin(), owner->ranks.end(), timeline.steps.front().step.rank) != owner->ranks.end();
-    if ((has_rank && !owner_has) || (has_rank == owner_has && job.gpus.size() > owner->gpus.size())) owner = &job;
+    const bool has_rank =
+        std::ranges::find(job.ranks, timeline.steps.front().step.rank) != job.ranks.end();
+    const bool owner_has =
+        std::ranges::find(owner->ranks, timeline.steps.front().step.rank) != owner->ranks.end();
+    if ((has_rank && !owner_has) || (has_rank == owner_has && job.gpus.size() > owner->gpus.size()))
+      owner = &job;
   }
   owner->steps = step_signals(timeline.steps);
   owner->settings = probe_settings(timeline.facts);
@@ -338,17 +390,21 @@ namespace {
 Series<double> scaled(const Series<double>& series, double from, double to) {
   Series<double> result;
   result.t_ms = series.t_ms;
-  for (const double value : series.values) result.values.push_back(std::clamp((value - from) / (to - from), 0.0, 1.0));
+  for (const double value : series.values)
+    result.values.push_back(std::clamp((value - from) / (to - from), 0.0, 1.0));
   return result;
 }
 
-// MIG slices and some logs have no utilization. What the SMs or the power say then stands in for it, on the spacing of a
-// usual tick: it is coarser than a kernel and finer than nothing.
-Series<double> stand_in_for_busy(const GpuTrack& track, const Timeline& timeline, const std::vector<std::optional<double>>& lowest) {
-  if (!track.sm.empty()) return scaled(track.sm, 0, std::max(0.2, quantile(track.sm.values, 0.95).value_or(1)));
+// MIG slices and some logs have no utilization. What the SMs or the power say then stands in for
+// it, on the spacing of a usual tick: it is coarser than a kernel and finer than nothing.
+Series<double> stand_in_for_busy(const GpuTrack& track, const Timeline& timeline,
+                                 const std::vector<std::optional<double>>& lowest) {
+  if (!track.sm.empty())
+    return scaled(track.sm, 0, std::max(0.2, quantile(track.sm.values, 0.95).value_or(1)));
   const auto range = power_range(track, timeline, lowest);
   if (!range) return {};
-  if (track.power_samples_mw.empty()) return scaled(track.power_mw, range->idle_mw, range->working_mw);
+  if (track.power_samples_mw.empty())
+    return scaled(track.power_mw, range->idle_mw, range->working_mw);
   constexpr double kTickMs = 100;
   Series<double> ticks;
   double sum = 0;
@@ -366,12 +422,15 @@ Series<double> stand_in_for_busy(const GpuTrack& track, const Timeline& timeline
   return scaled(ticks, range->idle_mw, range->working_mw);
 }
 
-bool lacks_busy(const GpuTrack& track) { return track.busy.empty() && (!track.sm.empty() || !track.power_samples_mw.empty() || !track.power_mw.empty()); }
+bool lacks_busy(const GpuTrack& track) {
+  return track.busy.empty() &&
+         (!track.sm.empty() || !track.power_samples_mw.empty() || !track.power_mw.empty());
+}
 
 }  // namespace
 
 Signals derive_signals(const Timeline& as_read) {
-  const bool lacking = std::any_of(as_read.gpus.begin(), as_read.gpus.end(), lacks_busy);
+  const bool lacking = std::ranges::any_of(as_read.gpus, lacks_busy);
   Timeline completed;
   if (lacking) {
     completed = as_read;
@@ -384,13 +443,15 @@ Signals derive_signals(const Timeline& as_read) {
   signals.duration_s = (timeline.to_ms - timeline.from_ms) / 1e3;
   signals.process_coverage = timeline.machine.process_coverage;
   signals.processes_known = !timeline.process_lists.empty();
-  signals.virtual_gpus = timeline.source_kind == SourceKind::virtual_gpus ||
-                         std::any_of(timeline.gpus.begin(), timeline.gpus.end(), [](const GpuTrack& gpu) { return is_virtual(gpu.info); });
+  signals.virtual_gpus =
+      timeline.source_kind == SourceKind::virtual_gpus ||
+      std::ranges::any_of(timeline.gpus, [](const GpuTrack& gpu) { return is_virtual(gpu.info); });
   signals.events = timeline.events;
   signals.peer_to_peer = timeline.machine.peer_to_peer;
   signals.gpus = gpu_signals(timeline);
   for (const GpuTrack& track : timeline.gpus) {
-    signals.ticks = std::max({signals.ticks, track.busy.size(), track.power_mw.size(), track.sm.size(), track.memory_used_bytes.size()});
+    signals.ticks = std::max({signals.ticks, track.busy.size(), track.power_mw.size(),
+                              track.sm.size(), track.memory_used_bytes.size()});
     signals.tick_ms = std::max(signals.tick_ms, spacing_of(track.busy).value_or(0));
   }
   signals.jobs = job_groups(timeline, signals.gpus);

@@ -9,7 +9,7 @@ namespace {
 struct RankSum {
   double wall_ms = 0;
   double steps = 0;
-  StepOnDevices sum;                    // all numbers added up, but its devices
+  StepOnDevices sum;  // all numbers added up, but its devices
   std::map<int, DeviceTime> devices;
 };
 
@@ -76,7 +76,8 @@ RankDevices shares_of(int rank, const RankSum& sum) {
 std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps) {
   std::map<int, RankSum> ranks;
   for (const StepAt& entry : steps)
-    if (entry.step.on_devices && entry.step.duration_ms > 0) add(entry.step, ranks[entry.step.rank]);
+    if (entry.step.on_devices && entry.step.duration_ms > 0)
+      add(entry.step, ranks[entry.step.rank]);
   if (ranks.empty()) return std::nullopt;
   DeviceSignals signals;
   signals.steps = INT64_MAX;

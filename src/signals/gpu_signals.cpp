@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-// A reading stands for the time since the one before it, but not for time in a gap: nothing is known of that.
+// A reading stands for the time since the one before it, but not for time in a gap: nothing is
+// known of that.
 std::optional<double> mean_over_time(const Series<double>& series, const std::vector<Gap>& gaps) {
   if (series.empty()) return std::nullopt;
   double sum = 0;
@@ -37,7 +38,8 @@ GpuSignals means_of(const GpuTrack& gpu, const std::vector<Gap>& gaps) {
   means.busy_fraction = mean_over_time(gpu.busy, gaps);
   if (!gpu.memory_used_bytes.empty()) means.memory_used_bytes = gpu.memory_used_bytes.values.back();
   // The buffer's samples are instant ones; the plain reading may be a mean over the last second.
-  means.power_mw = mean_over_time(gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw, gaps);
+  means.power_mw =
+      mean_over_time(gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw, gaps);
   return means;
 }
 
@@ -45,7 +47,7 @@ constexpr double kRuns = 0.1;  // busy: something ran in the window
 
 // The value of a series at a moment: the newest that is not older than `at_most_ms`.
 std::optional<double> value_at(const Series<double>& series, double t_ms, double at_most_ms) {
-  const auto after = std::upper_bound(series.t_ms.begin(), series.t_ms.end(), t_ms);
+  const auto after = std::ranges::upper_bound(series.t_ms, t_ms);
   if (after == series.t_ms.begin()) return std::nullopt;
   const auto place = static_cast<std::size_t>(after - series.t_ms.begin()) - 1;
   if (t_ms - series.t_ms[place] > at_most_ms) return std::nullopt;
@@ -55,7 +57,8 @@ std::optional<double> value_at(const Series<double>& series, double t_ms, double
 // Whether something ran on the GPU at a moment, as far as is known.
 class Running {
  public:
-  explicit Running(const GpuTrack& gpu) : busy_(gpu.busy), reach_ms_(2 * spacing_of(gpu.busy).value_or(1000) + 1) {}
+  explicit Running(const GpuTrack& gpu)
+      : busy_(gpu.busy), reach_ms_(2 * spacing_of(gpu.busy).value_or(1000) + 1) {}
   bool at(double t_ms) const { return value_at(busy_, t_ms, reach_ms_).value_or(1) > kRuns; }
 
  private:
@@ -70,7 +73,8 @@ std::vector<double> while_running(const Running& running, const Series<double>& 
   return values;
 }
 
-// Rates between the readings of a counter that only grows; a counter that fell back (wrapped, reset) says nothing.
+// Rates between the readings of a counter that only grows; a counter that fell back (wrapped,
+// reset) says nothing.
 std::vector<double> rates_of(const Series<double>& counter) {
   std::vector<double> rates;
   for (std::size_t i = 1; i < counter.size(); ++i) {
@@ -83,7 +87,8 @@ std::vector<double> rates_of(const Series<double>& counter) {
 
 bool is_slowdown(const ClockLimits& limits) {
   return limits.has(ClockLimit::sw_power_cap) || limits.has(ClockLimit::hw_slowdown) ||
-         limits.has(ClockLimit::sw_thermal_slowdown) || limits.has(ClockLimit::hw_thermal_slowdown) ||
+         limits.has(ClockLimit::sw_thermal_slowdown) ||
+         limits.has(ClockLimit::hw_thermal_slowdown) ||
          limits.has(ClockLimit::hw_power_brake_slowdown);
 }
 
@@ -131,7 +136,8 @@ Signals gpu_means(const Timeline& timeline) {
 std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
   constexpr double kGoneAfterMs = 5000;  // and at least four spacings: a late tick is no loss
   std::vector<GpuSignals> result;
-  std::map<std::optional<std::string>, double> last_of_host;  // recordings of several machines end when they end
+  // recordings of several machines end when they end
+  std::map<std::optional<std::string>, double> last_of_host;
   for (const GpuTrack& gpu : timeline.gpus) {
     const auto [known, fresh] = last_of_host.emplace(gpu.info.host, end_of(gpu));
     if (!fresh) known->second = std::max(known->second, end_of(gpu));
@@ -142,9 +148,11 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
     signals.looks = gpu.busy.size();
     signals.memory_median_bytes = median_of(gpu.memory_used_bytes.values);
     signals.memory_highest_bytes = quantile(gpu.memory_used_bytes.values, 1);
-    if (const auto most = signals.memory_highest_bytes; most && gpu.info.memory_total_bytes && *gpu.info.memory_total_bytes > 0)
+    if (const auto most = signals.memory_highest_bytes;
+        most && gpu.info.memory_total_bytes && *gpu.info.memory_total_bytes > 0)
       signals.memory_highest_fraction = *most / static_cast<double>(*gpu.info.memory_total_bytes);
-    const Series<double>& power = gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw;
+    const Series<double>& power =
+        gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw;
     signals.power_highest_mw = quantile(power.values, 0.99);
     signals.power_lowest_mw = quantile(power.values, 0.01);
     const Running running(gpu);
@@ -162,7 +170,9 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
     if (const auto in = mean_of(rates_of(gpu.nvlink_rx_bytes)))
       signals.nvlink_bytes_s = *in + mean_of(rates_of(gpu.nvlink_tx_bytes)).value_or(0);
     const double end = end_of(gpu);
-    signals.vanished = end >= 0 && last_of_host[gpu.info.host] - end > std::max(kGoneAfterMs, 4 * spacing_of(gpu.busy).value_or(1000));
+    signals.vanished =
+        end >= 0 && last_of_host[gpu.info.host] - end >
+                        std::max(kGoneAfterMs, 4 * spacing_of(gpu.busy).value_or(1000));
     result.push_back(std::move(signals));
   }
   return result;

@@ -1,4 +1,5 @@
-// What each GPU did over a run, looked at by itself: means in which every reading counts for the time it stands for.
+// What each GPU did over a run, looked at by itself: means in which every reading counts for the
+// time it stands for.
 #pragma once
 
 #include "lockstep/signals.hpp"

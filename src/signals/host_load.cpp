@@ -8,7 +8,9 @@
 namespace lockstep {
 namespace {
 
-bool contains(const std::vector<int>& pids, int pid) { return std::find(pids.begin(), pids.end(), pid) != pids.end(); }
+bool contains(const std::vector<int>& pids, int pid) {
+  return std::ranges::find(pids, pid) != pids.end();
+}
 
 struct Counter {
   double first_ms = 0;
@@ -33,11 +35,13 @@ std::optional<double> rate_of(const std::map<int, Counter>& counters) {
   std::optional<double> rate;
   for (const auto& [pid, counter] : counters)
     if (counter.seen && counter.last_ms > counter.first_ms)
-      rate = rate.value_or(0) + (counter.last - counter.first) / ((counter.last_ms - counter.first_ms) / 1e3);
+      rate = rate.value_or(0) +
+             (counter.last - counter.first) / ((counter.last_ms - counter.first_ms) / 1e3);
   return rate;
 }
 
-std::optional<double> written_by(const Timeline& timeline, const std::vector<int>& pids, double t_ms, bool before) {
+std::optional<double> written_by(const Timeline& timeline, const std::vector<int>& pids,
+                                 double t_ms, bool before) {
   const ProcessList* chosen = nullptr;
   for (const ProcessList& list : timeline.process_lists) {
     if (before && list.t_ms <= t_ms) chosen = &list;
@@ -49,16 +53,20 @@ std::optional<double> written_by(const Timeline& timeline, const std::vector<int
   if (chosen == nullptr) return std::nullopt;
   std::optional<double> bytes;
   for (const ProcessSample& process : chosen->processes)
-    if (contains(pids, process.pid) && process.write_bytes) bytes = bytes.value_or(0) + static_cast<double>(*process.write_bytes);
+    if (contains(pids, process.pid) && process.write_bytes)
+      bytes = bytes.value_or(0) + static_cast<double>(*process.write_bytes);
   return bytes;
 }
 
 }  // namespace
 
-HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids, double from_ms, double to_ms) {
+HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids, double from_ms,
+                         double to_ms) {
   HostSignals host;
-  const auto within = [&](const ProcessList& list) { return list.t_ms >= from_ms && list.t_ms <= to_ms; };
-  const bool any_within = std::any_of(timeline.process_lists.begin(), timeline.process_lists.end(), within);
+  const auto within = [&](const ProcessList& list) {
+    return list.t_ms >= from_ms && list.t_ms <= to_ms;
+  };
+  const bool any_within = std::ranges::any_of(timeline.process_lists, within);
   std::map<int, int> workers;  // the most of each rank: they come and go with each epoch
   std::vector<double> cpu;
   std::map<int, Counter> read;
@@ -69,7 +77,8 @@ HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids,
     for (const ProcessSample& process : list.processes) {
       if (!contains(pids, process.pid)) continue;
       if (process.cpu) cpu.push_back(*process.cpu);
-      if (process.loader_workers) workers[process.pid] = std::max(workers[process.pid], *process.loader_workers);
+      if (process.loader_workers)
+        workers[process.pid] = std::max(workers[process.pid], *process.loader_workers);
       if (process.state) {
         ++looks;
         if (*process.state == 'D') ++host.waiting_for_disk;
@@ -94,7 +103,8 @@ HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids,
   return host;
 }
 
-std::optional<double> written_between(const Timeline& timeline, const std::vector<int>& pids, double from_ms, double to_ms) {
+std::optional<double> written_between(const Timeline& timeline, const std::vector<int>& pids,
+                                      double from_ms, double to_ms) {
   const auto before = written_by(timeline, pids, from_ms, true);
   const auto after = written_by(timeline, pids, to_ms, false);
   if (!before || !after) return std::nullopt;

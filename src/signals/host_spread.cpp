@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-HostInJob measured(const std::string& name, const std::vector<const GpuSignals*>& gpus, const JobSignals& job) {
+HostInJob measured(const std::string& name, const std::vector<const GpuSignals*>& gpus,
+                   const JobSignals& job) {
   HostInJob host;
   host.name = name;
   std::vector<double> busy;
@@ -17,8 +18,10 @@ HostInJob measured(const std::string& name, const std::vector<const GpuSignals*>
   std::vector<double> clocks;
   for (const GpuSignals* const gpu : gpus) {
     host.gpus.push_back(gpu->index);
-    if (host.gpus.size() == 1) host.kind = gpu->info.name.value_or("");
-    else if (host.kind != gpu->info.name.value_or("")) host.kind.clear();
+    if (host.gpus.size() == 1)
+      host.kind = gpu->info.name.value_or("");
+    else if (host.kind != gpu->info.name.value_or(""))
+      host.kind.clear();
     if (gpu->sm) sm.push_back(*gpu->sm);
     if (gpu->clock_mhz) clocks.push_back(*gpu->clock_mhz);
     for (const GpuInJob& member : job.members) {
@@ -33,12 +36,14 @@ HostInJob measured(const std::string& name, const std::vector<const GpuSignals*>
 }
 
 // One row a machine: the mean of those of its GPUs that were read at the moment.
-Lanes lanes_of_hosts(const Activity& activity, const JobSignals& job, const std::vector<HostInJob>& hosts) {
+Lanes lanes_of_hosts(const Activity& activity, const JobSignals& job,
+                     const std::vector<HostInJob>& hosts) {
   Lanes lanes{activity.busy.from_ms, activity.busy.step_ms, {}};
   for (const HostInJob& host : hosts) {
     std::vector<const std::vector<double>*> own;
     for (std::size_t gpu = 0; gpu < job.gpus.size() && gpu < activity.busy.rows.size(); ++gpu)
-      if (std::find(host.gpus.begin(), host.gpus.end(), job.gpus[gpu]) != host.gpus.end()) own.push_back(&activity.busy.rows[gpu]);
+      if (std::ranges::find(host.gpus, job.gpus[gpu]) != host.gpus.end())
+        own.push_back(&activity.busy.rows[gpu]);
     std::vector<double> row(activity.busy.bins(), kUnknown);
     for (std::size_t bin = 0; bin < row.size(); ++bin) {
       double sum = 0;
@@ -57,11 +62,12 @@ Lanes lanes_of_hosts(const Activity& activity, const JobSignals& job, const std:
 
 }  // namespace
 
-std::optional<HostSpread> host_spread(const Activity& activity, const JobSignals& job, const std::vector<GpuSignals>& gpus) {
+std::optional<HostSpread> host_spread(const Activity& activity, const JobSignals& job,
+                                      const std::vector<GpuSignals>& gpus) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<const GpuSignals*>> of_host;
   for (const GpuSignals& gpu : gpus) {
-    if (!gpu.info.host || std::find(job.gpus.begin(), job.gpus.end(), gpu.index) == job.gpus.end()) continue;
+    if (!gpu.info.host || std::ranges::find(job.gpus, gpu.index) == job.gpus.end()) continue;
     auto& list = of_host[*gpu.info.host];
     if (list.empty()) order.push_back(*gpu.info.host);
     list.push_back(&gpu);

@@ -17,13 +17,31 @@ namespace {
 
 // Draw a screen; every desktop machine has them on GPU 0.
 constexpr std::array<std::string_view, 9> kDisplayPrograms = {
-    "Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "mutter", "firefox", "chrome"};
-constexpr std::array<std::string_view, 20> kServers = {
-    "ipykernel_launcher", "ipykernel", "jupyter", "streamlit", "gradio", "comfyui",
-    "vllm", "tritonserver", "uvicorn", "gunicorn", "text-generation-launcher", "text_generation_server", "sglang",
-    "ollama", "llama-server", "llama.cpp", "api_server", "torchserve", "lmdeploy", "serve"};
+    "Xorg",        "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11",
+    "plasmashell", "mutter",   "firefox",     "chrome"};
+constexpr std::array<std::string_view, 20> kServers = {"ipykernel_launcher",
+                                                       "ipykernel",
+                                                       "jupyter",
+                                                       "streamlit",
+                                                       "gradio",
+                                                       "comfyui",
+                                                       "vllm",
+                                                       "tritonserver",
+                                                       "uvicorn",
+                                                       "gunicorn",
+                                                       "text-generation-launcher",
+                                                       "text_generation_server",
+                                                       "sglang",
+                                                       "ollama",
+                                                       "llama-server",
+                                                       "llama.cpp",
+                                                       "api_server",
+                                                       "torchserve",
+                                                       "lmdeploy",
+                                                       "serve"};
 
-// A rank often opens a small context on GPU 0 beside its own: less than this of its largest is no share of work.
+// A rank often opens a small context on GPU 0 beside its own: less than this of its largest is no
+// share of work.
 constexpr double kSideContextShare = 0.1;
 constexpr double kSideContextBytes = 1.1e9;  // a CUDA context with NCCL takes 0.3 to 1 GB
 // A driver keeps up to 0.45 GB of a 24 GB card for itself (seen on RTX A5000).
@@ -37,7 +55,7 @@ std::string_view base_name(std::string_view path) { return path.substr(path.rfin
 bool draws_a_screen(const ProcessSample& process) {
   if (!process.command || process.command->empty()) return false;
   const std::string_view name = base_name(process.command->front());
-  return std::find(kDisplayPrograms.begin(), kDisplayPrograms.end(), name) != kDisplayPrograms.end();
+  return std::ranges::find(kDisplayPrograms, name) != kDisplayPrograms.end();
 }
 
 std::string environment(const ProcessSample& process, const char* name) {
@@ -47,16 +65,20 @@ std::string environment(const ProcessSample& process, const char* name) {
 }
 
 bool is_spawned(const ProcessSample& process) {
-  if (process.launcher && (*process.launcher == "mp.spawn" || *process.launcher == "multiprocessing")) return true;
+  if (process.launcher &&
+      (*process.launcher == "mp.spawn" || *process.launcher == "multiprocessing"))
+    return true;
   if (!process.command) return false;
-  return std::any_of(process.command->begin(), process.command->end(), [](const std::string& word) {
+  return std::ranges::any_of(*process.command, [](const std::string& word) {
     return word.find("multiprocessing.spawn") != std::string::npos ||
            word.find("multiprocessing.forkserver") != std::string::npos;
   });
 }
 
 std::optional<int> small_number(const std::string& text) {
-  if (text.empty() || text.size() > 7 || !std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  if (text.empty() || text.size() > 7 ||
+      !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }))
+    return std::nullopt;
   return std::stoi(text);
 }
 
@@ -69,7 +91,8 @@ void add_ranks_of_environment(ProcessSample& process) {
   };
   if (!process.rank) process.rank = first({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"});
   if (!process.local_rank) process.local_rank = first({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"});
-  if (!process.world_size) process.world_size = first({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+  if (!process.world_size)
+    process.world_size = first({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
   if (const auto tasks = first({"SLURM_NTASKS"}); tasks.value_or(1) > 1 && !process.rank) {
     process.rank = first({"SLURM_PROCID"});
     process.local_rank = first({"SLURM_LOCALID"});
@@ -80,11 +103,13 @@ void add_ranks_of_environment(ProcessSample& process) {
 // Pids of the newest list that has any, and of every list that shares one with it.
 std::set<int> contemporaries(const Timeline& timeline) {
   std::set<int> newest;
-  for (auto list = timeline.process_lists.rbegin(); list != timeline.process_lists.rend() && newest.empty(); ++list)
+  for (auto list = timeline.process_lists.rbegin();
+       list != timeline.process_lists.rend() && newest.empty(); ++list)
     for (const ProcessSample& process : list->processes) newest.insert(process.pid);
   std::set<int> all = newest;
   for (const ProcessList& list : timeline.process_lists) {
-    const bool shares = std::any_of(list.processes.begin(), list.processes.end(), [&](const ProcessSample& process) { return newest.contains(process.pid); });
+    const bool shares = std::ranges::any_of(
+        list.processes, [&](const ProcessSample& process) { return newest.contains(process.pid); });
     if (!shares) continue;
     for (const ProcessSample& process : list.processes) all.insert(process.pid);
   }
@@ -93,8 +118,8 @@ std::set<int> contemporaries(const Timeline& timeline) {
 
 // The newest look at each process, with every GPU it ever held.
 //
-// Processes that were gone before those of the newest list came are left out: a job that was started again, or a script
-// that ran on one GPU and then on another, is no crowd.
+// Processes that were gone before those of the newest list came are left out: a job that was
+// started again, or a script that ran on one GPU and then on another, is no crowd.
 std::vector<ProcessSample> processes_of(const Timeline& timeline) {
   std::map<int, ProcessSample> newest;
   std::map<int, std::map<int, ProcessOnGpu>> held;
@@ -107,17 +132,20 @@ std::vector<ProcessSample> processes_of(const Timeline& timeline) {
         if (find_track(timeline, gpu.index) == nullptr) continue;  // of a GPU that was not watched
         ProcessOnGpu& known_use = held[process.pid][gpu.index];
         known_use.index = gpu.index;
-        if (gpu.memory_bytes) known_use.memory_bytes = std::max(known_use.memory_bytes.value_or(0), *gpu.memory_bytes);
+        if (gpu.memory_bytes)
+          known_use.memory_bytes = std::max(known_use.memory_bytes.value_or(0), *gpu.memory_bytes);
       }
     }
   std::vector<ProcessSample> processes;
   for (auto& [pid, process] : newest) {
     double largest = 0;
-    for (const auto& [index, use] : held[pid]) largest = std::max(largest, static_cast<double>(use.memory_bytes.value_or(0)));
+    for (const auto& [index, use] : held[pid])
+      largest = std::max(largest, static_cast<double>(use.memory_bytes.value_or(0)));
     process.gpus.clear();
     for (const auto& [index, use] : held[pid]) {
       const double bytes = static_cast<double>(use.memory_bytes.value_or(0));
-      const bool side_context = use.memory_bytes && bytes < kSideContextShare * largest && bytes < kSideContextBytes;
+      const bool side_context =
+          use.memory_bytes && bytes < kSideContextShare * largest && bytes < kSideContextBytes;
       if (!side_context) process.gpus.push_back(use);
     }
     if (process.gpus.empty()) continue;
@@ -129,14 +157,19 @@ std::vector<ProcessSample> processes_of(const Timeline& timeline) {
 
 bool both_set_and_equal(const std::string& a, const std::string& b) { return !a.empty() && a == b; }
 
-bool is_loopback(const std::string& address) { return address == "localhost" || address.starts_with("127.") || address == "::1"; }
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address.starts_with("127.") || address == "::1";
+}
 
-// On two machines what one and another are called means little: only where they meet, or the batch system's number.
+// On two machines what one and another are called means little: only where they meet, or the batch
+// system's number.
 bool belong_together_over_machines(const ProcessSample& a, const ProcessSample& b) {
   if (!a.rank || !b.rank || *a.rank == *b.rank || a.world_size != b.world_size) return false;
-  if (both_set_and_equal(environment(a, "SLURM_JOB_ID"), environment(b, "SLURM_JOB_ID"))) return true;
+  if (both_set_and_equal(environment(a, "SLURM_JOB_ID"), environment(b, "SLURM_JOB_ID")))
+    return true;
   const std::string address = environment(a, "MASTER_ADDR");
-  return both_set_and_equal(address, environment(b, "MASTER_ADDR")) && !is_loopback(address) && both_set_and_equal(environment(a, "MASTER_PORT"), environment(b, "MASTER_PORT"));
+  return both_set_and_equal(address, environment(b, "MASTER_ADDR")) && !is_loopback(address) &&
+         both_set_and_equal(environment(a, "MASTER_PORT"), environment(b, "MASTER_PORT"));
 }
 
 bool belong_together(const ProcessSample& a, const ProcessSample& b) {
@@ -148,14 +181,18 @@ bool belong_together(const ProcessSample& a, const ProcessSample& b) {
   if (!has_ranks || *a.rank == *b.rank) return false;
   const std::string port_a = environment(a, "MASTER_PORT");
   const std::string port_b = environment(b, "MASTER_PORT");
-  if (!port_a.empty() && !port_b.empty()) return port_a == port_b && environment(a, "MASTER_ADDR") == environment(b, "MASTER_ADDR");
+  if (!port_a.empty() && !port_b.empty())
+    return port_a == port_b && environment(a, "MASTER_ADDR") == environment(b, "MASTER_ADDR");
   if (one_parent) return true;
-  if (both_set_and_equal(environment(a, "SLURM_JOB_ID"), environment(b, "SLURM_JOB_ID"))) return true;
-  if (a.parent_pid && b.parent_pid && a.launcher && *a.launcher == "torchrun") return false;  // two agents, two jobs
+  if (both_set_and_equal(environment(a, "SLURM_JOB_ID"), environment(b, "SLURM_JOB_ID")))
+    return true;
+  // two agents, two jobs
+  if (a.parent_pid && b.parent_pid && a.launcher && *a.launcher == "torchrun") return false;
   return a.command == b.command;
 }
 
-std::vector<std::vector<std::size_t>> components(std::size_t size, const std::function<bool(std::size_t, std::size_t)>& joined) {
+std::vector<std::vector<std::size_t>> components(
+    std::size_t size, const std::function<bool(std::size_t, std::size_t)>& joined) {
   std::vector<std::size_t> root(size);
   std::iota(root.begin(), root.end(), 0);
   const auto find = [&](std::size_t i) {
@@ -172,10 +209,14 @@ std::vector<std::vector<std::size_t>> components(std::size_t size, const std::fu
   return result;
 }
 
-// Whether it is a rank cannot be told: its environment could not be read (another user's, or another tool's log).
-bool is_nameless(const ProcessSample& process) { return !process.rank && !process.world_size && !process.environment; }
+// Whether it is a rank cannot be told: its environment could not be read (another user's, or
+// another tool's log).
+bool is_nameless(const ProcessSample& process) {
+  return !process.rank && !process.world_size && !process.environment;
+}
 
-JobSignals job_of(const std::vector<ProcessSample>& processes, const std::vector<std::size_t>& group) {
+JobSignals job_of(const std::vector<ProcessSample>& processes,
+                  const std::vector<std::size_t>& group) {
   JobSignals job;
   std::set<int> gpus;
   std::set<int> ranks;
@@ -189,14 +230,15 @@ JobSignals job_of(const std::vector<ProcessSample>& processes, const std::vector
     if (own.size() > largest.size()) largest = own;
     gpus.insert(own.begin(), own.end());
     if (process.rank) ranks.insert(*process.rank);
-    if (process.world_size) job.world_size = std::max(job.world_size.value_or(0), *process.world_size);
+    if (process.world_size)
+      job.world_size = std::max(job.world_size.value_or(0), *process.world_size);
     job.spawned = job.spawned || (is_spawned(process) && group.size() > 1);
     job.serves = job.serves || (process.command && is_server(*process.command));
   }
   job.gpus.assign(gpus.begin(), gpus.end());
   job.ranks.assign(ranks.begin(), ranks.end());
   job.one_process_on_all = largest.size() > 1 && largest == gpus;
-  std::sort(job.processes.begin(), job.processes.end(), [](const ProcessSample& a, const ProcessSample& b) {
+  std::ranges::sort(job.processes, [](const ProcessSample& a, const ProcessSample& b) {
     return std::pair(a.rank.value_or(1 << 30), a.pid) < std::pair(b.rank.value_or(1 << 30), b.pid);
   });
   return job;
@@ -214,23 +256,28 @@ double ratio_of(std::optional<double> a, std::optional<double> b, double when_un
   return std::min(*a, *b) / std::max(*a, *b);
 }
 
-// Replicas of one model hold the same memory, are as busy and draw as much. Of four real pairs of unrelated jobs the
-// nearest had memory 0.69 apart; replicas were within 0.95.
+// Replicas of one model hold the same memory, are as busy and draw as much. Of four real pairs of
+// unrelated jobs the nearest had memory 0.69 apart; replicas were within 0.95.
 bool alike(const GpuSignals& a, const GpuSignals& b) {
-  return a.info.host == b.info.host && ratio_of(a.memory_median_bytes, b.memory_median_bytes, 1) > 0.85 &&
-         std::abs(a.busy_fraction.value_or(0) - b.busy_fraction.value_or(0)) < 0.15 && ratio_of(a.power_mw, b.power_mw, 1) > 0.75;
+  return a.info.host == b.info.host &&
+         ratio_of(a.memory_median_bytes, b.memory_median_bytes, 1) > 0.85 &&
+         std::abs(a.busy_fraction.value_or(0) - b.busy_fraction.value_or(0)) < 0.15 &&
+         ratio_of(a.power_mw, b.power_mw, 1) > 0.75;
 }
 
-// Its processor reads busy while it draws little of what it drew at its best: it waits for somebody.
+// Its processor reads busy while it draws little of what it drew at its best: it waits for
+// somebody.
 bool spins(const GpuSignals& gpu) {
-  return gpu.busy_fraction.value_or(0) > 0.8 && gpu.power_mw && gpu.power_highest_mw && *gpu.power_mw < 0.5 * *gpu.power_highest_mw;
+  return gpu.busy_fraction.value_or(0) > 0.8 && gpu.power_mw && gpu.power_highest_mw &&
+         *gpu.power_mw < 0.5 * *gpu.power_highest_mw;
 }
 
 const GpuSignals& of(const std::vector<GpuSignals>& gpus, int index) {
-  return *std::find_if(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) { return gpu.index == index; });
+  return *std::ranges::find_if(gpus, [&](const GpuSignals& gpu) { return gpu.index == index; });
 }
 
-JobSignals job_by_likeness(const std::vector<const GpuSignals*>& pool, const std::vector<std::size_t>& group, JobOrigin origin) {
+JobSignals job_by_likeness(const std::vector<const GpuSignals*>& pool,
+                           const std::vector<std::size_t>& group, JobOrigin origin) {
   JobSignals job;
   job.origin = origin;
   for (const std::size_t at : group) job.gpus.push_back(pool[at]->index);
@@ -244,41 +291,51 @@ void place_unlisted(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>
   std::vector<const GpuSignals*> pool;
   for (const GpuSignals& gpu : gpus)
     if (!listed.contains(gpu.index) && in_use(gpu) && !gpu.info.mig) pool.push_back(&gpu);
-  for (const auto& group : components(pool.size(), [&](std::size_t a, std::size_t b) { return alike(*pool[a], *pool[b]); })) {
+  for (const auto& group : components(
+           pool.size(), [&](std::size_t a, std::size_t b) { return alike(*pool[a], *pool[b]); })) {
     bool placed = false;
     for (JobSignals& job : jobs) {
-      if (job.gpus.size() != 1 || !std::any_of(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) { return gpu.index == job.gpus[0]; })) continue;
+      if (job.gpus.size() != 1 || !std::ranges::any_of(gpus, [&](const GpuSignals& gpu) {
+            return gpu.index == job.gpus[0];
+          }))
+        continue;
       const GpuSignals& own = of(gpus, job.gpus[0]);
       const bool replicas = alike(own, *pool[group.front()]);
-      const bool wait_for_it = group.size() > 1 && own.busy_fraction.value_or(1) < 0.2 &&
-                               std::all_of(group.begin(), group.end(), [&](std::size_t at) { return spins(*pool[at]); });
+      const bool wait_for_it =
+          group.size() > 1 && own.busy_fraction.value_or(1) < 0.2 &&
+          std::ranges::all_of(group, [&](std::size_t at) { return spins(*pool[at]); });
       if (!replicas && !wait_for_it) continue;
       for (const std::size_t at : group) job.gpus.push_back(pool[at]->index);
-      std::sort(job.gpus.begin(), job.gpus.end());
+      std::ranges::sort(job.gpus);
       job.origin = JobOrigin::partial;
       placed = true;
       break;
     }
     if (placed) continue;
-    if (jobs.empty() || group.size() > 1) jobs.push_back(job_by_likeness(pool, group, JobOrigin::likeness));
-    else jobs.push_back(job_by_likeness(pool, group, JobOrigin::foreign));
+    if (jobs.empty() || group.size() > 1)
+      jobs.push_back(job_by_likeness(pool, group, JobOrigin::likeness));
+    else
+      jobs.push_back(job_by_likeness(pool, group, JobOrigin::foreign));
   }
 }
 
-// Of processes about which nothing but the pid is known, those that hold as much memory may be ranks of one job. Whether
-// they are is for their lanes to say.
+// Of processes about which nothing but the pid is known, those that hold as much memory may be
+// ranks of one job. Whether they are is for their lanes to say.
 void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>& jobs) {
   std::vector<JobSignals> named;
   std::vector<JobSignals> nameless;
   for (JobSignals& job : jobs) {
-    const bool single = job.processes.size() == 1 && job.gpus.size() == 1 && is_nameless(job.processes.front()) &&
-                        std::any_of(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) { return gpu.index == job.gpus[0]; });
+    const bool single =
+        job.processes.size() == 1 && job.gpus.size() == 1 && is_nameless(job.processes.front()) &&
+        std::ranges::any_of(gpus, [&](const GpuSignals& gpu) { return gpu.index == job.gpus[0]; });
     (single ? nameless : named).push_back(std::move(job));
   }
   jobs = std::move(named);
   for (const auto& group : components(nameless.size(), [&](std::size_t a, std::size_t b) {
-         return machine_of(nameless[a].pids[0]) == machine_of(nameless[b].pids[0]) && nameless[a].processes[0].command == nameless[b].processes[0].command &&
-                ratio_of(of(gpus, nameless[a].gpus[0]).memory_median_bytes, of(gpus, nameless[b].gpus[0]).memory_median_bytes, 1) > 0.85;
+         return machine_of(nameless[a].pids[0]) == machine_of(nameless[b].pids[0]) &&
+                nameless[a].processes[0].command == nameless[b].processes[0].command &&
+                ratio_of(of(gpus, nameless[a].gpus[0]).memory_median_bytes,
+                         of(gpus, nameless[b].gpus[0]).memory_median_bytes, 1) > 0.85;
        })) {
     JobSignals joined = std::move(nameless[group.front()]);
     joined.origin = JobOrigin::likeness;
@@ -288,7 +345,7 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
       joined.pids.push_back(other.pids[0]);
       joined.processes.push_back(other.processes[0]);
     }
-    std::sort(joined.gpus.begin(), joined.gpus.end());
+    std::ranges::sort(joined.gpus);
     joined.gpus.erase(std::unique(joined.gpus.begin(), joined.gpus.end()), joined.gpus.end());
     jobs.push_back(std::move(joined));
   }
@@ -299,19 +356,24 @@ void group_by_likeness(const std::vector<GpuSignals>& gpus, std::vector<JobSigna
   std::vector<const GpuSignals*> pool;
   for (const GpuSignals& gpu : gpus)
     if (in_use(gpu) && !gpu.info.mig) pool.push_back(&gpu);
-  auto groups = components(pool.size(), [&](std::size_t a, std::size_t b) { return alike(*pool[a], *pool[b]); });
+  auto groups = components(pool.size(),
+                           [&](std::size_t a, std::size_t b) { return alike(*pool[a], *pool[b]); });
   // Parts of a split model need not be alike: single GPUs that all hold memory may be one job.
-  const bool all_single = std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.size() == 1; }) &&
-                          std::all_of(pool.begin(), pool.end(), [&](const GpuSignals* gpu) { return gpu->info.host == pool.front()->info.host; });
+  const bool all_single =
+      std::ranges::all_of(groups, [](const auto& group) { return group.size() == 1; }) &&
+      std::ranges::all_of(
+          pool, [&](const GpuSignals* gpu) { return gpu->info.host == pool.front()->info.host; });
   if (all_single && groups.size() > 1) {
     std::vector<std::size_t> everything(pool.size());
     std::iota(everything.begin(), everything.end(), 0);
     groups = {everything};
   }
-  for (const auto& group : groups) jobs.push_back(job_by_likeness(pool, group, JobOrigin::likeness));
+  for (const auto& group : groups)
+    jobs.push_back(job_by_likeness(pool, group, JobOrigin::likeness));
 }
 
-// The cluster says whose a GPU is. GPUs that it gave to nobody are joined by likeness within their machine: across machines likeness would join strangers.
+// The cluster says whose a GPU is. GPUs that it gave to nobody are joined by likeness within their
+// machine: across machines likeness would join strangers.
 std::vector<JobSignals> group_by_cluster(const std::vector<GpuSignals>& gpus) {
   std::vector<JobSignals> jobs;
   std::map<std::string, std::size_t> place;
@@ -331,25 +393,33 @@ std::vector<JobSignals> group_by_cluster(const std::vector<GpuSignals>& gpus) {
     jobs[entry->second].gpus.push_back(gpu.index);
   }
   for (const auto& [host, pool] : of_nobody)
-    for (const auto& group : components(pool.size(), [&p = pool](std::size_t a, std::size_t b) { return alike(*p[a], *p[b]); }))
+    for (const auto& group : components(pool.size(), [&p = pool](std::size_t a, std::size_t b) {
+           return alike(*p[a], *p[b]);
+         }))
       jobs.push_back(job_by_likeness(pool, group, JobOrigin::likeness));
   return jobs;
 }
 
-// Recordings of several machines have their processes, and ranks say themselves whom they train with.
+// Recordings of several machines have their processes, and ranks say themselves whom they train
+// with.
 bool from_a_cluster(const Timeline& timeline, const std::vector<GpuSignals>& gpus) {
-  const bool lists = std::any_of(timeline.process_lists.begin(), timeline.process_lists.end(), [](const ProcessList& list) { return !list.processes.empty(); });
-  return std::any_of(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) { return gpu.info.job || (gpu.info.host && gpu.info.host != gpus.front().info.host && !lists); });
+  const bool lists = std::ranges::any_of(
+      timeline.process_lists, [](const ProcessList& list) { return !list.processes.empty(); });
+  return std::ranges::any_of(gpus, [&](const GpuSignals& gpu) {
+    return gpu.info.job || (gpu.info.host && gpu.info.host != gpus.front().info.host && !lists);
+  });
 }
 
 }  // namespace
 
 bool is_server(const std::vector<std::string>& command) {
-  // The program, its module or its script: not the arguments, in which a model may be named anything.
+  // The program, its module or its script: not the arguments, in which a model may be named
+  // anything.
   const auto names_one = [](std::string_view text) {
     const auto ends = [](char c) { return c == '.' || c == '_' || c == '-' || c == '/'; };
     for (const std::string_view server : kServers)
-      for (auto at = text.find(server); at != std::string_view::npos; at = text.find(server, at + 1)) {
+      for (auto at = text.find(server); at != std::string_view::npos;
+           at = text.find(server, at + 1)) {
         const bool begins = at == 0 || ends(text[at - 1]);
         const std::size_t end = at + server.size();
         if (begins && (end == text.size() || ends(text[end]))) return true;
@@ -358,10 +428,13 @@ bool is_server(const std::vector<std::string>& command) {
   };
   if (command.empty()) return false;
   const std::string_view program = base_name(command.front());
-  if (!program.starts_with("python")) return names_one(program) || (command.size() > 1 && command[1] == "serve");
+  if (!program.starts_with("python"))
+    return names_one(program) || (command.size() > 1 && command[1] == "serve");
   for (std::size_t i = 1; i < command.size(); ++i) {
     if (command[i] == "-m") return i + 1 < command.size() && names_one(command[i + 1]);
-    if (!command[i].starts_with("-")) return names_one(base_name(command[i])) || (i + 1 < command.size() && command[i + 1] == "serve");
+    if (!command[i].starts_with("-"))
+      return names_one(base_name(command[i])) ||
+             (i + 1 < command.size() && command[i + 1] == "serve");
   }
   return false;
 }
@@ -369,37 +442,45 @@ bool is_server(const std::vector<std::string>& command) {
 std::vector<JobSignals> job_groups(const Timeline& timeline, const std::vector<GpuSignals>& gpus) {
   if (from_a_cluster(timeline, gpus)) {
     std::vector<JobSignals> jobs = group_by_cluster(gpus);
-    std::sort(jobs.begin(), jobs.end(), [](const JobSignals& a, const JobSignals& b) { return a.gpus < b.gpus; });
+    std::ranges::sort(jobs,
+                      [](const JobSignals& a, const JobSignals& b) { return a.gpus < b.gpus; });
     return jobs;
   }
   const std::vector<ProcessSample> processes = processes_of(timeline);
   std::vector<JobSignals> jobs;
-  for (const auto& group :
-       components(processes.size(), [&](std::size_t a, std::size_t b) { return belong_together(processes[a], processes[b]); }))
+  for (const auto& group : components(processes.size(), [&](std::size_t a, std::size_t b) {
+         return belong_together(processes[a], processes[b]);
+       }))
     jobs.push_back(job_of(processes, group));
-  // A GPU that works though nobody was ever listed on it: the list cannot be whole (a container sees its own only).
+  // A GPU that works though nobody was ever listed on it: the list cannot be whole (a container
+  // sees its own only).
   std::set<int> ever_held;
   for (const ProcessList& list : timeline.process_lists)
     for (const ProcessSample& process : list.processes)
       for (const ProcessOnGpu& use : process.gpus) ever_held.insert(use.index);
-  const bool nobody_on_busy = std::any_of(gpus.begin(), gpus.end(), [&](const GpuSignals& gpu) {
-    return gpu.busy_fraction.value_or(0) > kWorksUnlisted && !ever_held.contains(gpu.index) && !gpu.info.mig;
+  const bool nobody_on_busy = std::ranges::any_of(gpus, [&](const GpuSignals& gpu) {
+    return gpu.busy_fraction.value_or(0) > kWorksUnlisted && !ever_held.contains(gpu.index) &&
+           !gpu.info.mig;
   });
-  const bool list_is_whole = timeline.machine.process_coverage == ProcessCoverage::all && !timeline.process_lists.empty() && !nobody_on_busy;
+  const bool list_is_whole = timeline.machine.process_coverage == ProcessCoverage::all &&
+                             !timeline.process_lists.empty() && !nobody_on_busy;
   if (list_is_whole) join_nameless(gpus, jobs);
   if (!list_is_whole && !processes.empty()) place_unlisted(gpus, jobs);
   if (!list_is_whole && processes.empty()) group_by_likeness(gpus, jobs);
-  std::sort(jobs.begin(), jobs.end(), [](const JobSignals& a, const JobSignals& b) { return a.gpus < b.gpus; });
+  std::ranges::sort(jobs, [](const JobSignals& a, const JobSignals& b) { return a.gpus < b.gpus; });
   return jobs;
 }
 
-std::vector<int> free_gpus(const std::vector<GpuSignals>& gpus, const std::vector<JobSignals>& jobs) {
+std::vector<int> free_gpus(const std::vector<GpuSignals>& gpus,
+                           const std::vector<JobSignals>& jobs) {
   std::vector<int> free;
   for (const GpuSignals& gpu : gpus) {
-    const bool held = std::any_of(jobs.begin(), jobs.end(), [&](const JobSignals& job) {
-      return std::find(job.gpus.begin(), job.gpus.end(), gpu.index) != job.gpus.end();
+    const bool held = std::ranges::any_of(jobs, [&](const JobSignals& job) {
+      return std::ranges::find(job.gpus, gpu.index) != job.gpus.end();
     });
-    if (!held && gpu.busy_highest && !in_use(gpu) && !gpu.vanished && !gpu.info.mig) free.push_back(gpu.index);  // unread is not free
+    // unread is not free
+    if (!held && gpu.busy_highest && !in_use(gpu) && !gpu.vanished && !gpu.info.mig)
+      free.push_back(gpu.index);
   }
   return free;
 }

@@ -1,7 +1,8 @@
 // Which processes and GPUs belong together.
 //
-// Processes are joined by what launched them: one master address and port, one launcher, one parent that spawned
-// them. GPUs whose processes are not listed are joined by likeness only, and the job says so (JobOrigin).
+// Processes are joined by what launched them: one master address and port, one launcher, one parent
+// that spawned them. GPUs whose processes are not listed are joined by likeness only, and the job
+// says so (JobOrigin).
 #pragma once
 
 #include <vector>
@@ -15,7 +16,8 @@ namespace lockstep {
 std::vector<JobSignals> job_groups(const Timeline& timeline, const std::vector<GpuSignals>& gpus);
 
 // GPUs that hold no process and next to no memory, and never ran anything.
-std::vector<int> free_gpus(const std::vector<GpuSignals>& gpus, const std::vector<JobSignals>& jobs);
+std::vector<int> free_gpus(const std::vector<GpuSignals>& gpus,
+                           const std::vector<JobSignals>& jobs);
 
 // Whether a command line is an inference server's.
 bool is_server(const std::vector<std::string>& command);

@@ -9,13 +9,17 @@
 namespace lockstep {
 namespace {
 
-constexpr double kIdleOfLimit = 0.2;     // idle power is 0.05 to 0.2 of the limit: T4 10/70, A100 60/400, H200 75/700 W
-constexpr double kWorkingOfLimit = 0.5;  // the least that steady training draws: 126 of 300 W on an RTX 6000 Ada
-constexpr std::size_t kMostBins = 400'000;  // 2.2 h of 20 ms samples; longer runs get a coarser grid
+// idle power is 0.05 to 0.2 of the limit: T4 10/70, A100 60/400, H200 75/700 W
+constexpr double kIdleOfLimit = 0.2;
+// the least that steady training draws: 126 of 300 W on an RTX 6000 Ada
+constexpr double kWorkingOfLimit = 0.5;
+// 2.2 h of 20 ms samples; longer runs get a coarser grid
+constexpr std::size_t kMostBins = 400'000;
 constexpr double kReachSpacings = 1.5;
-constexpr double kLeastFull = 0.2;  // SMs: a GPU that never has a fifth of them at work is not a lane full of noise
+// SMs: a GPU that never has a fifth of them at work is not a lane full of noise
+constexpr double kLeastFull = 0.2;
 
-bool alike(const GpuInfo& a, const GpuInfo& b) {
+bool lanes_alike(const GpuInfo& a, const GpuInfo& b) {
   return a.name == b.name && a.power_limit_mw.has_value() == b.power_limit_mw.has_value();
 }
 
@@ -34,21 +38,25 @@ Lanes empty_grid(double from_ms, double to_ms, double step_ms, std::size_t gpus)
 }
 
 // Each bin takes the reading nearest to its middle, when one is near enough.
-void lay(const Series<double>& series, const std::function<double(double)>& scale, const Lanes& grid,
-         std::vector<double>& row) {
+void lay(const Series<double>& series, const std::function<double(double)>& scale,
+         const Lanes& grid, std::vector<double>& row) {
   if (series.empty()) return;
-  const double reach = kReachSpacings * std::max(spacing_of(series).value_or(grid.step_ms), grid.step_ms);
+  const double reach =
+      kReachSpacings * std::max(spacing_of(series).value_or(grid.step_ms), grid.step_ms);
   std::size_t at = 0;
   for (std::size_t bin = 0; bin < row.size(); ++bin) {
     const double middle = grid.time_of(bin);
-    while (at + 1 < series.size() && std::abs(series.t_ms[at + 1] - middle) <= std::abs(series.t_ms[at] - middle)) ++at;
+    while (at + 1 < series.size() &&
+           std::abs(series.t_ms[at + 1] - middle) <= std::abs(series.t_ms[at] - middle))
+      ++at;
     if (std::abs(series.t_ms[at] - middle) <= reach) row[bin] = scale(series.values[at]);
   }
 }
 
-std::optional<Lanes> make_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms,
-                                const std::function<const Series<double>&(const GpuTrack&)>& pick,
-                                const std::function<std::optional<std::function<double(double)>>(const GpuTrack&)>& scale_of) {
+std::optional<Lanes> make_lanes(
+    const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms,
+    const std::function<const Series<double>&(const GpuTrack&)>& pick,
+    const std::function<std::optional<std::function<double(double)>>(const GpuTrack&)>& scale_of) {
   std::optional<double> step;
   std::size_t rows_read = 0;
   for (const int gpu : gpus) {
@@ -70,17 +78,20 @@ std::optional<Lanes> make_lanes(const Timeline& timeline, const std::vector<int>
   return lanes;
 }
 
-std::optional<Lanes> power_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms,
-                                 const std::function<const Series<double>&(const GpuTrack&)>& pick) {
+std::optional<Lanes> power_lanes(
+    const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms,
+    const std::function<const Series<double>&(const GpuTrack&)>& pick) {
   const std::vector<std::optional<double>> lowest = lowest_powers(timeline);
   return make_lanes(timeline, gpus, from_ms, to_ms, pick,
                     [&](const GpuTrack& track) -> std::optional<std::function<double(double)>> {
-    const auto range = power_range(track, timeline, lowest);
-    if (!range) return std::nullopt;
-    return [range = *range](double milliwatts) {
-      return std::clamp((milliwatts - range.idle_mw) / (range.working_mw - range.idle_mw), 0.0, 1.0);
-    };
-  });
+                      const auto range = power_range(track, timeline, lowest);
+                      if (!range) return std::nullopt;
+                      return [range = *range](double milliwatts) {
+                        return std::clamp(
+                            (milliwatts - range.idle_mw) / (range.working_mw - range.idle_mw), 0.0,
+                            1.0);
+                      };
+                    });
 }
 
 }  // namespace
@@ -96,22 +107,26 @@ std::optional<double> spacing_of(const Series<double>& series) {
   constexpr std::size_t kLooked = 4000;  // of a long series the first readings tell its spacing
   std::vector<double> spacings;
   for (std::size_t i = 1; i < std::min(series.size(), kLooked); ++i)
-    if (series.t_ms[i] > series.t_ms[i - 1]) spacings.push_back(series.t_ms[i] - series.t_ms[i - 1]);
+    if (series.t_ms[i] > series.t_ms[i - 1])
+      spacings.push_back(series.t_ms[i] - series.t_ms[i - 1]);
   return median_of(spacings);
 }
 
 std::vector<std::optional<double>> lowest_powers(const Timeline& timeline) {
   std::vector<std::optional<double>> lowest;
-  for (const GpuTrack& track : timeline.gpus) lowest.push_back(quantile(finest_power(track).values, 0.01));
+  for (const GpuTrack& track : timeline.gpus)
+    lowest.push_back(quantile(finest_power(track).values, 0.01));
   return lowest;
 }
 
-std::optional<PowerRange> power_range(const GpuTrack& gpu, const Timeline& timeline, const std::vector<std::optional<double>>& lowest_of) {
+std::optional<PowerRange> power_range(const GpuTrack& gpu, const Timeline& timeline,
+                                      const std::vector<std::optional<double>>& lowest_of) {
   const auto highest = quantile(finest_power(gpu).values, 0.99);
   if (!highest) return std::nullopt;
   double lowest = *highest;
   for (std::size_t i = 0; i < timeline.gpus.size(); ++i)
-    if (lowest_of[i] && (&timeline.gpus[i] == &gpu || alike(timeline.gpus[i].info, gpu.info))) lowest = std::min(lowest, *lowest_of[i]);
+    if (lowest_of[i] && (&timeline.gpus[i] == &gpu || lanes_alike(timeline.gpus[i].info, gpu.info)))
+      lowest = std::min(lowest, *lowest_of[i]);
   PowerRange range{lowest, *highest};
   if (gpu.info.power_limit_mw) {
     range.idle_mw = std::min(range.idle_mw, kIdleOfLimit * *gpu.info.power_limit_mw);
@@ -121,44 +136,59 @@ std::optional<PowerRange> power_range(const GpuTrack& gpu, const Timeline& timel
   return range;
 }
 
-Lanes busy_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms) {
+Lanes busy_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms,
+                 double to_ms) {
   auto lanes = make_lanes(
-      timeline, gpus, from_ms, to_ms, [](const GpuTrack& track) -> const Series<double>& { return track.busy; },
-      [](const GpuTrack&) { return std::function<double(double)>([](double busy) { return std::clamp(busy, 0.0, 1.0); }); });
+      timeline, gpus, from_ms, to_ms,
+      [](const GpuTrack& track) -> const Series<double>& { return track.busy; },
+      [](const GpuTrack&) {
+        return std::function<double(double)>(
+            [](double busy) { return std::clamp(busy, 0.0, 1.0); });
+      });
   return lanes ? std::move(*lanes) : Lanes{};
 }
 
-std::optional<Lanes> power_sample_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms) {
-  return power_lanes(timeline, gpus, from_ms, to_ms,
-                     [](const GpuTrack& track) -> const Series<double>& { return track.power_samples_mw; });
+std::optional<Lanes> power_sample_lanes(const Timeline& timeline, const std::vector<int>& gpus,
+                                        double from_ms, double to_ms) {
+  return power_lanes(
+      timeline, gpus, from_ms, to_ms,
+      [](const GpuTrack& track) -> const Series<double>& { return track.power_samples_mw; });
 }
 
-std::optional<Lanes> plain_power_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms) {
+std::optional<Lanes> plain_power_lanes(const Timeline& timeline, const std::vector<int>& gpus,
+                                       double from_ms, double to_ms) {
   return power_lanes(timeline, gpus, from_ms, to_ms,
                      [](const GpuTrack& track) -> const Series<double>& { return track.power_mw; });
 }
 
-std::optional<Lanes> sm_lanes(const Timeline& timeline, const std::vector<int>& gpus, double from_ms, double to_ms) {
+std::optional<Lanes> sm_lanes(const Timeline& timeline, const std::vector<int>& gpus,
+                              double from_ms, double to_ms) {
   std::vector<std::pair<const GpuTrack*, double>> fullest;
   for (const int gpu : gpus)
-    if (const GpuTrack* const track = find_track(timeline, gpu)) fullest.emplace_back(track, quantile(track->sm.values, 0.95).value_or(0));
-  return make_lanes(timeline, gpus, from_ms, to_ms, [](const GpuTrack& track) -> const Series<double>& { return track.sm; },
-                    [&](const GpuTrack& track) -> std::optional<std::function<double(double)>> {
-    // The fullest of its kind in the group: a GPU whose steps are shorter than a reading never shows its own full.
-    double full = kLeastFull;
-    for (const auto& [other, level] : fullest)
-      if (alike(other->info, track.info)) full = std::max(full, level);
-    return [full](double sm) { return std::clamp(sm / full, 0.0, 1.0); };
-  });
+    if (const GpuTrack* const track = find_track(timeline, gpu))
+      fullest.emplace_back(track, quantile(track->sm.values, 0.95).value_or(0));
+  return make_lanes(
+      timeline, gpus, from_ms, to_ms,
+      [](const GpuTrack& track) -> const Series<double>& { return track.sm; },
+      [&](const GpuTrack& track) -> std::optional<std::function<double(double)>> {
+        // The fullest of its kind in the group: a GPU whose steps are shorter than a reading never
+        // shows its own full.
+        double full = kLeastFull;
+        for (const auto& [other, level] : fullest)
+          if (lanes_alike(other->info, track.info)) full = std::max(full, level);
+        return [full](double sm) { return std::clamp(sm / full, 0.0, 1.0); };
+      });
 }
 
 std::vector<std::vector<double>> rows_on(const Lanes& grid, const Lanes& other) {
-  std::vector<std::vector<double>> rows(other.rows.size(), std::vector<double>(grid.bins(), kUnknown));
+  std::vector<std::vector<double>> rows(other.rows.size(),
+                                        std::vector<double>(grid.bins(), kUnknown));
   if (other.bins() == 0) return rows;
   for (std::size_t bin = 0; bin < grid.bins(); ++bin) {
     const double place = std::floor((grid.time_of(bin) - other.from_ms) / other.step_ms);
     if (place < 0 || place >= static_cast<double>(other.bins())) continue;
-    for (std::size_t row = 0; row < rows.size(); ++row) rows[row][bin] = other.rows[row][static_cast<std::size_t>(place)];
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      rows[row][bin] = other.rows[row][static_cast<std::size_t>(place)];
   }
   return rows;
 }

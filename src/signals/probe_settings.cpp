@@ -17,7 +17,9 @@ constexpr double kWarmUpMs = 5'000;
 std::optional<double> parse_number(std::string_view text) {
   double value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return problem == std::errc() && end == text.data() + text.size() && std::isfinite(value) ? std::optional(value) : std::nullopt;
+  return problem == std::errc() && end == text.data() + text.size() && std::isfinite(value)
+             ? std::optional(value)
+             : std::nullopt;
 }
 
 class Values {
@@ -30,7 +32,8 @@ class Values {
   }
   std::optional<int> integer(const char* name) const {
     const auto value = number(name);
-    return value && *value > -2e9 && *value < 2e9 ? std::optional(static_cast<int>(*value)) : std::nullopt;
+    return value && *value > -2e9 && *value < 2e9 ? std::optional(static_cast<int>(*value))
+                                                  : std::nullopt;
   }
   bool yes(const char* name) const { return number(name).value_or(0) > 0; }
   std::string word(const char* name) const {
@@ -42,10 +45,13 @@ class Values {
   const ProbeFact& fact_;
 };
 
-void take_loader(ProbeSettings& settings, const ProbeFact& fact, std::map<std::pair<int, std::uint64_t>, std::string>& epochs) {
+void take_loader(ProbeSettings& settings, const ProbeFact& fact,
+                 std::map<std::pair<int, std::uint64_t>, std::string>& epochs) {
   const Values values(fact);
   const auto id = static_cast<std::uint64_t>(values.number("id").value_or(0));
-  auto found = std::find_if(settings.loaders.begin(), settings.loaders.end(), [&](const LoaderSetting& loader) { return loader.id == id && loader.rank == fact.rank; });
+  auto found = std::ranges::find_if(settings.loaders, [&](const LoaderSetting& loader) {
+    return loader.id == id && loader.rank == fact.rank;
+  });
   if (found == settings.loaders.end()) {
     settings.loaders.push_back({.id = id, .rank = fact.rank});
     found = std::prev(settings.loaders.end());
@@ -73,9 +79,12 @@ void take_loader(ProbeSettings& settings, const ProbeFact& fact, std::map<std::p
 
 // Ranks try at the same time: the slowest of a number of workers is what the job would get.
 void take_trial(std::vector<LoaderTrial>& trials, const LoaderTrial& trial) {
-  const auto same = std::find_if(trials.begin(), trials.end(), [&](const LoaderTrial& other) { return other.workers == trial.workers; });
-  if (same == trials.end()) trials.push_back(trial);
-  else if (trial.batch_ms > same->batch_ms) *same = trial;
+  const auto same = std::ranges::find_if(
+      trials, [&](const LoaderTrial& other) { return other.workers == trial.workers; });
+  if (same == trials.end())
+    trials.push_back(trial);
+  else if (trial.batch_ms > same->batch_ms)
+    *same = trial;
 }
 
 }  // namespace
@@ -100,15 +109,18 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
     } else if (fact.name == "fetched") {
       auto& [batches, total] = fetched[static_cast<std::uint64_t>(values.number("id").value_or(0))];
       batches += values.number("batches").value_or(0);
-      settings.longest_batch_ms = std::max(settings.longest_batch_ms, values.number("longest_ms").value_or(0));
+      settings.longest_batch_ms =
+          std::max(settings.longest_batch_ms, values.number("longest_ms").value_or(0));
       total += values.number("total_ms").value_or(0);
     } else if (fact.name == "ddp") {
       settings.backend = values.word("backend");
       settings.finds_unused = values.yes("find_unused");
-      settings.unused_bytes = std::max(settings.unused_bytes, values.number("unused_bytes").value_or(0));
+      settings.unused_bytes =
+          std::max(settings.unused_bytes, values.number("unused_bytes").value_or(0));
       settings.bucket_bytes = values.number("bucket");
       settings.gradient_bytes = values.number("bytes");
-      if (const auto time = values.number("comm_ns"); time && *time > 0) settings.collective_ms = *time / 1e6;
+      if (const auto time = values.number("comm_ns"); time && *time > 0)
+        settings.collective_ms = *time / 1e6;
       if (const auto time = values.number("overlap_ns")) settings.overlapped_ms = *time / 1e6;
     } else if (fact.name == "optimizer") {
       settings.optimizer = values.word("kind");
@@ -117,38 +129,55 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
       settings.on_gpu = values.word("device") == "cuda";
       settings.parameter_tensors = values.number("tensors").value_or(0);
     } else if (fact.name == "loader_alone" || fact.name == "loader_trial") {
-      const LoaderTrial trial{values.integer("workers").value_or(0), values.integer("batches").value_or(0), values.integer("batch"), values.number("first_ms").value_or(0), values.number("batch_ms").value_or(0),
+      const LoaderTrial trial{values.integer("workers").value_or(0),
+                              values.integer("batches").value_or(0),
+                              values.integer("batch"),
+                              values.number("first_ms").value_or(0),
+                              values.number("batch_ms").value_or(0),
                               values.number("longest_ms").value_or(0)};
-      if (fact.name == "loader_alone" && (!settings.loader_alone || trial.batch_ms > settings.loader_alone->batch_ms)) settings.loader_alone = trial;  // of the slowest rank
+      // of the slowest rank
+      if (fact.name == "loader_alone" &&
+          (!settings.loader_alone || trial.batch_ms > settings.loader_alone->batch_ms))
+        settings.loader_alone = trial;
       if (fact.name == "loader_trial") take_trial(settings.loader_trials, trial);
     } else if (fact.name == "loader_transfer") {
-      settings.transfer = BatchTransfer{values.number("bytes").value_or(0), values.number("pageable_ms"), values.number("pinned_ms")};
+      settings.transfer = BatchTransfer{values.number("bytes").value_or(0),
+                                        values.number("pageable_ms"), values.number("pinned_ms")};
     } else if (fact.name == "loader_failed") {
       settings.loader_trial_failed = values.word("why");
     } else if (fact.name == "collectives") {
-      settings.other_collectives_a_step = std::max(settings.other_collectives_a_step, values.number("a_step").value_or(0));
+      settings.other_collectives_a_step =
+          std::max(settings.other_collectives_a_step, values.number("a_step").value_or(0));
     } else if (fact.name == "seed") {
       settings.seeds[fact.rank] = values.word("torch");
     } else if (fact.name == "memory") {
       settings.memory_reserved_bytes = values.number("reserved");
-      if (const auto now = values.number("allocated"); now && *now > 0) settings.memory_states_bytes = std::min(settings.memory_states_bytes.value_or(*now), *now);
-      settings.memory_peak_bytes = std::max(settings.memory_peak_bytes.value_or(0), values.number("peak").value_or(0));
+      if (const auto now = values.number("allocated"); now && *now > 0)
+        settings.memory_states_bytes = std::min(settings.memory_states_bytes.value_or(*now), *now);
+      settings.memory_peak_bytes =
+          std::max(settings.memory_peak_bytes.value_or(0), values.number("peak").value_or(0));
       settings.memory_total_bytes = values.number("total");
-      const Counters now{entry.t_ms, values.number("retries").value_or(0), values.number("device_allocs").value_or(0)};
+      const Counters now{entry.t_ms, values.number("retries").value_or(0),
+                         values.number("device_allocs").value_or(0)};
       const auto [begin, is_first] = first.try_emplace(fact.rank, now);
       if (entry.t_ms - begin->second.t_ms < kWarmUpMs && !is_first) {
         begin->second.allocations = now.allocations;
         continue;
       }
-      settings.allocation_retries = std::max(settings.allocation_retries, now.retries - begin->second.retries);
+      settings.allocation_retries =
+          std::max(settings.allocation_retries, now.retries - begin->second.retries);
       const double watched_s = (entry.t_ms - begin->second.t_ms - kWarmUpMs) / 1e3;
-      if (watched_s > 1) settings.device_allocations_a_s = std::max(0.0, now.allocations - begin->second.allocations) / watched_s;
+      if (watched_s > 1)
+        settings.device_allocations_a_s =
+            std::max(0.0, now.allocations - begin->second.allocations) / watched_s;
     }
   }
   for (const auto& [loader, sums] : fetched)
     if (sums.first > 0) settings.batch_ms_of_worker[loader] = sums.second / sums.first;
-  if (settings.memory_states_bytes && settings.memory_peak_bytes && settings.memory_total_bytes.value_or(0) > 0)
-    settings.batch_room = batch_room(*settings.memory_states_bytes, *settings.memory_peak_bytes, *settings.memory_total_bytes);
+  if (settings.memory_states_bytes && settings.memory_peak_bytes &&
+      settings.memory_total_bytes.value_or(0) > 0)
+    settings.batch_room = batch_room(*settings.memory_states_bytes, *settings.memory_peak_bytes,
+                                     *settings.memory_total_bytes);
   return settings;
 }
 

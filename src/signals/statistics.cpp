@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-bool any_known(std::span<const double> values) { return std::any_of(values.begin(), values.end(), known); }
+bool any_known(std::span<const double> values) { return std::ranges::any_of(values, known); }
 
 std::optional<double> mean_of(std::span<const double> values) {
   double sum = 0;
@@ -18,15 +18,18 @@ std::optional<double> mean_of(std::span<const double> values) {
 }
 
 std::optional<double> quantile(std::span<const double> values, double share) {
-  // Of a very long series every so many-th value tells a quantile as well: 0.3 % at the median of 50 000.
+  // Of a very long series every so many-th value tells a quantile as well: 0.3 % at the median of
+  // 50 000.
   constexpr std::size_t kEnough = 50'000;
-  const std::size_t stride = share > 0 && share < 1 ? std::max<std::size_t>(1, values.size() / kEnough) : 1;
+  const std::size_t stride =
+      share > 0 && share < 1 ? std::max<std::size_t>(1, values.size() / kEnough) : 1;
   std::vector<double> kept;
   kept.reserve(values.size() / stride + 1);
   for (std::size_t i = 0; i < values.size(); i += stride)
     if (known(values[i])) kept.push_back(values[i]);
   if (kept.empty()) return std::nullopt;
-  const auto place = static_cast<std::size_t>(std::lround(share * static_cast<double>(kept.size() - 1)));
+  const auto place =
+      static_cast<std::size_t>(std::lround(share * static_cast<double>(kept.size() - 1)));
   const auto at = kept.begin() + static_cast<std::ptrdiff_t>(place);
   std::nth_element(kept.begin(), at, kept.end());
   return *at;

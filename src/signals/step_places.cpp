@@ -17,7 +17,7 @@ struct Sum {
   double hidden_ms = 0;
   double calls = 0;
   double bytes = 0;
-  std::vector<double> step_ms;   // of each step that has it
+  std::vector<double> step_ms;  // of each step that has it
 };
 
 }  // namespace
@@ -42,7 +42,9 @@ std::vector<PlaceSignals> places_of(const std::vector<const StepMark*>& steps) {
       sum.signals.pageable = sum.signals.pageable || piece.pageable;
       sum.signals.blocking = sum.signals.blocking || piece.blocking;
       auto& subjects = sum.signals.subjects;
-      if (piece.subject != 0 && subjects.size() < kMostSubjects && std::find(subjects.begin(), subjects.end(), piece.subject) == subjects.end()) subjects.push_back(piece.subject);
+      if (piece.subject != 0 && subjects.size() < kMostSubjects &&
+          std::ranges::find(subjects, piece.subject) == subjects.end())
+        subjects.push_back(piece.subject);
       of_step[&sum] += piece.own_ms;
     }
     for (const auto& [sum, own] : of_step) sum->step_ms.push_back(own);
@@ -71,7 +73,8 @@ std::vector<PlaceSignals> places_of(const std::vector<const StepMark*>& steps) {
     place.bytes_a_step = sum.bytes / count;
     places.push_back(std::move(place));
   }
-  std::stable_sort(places.begin(), places.end(), [](const PlaceSignals& a, const PlaceSignals& b) { return a.share > b.share; });
+  std::ranges::stable_sort(
+      places, [](const PlaceSignals& a, const PlaceSignals& b) { return a.share > b.share; });
   return places;
 }
 

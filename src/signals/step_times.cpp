@@ -22,10 +22,13 @@ constexpr std::size_t kCollectiveHidden = part("collective_hidden");
 constexpr std::size_t kOptimizer = part("optimizer");
 constexpr std::size_t kCheckpoint = part("checkpoint");
 
-double span(const StepMark& step, std::size_t which) { return std::max(0.0, step.spans_ms[which].value_or(0)); }
+double span(const StepMark& step, std::size_t which) {
+  return std::max(0.0, step.spans_ms[which].value_or(0));
+}
 
-// The first steps under a probe are those in which it finds its way, torch its kernels and the allocators their blocks (seen
-// on an H200: loaders that pin their batches took 20 ms for each of the first 35, and 0.4 ms from then on).
+// The first steps under a probe are those in which it finds its way, torch its kernels and the
+// allocators their blocks (seen on an H200: loaders that pin their batches took 20 ms for each of
+// the first 35, and 0.4 ms from then on).
 constexpr double kWarmUpShare = 0.2;
 constexpr std::int64_t kWarmUpAtLeast = 2;
 constexpr std::int64_t kWarmUpAtMost = 100;
@@ -35,11 +38,17 @@ std::vector<StepAt> without_warm_up(const std::vector<StepAt>& steps) {
   std::map<int, std::int64_t> counts;
   for (const StepAt& entry : steps) ++counts[entry.step.rank];
   const auto warm_up = [&](int rank) {
-    return counts[rank] < kEnoughSteps ? 0 : std::clamp(static_cast<std::int64_t>(kWarmUpShare * static_cast<double>(counts[rank])), kWarmUpAtLeast, kWarmUpAtMost);
+    return counts[rank] < kEnoughSteps
+               ? 0
+               : std::clamp(
+                     static_cast<std::int64_t>(kWarmUpShare * static_cast<double>(counts[rank])),
+                     kWarmUpAtLeast, kWarmUpAtMost);
   };
   std::vector<StepAt> kept;
   for (const StepAt& entry : steps)
-    if ((!entry.step.detail && !entry.step.on_devices) || entry.step.index > warm_up(entry.step.rank)) kept.push_back(entry);
+    if ((!entry.step.detail && !entry.step.on_devices) ||
+        entry.step.index > warm_up(entry.step.rank))
+      kept.push_back(entry);
   return kept;
 }
 
@@ -82,7 +91,8 @@ void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals)
     }
     if (entry.step.detail) detailed.push_back(&entry.step);
   }
-  for (const auto& [rank, wall] : wall_ms) signals.wall_ms += wall / static_cast<double>(wall_ms.size());
+  for (const auto& [rank, wall] : wall_ms)
+    signals.wall_ms += wall / static_cast<double>(wall_ms.size());
   if (counted > 0) {
     signals.passes_a_step = passes / counted;
     signals.synced_passes_a_step = synced / counted;
@@ -94,7 +104,9 @@ void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals)
   if (signals.gpu_asked > 0) signals.gpu_ran_dry = static_cast<double>(dry) / signals.gpu_asked;
   if (detailed.empty()) return;
   signals.places = places_of(detailed);
-  std::sort(detailed.begin(), detailed.end(), [](const StepMark* a, const StepMark* b) { return a->duration_ms < b->duration_ms; });
+  std::ranges::sort(detailed, [](const StepMark* a, const StepMark* b) {
+    return a->duration_ms < b->duration_ms;
+  });
   signals.median_step = on_every_rank(detailed, detailed[detailed.size() / 2]->index);
   signals.worst_step = on_every_rank(detailed, detailed.back()->index);
 }
@@ -102,10 +114,13 @@ void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals)
 }  // namespace
 
 std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, WarmUp warm_up) {
-  const std::vector<StepAt> steps = warm_up == WarmUp::keep ? all_steps : without_warm_up(all_steps);
+  const std::vector<StepAt> steps =
+      warm_up == WarmUp::keep ? all_steps : without_warm_up(all_steps);
   std::map<int, std::vector<const StepMark*>> of_rank;
-  std::map<std::int64_t, std::pair<double, double>> least_exposed;  // of each step: the least of any rank, and its length
-  std::map<std::int64_t, int> last;                                 // of each step: the rank that has it
+  // of each step: the least of any rank, and its length
+  std::map<std::int64_t, std::pair<double, double>> least_exposed;
+  // of each step: the rank that has it
+  std::map<std::int64_t, int> last;
   StepSignals signals;
   std::vector<double> durations;
   std::array<std::vector<double>, kParts> spans;
@@ -118,7 +133,9 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, Wa
     const double exposed = span(step, kCollectiveExposed);
     const auto [least, is_first] = least_exposed.try_emplace(step.index, exposed, step.duration_ms);
     if (is_first || exposed < least->second.first) last[step.index] = step.rank;
-    if (!is_first) least->second = {std::min(least->second.first, exposed), std::max(least->second.second, step.duration_ms)};
+    if (!is_first)
+      least->second = {std::min(least->second.first, exposed),
+                       std::max(least->second.second, step.duration_ms)};
     durations.push_back(step.duration_ms);
     signals.last_step_ms = std::max(signals.last_step_ms, entry.t_ms);
     for (std::size_t i = 0; i < kParts; ++i) {
@@ -127,21 +144,24 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, Wa
     }
     if (step.spans_ms[kOptimizer] && span(step, kOptimizer) <= 0) {
       ++micro_steps;
-      if (span(step, kCollectiveExposed) + span(step, kCollectiveHidden) > 0) ++micro_steps_with_collective;
+      if (span(step, kCollectiveExposed) + span(step, kCollectiveHidden) > 0)
+        ++micro_steps_with_collective;
     }
   }
   if (durations.empty()) return std::nullopt;
   const auto all = static_cast<double>(durations.size());
   signals.duration_p50_ms = *median_of(durations);
   signals.steps_without_optimizer = micro_steps / all;
-  signals.micro_steps_with_collective = micro_steps > 0 ? micro_steps_with_collective / micro_steps : 0;
+  signals.micro_steps_with_collective =
+      micro_steps > 0 ? micro_steps_with_collective / micro_steps : 0;
   for (std::size_t i = 0; i < kParts; ++i) {
     signals.present[i] /= all;
     signals.p50_ms[i] = *median_of(spans[i]);
     signals.p95_ms[i] = *quantile(spans[i], 0.95);
     signals.max_ms[i] = *quantile(spans[i], 1);
   }
-  // In each step the last rank to arrive waits for nobody: what it spends in the collective is the transfer itself.
+  // In each step the last rank to arrive waits for nobody: what it spends in the collective is the
+  // transfer itself.
   double exposed_ms = 0;
   double whole_ms = 0;
   for (const auto& [index, least] : least_exposed) {
@@ -164,12 +184,15 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, Wa
     }
     for (double& share : entry.share) share /= whole;
     entry.duration_ms = *median_of(lengths);
-    for (std::size_t i = 0; i < kParts; ++i) entry.usual_share[i] = entry.duration_ms > 0 ? *median_of(parts[i]) / entry.duration_ms : 0;
+    for (std::size_t i = 0; i < kParts; ++i)
+      entry.usual_share[i] = entry.duration_ms > 0 ? *median_of(parts[i]) / entry.duration_ms : 0;
     signals.count = std::max(signals.count, entry.count);
-    const auto times_last = std::count_if(own.begin(), own.end(), [&, rank = rank](const StepMark* step) { return last[step->index] == rank; });
+    const auto times_last = std::ranges::count_if(
+        own, [&, rank = rank](const StepMark* step) { return last[step->index] == rank; });
     entry.last_to_arrive = static_cast<double>(times_last) / static_cast<double>(own.size());
     if (entry.share[kCheckpoint] > 0) ++signals.ranks_that_save;
-    for (std::size_t i = 0; i < kParts; ++i) signals.share[i] += entry.share[i] / static_cast<double>(of_rank.size());
+    for (std::size_t i = 0; i < kParts; ++i)
+      signals.share[i] += entry.share[i] / static_cast<double>(of_rank.size());
     signals.ranks.push_back(entry);
   }
   add_what_probes_saw(steps, signals);

@@ -13,6 +13,7 @@ namespace lockstep {
 enum class WarmUp : std::uint8_t { leave_out, keep };
 
 // Nothing when there are none.
-std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps, WarmUp warm_up = WarmUp::leave_out);
+std::optional<StepSignals> step_signals(const std::vector<StepAt>& steps,
+                                        WarmUp warm_up = WarmUp::leave_out);
 
 }  // namespace lockstep

@@ -17,7 +17,8 @@ Signals signals_of_trace(const Timeline& timeline, TraceSignals trace) {
   job.world_size = trace.world_size;
   for (const GpuTrack& track : timeline.gpus) {
     double busy = 0;
-    for (const double value : track.busy.values) busy += value / static_cast<double>(track.busy.size());
+    for (const double value : track.busy.values)
+      busy += value / static_cast<double>(track.busy.size());
     GpuSignals gpu;
     gpu.index = track.info.index;
     gpu.info = track.info;

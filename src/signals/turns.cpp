@@ -11,10 +11,13 @@ namespace {
 
 using Row = std::vector<double>;
 
-constexpr double kShortestBlockMs = 400;      // two windows of an H200's utilization: shorter ones repeat each other
-constexpr std::size_t kPeriodBins = 8192;     // 164 s of 20 ms samples: enough for a period, cheap to correlate
+// two windows of an H200's utilization: shorter ones repeat each other
+constexpr double kShortestBlockMs = 400;
+// 164 s of 20 ms samples: enough for a period, cheap to correlate
+constexpr std::size_t kPeriodBins = 8192;
 constexpr std::size_t kChanceShifts = 8;
-constexpr double kOwnsBlock = 0.04;           // of a block's exclusive time: less is a flicker, not a turn
+// of a block's exclusive time: less is a flicker, not a turn
+constexpr double kOwnsBlock = 0.04;
 
 // The lanes at the moments at which all of them are known.
 std::vector<Row> complete(const Lanes& lanes) {
@@ -23,7 +26,7 @@ std::vector<Row> complete(const Lanes& lanes) {
     if (any_known(row)) read.push_back(&row);
   std::vector<Row> rows(read.size());
   for (std::size_t bin = 0; bin < lanes.bins(); ++bin) {
-    if (std::any_of(read.begin(), read.end(), [&](const Row* row) { return !known((*row)[bin]); })) continue;
+    if (std::ranges::any_of(read, [&](const Row* row) { return !known((*row)[bin]); })) continue;
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i].push_back((*read[i])[bin]);
   }
   return rows;
@@ -34,7 +37,8 @@ struct TopTwo {
   double second = 0;
   std::size_t owner = 0;
 };
-TopTwo top_two(const std::vector<Row>& rows, std::size_t bin, const std::vector<std::size_t>& shift) {
+TopTwo top_two(const std::vector<Row>& rows, std::size_t bin,
+               const std::vector<std::size_t>& shift) {
   TopTwo top;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double value = rows[i][(bin + shift[i]) % rows[i].size()];
@@ -65,7 +69,9 @@ double chance_share(const std::vector<Row>& all) {
   std::vector<Row> rows;
   for (const Row& row : all) {
     const std::size_t from = row.size() > kPeriodBins ? (row.size() - kPeriodBins) / 2 : 0;
-    rows.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(from), row.begin() + static_cast<std::ptrdiff_t>(std::min(row.size(), from + kPeriodBins)));
+    rows.emplace_back(
+        row.begin() + static_cast<std::ptrdiff_t>(from),
+        row.begin() + static_cast<std::ptrdiff_t>(std::min(row.size(), from + kPeriodBins)));
   }
   const std::size_t bins = rows.front().size();
   double sum = 0;
@@ -73,7 +79,9 @@ double chance_share(const std::vector<Row>& all) {
     std::vector<std::size_t> shift(rows.size(), 0);
     // Multiples of the golden ratio: spread evenly, and no lane keeps its distance to another.
     for (std::size_t i = 0; i < rows.size(); ++i)
-      shift[i] = static_cast<std::size_t>(std::fmod(0.6180339887 * static_cast<double>(i * j + i * i), 1.0) * static_cast<double>(bins));
+      shift[i] = static_cast<std::size_t>(
+          std::fmod(0.6180339887 * static_cast<double>(i * j + i * i), 1.0) *
+          static_cast<double>(bins));
     sum += exclusive_share(rows, shift);
   }
   return sum / static_cast<double>(kChanceShifts);
@@ -113,11 +121,13 @@ std::optional<Peak> autocorrelation_peak(const Row& all) {
   }
   std::size_t valley = 1;
   while (valley + 1 < lags && values[valley + 1] < values[valley]) ++valley;
-  const auto highest = std::max_element(values.begin() + static_cast<std::ptrdiff_t>(valley), values.end());
+  const auto highest =
+      std::max_element(values.begin() + static_cast<std::ptrdiff_t>(valley), values.end());
   if (highest == values.end() || *highest <= 0) return std::nullopt;
   // Multiples of a period peak as high: the first peak that is nearly as high is the period.
   for (std::size_t lag = valley + 1; lag + 1 < lags; ++lag)
-    if (values[lag] >= 0.8 * *highest && values[lag] >= values[lag - 1] && values[lag] >= values[lag + 1])
+    if (values[lag] >= 0.8 * *highest && values[lag] >= values[lag - 1] &&
+        values[lag] >= values[lag + 1])
       return Peak{lag, std::min(values[lag], 1.0)};
   return Peak{static_cast<std::size_t>(highest - values.begin()), std::min(*highest, 1.0)};
 }
@@ -127,8 +137,10 @@ std::optional<Peak> clearest_peak(const std::vector<Row>& rows) {
   const Row sum = sum_of(rows);
   Row first(sum.size());
   for (std::size_t i = 0; i < sum.size(); ++i)
-    first[i] = rows.front()[i] - (sum[i] - rows.front()[i]) / std::max(1.0, static_cast<double>(rows.size()) - 1);
-  const bool sum_swings_more = variance_of(sum) / static_cast<double>(rows.size()) > variance_of(first);
+    first[i] = rows.front()[i] -
+               (sum[i] - rows.front()[i]) / std::max(1.0, static_cast<double>(rows.size()) - 1);
+  const bool sum_swings_more =
+      variance_of(sum) / static_cast<double>(rows.size()) > variance_of(first);
   return autocorrelation_peak(sum_swings_more ? sum : first);
 }
 
@@ -155,7 +167,9 @@ void count_hand_overs(const std::vector<Row>& rows, TurnSignals& turns) {
 enum class Vote { abstains, exclusive, together };
 Vote vote_of(const std::vector<Row>& rows, std::size_t from, std::size_t to) {
   std::vector<Row> block;
-  for (const Row& row : rows) block.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(from), row.begin() + static_cast<std::ptrdiff_t>(to));
+  for (const Row& row : rows)
+    block.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(from),
+                       row.begin() + static_cast<std::ptrdiff_t>(to));
   const std::vector<std::size_t> unshifted(rows.size(), 0);
   Row owned(rows.size(), 0);
   double active = 0;
@@ -166,16 +180,21 @@ Vote vote_of(const std::vector<Row>& rows, std::size_t from, std::size_t to) {
     alone += top.first - top.second;
     active += top.first;
   }
-  if (active < 0.05 * static_cast<double>(block.front().size())) return Vote::abstains;  // nothing ran
-  const auto owners = std::count_if(owned.begin(), owned.end(), [&](double share) { return share > kOwnsBlock * alone; });
-  const bool exclusive = alone > 0.5 * active || (1 - variance_ratio(block) > 0.5 && alone > 0.2 * active);
+  // nothing ran
+  if (active < 0.05 * static_cast<double>(block.front().size())) return Vote::abstains;
+  const auto owners =
+      std::ranges::count_if(owned, [&](double share) { return share > kOwnsBlock * alone; });
+  const bool exclusive =
+      alone > 0.5 * active || (1 - variance_ratio(block) > 0.5 && alone > 0.2 * active);
   if (!exclusive) return Vote::together;
   return owners >= 2 ? Vote::exclusive : Vote::abstains;
 }
 
 void count_votes(const std::vector<Row>& rows, double step_ms, TurnSignals& turns) {
-  const double length_ms = std::max(kShortestBlockMs, turns.period_strength > 0.3 ? turns.period_ms.value_or(0) : 0);
-  const auto length = std::max<std::size_t>(1, static_cast<std::size_t>(std::lround(length_ms / step_ms)));
+  const double length_ms =
+      std::max(kShortestBlockMs, turns.period_strength > 0.3 ? turns.period_ms.value_or(0) : 0);
+  const auto length =
+      std::max<std::size_t>(1, static_cast<std::size_t>(std::lround(length_ms / step_ms)));
   for (std::size_t from = length; from + length <= rows.front().size(); from += length) {
     const Vote vote = vote_of(rows, from, from + length);
     if (vote == Vote::abstains) continue;

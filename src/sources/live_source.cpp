@@ -14,9 +14,13 @@ constexpr double kOldestMs = -200;
 
 }  // namespace
 
-LiveSource::LiveSource(std::unique_ptr<Poller> poller, std::unique_ptr<ProcessDescriber> describer, SourceKind kind,
-                       std::string detail)
-    : poller_(std::move(poller)), describer_(std::move(describer)), probes_(runtime_folder()), kind_(kind), detail_(std::move(detail)) {}
+LiveSource::LiveSource(std::unique_ptr<Poller> poller, std::unique_ptr<ProcessDescriber> describer,
+                       SourceKind kind, std::string detail)
+    : poller_(std::move(poller)),
+      describer_(std::move(describer)),
+      probes_(runtime_folder()),
+      kind_(kind),
+      detail_(std::move(detail)) {}
 
 Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
   if (ready_.empty()) {
@@ -33,7 +37,8 @@ Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
       newest_ms_ = std::max(newest_ms_, record->t_ms);
       ready_.push_back(std::move(*record));
     } else {
-      if (std::holds_alternative<EndOfInput>(next)) take_probes(std::numeric_limits<double>::infinity());
+      if (std::holds_alternative<EndOfInput>(next))
+        take_probes(std::numeric_limits<double>::infinity());
       if (ready_.empty()) return next;
     }
   }
@@ -45,7 +50,8 @@ Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
 // Steps that ended by then go before the reading of that moment; later ones wait for the next.
 void LiveSource::take_probes(double until_ms) {
   if (!probes_.any()) return;
-  const double offset_ms = to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
+  const double offset_ms =
+      to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
   for (ProbeRecord& record : probes_.read()) {
     Record of_timeline = on_timeline(std::move(record), offset_ms);
     if (of_timeline.t_ms >= kOldestMs) early_.push_back(std::move(of_timeline));
@@ -59,7 +65,9 @@ void LiveSource::take_probes(double until_ms) {
 std::vector<NotMeasured> LiveSource::not_measured() const {
   std::vector<NotMeasured> list = poller_->not_measured();
   for (NotMeasured& entry : describer_->not_measured()) list.push_back(std::move(entry));
-  if (probes_.dropped() > 0) list.push_back({"steps", std::to_string(probes_.dropped()) + " step marks were overwritten before they were read"});
+  if (probes_.dropped() > 0)
+    list.push_back({"steps", std::to_string(probes_.dropped()) +
+                                 " step marks were overwritten before they were read"});
   return list;
 }
 

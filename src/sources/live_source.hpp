@@ -1,4 +1,5 @@
-// The live view: the driver's readings, with the host's knowledge of each process and the step marks that it writes.
+// The live view: the driver's readings, with the host's knowledge of each process and the step
+// marks that it writes.
 #pragma once
 
 #include <deque>
@@ -22,8 +23,8 @@ class ProcessDescriber {
 
 class LiveSource : public Source {
  public:
-  LiveSource(std::unique_ptr<Poller> poller, std::unique_ptr<ProcessDescriber> describer, SourceKind kind,
-             std::string detail);
+  LiveSource(std::unique_ptr<Poller> poller, std::unique_ptr<ProcessDescriber> describer,
+             SourceKind kind, std::string detail);
 
   SourceKind kind() const override { return kind_; }
   std::string detail() const override { return detail_; }
@@ -43,8 +44,8 @@ class LiveSource : public Source {
   std::unique_ptr<Poller> poller_;
   std::unique_ptr<ProcessDescriber> describer_;
   ProbeReader probes_;
-  std::deque<Record> ready_;   // in the order of their times
-  std::deque<Record> early_;   // steps and facts that came after the newest reading
+  std::deque<Record> ready_;  // in the order of their times
+  std::deque<Record> early_;  // steps and facts that came after the newest reading
   double newest_ms_ = 0;
   SourceKind kind_;
   std::string detail_;

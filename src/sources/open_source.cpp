@@ -10,10 +10,10 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "recording/reader.hpp"
-#include "sources/host/host_reader.hpp"
 #include "sources/csv/csv_log.hpp"
 #include "sources/csv/text_blocks.hpp"
 #include "sources/gpustat/gpustat_log.hpp"
+#include "sources/host/host_reader.hpp"
 #include "sources/live_source.hpp"
 #include "sources/log/training_log.hpp"
 #include "sources/nvidia_smi/column_log.hpp"
@@ -43,10 +43,12 @@ class HostDescriber : public ProcessDescriber {
   HostReader host_;
 };
 
-// Processes of a played recording: their pids mean nothing on this machine, so the recording tells of them.
+// Processes of a played recording: their pids mean nothing on this machine, so the recording tells
+// of them.
 class PlayedDescriber : public ProcessDescriber {
  public:
-  PlayedDescriber(RecordingReader reader, std::chrono::nanoseconds start) : reader_(std::move(reader)), start_(start) {}
+  PlayedDescriber(RecordingReader reader, std::chrono::nanoseconds start)
+      : reader_(std::move(reader)), start_(start) {}
 
   void describe(ProcessTick& processes, double) override {
     const double played_ms = to_ms(monotonic_now() - start_);
@@ -73,13 +75,15 @@ class PlayedDescriber : public ProcessDescriber {
   ProcessTick known_;
 };
 
-Result<std::unique_ptr<Source>> start_live(PollerOptions poller_options, std::unique_ptr<ProcessDescriber> describer,
+Result<std::unique_ptr<Source>> start_live(PollerOptions poller_options,
+                                           std::unique_ptr<ProcessDescriber> describer,
                                            SourceKind kind, const std::string& detail) {
-  auto poller = Poller::start(std::move(poller_options));
-  if (!poller) return std::move(poller).error();
-  const std::string driver = (*poller)->machine().driver.value_or("unknown");
-  const std::string words = kind == SourceKind::nvml ? fmt::format("NVIDIA driver {}", driver) : detail;
-  return std::unique_ptr<Source>(std::make_unique<LiveSource>(std::move(*poller), std::move(describer), kind, words));
+  auto poller = TRY(Poller::start(std::move(poller_options)));
+  const std::string driver = poller->machine().driver.value_or("unknown");
+  const std::string words =
+      kind == SourceKind::nvml ? fmt::format("NVIDIA driver {}", driver) : detail;
+  return std::unique_ptr<Source>(
+      std::make_unique<LiveSource>(std::move(poller), std::move(describer), kind, words));
 }
 
 PollerOptions poller_options(const SourceOptions& options) {
@@ -88,7 +92,8 @@ PollerOptions poller_options(const SourceOptions& options) {
   result.schedule.process_period = options.process_period;
   result.schedule.seed = static_cast<std::uint32_t>(unix_now().count());
   result.session.gpus = options.gpus;
-  if (options.attention == Attention::sparing) result.schedule.gpm_period = std::chrono::seconds(5);  // 0.25 to 0.67 ms a GPU on an H200
+  // 0.25 to 0.67 ms a GPU on an H200
+  if (options.attention == Attention::sparing) result.schedule.gpm_period = std::chrono::seconds(5);
   if (options.attention == Attention::close) {
     result.schedule.gpm_period = std::chrono::milliseconds(100);
     result.schedule.power_samples_period = std::chrono::milliseconds(500);
@@ -101,18 +106,21 @@ PollerOptions poller_options(const SourceOptions& options) {
 // The moment at which the recording starts to play: the user's, else now.
 std::chrono::nanoseconds play_start() {
   const char* const given = std::getenv("LOCKSTEP_VIRTUAL_START_NS");
-  if (const auto start = parse_integer(given != nullptr ? given : "")) return std::chrono::nanoseconds(*start);
+  if (const auto start = parse_integer(given != nullptr ? given : ""))
+    return std::chrono::nanoseconds(*start);
   const auto now = monotonic_now();
   ::setenv("LOCKSTEP_VIRTUAL_START_NS", std::to_string(now.count()).c_str(), 1);
   return now;
 }
 
-Result<std::unique_ptr<Source>> open_virtual(const std::string& description, const SourceOptions& options) {
+Result<std::unique_ptr<Source>> open_virtual(const std::string& description,
+                                             const SourceOptions& options) {
   PollerOptions virtual_options = poller_options(options);
   virtual_options.session.library = virtual_library_path().string();
   if (!std::filesystem::exists(virtual_options.session.library))
-    return Error{fmt::format("the virtual NVML library is missing: {}", virtual_options.session.library),
-                 "build it: cmake --build --preset release"};
+    return Error{
+        fmt::format("the virtual NVML library is missing: {}", virtual_options.session.library),
+        "build it: cmake --build --preset release"};
 
   std::unique_ptr<ProcessDescriber> describer;
   if (const auto count = parse_integer(description)) {
@@ -121,18 +129,20 @@ Result<std::unique_ptr<Source>> open_virtual(const std::string& description, con
                          "choose from 1 to 64: virtual:2");
     describer = std::make_unique<HostDescriber>(PidOrigin::this_machine);
   } else {
-    if (description.empty()) return usage_error("virtual: names neither a number nor a file", "try virtual:2");
-    auto reader = RecordingReader::open(description);
-    if (!reader) return std::move(reader).error();
-    describer = std::make_unique<PlayedDescriber>(std::move(*reader), play_start());
+    if (description.empty())
+      return usage_error("virtual: names neither a number nor a file", "try virtual:2");
+    auto reader = TRY(RecordingReader::open(description));
+    describer = std::make_unique<PlayedDescriber>(std::move(reader), play_start());
   }
-  // The library reads these when it is initialised, on the poller's thread, which starts after this.
+  // The library reads these when it is initialised, on the poller's thread, which starts after
+  // this.
   ::setenv("LOCKSTEP_VIRTUAL", description.c_str(), 1);
   return start_live(std::move(virtual_options), std::move(describer), SourceKind::virtual_gpus,
                     fmt::format("virtual:{}", description));
 }
 
-// Logs of other tools, by what is in them. The stricter forms come first: a training log may quote anything.
+// Logs of other tools, by what is in them. The stricter forms come first: a training log may quote
+// anything.
 std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const std::string& text) {
   if (auto log = parse_nvidia_smi_tables(lines)) return log;
   if (auto log = parse_nvidia_smi_columns(lines)) return log;
@@ -142,9 +152,11 @@ std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const 
   return parse_training_log(lines);
 }
 
-constexpr std::size_t kLargest = 96U << 20U;  // some twenty times as much in memory while a log is read; cut with a note
+// some twenty times as much in memory while a log is read; cut with a note
+constexpr std::size_t kLargestLog = 96U << 20U;
 
-Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream, const SourceOptions& options) {
+Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream,
+                                         const SourceOptions& options) {
   std::vector<std::string> lines;
   std::string text;
   bool cut = false;
@@ -153,7 +165,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
     if (!lines.back().empty() && lines.back().back() == '\r') lines.back().pop_back();
     text += lines.back();
     text += '\n';
-    if (text.size() > kLargest) {
+    if (text.size() > kLargestLog) {
       cut = true;
       break;
     }
@@ -162,54 +174,67 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
     lines.emplace_back(stream.remainder());
     text += lines.back();
   }
-  if (!lines.empty() && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);  // a byte order mark
+  // a byte order mark
+  if (!lines.empty() && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);
   if (trim(text).empty() && stream.overlong_lines() == 0)
-    return Error{fmt::format("{} is empty", printable(path)), "make a recording: lockstep record -o FILE --duration 10s"};
+    return Error{fmt::format("{} is empty", printable(path)),
+                 "make a recording: lockstep record -o FILE --duration 10s"};
   auto log = parse_log(lines, text);
   if (!log)
-    return Error{fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path),
-                             printable(lines.empty() ? std::string_view() : std::string_view(lines.front()).substr(0, 40))),
-                 "give a recording (lockstep record -o FILE), a profiler's trace, a log of nvidia-smi, gpustat or W&B, CSV with time, gpu and util columns, or a "
-                 "training log with a known error; nothing for this machine's GPUs"};
+    return Error{
+        fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path),
+                    printable(lines.empty() ? std::string_view()
+                                            : std::string_view(lines.front()).substr(0, 40))),
+        "give a recording (lockstep record -o FILE), a profiler's trace, a log of nvidia-smi, "
+        "gpustat or W&B, CSV with time, gpu and util columns, or a "
+        "training log with a known error; nothing for this machine's GPUs"};
   if (cut) log->notes.push_back("only the first 96 MiB were read");
   for (const int wanted : options.gpus)
-    if (std::none_of(log->machine.gpus.begin(), log->machine.gpus.end(), [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
-      return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)), "leave --gpus out to see which are");
-  return std::unique_ptr<Source>(std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
+    if (std::ranges::none_of(log->machine.gpus,
+                             [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
+      return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)),
+                         "leave --gpus out to see which are");
+  return std::unique_ptr<Source>(
+      std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
 }
 
 Result<std::unique_ptr<Source>> open_wandb(const std::string& path, const SourceOptions& options) {
   const auto bytes = read_small_file(path, std::size_t{1} << 30U);
   auto log = bytes ? parse_wandb_file(*bytes) : std::nullopt;
   if (!log)
-    return Error{fmt::format("{} is a Weights & Biases run file without any GPU metrics", printable(path)),
-                 "the run was too short for a first sample (15 to 30 s), or ran without a GPU"};
+    return Error{
+        fmt::format("{} is a Weights & Biases run file without any GPU metrics", printable(path)),
+        "the run was too short for a first sample (15 to 30 s), or ran without a GPU"};
   if (bytes->size() == std::size_t{1} << 30U) log->notes.push_back("only the first GiB was read");
-  return std::unique_ptr<Source>(std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
+  return std::unique_ptr<Source>(
+      std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
 }
 
 Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceOptions& options) {
-  auto lines = LineStream::open(path);
-  if (!lines) return std::move(lines).error();
+  auto lines = TRY(LineStream::open(path));
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) {
     const auto start = read_small_file(path, 16);
     if (start && looks_like_wandb(*start)) return open_wandb(path, options);
     if (start && from_utf16(*start))
-      if (const auto bytes = read_small_file(path, 2 * kLargest)) lines = LineStream::over(*from_utf16(*bytes));
+      if (const auto bytes = read_small_file(path, 2 * kLargestLog))
+        lines = LineStream::over(*from_utf16(*bytes));
   }
   if (looks_like_trace(first_bytes(path, 64U << 10U)))
-    return Error{fmt::format("{} is a profiler's trace, which is no recording of GPUs", printable(path)), fmt::format("lockstep diagnose {}", printable(path))};
-  if (looks_like_recording(*lines)) {
-    auto reader = RecordingReader::from(std::move(*lines), path);
-    if (!reader) return std::move(reader).error();
+    return Error{
+        fmt::format("{} is a profiler's trace, which is no recording of GPUs", printable(path)),
+        fmt::format("lockstep diagnose {}", printable(path))};
+  if (looks_like_recording(lines)) {
+    auto reader = TRY(RecordingReader::from(std::move(lines), path));
     for (const int wanted : options.gpus)
-      if (std::none_of(reader->machine().gpus.begin(), reader->machine().gpus.end(),
-                       [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
-        return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)), "leave --gpus out to see which are");
-    return std::unique_ptr<Source>(std::make_unique<ReplaySource>(std::move(*reader), path, options.gpus));
+      if (std::ranges::none_of(reader.machine().gpus,
+                               [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
+        return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)),
+                           "leave --gpus out to see which are");
+    return std::unique_ptr<Source>(
+        std::make_unique<ReplaySource>(std::move(reader), path, options.gpus));
   }
-  return open_log(path, std::move(*lines), options);
+  return open_log(path, std::move(lines), options);
 }
 
 }  // namespace
@@ -218,10 +243,13 @@ std::filesystem::path virtual_library_path() {
   return executable_folder().parent_path() / "lib/lockstep/virtual/libnvidia-ml.so.1";
 }
 
-Result<std::unique_ptr<Source>> open_source(const std::string& input, const SourceOptions& options) {
+Result<std::unique_ptr<Source>> open_source(const std::string& input,
+                                            const SourceOptions& options) {
   if (input.empty())
-    return start_live(poller_options(options), std::make_unique<HostDescriber>(PidOrigin::driver), SourceKind::nvml, "");
-  if (input.starts_with(kVirtualPrefix)) return open_virtual(input.substr(kVirtualPrefix.size()), options);
+    return start_live(poller_options(options), std::make_unique<HostDescriber>(PidOrigin::driver),
+                      SourceKind::nvml, "");
+  if (input.starts_with(kVirtualPrefix))
+    return open_virtual(input.substr(kVirtualPrefix.size()), options);
   if (looks_like_url(input)) return open_prometheus(input, options.prometheus, options.gpus);
   return open_file(input, options);
 }

@@ -17,7 +17,7 @@ namespace lockstep {
 
 // How closely a driver is watched.
 enum class Attention : std::uint8_t {
-  usual,  // under 1 % of wall time in the driver, for as long as it takes
+  usual,    // under 1 % of wall time in the driver, for as long as it takes
   sparing,  // for months on end: GPM every five seconds
   close,  // GPM and power samples as often as they help, within 3 %, for the seconds of a diagnosis
 };
@@ -30,7 +30,8 @@ struct SourceOptions {
   PrometheusOptions prometheus;
 };
 
-// `input` empty: the machine's own GPUs through NVML. "virtual:2", "virtual:FILE", a Prometheus server's address, or a file.
+// `input` empty: the machine's own GPUs through NVML. "virtual:2", "virtual:FILE", a Prometheus
+// server's address, or a file.
 Result<std::unique_ptr<Source>> open_source(const std::string& input, const SourceOptions& options);
 
 // Where the virtual NVML library lies: beside the executable, as built and as installed.

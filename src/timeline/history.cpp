@@ -4,35 +4,42 @@
 #include <cmath>
 #include <utility>
 
+#include "timeline/timeline_builder.hpp"
+
 namespace lockstep {
 namespace {
 
-// A quantity holds for so many of its own spacings, and at least so long: temperature comes once a second, a dear one
-// may have been slowed down.
+// A quantity holds for so many of its own spacings, and at least so long: temperature comes once a
+// second, a dear one may have been slowed down.
 constexpr double kHoldSpacings = 3;
 constexpr double kHoldAtLeastMs = 2500;
 // A bucket without a tick takes the one before it when ticks are simply farther apart than buckets.
 constexpr double kReachSpacings = 2;
-constexpr double kGapSpacings = 4;  // as in the timeline: a longer pause is a gap, and says nothing about the spacing
 constexpr double kNewSpacingWeight = 0.2;
 constexpr std::size_t kMostVerdicts = 4096;  // changes kept: more than an hour of one a second
 
-std::int64_t number_of(double t_ms, double bucket_ms) { return static_cast<std::int64_t>(std::floor(t_ms / bucket_ms)); }
+std::int64_t number_of(double t_ms, double bucket_ms) {
+  return static_cast<std::int64_t>(std::floor(t_ms / bucket_ms));
+}
 
 }  // namespace
 
 template <class Held>
 Held* History::Ring<Held>::place(std::int64_t number, const Held& fresh) {
   const auto limit = static_cast<std::int64_t>(capacity);
-  if (held.empty() || number >= end + limit) {  // a pause longer than the ring: nothing in it is of use any more
+  // a pause longer than the ring: nothing in it is of use any more
+  if (held.empty() || number >= end + limit) {
     held.clear();
     base = end = number;
   }
   if (number < begin()) return nullptr;
   for (; end <= number; ++end) {
-    if (held.size() == held.capacity() && held.size() < capacity) held.reserve(std::min(capacity, std::max<std::size_t>(256, 2 * held.size())));
-    if (held.size() < capacity) held.push_back(fresh);
-    else held[static_cast<std::size_t>((end - base) % limit)] = fresh;
+    if (held.size() == held.capacity() && held.size() < capacity)
+      held.reserve(std::min(capacity, std::max<std::size_t>(256, 2 * held.size())));
+    if (held.size() < capacity)
+      held.push_back(fresh);
+    else
+      held[static_cast<std::size_t>((end - base) % limit)] = fresh;
   }
   return &held[static_cast<std::size_t>((number - base) % limit)];
 }
@@ -74,9 +81,13 @@ void History::add(double t_ms, const GpuTick& tick) {
   if (newest_ms_ && t_ms < *newest_ms_) return;
   if (newest_ms_ && t_ms > *newest_ms_) {
     const double spacing = t_ms - *newest_ms_;
-    if (spacing_ms_ == 0) spacing_ms_ = spacing;
-    else if (spacing < kGapSpacings * spacing_ms_) spacing_ms_ += kNewSpacingWeight * (spacing - spacing_ms_);
-    else spacing_ms_ *= 1 + kNewSpacingWeight;  // the interval may have been made longer: learn that, slowly
+    if (spacing_ms_ == 0)
+      spacing_ms_ = spacing;
+    else if (spacing < kGapSpacings * spacing_ms_)
+      spacing_ms_ += kNewSpacingWeight * (spacing - spacing_ms_);
+    else
+      spacing_ms_ *=
+          1 + kNewSpacingWeight;  // the interval may have been made longer: learn that, slowly
   }
   if (!first_ms_) first_ms_ = t_ms;
   newest_ms_ = t_ms;
@@ -90,10 +101,11 @@ void History::carry(Gpu& gpu, Quantity quantity, double t_ms, double value) {
   carried.since_ms = t_ms;
 }
 
-void History::carry_link(Gpu& gpu, Quantity quantity, std::size_t link, double t_ms, const Reading<std::uint64_t>& rx,
-                         const Reading<std::uint64_t>& tx) {
+void History::carry_link(Gpu& gpu, Quantity quantity, std::size_t link, double t_ms,
+                         const Reading<std::uint64_t>& rx, const Reading<std::uint64_t>& tx) {
   if (!rx.has_value() && !tx.has_value()) return;
-  const double bytes = static_cast<double>(rx.value().value_or(0)) + static_cast<double>(tx.value().value_or(0));
+  const double bytes =
+      static_cast<double>(rx.value().value_or(0)) + static_cast<double>(tx.value().value_or(0));
   Counter& counter = gpu.links[link];
   // A counter that went back was reset: the next reading starts anew.
   if (counter.known && t_ms > counter.t_ms && bytes >= counter.bytes)
@@ -107,19 +119,24 @@ void History::add_power(Gpu& gpu, double t_ms, const PowerSamples& samples) {
   for (std::size_t i = 0; i < samples.milliwatts.size(); ++i) {
     const double at = first + static_cast<double>(i) * samples.sample_ms;
     if (!std::isfinite(at) || at > t_ms + options_.power_bucket_ms || at < t_ms - 1e6) continue;
-    // A sample stands for the time since the one before it: where those are longer than a bucket, for several.
+    // A sample stands for the time since the one before it: where those are longer than a bucket,
+    // for several.
     const std::int64_t last = number_of(at, options_.power_bucket_ms);
-    const auto stands_for = std::clamp<std::int64_t>(std::llround(samples.sample_ms / options_.power_bucket_ms), 1, 64);
+    const auto stands_for =
+        std::clamp<std::int64_t>(std::llround(samples.sample_ms / options_.power_bucket_ms), 1, 64);
     for (std::int64_t number = last - stands_for + 1; number <= last; ++number)
-      if (float* const place = gpu.power.place(number, kUnknown)) *place = static_cast<float>(samples.milliwatts[i]);
+      if (float* const place = gpu.power.place(number, kUnknown))
+        *place = static_cast<float>(samples.milliwatts[i]);
   }
 }
 
 void History::put(Gpu& gpu, double t_ms, const GpuSample& sample) {
   const auto take = [&](Quantity quantity, const auto& reading) {
     if (!reading.asked()) return;
-    if (const auto value = reading.value()) carry(gpu, quantity, t_ms, static_cast<double>(*value));
-    else gpu.carried[static_cast<std::size_t>(quantity)].value = kUnknown;
+    if (const auto value = reading.value())
+      carry(gpu, quantity, t_ms, static_cast<double>(*value));
+    else
+      gpu.carried[static_cast<std::size_t>(quantity)].value = kUnknown;
   };
   take(Quantity::busy, sample.busy);
   take(Quantity::sm, sample.sm);
@@ -144,7 +161,8 @@ void History::put(Gpu& gpu, double t_ms, const GpuSample& sample) {
       const double holds = std::max(kHoldAtLeastMs, kHoldSpacings * carried.spacing_ms);
       if (std::isnan(carried.value) || t_ms - carried.since_ms > holds) continue;
       float& mean = bucket->values[i];
-      mean = std::isnan(mean) ? carried.value : mean + (carried.value - mean) / static_cast<float>(bucket->ticks);
+      mean = std::isnan(mean) ? carried.value
+                              : mean + (carried.value - mean) / static_cast<float>(bucket->ticks);
     }
     bucket->state = gpu.state;
     if (const auto limits = sample.limits.value()) bucket->limits.add(*limits);
@@ -160,12 +178,13 @@ void History::set_state(double t_ms, int gpu, GpuState state) {
 
 void History::set_verdict(double t_ms, const Verdict& verdict) {
   if (!verdicts_.empty() && verdicts_.back().verdict.sentence == verdict.sentence) return;
-  if (verdicts_.size() >= kMostVerdicts) verdicts_.erase(verdicts_.begin(), verdicts_.begin() + kMostVerdicts / 4);
+  if (verdicts_.size() >= kMostVerdicts)
+    verdicts_.erase(verdicts_.begin(), verdicts_.begin() + kMostVerdicts / 4);
   verdicts_.push_back({t_ms, verdict});
 }
 
 std::optional<Verdict> History::verdict_at(double t_ms) const {
-  const auto after = std::upper_bound(verdicts_.begin(), verdicts_.end(), t_ms, [](double t, const VerdictAt& entry) { return t < entry.t_ms; });
+  const auto after = std::ranges::upper_bound(verdicts_, t_ms, {}, &VerdictAt::t_ms);
   if (after == verdicts_.begin()) return std::nullopt;
   return std::prev(after)->verdict;
 }
@@ -175,21 +194,27 @@ void History::each_bucket(const Gpu& gpu, double from_ms, double to_ms, Take tak
   std::size_t chosen = 0;
   for (std::size_t i = 1; i < gpu.levels.size(); ++i)
     if (gpu.levels[i].bucket_ms <= (to_ms - from_ms) * 1.0001) chosen = i;
-  while (chosen + 1 < gpu.levels.size() && gpu.levels[chosen].begin() > number_of(from_ms, gpu.levels[chosen].bucket_ms)) ++chosen;
+  while (chosen + 1 < gpu.levels.size() &&
+         gpu.levels[chosen].begin() > number_of(from_ms, gpu.levels[chosen].bucket_ms))
+    ++chosen;
   const Ring<Bucket>& level = gpu.levels[chosen];
   std::int64_t first = number_of(from_ms, level.bucket_ms);
   std::int64_t last = static_cast<std::int64_t>(std::ceil(to_ms / level.bucket_ms)) - 1;
-  if (to_ms - from_ms < level.bucket_ms) first = last = number_of((from_ms + to_ms) / 2, level.bucket_ms);
+  if (to_ms - from_ms < level.bucket_ms)
+    first = last = number_of((from_ms + to_ms) / 2, level.bucket_ms);
   bool any = false;
-  for (std::int64_t number = std::max(first, level.begin()); number <= std::min(last, level.end - 1); ++number)
+  for (std::int64_t number = std::max(first, level.begin());
+       number <= std::min(last, level.end - 1); ++number)
     if (const Bucket* const bucket = level.find(number); bucket != nullptr && bucket->ticks > 0) {
       take(*bucket);
       any = true;
     }
   if (any || from_ms > newest_ms()) return;
-  const auto reach = static_cast<std::int64_t>(std::ceil(kReachSpacings * spacing_ms_ / level.bucket_ms));
+  const auto reach =
+      static_cast<std::int64_t>(std::ceil(kReachSpacings * spacing_ms_ / level.bucket_ms));
   for (std::int64_t number = first - 1; number >= first - reach; --number)
-    if (const Bucket* const bucket = level.find(number); bucket != nullptr && bucket->ticks > 0) return take(*bucket);
+    if (const Bucket* const bucket = level.find(number); bucket != nullptr && bucket->ticks > 0)
+      return take(*bucket);
 }
 
 std::optional<HistoryMoment> History::look(int gpu, double from_ms, double to_ms) const {
@@ -219,9 +244,11 @@ std::optional<double> History::fine_power(const Gpu& gpu, double from_ms, double
   double sum = 0;
   int count = 0;
   const std::int64_t first = number_of(from_ms, gpu.power.bucket_ms);
-  const std::int64_t last = std::max(first, static_cast<std::int64_t>(std::ceil(to_ms / gpu.power.bucket_ms)) - 1);
+  const std::int64_t last =
+      std::max(first, static_cast<std::int64_t>(std::ceil(to_ms / gpu.power.bucket_ms)) - 1);
   for (std::int64_t number = first; number <= last; ++number)
-    if (const float* const value = gpu.power.find(number); value != nullptr && !std::isnan(*value)) {
+    if (const float* const value = gpu.power.find(number);
+        value != nullptr && !std::isnan(*value)) {
       sum += static_cast<double>(*value);
       ++count;
     }
@@ -242,7 +269,8 @@ HistoryCell History::cell(int gpu, Quantity quantity, double from_ms, double to_
     ++count;
   });
   if (count > 0) cell.value = sum / count;
-  if (quantity == Quantity::power && !row->levels.empty() && to_ms - from_ms < 2 * row->levels.front().bucket_ms)
+  if (quantity == Quantity::power && !row->levels.empty() &&
+      to_ms - from_ms < 2 * row->levels.front().bucket_ms)
     if (const auto power = fine_power(*row, from_ms, to_ms)) cell.value = power;
   return cell;
 }
@@ -250,14 +278,16 @@ HistoryCell History::cell(int gpu, Quantity quantity, double from_ms, double to_
 std::optional<double> History::power_samples_end_ms() const {
   std::optional<double> end;
   for (const Gpu& gpu : rows_)
-    if (!gpu.power.held.empty()) end = std::max(end.value_or(0), static_cast<double>(gpu.power.end) * gpu.power.bucket_ms);
+    if (!gpu.power.held.empty())
+      end = std::max(end.value_or(0), static_cast<double>(gpu.power.end) * gpu.power.bucket_ms);
   return end;
 }
 
 double History::oldest_ms() const {
   if (options_.levels.empty()) return first_ms();
   const HistoryOptions::Level& coarsest = options_.levels.back();
-  return std::max(first_ms(), newest_ms() - coarsest.bucket_ms * static_cast<double>(coarsest.buckets));
+  return std::max(first_ms(),
+                  newest_ms() - coarsest.bucket_ms * static_cast<double>(coarsest.buckets));
 }
 
 std::size_t History::bytes() const {

@@ -19,21 +19,30 @@ struct Words {
 // Whole words of a function's name: `log_metrics` and `logMetrics` log, a `catalog` does not.
 constexpr std::array kFunctionWords = {
     Words{StepPart::checkpoint, {"save", "saves", "checkpoint", "checkpoints", "ckpt", "snapshot"}},
-    Words{StepPart::evaluation, {"eval", "evaluate", "evaluation", "validate", "validation", "valid", "val"}},
-    Words{StepPart::logging, {"log", "logs", "logger", "logging", "report", "print", "metric", "metrics", "progress", "summary", "wandb", "tensorboard", "mlflow"}},
-    Words{StepPart::data_wait, {"dataset", "loader", "dataloader", "fetch", "collate", "transform", "transforms", "tokenize", "augment", "getitem", "preprocess", "prefetch", "decode"}},
+    Words{StepPart::evaluation,
+          {"eval", "evaluate", "evaluation", "validate", "validation", "valid", "val"}},
+    Words{StepPart::logging,
+          {"log", "logs", "logger", "logging", "report", "print", "metric", "metrics", "progress",
+           "summary", "wandb", "tensorboard", "mlflow"}},
+    Words{StepPart::data_wait,
+          {"dataset", "loader", "dataloader", "fetch", "collate", "transform", "transforms",
+           "tokenize", "augment", "getitem", "preprocess", "prefetch", "decode"}},
     Words{StepPart::optimizer, {"clip", "optimizer", "optim", "scheduler", "lr", "ema"}},
 };
 constexpr std::array kPackages = {
-    Words{StepPart::logging, {"logging", "wandb", "tensorboard", "tensorboardX", "tqdm", "mlflow", "comet_ml", "neptune", "rich", "csv", "aim", "clearml"}},
-    Words{StepPart::data_wait, {"PIL", "torchvision", "datasets", "albumentations", "cv2", "tokenizers", "webdataset", "torchaudio", "librosa"}},
+    Words{StepPart::logging,
+          {"logging", "wandb", "tensorboard", "tensorboardX", "tqdm", "mlflow", "comet_ml",
+           "neptune", "rich", "csv", "aim", "clearml"}},
+    Words{StepPart::data_wait,
+          {"PIL", "torchvision", "datasets", "albumentations", "cv2", "tokenizers", "webdataset",
+           "torchaudio", "librosa"}},
     Words{StepPart::checkpoint, {"safetensors", "pickle"}},
 };
 
 template <class Table>
 std::optional<StepPart> part_of(const Table& table, std::string_view word) {
   for (const Words& row : table)
-    if (std::find(row.words.begin(), row.words.end(), word) != row.words.end() && !word.empty()) return row.part;
+    if (std::ranges::find(row.words, word) != row.words.end() && !word.empty()) return row.part;
   return std::nullopt;
 }
 
@@ -43,7 +52,8 @@ std::vector<std::string> words_of(std::string_view name) {
   for (const char letter : name) {
     const bool upper = std::isupper(static_cast<unsigned char>(letter)) != 0;
     if ((letter == '_' || upper) && !words.back().empty()) words.emplace_back();
-    if (letter != '_') words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    if (letter != '_')
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   }
   return words;
 }
@@ -59,13 +69,19 @@ bool is_any_save(std::string_view function) { return function == "save" || funct
 
 bool names_a_save(std::string_view function) {
   const auto words = words_of(function);
-  return std::any_of(words.begin(), words.end(), [](const std::string& word) { return part_of(kFunctionWords, word) == StepPart::checkpoint; });
+  return std::ranges::any_of(words, [](const std::string& word) {
+    return part_of(kFunctionWords, word) == StepPart::checkpoint;
+  });
 }
 
 // What torch computes outside the hooked passes: a loss, a teacher.
 StepPart part_of_torch(std::string_view function) {
-  if (function == "step" || function == "zero_grad" || function.find("norm_") != std::string_view::npos || function.ends_with("total_norm") || function.find("grads_with_norm") != std::string_view::npos) return StepPart::optimizer;
-  if (function == "grad" || function.find("backward") != std::string_view::npos) return StepPart::backward;
+  if (function == "step" || function == "zero_grad" ||
+      function.find("norm_") != std::string_view::npos || function.ends_with("total_norm") ||
+      function.find("grads_with_norm") != std::string_view::npos)
+    return StepPart::optimizer;
+  if (function == "grad" || function.find("backward") != std::string_view::npos)
+    return StepPart::backward;
   return part_of_function(function).value_or(StepPart::forward);
 }
 
@@ -78,7 +94,8 @@ struct Site {
 };
 struct Seen {
   double whole_ms = 0;
-  std::map<std::pair<StepPart, std::shared_ptr<const CodePlace>>, double> calls_ms;  // into the C library
+  // into the C library
+  std::map<std::pair<StepPart, std::shared_ptr<const CodePlace>>, double> calls_ms;
   double looks = 0;
   std::map<std::shared_ptr<const CodePlace>, double> places;
 };
@@ -86,7 +103,8 @@ struct Seen {
 constexpr double kShortestMs = 0.02;  // below, a stretch is the cost of the hooks themselves
 constexpr double kFewestShare = 0.02;
 
-// What the C library did for most of the stretch, where the functions do not say: writing a log has a name of its own.
+// What the C library did for most of the stretch, where the functions do not say: writing a log has
+// a name of its own.
 std::optional<StepPart> part_of_calls(const Seen& seen) {
   constexpr double kMost = 0.5;
   std::map<StepPart, double> by_part;
@@ -96,7 +114,9 @@ std::optional<StepPart> part_of_calls(const Seen& seen) {
   return std::nullopt;
 }
 
-Site site_of(const StepMark& step, const StepRest& rest) { return {step.rank, rest.after.get(), rest.before.get()}; }
+Site site_of(const StepMark& step, const StepRest& rest) {
+  return {step.rank, rest.after.get(), rest.before.get()};
+}
 
 void name_rests_of(StepMark& step, const std::map<Site, Seen>& sites) {
   auto detail = std::make_shared<StepDetail>(*step.detail);
@@ -136,8 +156,10 @@ StepPart part_of_functions(std::string_view stack) {
   bool saves = false;
   for (const std::string_view entry : split(stack, '<')) {
     const auto colon = entry.find(':');
-    const std::string_view function = colon == std::string_view::npos ? entry : entry.substr(colon + 1);
-    const std::string_view package = colon == std::string_view::npos ? std::string_view() : entry.substr(0, colon);
+    const std::string_view function =
+        colon == std::string_view::npos ? entry : entry.substr(colon + 1);
+    const std::string_view package =
+        colon == std::string_view::npos ? std::string_view() : entry.substr(0, colon);
     if (package == "torch") {
       by_torch = part_of_torch(function);
       continue;  // a user's `evaluate` below which torch computes says more
@@ -148,7 +170,9 @@ StepPart part_of_functions(std::string_view stack) {
       saves = true;  // a logger's `save` lies below a function that logs
       continue;
     }
-    if (saves && part) return part == StepPart::logging && !names_a_save(function) ? StepPart::logging : StepPart::checkpoint;
+    if (saves && part)
+      return part == StepPart::logging && !names_a_save(function) ? StepPart::logging
+                                                                  : StepPart::checkpoint;
     if (part) return *part;
   }
   return saves ? StepPart::checkpoint : by_torch.value_or(StepPart::other);
@@ -161,7 +185,8 @@ void name_rests(std::vector<StepAt>& steps) {
     for (const StepRest& rest : entry.step.detail->rests) {
       Seen& seen = sites[site_of(entry.step, rest)];
       seen.whole_ms += rest.length_ms;
-      for (const HostCall& call : rest.calls) seen.calls_ms[{call.part, call.place}] += call.length_ms;
+      for (const HostCall& call : rest.calls)
+        seen.calls_ms[{call.part, call.place}] += call.length_ms;
     }
     for (const StackLook& look : entry.step.detail->looks)
       for (const StepRest& rest : entry.step.detail->rests)

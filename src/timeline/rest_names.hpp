@@ -1,8 +1,9 @@
 // Names the time in steps that no hook explains, by where the training thread was seen meanwhile.
 //
-// A look every 10 ms says little of one step of 8 ms. But the same stretch (between the print on line 14 and the loader on
-// line 11, say) comes again in every step: the looks into all of its appearances say what it is made of, and each appearance
-// is split in those shares. Functions say the part: wandb's are logging, a user's `save_best` is a checkpoint.
+// A look every 10 ms says little of one step of 8 ms. But the same stretch (between the print on
+// line 14 and the loader on line 11, say) comes again in every step: the looks into all of its
+// appearances say what it is made of, and each appearance is split in those shares. Functions say
+// the part: wandb's are logging, a user's `save_best` is a checkpoint.
 #pragma once
 
 #include <string_view>

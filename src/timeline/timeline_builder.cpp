@@ -13,13 +13,12 @@
 namespace lockstep {
 namespace {
 
-// A tick this many usual spacings late is a gap: jitter is 5 %, a loaded machine delays by one or two.
-constexpr double kGapSpacings = 4;
 constexpr std::size_t kSpacingsKept = 32;
 constexpr double kStepsLateAtMostMs = 600'000;
 constexpr std::size_t kMostFacts = 4096;
 constexpr double kLongestRunMs = 1e12;  // 31 years
-constexpr double kLateAtMostMs = 250;   // between the threads and processes that write one recording
+// between the threads and processes that write one recording
+constexpr double kLateAtMostMs = 250;
 // A value this many of its own spacings old, and at least so many milliseconds, is stale.
 constexpr double kStaleSpacings = 3;
 constexpr double kStaleAtLeastMs = 1500;
@@ -30,8 +29,13 @@ struct Bounds {
   double least;
   double most;
 };
-constexpr std::array<Bounds, 8> kBounds = {{{"busy", 0, 1.0001}, {"sm", 0, 1.0001}, {"tensor", 0, 1.0001}, {"dram", 0, 1.0001},
-                                            {"power_mw", 0, 5e6}, {"memory_used_bytes", 0, 1e14}, {"temperature_c", -60, 250},
+constexpr std::array<Bounds, 8> kBounds = {{{"busy", 0, 1.0001},
+                                            {"sm", 0, 1.0001},
+                                            {"tensor", 0, 1.0001},
+                                            {"dram", 0, 1.0001},
+                                            {"power_mw", 0, 5e6},
+                                            {"memory_used_bytes", 0, 1e14},
+                                            {"temperature_c", -60, 250},
                                             {"sm_clock_mhz", 0, 20'000}}};
 
 bool is_possible(std::string_view quantity, double value) {
@@ -50,7 +54,7 @@ void append(Series<T>& series, double t_ms, T value) {
 
 template <class T>
 void drop_before(Series<T>& series, double t_ms) {
-  const auto kept = std::lower_bound(series.t_ms.begin(), series.t_ms.end(), t_ms) - series.t_ms.begin();
+  const auto kept = std::ranges::lower_bound(series.t_ms, t_ms) - series.t_ms.begin();
   series.t_ms.erase(series.t_ms.begin(), series.t_ms.begin() + kept);
   series.values.erase(series.values.begin(), series.values.begin() + kept);
 }
@@ -74,12 +78,17 @@ GpuTrack& TimelineBuilder::track(int index) {
 }
 
 // Processes of several writers may come a little late.
-bool TimelineBuilder::accepts(double t_ms) const { return std::abs(t_ms) < kLongestRunMs && !(any_ && t_ms < newest_ms_ - kLateAtMostMs); }
+bool TimelineBuilder::accepts(double t_ms) const {
+  return std::abs(t_ms) < kLongestRunMs && !(any_ && t_ms < newest_ms_ - kLateAtMostMs);
+}
 
 void TimelineBuilder::add(const Record& record) {
   // Steps wait for what the GPU says of them: long ones come many seconds late.
-  const bool of_probe = std::holds_alternative<StepMark>(record.content) || std::holds_alternative<ProbeFact>(record.content) || std::holds_alternative<CollectiveCall>(record.content);
-  const bool in_time = of_probe && any_ && record.t_ms > newest_ms_ - kStepsLateAtMostMs && std::abs(record.t_ms) < kLongestRunMs;
+  const bool of_probe = std::holds_alternative<StepMark>(record.content) ||
+                        std::holds_alternative<ProbeFact>(record.content) ||
+                        std::holds_alternative<CollectiveCall>(record.content);
+  const bool in_time = of_probe && any_ && record.t_ms > newest_ms_ - kStepsLateAtMostMs &&
+                       std::abs(record.t_ms) < kLongestRunMs;
   if (!in_time && !accepts(record.t_ms)) {
     ++timeline_.backward_records;
     return;
@@ -88,17 +97,23 @@ void TimelineBuilder::add(const Record& record) {
   timeline_.from_ms = any_ ? std::min(timeline_.from_ms, record.t_ms) : record.t_ms;
   timeline_.to_ms = any_ ? std::max(timeline_.to_ms, record.t_ms) : record.t_ms;
   any_ = true;
-  if (const auto* tick = std::get_if<GpuTick>(&record.content)) add_tick(*tick, record.t_ms);
+  if (const auto* tick = std::get_if<GpuTick>(&record.content))
+    add_tick(*tick, record.t_ms);
   else if (const auto* processes = std::get_if<ProcessTick>(&record.content)) {
     timeline_.process_lists.push_back({record.t_ms, *processes});
-    for (ProcessSample& process : timeline_.process_lists.back().processes)  // other writers may not have done it
+    // other writers may not have done it
+    for (ProcessSample& process : timeline_.process_lists.back().processes)
       if (process.command) process.command = redact_command(std::move(*process.command));
-  }
-  else if (const auto* step = std::get_if<StepMark>(&record.content)) timeline_.steps.push_back({record.t_ms, *step});
-  else if (const auto* fact = std::get_if<ProbeFact>(&record.content)) timeline_.facts.push_back({record.t_ms, *fact});
-  else if (const auto* call = std::get_if<CollectiveCall>(&record.content)) timeline_.collectives.push_back(*call);
-  else if (const auto* census = std::get_if<CommunicatorCensus>(&record.content)) timeline_.censuses.push_back({record.t_ms, *census});
-  else timeline_.events.push_back({record.t_ms, std::get<Event>(record.content)});
+  } else if (const auto* step = std::get_if<StepMark>(&record.content))
+    timeline_.steps.push_back({record.t_ms, *step});
+  else if (const auto* fact = std::get_if<ProbeFact>(&record.content))
+    timeline_.facts.push_back({record.t_ms, *fact});
+  else if (const auto* call = std::get_if<CollectiveCall>(&record.content))
+    timeline_.collectives.push_back(*call);
+  else if (const auto* census = std::get_if<CommunicatorCensus>(&record.content))
+    timeline_.censuses.push_back({record.t_ms, *census});
+  else
+    timeline_.events.push_back({record.t_ms, std::get<Event>(record.content)});
 }
 
 void TimelineBuilder::advance_to(double t_ms) { timeline_.to_ms = std::max(timeline_.to_ms, t_ms); }
@@ -109,21 +124,33 @@ void TimelineBuilder::forget_before(double t_ms) {
     for_each_quantity([&](const char*, auto& series) { drop_before(series, t_ms); }, gpu);
     drop_before(gpu.power_samples_mw, t_ms);
   }
-  const auto drop = [t_ms](auto& entries) { std::erase_if(entries, [t_ms](const auto& entry) { return entry.t_ms < t_ms; }); };
+  const auto drop = [t_ms](auto& entries) {
+    std::erase_if(entries, [t_ms](const auto& entry) { return entry.t_ms < t_ms; });
+  };
   drop(timeline_.steps);
   drop(timeline_.censuses);
-  std::erase_if(timeline_.collectives, [t_ms](const CollectiveCall& call) { return call.queued_ms < t_ms; });
-  // Settings are told at a loader's passes, counts every second: those of the last passes and minutes are enough.
-  if (timeline_.facts.size() > kMostFacts) timeline_.facts.erase(timeline_.facts.begin(), timeline_.facts.end() - static_cast<std::ptrdiff_t>(kMostFacts / 2));
-  auto& lists = timeline_.process_lists;  // the newest is kept in any case: who ran then runs still, as far as is known
-  const auto kept = std::find_if(lists.begin(), lists.end(), [t_ms](const ProcessList& list) { return list.t_ms >= t_ms; });
-  if (kept != lists.begin()) lists.erase(lists.begin(), kept == lists.end() ? std::prev(kept) : kept);
+  std::erase_if(timeline_.collectives,
+                [t_ms](const CollectiveCall& call) { return call.queued_ms < t_ms; });
+  // Settings are told at a loader's passes, counts every second: those of the last passes and
+  // minutes are enough.
+  if (timeline_.facts.size() > kMostFacts)
+    timeline_.facts.erase(timeline_.facts.begin(),
+                          timeline_.facts.end() - static_cast<std::ptrdiff_t>(kMostFacts / 2));
+  // the newest is kept in any case: who ran then runs still, as far as is known
+  auto& lists = timeline_.process_lists;
+  const auto kept =
+      std::ranges::find_if(lists, [t_ms](const ProcessList& list) { return list.t_ms >= t_ms; });
+  if (kept != lists.begin())
+    lists.erase(lists.begin(), kept == lists.end() ? std::prev(kept) : kept);
   std::map<int, EventAt> last_word;  // lost or recovered, by GPU
   for (const EventAt& entry : timeline_.events)
-    if (entry.t_ms < t_ms && entry.event.gpu && (entry.event.kind == "lost" || entry.event.kind == "recovered")) last_word[*entry.event.gpu] = entry;
+    if (entry.t_ms < t_ms && entry.event.gpu &&
+        (entry.event.kind == "lost" || entry.event.kind == "recovered"))
+      last_word[*entry.event.gpu] = entry;
   drop(timeline_.events);
   for (auto& [gpu, entry] : last_word)
-    if (entry.event.kind == "lost") timeline_.events.insert(timeline_.events.begin(), std::move(entry));
+    if (entry.event.kind == "lost")
+      timeline_.events.insert(timeline_.events.begin(), std::move(entry));
   std::erase_if(timeline_.gaps, [t_ms](const Gap& gap) { return gap.to_ms < t_ms; });
   timeline_.from_ms = t_ms;
 }
@@ -187,7 +214,10 @@ void TimelineBuilder::add_sample(const GpuSample& sample, double t_ms) {
       continue;
     }
     // Buffers that overlap repeat themselves: a sample not later than the last one is not new.
-    if (const double at = first + static_cast<double>(i) * power->sample_ms; !gpu.power_samples_mw.empty() && at <= gpu.power_samples_mw.t_ms.back() + 0.25 * power->sample_ms) continue;
+    if (const double at = first + static_cast<double>(i) * power->sample_ms;
+        !gpu.power_samples_mw.empty() &&
+        at <= gpu.power_samples_mw.t_ms.back() + 0.25 * power->sample_ms)
+      continue;
     append(gpu.power_samples_mw, first + static_cast<double>(i) * power->sample_ms,
            static_cast<double>(power->milliwatts[i]));
   }
@@ -205,7 +235,8 @@ Timeline TimelineBuilder::build() const {
         return;
       }
       std::vector<double> spacings;
-      for (std::size_t i = 1; i < series.size(); ++i) spacings.push_back(series.t_ms[i] - series.t_ms[i - 1]);
+      for (std::size_t i = 1; i < series.size(); ++i)
+        spacings.push_back(series.t_ms[i] - series.t_ms[i - 1]);
       const double usual = middle_value(std::move(spacings));
       if (result.to_ms - asked->second.last_ms > std::max(kStaleAtLeastMs, kStaleSpacings * usual))
         latest = latest.as_stale();
@@ -213,7 +244,8 @@ Timeline TimelineBuilder::build() const {
     for_each_quantity(settle, gpu, gpu.latest);
     const auto samples = asked_.find({gpu.info.index, "power_samples_mw"});
     if (samples != asked_.end() && !samples->second.had_value)
-      gpu.missing.push_back({"power_samples_mw", samples->second.failed_as.value_or(ReadingState::error)});
+      gpu.missing.push_back(
+          {"power_samples_mw", samples->second.failed_as.value_or(ReadingState::error)});
   }
   return result;
 }

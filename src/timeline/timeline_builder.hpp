@@ -1,4 +1,5 @@
-// Puts records on one clock: a series for each quantity of each GPU, with gaps marked and never filled.
+// Puts records on one clock: a series for each quantity of each GPU, with gaps marked and never
+// filled.
 #pragma once
 
 #include <map>
@@ -8,17 +9,23 @@
 
 namespace lockstep {
 
+// A tick this many usual spacings late is a gap: jitter is 5 %, a loaded machine delays by one or
+// two.
+inline constexpr double kGapSpacings = 4;
+
 class TimelineBuilder {
  public:
   TimelineBuilder(Machine machine, SourceKind kind, std::string detail);
 
   void add(const Record& record);
-  // Whether a record of this time would be taken: a series must not run backwards, and thirty years are no run.
+  // Whether a record of this time would be taken: a series must not run backwards, and thirty years
+  // are no run.
   bool accepts(double t_ms) const;
-  // The run goes on at least until here, though no record came: what a driver said before it fell silent
-  // grows old.
+  // The run goes on at least until here, though no record came: what a driver said before it fell
+  // silent grows old.
   void advance_to(double t_ms);
-  // Drops what lies before, for a watch without end: what is left is the timeline of a shorter run. Who is lost stays told.
+  // Drops what lies before, for a watch without end: what is left is the timeline of a shorter run.
+  // Who is lost stays told.
   void forget_before(double t_ms);
   // As it stands, nothing settled yet.
   const Timeline& so_far() const { return timeline_; }

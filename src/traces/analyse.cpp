@@ -9,29 +9,32 @@
 
 #include "base/in_parallel.hpp"
 #include "base/median.hpp"
-#include "traces/collectives.hpp"
 #include "kernels/matmul_kinds.hpp"
+#include "traces/collectives.hpp"
 #include "traces/rank_view.hpp"
 #include "traces/replay.hpp"
 #include "traces/trace_timeline.hpp"
+#include "traces/trace_units.hpp"
 
 namespace lockstep {
 namespace {
 
-constexpr double kNsInMs = 1e6;
-
-// A device's own number where no other rank has the same, as on one machine; else one after the other by rank.
+// A device's own number where no other rank has the same, as on one machine; else one after the
+// other by rank.
 void number_gpus(std::vector<RankView>& ranks) {
   std::set<int> taken;
   bool unique = true;
-  constexpr double kWorks = 0.01;  // of the busiest: a context that was opened on another GPU by mistake computes nothing
+  // of the busiest: a context that was opened on another GPU by mistake computes nothing
+  constexpr double kWorks = 0.01;
   for (RankView& rank : ranks) {
     std::map<int, double> worked;
     double most = 0;
-    for (const WorkRow& row : rank.rows) most = std::max(most, worked[row.device] += static_cast<double>(row.end_ns - row.start_ns));
+    for (const WorkRow& row : rank.rows)
+      most = std::max(most, worked[row.device] += static_cast<double>(row.end_ns - row.start_ns));
     for (const auto& [device, time] : worked)
       if (time >= kWorks * most) rank.gpu_of_device.emplace(device, device);
-    for (const auto& [device, gpu] : rank.gpu_of_device) unique = taken.insert(device).second && unique;
+    for (const auto& [device, gpu] : rank.gpu_of_device)
+      unique = taken.insert(device).second && unique;
   }
   if (unique) return;
   int next = 0;
@@ -48,23 +51,33 @@ TraceRankSignals rank_signals(const RankView& rank) {
   for (const GpuPiece& piece : rank.pieces) {
     const double share = static_cast<double>(piece.end_ns - piece.begin_ns) / whole;
     if (piece.use != GpuUse::idle) signals.busy += share;
-    if (piece.use == GpuUse::computes) signals.computes += share;
-    else if (piece.use == GpuUse::communicates) signals.exposed_communication += share;
-    else if (piece.use == GpuUse::copies) signals.exposed_copies += share;
-    else if (piece.launched_late) signals.idle[index_of(piece.part)] += share;
-    else signals.idle_in_time += share;
+    if (piece.use == GpuUse::computes)
+      signals.computes += share;
+    else if (piece.use == GpuUse::communicates)
+      signals.exposed_communication += share;
+    else if (piece.use == GpuUse::copies)
+      signals.exposed_copies += share;
+    else if (piece.launched_late)
+      signals.idle[index_of(piece.part)] += share;
+    else
+      signals.idle_in_time += share;
   }
   return signals;
 }
 
 // Who was last at each collective, and how long behind the one before it.
-void add_lateness(const std::vector<RankView>& ranks, const std::vector<Collective>& collectives, TraceSignals& signals) {
+void add_lateness(const std::vector<RankView>& ranks, const std::vector<Collective>& collectives,
+                  TraceSignals& signals) {
   std::vector<double> late_ms(ranks.size());
   for (const Collective& collective : collectives) {
     std::vector<std::pair<std::int64_t, std::size_t>> begins;
-    for (const Arrival& arrival : collective.arrivals) begins.emplace_back(ranks[arrival.trace].trace->device_rows[arrival.row].start_ns + ranks[arrival.trace].clock_offset_ns, arrival.trace);
-    std::sort(begins.begin(), begins.end());
-    late_ms[begins.back().second] += static_cast<double>(begins.back().first - begins[begins.size() - 2].first) / kNsInMs;
+    for (const Arrival& arrival : collective.arrivals)
+      begins.emplace_back(ranks[arrival.trace].trace->device_rows[arrival.row].start_ns +
+                              ranks[arrival.trace].clock_offset_ns,
+                          arrival.trace);
+    std::ranges::sort(begins);
+    late_ms[begins.back().second] +=
+        static_cast<double>(begins.back().first - begins[begins.size() - 2].first) / kNsInMs;
   }
   double all = 0;
   for (const double late : late_ms) all += late;
@@ -74,18 +87,25 @@ void add_lateness(const std::vector<RankView>& ranks, const std::vector<Collecti
   }
 }
 
-void add_replay(const std::vector<RankView>& ranks, const std::vector<Collective>& collectives, TraceSignals& signals) {
+void add_replay(const std::vector<RankView>& ranks, const std::vector<Collective>& collectives,
+                TraceSignals& signals) {
   std::vector<RankRows> played;
-  for (const RankView& rank : ranks) played.push_back({rank.trace, &rank.rows, &rank.labels, rank.clock_offset_ns});
+  for (const RankView& rank : ranks)
+    played.push_back({rank.trace, &rank.rows, &rank.labels, rank.clock_offset_ns});
   const Replay replay(played, collectives);
   const double base = replay.seconds({});
   if (base <= 0 || replay.captured_seconds() <= 0) return;
   signals.replay_error = base / replay.captured_seconds() - 1;
   constexpr double kLost = 0.5;  // a replay so far off says nothing of what would be
   if (std::abs(signals.replay_error) > kLost) return;
-  const auto gain = [&](const WhatIf& what_if) { return std::clamp(1 - replay.seconds(what_if) / base, 0.0, 1.0); };
-  for (const StepPart part : {StepPart::data_wait, StepPart::copy, StepPart::sync, StepPart::logging, StepPart::checkpoint, StepPart::evaluation, StepPart::gc, StepPart::other}) {
-    const bool seen = std::any_of(signals.ranks.begin(), signals.ranks.end(), [&](const TraceRankSignals& rank) { return rank.idle[index_of(part)] > 0; });
+  const auto gain = [&](const WhatIf& what_if) {
+    return std::clamp(1 - replay.seconds(what_if) / base, 0.0, 1.0);
+  };
+  for (const StepPart part :
+       {StepPart::data_wait, StepPart::copy, StepPart::sync, StepPart::logging,
+        StepPart::checkpoint, StepPart::evaluation, StepPart::gc, StepPart::other}) {
+    const bool seen = std::ranges::any_of(
+        signals.ranks, [&](const TraceRankSignals& rank) { return rank.idle[index_of(part)] > 0; });
     if (!seen) continue;  // what never kept the GPU waiting gives nothing back
     WhatIf what_if;
     what_if.without[index_of(part)] = true;
@@ -94,7 +114,8 @@ void add_replay(const std::vector<RankView>& ranks, const std::vector<Collective
   WhatIf launches;
   launches.free_launches = true;
   signals.removable_launches = gain(launches);
-  const bool communicates = std::any_of(signals.ranks.begin(), signals.ranks.end(), [](const TraceRankSignals& rank) { return rank.exposed_communication > 0; });
+  const bool communicates = std::ranges::any_of(
+      signals.ranks, [](const TraceRankSignals& rank) { return rank.exposed_communication > 0; });
   if (communicates) {
     WhatIf collectives_free;
     collectives_free.free_collectives = true;
@@ -102,11 +123,12 @@ void add_replay(const std::vector<RankView>& ranks, const std::vector<Collective
   }
   signals.critical_path = replay.critical_path();
   for (const RankView& rank : ranks)
-    for (NameTable::Id id = 0; id < rank.trace->names.size() && !signals.waits_recorded; ++id) signals.waits_recorded = rank.trace->names[id].find("Synchronize") != std::string_view::npos;
+    for (NameTable::Id id = 0; id < rank.trace->names.size() && !signals.waits_recorded; ++id)
+      signals.waits_recorded = rank.trace->names[id].find("Synchronize") != std::string_view::npos;
 }
 
 std::size_t step_at(const std::vector<HostStep>& steps, std::int64_t time) {
-  const auto behind = std::upper_bound(steps.begin(), steps.end(), time, [](std::int64_t at, const HostStep& step) { return at < step.begin_ns; });
+  const auto behind = std::ranges::upper_bound(steps, time, {}, &HostStep::begin_ns);
   if (behind == steps.begin() || time >= std::prev(behind)->end_ns) return steps.size();
   return static_cast<std::size_t>(std::prev(behind) - steps.begin());
 }
@@ -130,7 +152,9 @@ void add_waits(const RankView& rank, TraceSignals& signals) {
   const RankTrace& trace = *rank.trace;
   for (std::uint32_t i = 0; i < trace.host_rows.size(); ++i) {
     const HostRow& row = trace.host_rows[i];
-    if (row.category != TraceCategory::runtime || row.duration_ns < kWorthCounting || trace.names[row.name].find("Synchronize") == std::string_view::npos) continue;
+    if (row.category != TraceCategory::runtime || row.duration_ns < kWorthCounting ||
+        trace.names[row.name].find("Synchronize") == std::string_view::npos)
+      continue;
     const std::size_t step = step_at(rank.host_steps, row.start_ns);
     if (step == rank.host_steps.size()) continue;
     const HostSegment segment = rank.labels.at(row.thread, row.start_ns);
@@ -139,30 +163,44 @@ void add_waits(const RankView& rank, TraceSignals& signals) {
     std::uint32_t around = segment.row == kNoRow ? i : segment.row;
     if (around == i) {
       const HostSegment before = rank.labels.at(row.thread, row.start_ns - 1);
-      if (before.row != kNoRow && trace.host_rows[before.row].category == TraceCategory::op && trace.host_rows[before.row].end_ns() >= row.end_ns()) around = before.row;
+      if (before.row != kNoRow && trace.host_rows[before.row].category == TraceCategory::op &&
+          trace.host_rows[before.row].end_ns() >= row.end_ns())
+        around = before.row;
     }
     Sum& sum = sums[{std::string(trace.names[trace.host_rows[around].name]), segment.part}];
     ++sum.calls;
     sum.ms += static_cast<double>(row.duration_ns) / kNsInMs;
     sum.steps.insert(step);
-    if (sum.longest == kNoRow || trace.host_rows[sum.longest].duration_ns < trace.host_rows[around].duration_ns) sum.longest = around;
+    if (sum.longest == kNoRow ||
+        trace.host_rows[sum.longest].duration_ns < trace.host_rows[around].duration_ns)
+      sum.longest = around;
   }
   const double steps = std::max<double>(1, static_cast<double>(rank.host_steps.size()));
   for (const auto& [key, sum] : sums) {
     // Of several ranks the one that waits longest speaks.
-    const auto known = std::find_if(signals.waits.begin(), signals.waits.end(), [&](const TraceWait& other) { return other.what == key.what && other.part == key.part; });
+    const auto known = std::ranges::find_if(signals.waits, [&](const TraceWait& other) {
+      return other.what == key.what && other.part == key.part;
+    });
     if (known != signals.waits.end()) {
       if (known->wait_ms_a_step >= sum.ms / steps) continue;
       signals.waits.erase(known);
     }
-    TraceWait wait{key.what, key.part, "", 0, sum.calls / steps, sum.ms / steps, static_cast<double>(sum.steps.size()) / steps};
+    TraceWait wait{key.what,
+                   key.part,
+                   "",
+                   0,
+                   sum.calls / steps,
+                   sum.ms / steps,
+                   static_cast<double>(sum.steps.size()) / steps};
     if (const auto line = python_line(trace, sum.longest)) {
       wait.file = line->file;
       wait.line = line->line;
     }
     signals.waits.push_back(std::move(wait));
   }
-  std::stable_sort(signals.waits.begin(), signals.waits.end(), [](const TraceWait& a, const TraceWait& b) { return a.wait_ms_a_step > b.wait_ms_a_step; });
+  std::ranges::stable_sort(signals.waits, [](const TraceWait& a, const TraceWait& b) {
+    return a.wait_ms_a_step > b.wait_ms_a_step;
+  });
 }
 
 void add_loader(const RankView& rank, TraceSignals& signals) {
@@ -175,7 +213,8 @@ void add_loader(const RankView& rank, TraceSignals& signals) {
     const HostRow& row = trace.host_rows[i];
     if (row.category != TraceCategory::op && row.category != TraceCategory::annotation) continue;
     const std::string_view name = trace.names[row.name];
-    if (name.find("search_unused_parameters") != std::string_view::npos) searched += static_cast<double>(row.duration_ns) / kNsInMs;
+    if (name.find("search_unused_parameters") != std::string_view::npos)
+      searched += static_cast<double>(row.duration_ns) / kNsInMs;
     if (!name.starts_with("enumerate(DataLoader)")) continue;
     signals.loader_in_process = name.find("_SingleProcessDataLoaderIter") != std::string_view::npos;
     waited += static_cast<double>(row.duration_ns) / kNsInMs;
@@ -202,7 +241,8 @@ void add_kernels(const RankView& rank, TraceSignals& signals) {
   std::vector<double> lengths;
   for (const WorkRow& row : rank.rows) {
     const double us = static_cast<double>(row.end_ns - row.start_ns) / 1e3;
-    if (row.category == TraceCategory::copy && trace.names[row.name].find("Pageable -> Device") != std::string_view::npos) {
+    if (row.category == TraceCategory::copy &&
+        trace.names[row.name].find("Pageable -> Device") != std::string_view::npos) {
       pageable_bytes += static_cast<double>(trace.device_rows[row.device_row].bytes);
       pageable_ms += us / 1e3;
     }
@@ -225,7 +265,8 @@ void add_kernels(const RankView& rank, TraceSignals& signals) {
     signals.tensor_core_share = tensor / computing;
   }
   for (const auto& [device, capability] : trace.compute_capability)
-    if (rank.gpu_of_device.contains(device)) signals.has_tensor_cores = signals.has_tensor_cores || capability.first >= 7;
+    if (rank.gpu_of_device.contains(device))
+      signals.has_tensor_cores = signals.has_tensor_cores || capability.first >= 7;
 }
 
 // How the lanes of several GPUs, or of several ranks, lie to each other.
@@ -236,7 +277,8 @@ struct LaneSweep {
   std::vector<double> busy;
 };
 
-LaneSweep sweep_lanes(const std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>& lanes) {
+LaneSweep sweep_lanes(
+    const std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>& lanes) {
   struct Change {
     std::int64_t at;
     std::size_t lane;
@@ -248,7 +290,7 @@ LaneSweep sweep_lanes(const std::vector<std::vector<std::pair<std::int64_t, std:
       changes.push_back({begin, lane, 1});
       changes.push_back({end, lane, -1});
     }
-  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.at < b.at; });
+  std::ranges::sort(changes, [](const Change& a, const Change& b) { return a.at < b.at; });
   LaneSweep result;
   result.busy.resize(lanes.size());
   std::vector<int> open(lanes.size());
@@ -266,7 +308,8 @@ LaneSweep sweep_lanes(const std::vector<std::vector<std::pair<std::int64_t, std:
       if (open[lane] > 0) result.busy[lane] += length;
     if (working != 1) continue;
     result.one += length;
-    const auto now = static_cast<std::size_t>(std::find_if(open.begin(), open.end(), [](int n) { return n > 0; }) - open.begin());
+    const auto now = static_cast<std::size_t>(
+        std::ranges::find_if(open, [](int n) { return n > 0; }) - open.begin());
     if (owner != lanes.size() && owner != now) ++result.hand_overs;
     owner = now;
   }
@@ -274,7 +317,8 @@ LaneSweep sweep_lanes(const std::vector<std::vector<std::pair<std::int64_t, std:
 }
 
 void add_device_turns(const RankView& rank, TraceSignals& signals) {
-  if (rank.gpu_of_device.size() < 2 || signals.turns || signals.ranks.size() > 1) return;  // ranks are judged by each other
+  // ranks are judged by each other
+  if (rank.gpu_of_device.size() < 2 || signals.turns || signals.ranks.size() > 1) return;
   std::map<int, std::vector<std::pair<std::int64_t, std::int64_t>>> lanes;
   std::int64_t begin = INT64_MAX;
   std::int64_t end = INT64_MIN;
@@ -284,8 +328,10 @@ void add_device_turns(const RankView& rank, TraceSignals& signals) {
     if (!rank.gpu_of_device.contains(row.device)) continue;
     auto& lane = lanes[row.device];
     if (row.type != KernelType::compute) continue;  // a copy between two GPUs runs on both
-    if (!lane.empty() && row.start_ns <= lane.back().second) lane.back().second = std::max(lane.back().second, row.end_ns);
-    else lane.emplace_back(row.start_ns, row.end_ns);
+    if (!lane.empty() && row.start_ns <= lane.back().second)
+      lane.back().second = std::max(lane.back().second, row.end_ns);
+    else
+      lane.emplace_back(row.start_ns, row.end_ns);
   }
   DeviceTurns turns;
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> list;
@@ -294,12 +340,14 @@ void add_device_turns(const RankView& rank, TraceSignals& signals) {
     list.push_back(std::move(lane));
   }
   const LaneSweep sweep = sweep_lanes(list);
-  for (const double busy : sweep.busy) turns.busy.push_back(end > begin ? busy / static_cast<double>(end - begin) : 0);
+  for (const double busy : sweep.busy)
+    turns.busy.push_back(end > begin ? busy / static_cast<double>(end - begin) : 0);
   turns.exclusive = sweep.any > 0 ? sweep.one / sweep.any : 0;
   turns.hand_overs = sweep.hand_overs;
   for (NameTable::Id id = 0; id < rank.trace->names.size(); ++id) {
     const std::string_view name = rank.trace->names[id];
-    turns.data_parallel = turns.data_parallel || name == "DataParallel.forward" || name == "Broadcast" || name == "Gather" || name == "Scatter";
+    turns.data_parallel = turns.data_parallel || name == "DataParallel.forward" ||
+                          name == "Broadcast" || name == "Gather" || name == "Scatter";
   }
   signals.turns = std::move(turns);
 }
@@ -309,7 +357,9 @@ double ranks_together(const std::vector<RankView>& ranks) {
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> lanes(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i)
     for (const GpuPiece& piece : ranks[i].pieces)
-      if (piece.use == GpuUse::computes) lanes[i].emplace_back(piece.begin_ns + ranks[i].clock_offset_ns, piece.end_ns + ranks[i].clock_offset_ns);
+      if (piece.use == GpuUse::computes)
+        lanes[i].emplace_back(piece.begin_ns + ranks[i].clock_offset_ns,
+                              piece.end_ns + ranks[i].clock_offset_ns);
   const LaneSweep sweep = sweep_lanes(lanes);
   return sweep.any > 0 ? 1 - sweep.one / sweep.any : 0;
 }
@@ -330,12 +380,19 @@ TraceAnalysis analyse_traces(const std::vector<RankTrace>& traces, TraceBreakdow
   std::vector<double> lengths;
   for (const RankView& rank : ranks) {
     const auto steps = static_cast<int>(rank.steps.size());
-    signals.steps = lengths.empty() && &rank == &ranks.front() ? steps : std::min(signals.steps, steps);
-    for (const GpuStep& step : rank.steps) lengths.push_back(static_cast<double>(step.end_ns - step.begin_ns) / kNsInMs);
-    if (!rank.pieces.empty()) signals.captured_s = std::max(signals.captured_s, static_cast<double>(rank.pieces.back().end_ns - rank.pieces.front().begin_ns) / 1e9);
+    signals.steps =
+        lengths.empty() && &rank == &ranks.front() ? steps : std::min(signals.steps, steps);
+    for (const GpuStep& step : rank.steps)
+      lengths.push_back(static_cast<double>(step.end_ns - step.begin_ns) / kNsInMs);
+    if (!rank.pieces.empty())
+      signals.captured_s = std::max(
+          signals.captured_s,
+          static_cast<double>(rank.pieces.back().end_ns - rank.pieces.front().begin_ns) / 1e9);
     if (rank.trace->world_size) signals.world_size = rank.trace->world_size;
     signals.has_python_rows = signals.has_python_rows || !rank.trace->stacks.empty() ||
-                              std::any_of(rank.trace->host_rows.begin(), rank.trace->host_rows.end(), [](const HostRow& row) { return row.category == TraceCategory::python; });
+                              std::ranges::any_of(rank.trace->host_rows, [](const HostRow& row) {
+                                return row.category == TraceCategory::python;
+                              });
     signals.ranks.push_back(rank_signals(rank));
   }
   signals.step_ms = middle_value(lengths);

@@ -1,4 +1,5 @@
-// From traces to what they come to: numbers, and a timeline of GPUs and steps for the same report that every other input has.
+// From traces to what they come to: numbers, and a timeline of GPUs and steps for the same report
+// that every other input has.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
-// Where the GPUs' time went: HolisticTraceAnalysis's definitions, exact in nanoseconds, or with its rounding and its quirks.
+// Where the GPUs' time went: HolisticTraceAnalysis's definitions, exact in nanoseconds, or with its
+// rounding and its quirks.
 #pragma once
 
 #include <vector>

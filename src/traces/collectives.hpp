@@ -16,16 +16,19 @@ struct Arrival {
 };
 
 struct Collective {
-  std::string name;  // of the kernel, shortened
+  std::string name;               // of the kernel, shortened
   std::vector<Arrival> arrivals;  // by trace; at least two
 };
 
-// Matched by group and order: the n-th kernel of a name in a group of ranks is the same collective on all of them. Ranks whose capture
-// began earlier or later have some the others lack: those at the ends that nobody answers are left out, by when they ended.
+// Matched by group and order: the n-th kernel of a name in a group of ranks is the same collective
+// on all of them. Ranks whose capture began earlier or later have some the others lack: those at
+// the ends that nobody answers are left out, by when they ended.
 std::vector<Collective> match_collectives(const std::vector<RankTrace>& traces);
 
-// Ranks of different machines have different clocks. A collective ends on all of them at once, so the median difference of its ends is
-// the clocks'. What each trace's times are moved by; zero where the clocks agree within a millisecond or nothing tells.
-std::vector<std::int64_t> clock_offsets(const std::vector<RankTrace>& traces, const std::vector<Collective>& collectives);
+// Ranks of different machines have different clocks. A collective ends on all of them at once, so
+// the median difference of its ends is the clocks'. What each trace's times are moved by; zero
+// where the clocks agree within a millisecond or nothing tells.
+std::vector<std::int64_t> clock_offsets(const std::vector<RankTrace>& traces,
+                                        const std::vector<Collective>& collectives);
 
 }  // namespace lockstep

@@ -2,18 +2,22 @@
 
 #include <algorithm>
 
+#include "traces/trace_units.hpp"
+
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kLaunchTakesNs = 30'000;  // between a launch and its kernel's begin on an idle GPU: 5 to 10 us, seldom more
-constexpr std::int64_t kClockSlackNs = 2'000;    // the host's and the GPU's times agree within that
+// between a launch and its kernel's begin on an idle GPU: 5 to 10 us, seldom more
+constexpr std::int64_t kLaunchTakesNs = 30'000;
 
 // The GPU's time without holes: computing first, then collectives, then copies.
 class Cover {
  public:
   Cover(const std::vector<WorkRow>& rows, KernelType type) {
     for (const WorkRow& row : rows) {
-      if ((row.type == KernelType::other ? KernelType::compute : row.type) != type || row.end_ns <= covered_) continue;
+      if ((row.type == KernelType::other ? KernelType::compute : row.type) != type ||
+          row.end_ns <= covered_)
+        continue;
       const std::int64_t begin = pieces_.empty() ? row.start_ns : std::max(row.start_ns, covered_);
       pieces_.push_back({begin, row.end_ns, &row});
       covered_ = row.end_ns;
@@ -36,12 +40,14 @@ StepPart part_of_launch(const WorkRow& row, const HostLabels& labels, const Host
   if (launch == nullptr) return StepPart::other;
   const StepPart part = labels.at(launch->thread, launch->start_ns).part;
   // What a loader, a log or a wait launches is work of the step all the same.
-  const bool of_step = part == StepPart::forward || part == StepPart::backward || part == StepPart::optimizer || part == StepPart::evaluation;
+  const bool of_step = part == StepPart::forward || part == StepPart::backward ||
+                       part == StepPart::optimizer || part == StepPart::evaluation;
   return of_step ? part : row.type == KernelType::memory ? StepPart::copy : StepPart::forward;
 }
 
 bool has_a_reason(StepPart part) {
-  return part == StepPart::data_wait || part == StepPart::logging || part == StepPart::checkpoint || part == StepPart::evaluation || part == StepPart::gc;
+  return part == StepPart::data_wait || part == StepPart::logging || part == StepPart::checkpoint ||
+         part == StepPart::evaluation || part == StepPart::gc;
 }
 
 class PieceMaker {
@@ -49,7 +55,8 @@ class PieceMaker {
   PieceMaker(const RankTrace& trace, const HostLabels& labels, std::vector<GpuPiece>& pieces)
       : trace_(trace), labels_(labels), pieces_(pieces) {}
 
-  void busy(std::int64_t begin, std::int64_t end, GpuUse use, const WorkRow& row, const HostRow* launch) {
+  void busy(std::int64_t begin, std::int64_t end, GpuUse use, const WorkRow& row,
+            const HostRow* launch) {
     StepPart part = part_of_launch(row, labels_, launch);
     if (use == GpuUse::communicates) part = StepPart::collective_exposed;
     if (use == GpuUse::copies) part = StepPart::copy;
@@ -65,28 +72,43 @@ class PieceMaker {
     const std::int64_t launched = std::min(launch->start_ns, end);
     if (launched <= begin) {  // launched in time
       const bool is_latency = end - begin < kLaunchTakesNs;
-      add({begin, end, GpuUse::idle, is_latency ? labels_.at(launch->thread, launch->start_ns).part : StepPart::other, 0, kNoRow, false});
+      add({begin, end, GpuUse::idle,
+           is_latency ? labels_.at(launch->thread, launch->start_ns).part : StepPart::other, 0,
+           kNoRow, false});
       return;
     }
-    // The GPU ran empty while the host waited for it: the operators that the host then has to catch up with are the wait's doing. A
-    // loader, a log or a save behind it is a reason of its own.
+    // The GPU ran empty while the host waited for it: the operators that the host then has to catch
+    // up with are the wait's doing. A loader, a log or a save behind it is a reason of its own.
     const HostSegment first = labels_.at(launch->thread, begin - kClockSlackNs);
     const bool waited = first.part == StepPart::sync || first.part == StepPart::copy;
-    const auto because_of = [&](const HostSegment& segment) -> const HostSegment& { return waited && !has_a_reason(segment.part) ? first : segment; };
-    labels_.each_piece(launch->thread, begin, launched, [&](std::int64_t from, std::int64_t to, const HostSegment& segment) { add(idle_piece(from, to, because_of(segment))); });
+    const auto because_of = [&](const HostSegment& segment) -> const HostSegment& {
+      return waited && !has_a_reason(segment.part) ? first : segment;
+    };
+    labels_.each_piece(launch->thread, begin, launched,
+                       [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
+                         add(idle_piece(from, to, because_of(segment)));
+                       });
     add(idle_piece(launched, end, because_of(labels_.at(launch->thread, launched))));
   }
 
  private:
   GpuPiece idle_piece(std::int64_t from, std::int64_t to, const HostSegment& segment) const {
-    return {from, to, GpuUse::idle, segment.part, segment.row == kNoRow ? 0 : trace_.host_rows[segment.row].name, segment.row, true};
+    return {from,
+            to,
+            GpuUse::idle,
+            segment.part,
+            segment.row == kNoRow ? 0 : trace_.host_rows[segment.row].name,
+            segment.row,
+            true};
   }
 
   void add(const GpuPiece& piece) {
     if (piece.end_ns <= piece.begin_ns) return;
     if (!pieces_.empty()) {
       GpuPiece& last = pieces_.back();
-      if (last.end_ns == piece.begin_ns && last.use == piece.use && last.part == piece.part && last.name == piece.name && last.host_row == piece.host_row && last.launched_late == piece.launched_late) {
+      if (last.end_ns == piece.begin_ns && last.use == piece.use && last.part == piece.part &&
+          last.name == piece.name && last.host_row == piece.host_row &&
+          last.launched_late == piece.launched_late) {
         last.end_ns = piece.end_ns;
         return;
       }
@@ -101,18 +123,21 @@ class PieceMaker {
 
 }  // namespace
 
-std::vector<GpuPiece> gpu_pieces(const RankTrace& trace, const std::vector<WorkRow>& rows, const HostLabels& labels) {
+std::vector<GpuPiece> gpu_pieces(const RankTrace& trace, const std::vector<WorkRow>& rows,
+                                 const HostLabels& labels) {
   std::vector<GpuPiece> result;
   if (rows.empty()) return result;
   const Cover compute(rows, KernelType::compute);
   const Cover communication(rows, KernelType::communication);
   const Cover memory(rows, KernelType::memory);
-  struct Source {
+  struct PieceSource {
     const std::vector<Cover::Piece>& pieces;
     GpuUse use;
     std::size_t at = 0;
   };
-  std::array<Source, 3> sources = {Source{compute.pieces(), GpuUse::computes}, Source{communication.pieces(), GpuUse::communicates}, Source{memory.pieces(), GpuUse::copies}};
+  std::array<PieceSource, 3> sources = {PieceSource{compute.pieces(), GpuUse::computes},
+                                        PieceSource{communication.pieces(), GpuUse::communicates},
+                                        PieceSource{memory.pieces(), GpuUse::copies}};
   PieceMaker maker(trace, labels, result);
   std::int64_t now = rows.front().start_ns;
   while (true) {
@@ -120,7 +145,7 @@ std::vector<GpuPiece> gpu_pieces(const RankTrace& trace, const std::vector<WorkR
     GpuUse use = GpuUse::idle;
     std::int64_t until = INT64_MAX;
     const WorkRow* next = nullptr;
-    for (Source& source : sources) {
+    for (PieceSource& source : sources) {
       while (source.at < source.pieces.size() && source.pieces[source.at].end <= now) ++source.at;
       if (source.at == source.pieces.size()) continue;
       const Cover::Piece& piece = source.pieces[source.at];
@@ -138,14 +163,17 @@ std::vector<GpuPiece> gpu_pieces(const RankTrace& trace, const std::vector<WorkR
     if (until == INT64_MAX) break;
     const WorkRow* const row = running != nullptr ? running : next;
     const HostRow* const launch = row->launch;
-    if (running != nullptr) maker.busy(now, until, use, *running, launch);
-    else maker.idle(now, until, launch);
+    if (running != nullptr)
+      maker.busy(now, until, use, *running, launch);
+    else
+      maker.idle(now, until, launch);
     now = until;
   }
   return result;
 }
 
-std::vector<GpuStep> gpu_steps(const std::vector<HostStep>& steps, const std::vector<WorkRow>& rows) {
+std::vector<GpuStep> gpu_steps(const std::vector<HostStep>& steps,
+                               const std::vector<WorkRow>& rows) {
   std::vector<GpuStep> result;
   if (steps.empty() || rows.empty()) return result;
   std::vector<std::int64_t> ends(steps.size(), INT64_MIN);
@@ -153,7 +181,7 @@ std::vector<GpuStep> gpu_steps(const std::vector<HostStep>& steps, const std::ve
   std::int64_t first = INT64_MAX;
   for (const WorkRow& row : rows) {
     const std::int64_t launched = row.launched_ns.value_or(row.start_ns);
-    const auto behind = std::upper_bound(steps.begin(), steps.end(), launched, [](std::int64_t time, const HostStep& step) { return time < step.begin_ns; });
+    const auto behind = std::ranges::upper_bound(steps, launched, {}, &HostStep::begin_ns);
     if (behind == steps.begin()) continue;
     const auto place = static_cast<std::size_t>(std::prev(behind) - steps.begin());
     if (launched >= steps[place].end_ns && place + 1 == steps.size()) continue;
@@ -163,7 +191,8 @@ std::vector<GpuStep> gpu_steps(const std::vector<HostStep>& steps, const std::ve
   }
   std::int64_t begin = std::min(steps.front().begin_ns, first);
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    // Where the GPU is done before the host is, the step lasts until the host ends it, or the next one's kernels begin.
+    // Where the GPU is done before the host is, the step lasts until the host ends it, or the next
+    // one's kernels begin.
     const std::int64_t next = i + 1 < steps.size() ? begins[i + 1] : INT64_MAX;
     const std::int64_t end = std::max(ends[i], std::min(steps[i].end_ns, next));
     if (end <= begin) continue;
@@ -180,8 +209,10 @@ std::vector<GpuStretch> hidden_communication(const std::vector<WorkRow>& rows) {
   std::size_t at = 0;
   for (const Cover::Piece& collective : communication.pieces()) {
     while (at < compute.pieces().size() && compute.pieces()[at].end <= collective.begin) ++at;
-    for (std::size_t i = at; i < compute.pieces().size() && compute.pieces()[i].begin < collective.end; ++i)
-      result.push_back({std::max(collective.begin, compute.pieces()[i].begin), std::min(collective.end, compute.pieces()[i].end)});
+    for (std::size_t i = at;
+         i < compute.pieces().size() && compute.pieces()[i].begin < collective.end; ++i)
+      result.push_back({std::max(collective.begin, compute.pieces()[i].begin),
+                        std::min(collective.end, compute.pieces()[i].end)});
   }
   return result;
 }

@@ -1,7 +1,8 @@
 // What a process's threads did at every moment, as parts of a training step.
 //
-// Rows nest: an operator within an optimizer's step within the profiler's step. The innermost row whose name says what it is for
-// decides; operators inherit from what surrounds them, and on their own are the forward pass, or on autograd's threads the backward.
+// Rows nest: an operator within an optimizer's step within the profiler's step. The innermost row
+// whose name says what it is for decides; operators inherit from what surrounds them, and on their
+// own are the forward pass, or on autograd's threads the backward.
 #pragma once
 
 #include <algorithm>
@@ -32,16 +33,19 @@ class HostLabels {
   std::uint32_t main_thread() const { return main_thread_; }
   bool has_threads() const { return !segments_.empty(); }
 
-  // What the thread did then, or where it did nothing known the main thread; a segment of `other` where neither did.
+  // What the thread did then, or where it did nothing known the main thread; a segment of `other`
+  // where neither did.
   HostSegment at(std::uint32_t thread, std::int64_t time_ns) const;
 
   // Calls visit(from, to, segment) for the pieces of [from, to), in order.
   template <class Visit>
   void each_piece(std::uint32_t thread, std::int64_t from, std::int64_t to, Visit visit) const {
-    if (thread == main_thread_ && thread < segments_.size()) {  // most are: its segments are walked along, not looked up
+    // most are: its segments are walked along, not looked up
+    if (thread == main_thread_ && thread < segments_.size()) {
       auto next = first_ending_after(from);
       for (; next != segments_[thread].end() && next->begin_ns < to; ++next) {
-        if (next->begin_ns > from) visit(from, next->begin_ns, HostSegment{from, next->begin_ns, StepPart::other, kNoRow});
+        if (next->begin_ns > from)
+          visit(from, next->begin_ns, HostSegment{from, next->begin_ns, StepPart::other, kNoRow});
         from = std::max(from, next->begin_ns);
         const std::int64_t until = std::min(next->end_ns, to);
         visit(from, until, *next);
@@ -60,7 +64,8 @@ class HostLabels {
 
  private:
   std::vector<HostSegment>::const_iterator first_ending_after(std::int64_t time_ns) const;
-  const HostSegment* covering(std::uint32_t thread, std::int64_t time_ns, std::int64_t& next_begin) const;
+  const HostSegment* covering(std::uint32_t thread, std::int64_t time_ns,
+                              std::int64_t& next_begin) const;
 
   std::uint32_t main_thread_ = 0;
   std::vector<std::vector<HostSegment>> segments_;  // by thread, in order, apart
@@ -69,7 +74,8 @@ class HostLabels {
 // The part that a row's name speaks of by itself; nothing: it inherits.
 std::optional<StepPart> part_of_name(std::string_view name, TraceCategory category);
 
-// The Python line of the user's own code around a row: from the Python rows of its thread, or from the call stack that it carries.
+// The Python line of the user's own code around a row: from the Python rows of its thread, or from
+// the call stack that it carries.
 struct PythonLine {
   std::string file;
   int line = 0;

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// Steps only, on every rank: where nothing of a GPU was recorded the training thread's own time is what a step is made of.
+// Steps only, on every rank: where nothing of a GPU was recorded the training thread's own time is
+// what a step is made of.
 Timeline host_timeline(const std::vector<RankTrace>& traces);
 
 }  // namespace lockstep

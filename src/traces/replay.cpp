@@ -11,11 +11,6 @@ namespace {
 constexpr std::int64_t kUnknown = INT64_MIN;
 constexpr std::int64_t kCallNs = 3'000;  // what a wait costs that has nothing to wait for
 
-struct Member {
-  std::size_t rank;
-  std::int32_t node;
-};
-
 bool is_host_own_work(StepPart part) {
   return part == StepPart::forward || part == StepPart::backward || part == StepPart::optimizer;
 }
@@ -32,7 +27,7 @@ struct Why {
 
 struct Replay::Model {
   std::vector<RankModel> ranks;
-  std::vector<std::vector<Member>> collectives;
+  std::vector<std::vector<CollectiveMember>> collectives;
   std::int64_t captured_begin = 0;
   std::int64_t captured_end = 0;
 };
@@ -42,8 +37,13 @@ namespace {
 // One run of a model.
 class Run {
  public:
-  Run(const std::vector<RankModel>& ranks, const std::vector<std::vector<Member>>& collectives, const WhatIf& what_if)
-      : ranks_(ranks), collectives_(collectives), what_if_(what_if), states_(ranks.size()), arrived_(collectives.size()) {
+  Run(const std::vector<RankModel>& ranks,
+      const std::vector<std::vector<CollectiveMember>>& collectives, const WhatIf& what_if)
+      : ranks_(ranks),
+        collectives_(collectives),
+        what_if_(what_if),
+        states_(ranks.size()),
+        arrived_(collectives.size()) {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       State& state = states_[r];
       state.starts.assign(ranks_[r].nodes.size(), kUnknown);
@@ -76,9 +76,9 @@ class Run {
  private:
   struct State {
     std::int64_t host = 0;
-    std::int64_t begin = 0;    // of the call that is under way
+    std::int64_t begin = 0;  // of the call that is under way
     std::size_t item = 0;
-    std::int32_t node = 0;     // of the item, next to begin
+    std::int32_t node = 0;  // of the item, next to begin
     std::size_t gap_piece = 0;
     bool entered = false;
     std::size_t resolved = 0;  // nodes before it have ended
@@ -107,7 +107,8 @@ class Run {
   bool resolve_one() {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       State& state = states_[r];
-      for (std::size_t& n = state.resolved; n < state.ends.size() && state.starts[n] != kUnknown; ++n)
+      for (std::size_t& n = state.resolved; n < state.ends.size() && state.starts[n] != kUnknown;
+           ++n)
         if (state.ends[n] == kUnknown) {
           state.ends[n] = state.starts[n] + length(ranks_[r].nodes[n]);
           return true;
@@ -116,14 +117,22 @@ class Run {
     return false;
   }
 
-  std::int64_t length(const ReplayNode& node) const { return node.type == KernelType::communication && what_if_.free_collectives ? 0 : node.end - node.start; }
+  std::int64_t length(const ReplayNode& node) const {
+    return node.type == KernelType::communication && what_if_.free_collectives
+               ? 0
+               : node.end - node.start;
+  }
 
-  bool left_out(StepPart part) const { return what_if_.without[index_of(part)] || (what_if_.free_launches && is_host_own_work(part)); }
+  bool left_out(StepPart part) const {
+    return what_if_.without[index_of(part)] || (what_if_.free_launches && is_host_own_work(part));
+  }
 
   std::int64_t gap_of(std::size_t r, State& state) {
     std::int64_t gap = ranks_[r].items[state.item].gap;
     const std::vector<GapPiece>& pieces = ranks_[r].gap_pieces;
-    for (; state.gap_piece < pieces.size() && pieces[state.gap_piece].item == static_cast<std::int32_t>(state.item); ++state.gap_piece)
+    for (; state.gap_piece < pieces.size() &&
+           pieces[state.gap_piece].item == static_cast<std::int32_t>(state.item);
+         ++state.gap_piece)
       if (left_out(pieces[state.gap_piece].part)) gap -= pieces[state.gap_piece].length;
     return std::max<std::int64_t>(0, gap);
   }
@@ -138,9 +147,12 @@ class Run {
       if (!state.entered) {
         state.host += gap_of(r, state);
         state.begin = state.host;
-        if (item.beside != kNone) state.begin = state.item_starts[static_cast<std::size_t>(item.beside)] + item.start - rank.items[static_cast<std::size_t>(item.beside)].start;
+        if (item.beside != kNone)
+          state.begin = state.item_starts[static_cast<std::size_t>(item.beside)] + item.start -
+                        rank.items[static_cast<std::size_t>(item.beside)].start;
         state.item_starts[state.item] = state.begin;
-        state.item_why[state.item] = {state.item == 0 ? Cause::start : Cause::host_before, r, kNone};
+        state.item_why[state.item] = {state.item == 0 ? Cause::start : Cause::host_before, r,
+                                      kNone};
         state.entered = true;
         moved = true;
       }
@@ -175,32 +187,43 @@ class Run {
       }
       return true;
     };
-    if (!after(node.stream_before, Cause::stream) || !after(node.other_stream, Cause::other_stream)) return false;
+    if (!after(node.stream_before, Cause::stream) || !after(node.other_stream, Cause::other_stream))
+      return false;
     start += node.slack;
     state.starts[static_cast<std::size_t>(index)] = start;
     state.node_why[static_cast<std::size_t>(index)] = why;
-    if (node.collective == kNone) state.ends[static_cast<std::size_t>(index)] = start + length(node);
-    else arrive(node.collective);
+    if (node.collective == kNone)
+      state.ends[static_cast<std::size_t>(index)] = start + length(node);
+    else
+      arrive(node.collective);
     return true;
   }
 
   void arrive(std::int32_t collective) {
-    const std::vector<Member>& members = collectives_[static_cast<std::size_t>(collective)];
+    const std::vector<CollectiveMember>& members =
+        collectives_[static_cast<std::size_t>(collective)];
     if (++arrived_[static_cast<std::size_t>(collective)] < members.size()) return;
     std::int64_t captured = INT64_MIN;
     std::int64_t played = INT64_MIN;
     Why last{Cause::arrival, 0, kNone};
-    for (const Member& member : members) {
-      captured = std::max(captured, ranks_[member.rank].nodes[static_cast<std::size_t>(member.node)].start);
+    for (const CollectiveMember& member : members) {
+      captured = std::max(captured,
+                          ranks_[member.rank].nodes[static_cast<std::size_t>(member.node)].start);
       const std::int64_t start = states_[member.rank].starts[static_cast<std::size_t>(member.node)];
       if (start > played) {
         played = start;
         last = {Cause::arrival, member.rank, member.node};
       }
     }
-    for (const Member& member : members) {
-      if (states_[member.rank].ends[static_cast<std::size_t>(member.node)] != kUnknown) continue;  // was resolved without the others
-      const std::int64_t moving = what_if_.free_collectives ? 0 : std::max<std::int64_t>(0, ranks_[member.rank].nodes[static_cast<std::size_t>(member.node)].end - captured);
+    for (const CollectiveMember& member : members) {
+      // was resolved without the others
+      if (states_[member.rank].ends[static_cast<std::size_t>(member.node)] != kUnknown) continue;
+      const std::int64_t moving =
+          what_if_.free_collectives
+              ? 0
+              : std::max<std::int64_t>(
+                    0, ranks_[member.rank].nodes[static_cast<std::size_t>(member.node)].end -
+                           captured);
       states_[member.rank].ends[static_cast<std::size_t>(member.node)] = played + moving;
       if (member.rank != last.rank) arrivals_[{member.rank, member.node}] = last;
     }
@@ -209,9 +232,12 @@ class Run {
   // When a call returns. Nothing: what it waits for is not known yet.
   std::optional<std::int64_t> end_of(std::size_t r, const HostItem& item) {
     State& state = states_[r];
-    if (item.waits_for == kNone) return state.begin + (what_if_.free_launches && is_host_own_work(item.part) ? 0 : item.end - item.start);
+    if (item.waits_for == kNone)
+      return state.begin +
+             (what_if_.free_launches && is_host_own_work(item.part) ? 0 : item.end - item.start);
     const bool own_copy = item.node_count > 0;
-    if (what_if_.without[index_of(own_copy ? StepPart::copy : item.part)]) return state.begin + std::min(kCallNs, item.end - item.start);
+    if (what_if_.without[index_of(own_copy ? StepPart::copy : item.part)])
+      return state.begin + std::min(kCallNs, item.end - item.start);
     const std::int64_t done = state.ends[static_cast<std::size_t>(item.waits_for)];
     if (done == kUnknown) return std::nullopt;
     if (done > state.begin) state.item_why[state.item] = {Cause::wait, r, item.waits_for};
@@ -219,7 +245,7 @@ class Run {
   }
 
   const std::vector<RankModel>& ranks_;
-  const std::vector<std::vector<Member>>& collectives_;
+  const std::vector<std::vector<CollectiveMember>>& collectives_;
   const WhatIf& what_if_;
   std::vector<State> states_;
   std::vector<std::size_t> arrived_;
@@ -249,11 +275,14 @@ std::vector<CriticalShare> Run::way_back() const {
     const ReplayNode& here = ranks_[r].nodes[static_cast<std::size_t>(node)];
     if (const auto waited = arrivals_.find({r, node}); waited != arrivals_.end()) {
       // The data moved once the last had arrived: go on with the one that was last.
-      hold("communication", states_[waited->second.rank].starts[static_cast<std::size_t>(waited->second.node)]);
+      hold("communication",
+           states_[waited->second.rank].starts[static_cast<std::size_t>(waited->second.node)]);
       r = waited->second.rank;
       node = waited->second.node;
     } else {
-      const std::string_view type = here.type == KernelType::memory ? "copy" : kKernelTypeNames[static_cast<std::size_t>(here.type)];
+      const std::string_view type = here.type == KernelType::memory
+                                        ? "copy"
+                                        : kKernelTypeNames[static_cast<std::size_t>(here.type)];
       hold(std::string(type), states_[r].starts[static_cast<std::size_t>(node)]);
     }
     const ReplayNode& begun = ranks_[r].nodes[static_cast<std::size_t>(node)];
@@ -269,9 +298,13 @@ std::vector<CriticalShare> Run::way_back() const {
     node = kNone;
     while (true) {
       std::int64_t left = at;
-      const std::int64_t before = item > 0 ? states_[r].item_ends[item - 1] : ranks_[r].items.front().start;
-      const auto first = std::lower_bound(ranks_[r].gap_pieces.begin(), ranks_[r].gap_pieces.end(), static_cast<std::int32_t>(item), [](const GapPiece& piece, std::int32_t i) { return piece.item < i; });
-      for (auto piece = first; piece != ranks_[r].gap_pieces.end() && piece->item == static_cast<std::int32_t>(item) && left > before; ++piece) {
+      const std::int64_t before =
+          item > 0 ? states_[r].item_ends[item - 1] : ranks_[r].items.front().start;
+      const auto first = std::ranges::lower_bound(
+          ranks_[r].gap_pieces, static_cast<std::int32_t>(item), {}, &GapPiece::item);
+      for (auto piece = first; piece != ranks_[r].gap_pieces.end() &&
+                               piece->item == static_cast<std::int32_t>(item) && left > before;
+           ++piece) {
         left = std::max(before, left - piece->length);
         hold(std::string(kStepSpanNames[index_of(piece->part)]), left);
       }
@@ -284,36 +317,46 @@ std::vector<CriticalShare> Run::way_back() const {
         node = call.node;
         break;
       }
-      hold(std::string(kStepSpanNames[index_of(ranks_[r].items[item].part)]), states_[r].item_starts[item]);
+      hold(std::string(kStepSpanNames[index_of(ranks_[r].items[item].part)]),
+           states_[r].item_starts[item]);
     }
   }
   std::int64_t sum = 0;
   for (const auto& [what, time] : held) sum += time;
   std::vector<CriticalShare> result;
   for (const auto& [what, time] : held)
-    if (sum > 0) result.push_back({what.second, what.first, static_cast<double>(time) / static_cast<double>(sum)});
-  std::stable_sort(result.begin(), result.end(), [](const CriticalShare& a, const CriticalShare& b) { return a.share > b.share; });
+    if (sum > 0)
+      result.push_back(
+          {what.second, what.first, static_cast<double>(time) / static_cast<double>(sum)});
+  std::ranges::stable_sort(
+      result, [](const CriticalShare& a, const CriticalShare& b) { return a.share > b.share; });
   return result;
 }
 
 }  // namespace
 
-Replay::Replay(const std::vector<RankRows>& ranks, const std::vector<Collective>& collectives) : model_(std::make_unique<Model>()) {
+Replay::Replay(const std::vector<RankRows>& ranks, const std::vector<Collective>& collectives)
+    : model_(std::make_unique<Model>()) {
   model_->captured_begin = INT64_MAX;
   model_->captured_end = INT64_MIN;
   std::vector<std::vector<std::int32_t>> nodes;
   for (const RankRows& rank : ranks) {
     RankModel one = model_of(rank, nodes.emplace_back());
-    if (!one.items.empty()) model_->captured_begin = std::min(model_->captured_begin, one.items.front().start);
-    for (const ReplayNode& node : one.nodes) model_->captured_end = std::max(model_->captured_end, node.end);
+    if (!one.items.empty())
+      model_->captured_begin = std::min(model_->captured_begin, one.items.front().start);
+    for (const ReplayNode& node : one.nodes)
+      model_->captured_end = std::max(model_->captured_end, node.end);
     model_->ranks.push_back(std::move(one));
   }
   for (const Collective& collective : collectives) {
-    std::vector<Member> members;
+    std::vector<CollectiveMember> members;
     for (const Arrival& arrival : collective.arrivals)
-      if (nodes[arrival.trace][arrival.row] != kNone) members.push_back({arrival.trace, nodes[arrival.trace][arrival.row]});
+      if (nodes[arrival.trace][arrival.row] != kNone)
+        members.push_back({arrival.trace, nodes[arrival.trace][arrival.row]});
     if (members.size() < 2) continue;
-    for (const Member& member : members) model_->ranks[member.rank].nodes[static_cast<std::size_t>(member.node)].collective = static_cast<std::int32_t>(model_->collectives.size());
+    for (const CollectiveMember& member : members)
+      model_->ranks[member.rank].nodes[static_cast<std::size_t>(member.node)].collective =
+          static_cast<std::int32_t>(model_->collectives.size());
     model_->collectives.push_back(std::move(members));
   }
 }
@@ -326,7 +369,9 @@ double Replay::seconds(const WhatIf& what_if) const {
 }
 
 double Replay::captured_seconds() const {
-  return model_->captured_end > model_->captured_begin ? static_cast<double>(model_->captured_end - model_->captured_begin) / 1e9 : 0;
+  return model_->captured_end > model_->captured_begin
+             ? static_cast<double>(model_->captured_end - model_->captured_begin) / 1e9
+             : 0;
 }
 
 std::vector<CriticalShare> Replay::critical_path() const {

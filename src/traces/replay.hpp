@@ -1,9 +1,11 @@
 // What would the step be without this wait? The captured run, played again under other conditions.
 //
-// The host's calls keep their order and their own lengths, and so do the kernels. What follows from what is kept instead of when it was:
-// a kernel begins once it is launched, once its stream is free, and once the kernel of another stream that it waited for has ended; a wait
-// of the host ends when the kernel does that it waited for; a collective begins to move data when the last rank has arrived. Taking one
-// thing away, such as the waits for data, then shows what the whole would take: waits that hide behind others give nothing back.
+// The host's calls keep their order and their own lengths, and so do the kernels. What follows from
+// what is kept instead of when it was: a kernel begins once it is launched, once its stream is
+// free, and once the kernel of another stream that it waited for has ended; a wait of the host ends
+// when the kernel does that it waited for; a collective begins to move data when the last rank has
+// arrived. Taking one thing away, such as the waits for data, then shows what the whole would take:
+// waits that hide behind others give nothing back.
 #pragma once
 
 #include <array>
@@ -21,9 +23,12 @@ namespace lockstep {
 
 // What is left out. By default nothing is: the run as it was.
 struct WhatIf {
-  std::array<bool, kStepSpanNames.size()> without{};  // the host's time of these parts, waits for copies and the GPU among them
-  bool free_launches = false;                         // the host's own work on operators takes no time
-  bool free_collectives = false;                      // data moves at once, as soon as all have arrived
+  // the host's time of these parts, waits for copies and the GPU among them
+  std::array<bool, kStepSpanNames.size()> without{};
+  // the host's own work on operators takes no time
+  bool free_launches = false;
+  // data moves at once, as soon as all have arrived
+  bool free_collectives = false;
 };
 
 class Replay {
@@ -35,7 +40,8 @@ class Replay {
   double seconds(const WhatIf& what_if) const;
   double captured_seconds() const;
 
-  // The chain of what waited for what, from the end back to the begin: how long each kind held it up, longest first.
+  // The chain of what waited for what, from the end back to the begin: how long each kind held it
+  // up, longest first.
   std::vector<CriticalShare> critical_path() const;
 
  private:

@@ -1,4 +1,5 @@
-// A captured run as a graph: the host's calls in order, the kernels they launched, and what each waited for.
+// A captured run as a graph: the host's calls in order, the kernels they launched, and what each
+// waited for.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ inline constexpr std::int32_t kNone = -1;
 struct HostItem {
   std::int64_t start = 0;
   std::int64_t end = 0;
-  std::int64_t gap = 0;          // the host's own time before it
-  std::int32_t beside = kNone;   // the call of another thread that it began during
-  std::int64_t residual = 0;     // of a wait: from the kernel's end to the call's
+  std::int64_t gap = 0;         // the host's own time before it
+  std::int32_t beside = kNone;  // the call of another thread that it began during
+  std::int64_t residual = 0;    // of a wait: from the kernel's end to the call's
   std::int32_t first_node = kNone;
   std::int32_t node_count = 0;
   std::int32_t waits_for = kNone;
@@ -44,6 +45,12 @@ struct ReplayNode {
   std::int32_t other_stream = kNone;  // the kernel that it waited for
   std::int32_t collective = kNone;
   KernelType type = KernelType::compute;
+};
+
+// One rank's part in a collective.
+struct CollectiveMember {
+  std::size_t rank;
+  std::int32_t node;
 };
 
 struct RankModel {

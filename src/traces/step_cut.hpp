@@ -17,25 +17,30 @@ struct HostStep {
   std::int64_t end_ns = 0;
 };
 
-// At ProfilerStep#n; in traces without them, as those taken on demand are, from the end of one Optimizer.step to the end of the next.
-// Steps that are whole, in order; empty: nothing marks them.
+// At ProfilerStep#n; in traces without them, as those taken on demand are, from the end of one
+// Optimizer.step to the end of the next. Steps that are whole, in order; empty: nothing marks them.
 std::vector<HostStep> cut_steps(const RankTrace& trace);
 
-// How often the model ran forward, and ran backward with collectives, for each step of its optimizer.
+// How often the model ran forward, and ran backward with collectives, for each step of its
+// optimizer.
 struct Accumulation {
   double passes_a_step = 0;
   double passes_with_collectives = 0;
 };
-std::optional<Accumulation> accumulation_of(const RankTrace& trace, const std::vector<WorkRow>& rows);
+std::optional<Accumulation> accumulation_of(const RankTrace& trace,
+                                            const std::vector<WorkRow>& rows);
 
 // When the marks begin whose names begin so, in order.
 std::vector<std::int64_t> begins_of_marks(const RankTrace& trace, std::string_view prefix);
 
-// Forward passes that begin in [from, to), and those of them that a collective begins behind, before the next pass.
+// Forward passes that begin in [from, to), and those of them that a collective begins behind,
+// before the next pass.
 struct Passes {
   int all = 0;
   int with_collectives = 0;
 };
-Passes count_passes(const std::vector<std::int64_t>& forwards, const std::vector<std::int64_t>& collectives, std::int64_t from, std::int64_t to);
+Passes count_passes(const std::vector<std::int64_t>& forwards,
+                    const std::vector<std::int64_t>& collectives, std::int64_t from,
+                    std::int64_t to);
 
 }  // namespace lockstep

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <memory>
 
+#include "traces/trace_units.hpp"
+
 namespace lockstep {
 namespace {
 
-constexpr double kNsInMs = 1e6;
-constexpr std::size_t kBins = 960;           // eight for each column of a picture
-constexpr double kPieceWorthShowing = 0.002;  // of a step
+constexpr std::size_t kBins = 960;  // eight for each column of a picture
 
-Series<double> busy_series(const std::vector<WorkRow>& rows, int device, std::int64_t begin, std::int64_t end, std::int64_t offset) {
+Series<double> busy_series(const std::vector<WorkRow>& rows, int device, std::int64_t begin,
+                           std::int64_t end, std::int64_t offset) {
   std::vector<double> busy(kBins);
   const double width = static_cast<double>(end - begin) / kBins;
   std::int64_t covered = INT64_MIN;
@@ -20,8 +21,10 @@ Series<double> busy_series(const std::vector<WorkRow>& rows, int device, std::in
     const std::int64_t to = row.end_ns + offset - begin;
     covered = std::max(covered, row.end_ns + offset);
     if (to <= from || to <= 0) continue;
-    auto bin = static_cast<std::size_t>(std::clamp(static_cast<double>(from) / width, 0.0, static_cast<double>(kBins - 1)));
-    for (double at = static_cast<double>(std::max<std::int64_t>(0, from)); at < static_cast<double>(to) && bin < kBins; ++bin) {
+    auto bin = static_cast<std::size_t>(
+        std::clamp(static_cast<double>(from) / width, 0.0, static_cast<double>(kBins - 1)));
+    for (double at = static_cast<double>(std::max<std::int64_t>(0, from));
+         at < static_cast<double>(to) && bin < kBins; ++bin) {
       const double until = std::min(static_cast<double>(to), static_cast<double>(bin + 1) * width);
       busy[bin] += std::max(0.0, until - at) / width;
       at = std::max(at, until);
@@ -42,7 +45,8 @@ std::string words_of(const RankTrace& trace, const GpuPiece& piece) {
 }
 
 // Neighbours of one part become one piece; what is too short to be seen goes to its neighbour.
-std::shared_ptr<const StepDetail> detail_of(const RankView& rank, const GpuStep& step, const std::vector<GpuPiece>& pieces) {
+std::shared_ptr<const StepDetail> detail_of(const RankView& rank, const GpuStep& step,
+                                            const std::vector<GpuPiece>& pieces) {
   auto detail = std::make_shared<StepDetail>();
   const double whole_ms = static_cast<double>(step.end_ns - step.begin_ns) / kNsInMs;
   for (const GpuPiece& piece : pieces) {
@@ -59,7 +63,8 @@ std::shared_ptr<const StepDetail> detail_of(const RankView& rank, const GpuStep&
     }
     StepPiece shown;
     shown.part = piece.part;
-    shown.place = std::make_shared<const CodePlace>(CodePlace{"", 0, words_of(*rank.trace, piece), 0});
+    shown.place =
+        std::make_shared<const CodePlace>(CodePlace{"", 0, words_of(*rank.trace, piece), 0});
     shown.from_ms = from_ms;
     shown.length_ms = length_ms;
     shown.own_ms = length_ms;
@@ -71,24 +76,27 @@ std::shared_ptr<const StepDetail> detail_of(const RankView& rank, const GpuStep&
 
 std::vector<GpuPiece> pieces_within(const std::vector<GpuPiece>& pieces, const GpuStep& step) {
   std::vector<GpuPiece> result;
-  auto at = std::upper_bound(pieces.begin(), pieces.end(), step.begin_ns, [](std::int64_t time, const GpuPiece& piece) { return time < piece.end_ns; });
+  auto at = std::ranges::upper_bound(pieces, step.begin_ns, {}, &GpuPiece::end_ns);
   std::int64_t covered = step.begin_ns;
   for (; at != pieces.end() && at->begin_ns < step.end_ns; ++at) {
     GpuPiece piece = *at;
     piece.begin_ns = std::max(piece.begin_ns, step.begin_ns);
     piece.end_ns = std::min(piece.end_ns, step.end_ns);
-    if (piece.begin_ns > covered) result.push_back({covered, piece.begin_ns, GpuUse::idle, StepPart::other, 0, kNoRow, true});
+    if (piece.begin_ns > covered)
+      result.push_back({covered, piece.begin_ns, GpuUse::idle, StepPart::other, 0, kNoRow, true});
     covered = piece.end_ns;
     result.push_back(piece);
   }
-  if (covered < step.end_ns) result.push_back({covered, step.end_ns, GpuUse::idle, StepPart::other, 0, kNoRow, true});
+  if (covered < step.end_ns)
+    result.push_back({covered, step.end_ns, GpuUse::idle, StepPart::other, 0, kNoRow, true});
   return result;
 }
 
 std::int64_t within(const std::vector<GpuStretch>& stretches, const GpuStep& step) {
   std::int64_t sum = 0;
-  auto at = std::upper_bound(stretches.begin(), stretches.end(), step.begin_ns, [](std::int64_t time, const GpuStretch& stretch) { return time < stretch.end_ns; });
-  for (; at != stretches.end() && at->begin_ns < step.end_ns; ++at) sum += std::min(at->end_ns, step.end_ns) - std::max(at->begin_ns, step.begin_ns);
+  auto at = std::ranges::upper_bound(stretches, step.begin_ns, {}, &GpuStretch::end_ns);
+  for (; at != stretches.end() && at->begin_ns < step.end_ns; ++at)
+    sum += std::min(at->end_ns, step.end_ns) - std::max(at->begin_ns, step.begin_ns);
   return sum;
 }
 
@@ -96,13 +104,18 @@ std::int64_t within(const std::vector<GpuStretch>& stretches, const GpuStep& ste
 std::vector<GpuPiece> with_reasons(const RankView& rank, const std::vector<GpuPiece>& pieces) {
   std::vector<GpuPiece> result;
   for (const GpuPiece& piece : pieces) {
-    if (piece.use != GpuUse::idle || !piece.launched_late || piece.host_row != kNoRow || piece.part != StepPart::other) {
+    if (piece.use != GpuUse::idle || !piece.launched_late || piece.host_row != kNoRow ||
+        piece.part != StepPart::other) {
       result.push_back(piece);
       continue;
     }
-    rank.labels.each_piece(rank.labels.main_thread(), piece.begin_ns, piece.end_ns, [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
-      result.push_back({from, to, GpuUse::idle, segment.part, segment.row == kNoRow ? 0 : rank.trace->host_rows[segment.row].name, segment.row, true});
-    });
+    rank.labels.each_piece(
+        rank.labels.main_thread(), piece.begin_ns, piece.end_ns,
+        [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
+          result.push_back({from, to, GpuUse::idle, segment.part,
+                            segment.row == kNoRow ? 0 : rank.trace->host_rows[segment.row].name,
+                            segment.row, true});
+        });
   }
   return result;
 }
@@ -122,9 +135,12 @@ void add_steps(const RankView& rank, std::int64_t begin, Timeline& timeline) {
       auto& span = mark.spans_ms[index_of(piece.part)];
       span = span.value_or(0) + static_cast<double>(piece.end_ns - piece.begin_ns) / kNsInMs;
     }
-    if (const std::int64_t hidden = within(hidden_stretches, step); hidden > 0) mark.spans_ms[index_of(StepPart::collective_hidden)] = static_cast<double>(hidden) / kNsInMs;
+    if (const std::int64_t hidden = within(hidden_stretches, step); hidden > 0)
+      mark.spans_ms[index_of(StepPart::collective_hidden)] = static_cast<double>(hidden) / kNsInMs;
     mark.detail = detail_of(rank, step, pieces);
-    timeline.steps.push_back({static_cast<double>(step.end_ns + rank.clock_offset_ns - begin) / kNsInMs, std::move(mark)});
+    timeline.steps.push_back(
+        {static_cast<double>(step.end_ns + rank.clock_offset_ns - begin) / kNsInMs,
+         std::move(mark)});
   }
 }
 
@@ -137,7 +153,10 @@ Timeline trace_timeline(const std::vector<RankView>& ranks) {
   std::int64_t end = INT64_MIN;
   for (const RankView& rank : ranks) {
     if (rank.pieces.empty()) continue;
-    begin = std::min(begin, rank.steps.empty() ? rank.begin_ns() : std::min(rank.begin_ns(), rank.steps.front().begin_ns + rank.clock_offset_ns));
+    begin = std::min(
+        begin, rank.steps.empty()
+                   ? rank.begin_ns()
+                   : std::min(rank.begin_ns(), rank.steps.front().begin_ns + rank.clock_offset_ns));
     end = std::max(end, rank.end_ns());
   }
   if (begin >= end) return timeline;
@@ -148,7 +167,8 @@ Timeline trace_timeline(const std::vector<RankView>& ranks) {
     ProcessSample process;
     process.rank = rank.trace->rank;
     process.world_size = rank.trace->world_size;
-    if (rank.labels.main_thread() < rank.trace->threads.size()) process.pid = static_cast<int>(rank.trace->threads[rank.labels.main_thread()].process);
+    if (rank.labels.main_thread() < rank.trace->threads.size())
+      process.pid = static_cast<int>(rank.trace->threads[rank.labels.main_thread()].process);
     for (const auto& [device, gpu] : rank.gpu_of_device) {
       process.gpus.push_back({gpu, std::nullopt});
       GpuTrack track;
@@ -163,8 +183,11 @@ Timeline trace_timeline(const std::vector<RankView>& ranks) {
     processes.processes.push_back(std::move(process));
     add_steps(rank, begin, timeline);
   }
-  std::sort(timeline.gpus.begin(), timeline.gpus.end(), [](const GpuTrack& a, const GpuTrack& b) { return a.info.index < b.info.index; });
-  std::stable_sort(timeline.steps.begin(), timeline.steps.end(), [](const StepAt& a, const StepAt& b) { return a.t_ms < b.t_ms; });
+  std::ranges::sort(timeline.gpus, [](const GpuTrack& a, const GpuTrack& b) {
+    return a.info.index < b.info.index;
+  });
+  std::ranges::stable_sort(timeline.steps,
+                           [](const StepAt& a, const StepAt& b) { return a.t_ms < b.t_ms; });
   timeline.process_lists.push_back(std::move(processes));
   return timeline;
 }

@@ -13,7 +13,8 @@ namespace {
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 
 bool is_step_name(std::string_view name) {
-  return name.starts_with(kStepPrefix) && name.size() > kStepPrefix.size() && name[kStepPrefix.size()] >= '0' && name[kStepPrefix.size()] <= '9';
+  return name.starts_with(kStepPrefix) && name.size() > kStepPrefix.size() &&
+         name[kStepPrefix.size()] >= '0' && name[kStepPrefix.size()] <= '9';
 }
 
 // What is asked of each name once, not of each row.
@@ -51,7 +52,7 @@ std::optional<std::int64_t> begin_of_last_step(const RankTrace& trace, const Nam
 
 void sort_by_begin(std::vector<WorkRow>& rows) {
   const auto earlier = [](const WorkRow& a, const WorkRow& b) { return a.start_ns < b.start_ns; };
-  if (!std::is_sorted(rows.begin(), rows.end(), earlier)) std::stable_sort(rows.begin(), rows.end(), earlier);
+  if (!std::ranges::is_sorted(rows, earlier)) std::ranges::stable_sort(rows, earlier);
 }
 
 // ---- as HTA does it
@@ -66,7 +67,16 @@ std::int32_t device_of(const HostRow&) { return 0; }
 
 template <class Row>
 WorkRow as_work_row(const Row& row, const NameFacts& names) {
-  return {row.start_ns, row.end_ns(), std::nullopt, nullptr, 0, row.name, row.stream, static_cast<std::int16_t>(device_of(row)), row.category, names.hta_type[row.name]};
+  return {row.start_ns,
+          row.end_ns(),
+          std::nullopt,
+          nullptr,
+          0,
+          row.name,
+          row.stream,
+          static_cast<std::int16_t>(device_of(row)),
+          row.category,
+          names.hta_type[row.name]};
 }
 
 template <class Visit>
@@ -81,7 +91,8 @@ struct Launch {
 };
 
 // MTIA's way: what the steps contain, the last included, and copies that begin within a step.
-std::vector<WorkRow> mtia_rows_like_hta(const RankTrace& trace, const NameFacts& names, const std::unordered_map<std::int64_t, Launch>& launches) {
+std::vector<WorkRow> mtia_rows_like_hta(const RankTrace& trace, const NameFacts& names,
+                                        const std::unordered_map<std::int64_t, Launch>& launches) {
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;
   for (const HostRow& row : trace.host_rows)
     if (names.is_step[row.name]) steps.emplace_back(row.start_ns, row.end_ns());
@@ -93,18 +104,27 @@ std::vector<WorkRow> mtia_rows_like_hta(const RankTrace& trace, const NameFacts&
   }
   std::set<std::int64_t> launched;
   for (const HostRow& row : trace.host_rows) {
-    const bool of_host = row.category == TraceCategory::op || row.category == TraceCategory::annotation || row.category == TraceCategory::runtime;
-    if (of_host && row.start_ns >= from && row.end_ns() <= to && row.correlation != kNoCorrelation) launched.insert(row.correlation);
+    const bool of_host = row.category == TraceCategory::op ||
+                         row.category == TraceCategory::annotation ||
+                         row.category == TraceCategory::runtime;
+    if (of_host && row.start_ns >= from && row.end_ns() <= to && row.correlation != kNoCorrelation)
+      launched.insert(row.correlation);
   }
   std::vector<WorkRow> result;
   for (const DeviceRow& row : trace.device_rows) {
     const bool is_copy = names.hta_type[row.name] == KernelType::memory;
-    const bool in_a_step = std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return row.start_ns >= step.first && row.start_ns <= step.second; });
-    if (!(is_copy && in_a_step) && !(is_device_work(row.category) && launched.contains(row.correlation))) continue;
+    const bool in_a_step = std::ranges::any_of(steps, [&](const auto& step) {
+      return row.start_ns >= step.first && row.start_ns <= step.second;
+    });
+    if (!(is_copy && in_a_step) &&
+        !(is_device_work(row.category) && launched.contains(row.correlation)))
+      continue;
     WorkRow work = as_work_row(row, names);
     if (work.stream == kNoStream && is_copy && in_a_step) work.stream = row.row_thread;
     if (work.stream == kNoStream) continue;
-    if (const auto launch = launches.find(row.correlation); launch != launches.end() && launch->second.start_ns >= from) work.launched_ns = launch->second.start_ns;
+    if (const auto launch = launches.find(row.correlation);
+        launch != launches.end() && launch->second.start_ns >= from)
+      work.launched_ns = launch->second.start_ns;
     result.push_back(work);
   }
   return result;
@@ -127,21 +147,27 @@ LaunchIndex::LaunchIndex(const RankTrace& trace) : rows_(trace.host_rows) {
   if (dense) dense_.resize(static_cast<std::size_t>(highest - lowest_) + 1);
   for (std::uint32_t i = 0; i < rows_.size(); ++i) {
     if (rows_[i].correlation < 0) continue;
-    if (dense) dense_[static_cast<std::size_t>(rows_[i].correlation - lowest_)] = i + 1;
-    else sparse_.emplace_back(rows_[i].correlation, i);
+    if (dense)
+      dense_[static_cast<std::size_t>(rows_[i].correlation - lowest_)] = i + 1;
+    else
+      sparse_.emplace_back(rows_[i].correlation, i);
   }
-  std::sort(sparse_.begin(), sparse_.end());
+  std::ranges::sort(sparse_);
 }
 
 const HostRow* LaunchIndex::find(std::int64_t correlation) const {
   if (correlation < 0) return nullptr;
   if (!dense_.empty()) {
     const std::int64_t at = correlation - lowest_;
-    if (at < 0 || at >= static_cast<std::int64_t>(dense_.size()) || dense_[static_cast<std::size_t>(at)] == 0) return nullptr;
+    if (at < 0 || at >= static_cast<std::int64_t>(dense_.size()) ||
+        dense_[static_cast<std::size_t>(at)] == 0)
+      return nullptr;
     return &rows_[dense_[static_cast<std::size_t>(at)] - 1];
   }
-  const auto behind = std::upper_bound(sparse_.begin(), sparse_.end(), std::pair(correlation, UINT32_MAX));
-  return behind != sparse_.begin() && std::prev(behind)->first == correlation ? &rows_[std::prev(behind)->second] : nullptr;
+  const auto behind = std::ranges::upper_bound(sparse_, std::pair(correlation, UINT32_MAX));
+  return behind != sparse_.begin() && std::prev(behind)->first == correlation
+             ? &rows_[std::prev(behind)->second]
+             : nullptr;
 }
 
 namespace {
@@ -166,7 +192,8 @@ bool has_several_steps(const std::vector<RankTrace>& traces) {
 std::vector<WorkRow> work_rows(const RankTrace& trace, Extent extent) {
   NameFacts names(trace);
   const LaunchIndex launches(trace);
-  const auto last_step = extent == Extent::whole_steps ? begin_of_last_step(trace, names) : std::nullopt;
+  const auto last_step =
+      extent == Extent::whole_steps ? begin_of_last_step(trace, names) : std::nullopt;
   std::vector<WorkRow> rows;
   rows.reserve(trace.device_rows.size());
   for (std::uint32_t i = 0; i < trace.device_rows.size(); ++i) {
@@ -175,7 +202,15 @@ std::vector<WorkRow> work_rows(const RankTrace& trace, Extent extent) {
     const HostRow* const launch = launches.find(row.correlation);
     const std::int64_t begun = launch != nullptr ? launch->start_ns : row.start_ns;
     if (last_step && begun >= *last_step) continue;
-    WorkRow work{row.start_ns, row.end_ns(), std::nullopt, launch, i, row.name, row.stream == kNoStream ? row.row_thread : row.stream, row.device, row.category,
+    WorkRow work{row.start_ns,
+                 row.end_ns(),
+                 std::nullopt,
+                 launch,
+                 i,
+                 row.name,
+                 row.stream == kNoStream ? row.row_thread : row.stream,
+                 row.device,
+                 row.category,
                  names.type(trace, row)};
     if (launch != nullptr) work.launched_ns = launch->start_ns;
     rows.push_back(work);
@@ -212,15 +247,20 @@ std::vector<WorkRow> work_rows_like_hta(const RankTrace& trace, bool several_ste
     sort_by_begin(rows);
     return rows;
   }
-  // Rows whose launch is not in the trace are taken for launched by the first event, if that is one.
+  // Rows whose launch is not in the trace are taken for launched by the first event, if that is
+  // one.
   std::optional<Launch> first_event;
-  if (trace.first_event_row) first_event = Launch{trace.host_rows[*trace.first_event_row].start_ns, kept(trace.host_rows[*trace.first_event_row])};
+  if (trace.first_event_row)
+    first_event = Launch{trace.host_rows[*trace.first_event_row].start_ns,
+                         kept(trace.host_rows[*trace.first_event_row])};
   for_each_row(trace, [&](const auto& row) {
     if (row.stream == kNoStream) return;
     const bool on_gpu = is_gpu_row_for_hta(row, names);
     WorkRow work = as_work_row(row, names);
     const auto launch = launches.find(row.correlation);
-    const std::optional<Launch> from = on_gpu && launch != launches.end() ? launch->second : row.correlation >= 0 ? first_event : std::nullopt;
+    const std::optional<Launch> from = on_gpu && launch != launches.end() ? launch->second
+                                       : row.correlation >= 0             ? first_event
+                                                                          : std::nullopt;
     if (from && from->kept) work.launched_ns = from->start_ns;
     int copies = 1;
     if (several_steps && on_gpu) {

@@ -1,4 +1,5 @@
-// The GPU rows of a trace that its breakdown is made of, each with the moment at which the host launched it.
+// The GPU rows of a trace that its breakdown is made of, each with the moment at which the host
+// launched it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct WorkRow {
   KernelType type = KernelType::compute;
 };
 
-// From a number that a launch and its kernel share to the host row of the launch, the last in the file.
+// From a number that a launch and its kernel share to the host row of the launch, the last in the
+// file.
 class LaunchIndex {
  public:
   explicit LaunchIndex(const RankTrace& trace);
@@ -32,11 +34,13 @@ class LaunchIndex {
  private:
   const std::vector<HostRow>& rows_;
   std::int64_t lowest_ = 0;
-  std::vector<std::uint32_t> dense_;  // row and one, by number; empty where the numbers lie too far apart
+  // row and one, by number; empty where the numbers lie too far apart
+  std::vector<std::uint32_t> dense_;
   std::vector<std::pair<std::int64_t, std::uint32_t>> sparse_;
 };
 
-// The profiler's steps are marked by ProfilerStep#n. The last may be cut, so with two or more what was launched in it is left out.
+// The profiler's steps are marked by ProfilerStep#n. The last may be cut, so with two or more what
+// was launched in it is left out.
 bool has_several_steps(const RankTrace& trace);
 bool has_several_steps(const std::vector<RankTrace>& traces);  // as HTA asks: all of them together
 

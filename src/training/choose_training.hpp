@@ -13,7 +13,7 @@ namespace lockstep {
 
 // What training may use.
 struct TrainMachine {
-  int gpus = 0;                 // 0: virtual ones, a core each
+  int gpus = 0;                    // 0: virtual ones, a core each
   std::uint64_t memory_bytes = 0;  // of the smallest GPU; of the machine where there is none
   std::string gpu_name;
   int cores = 1;
@@ -31,7 +31,10 @@ struct TrainingChoice {
   std::vector<Choice> choices;
 };
 
-// `given`: settings that the user made; they stay. An error where nothing that the trainer can run would fit.
-Result<TrainingChoice> choose_training(const TrainSettings& settings, const std::set<std::string>& given, const TrainMachine& machine);
+// `given`: settings that the user made; they stay. An error where nothing that the trainer can run
+// would fit.
+Result<TrainingChoice> choose_training(const TrainSettings& settings,
+                                       const std::set<std::string>& given,
+                                       const TrainMachine& machine);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
-// Training that is wrong on purpose: each fault with the finding that it must lead to, and who can see it. The ground truth that
-// `scripts/bench faults` and tests/end_to_end/faults_test.py hold the findings against; docs/faults.md shows the table.
+// Training that is wrong on purpose: each fault with the finding that it must lead to, and who can
+// see it. The ground truth that `scripts/bench faults` and tests/end_to_end/faults_test.py hold the
+// findings against; docs/faults.md shows the table.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ struct NamedShape {
   ModelShape shape;
 };
 
-// GPT-2's own sizes; the vocabulary is padded to a multiple of 128 (50257 to 50304), which matrix units like better.
-// tiny and small read bytes: 256 tokens.
+// GPT-2's own sizes; the vocabulary is padded to a multiple of 128 (50257 to 50304), which matrix
+// units like better. tiny and small read bytes: 256 tokens.
 constexpr std::array kShapes = {
     NamedShape{"tiny", {ModelKind::gpt, 4, 4, 128, 128, 256}},
     NamedShape{"small", {ModelKind::gpt, 6, 6, 384, 256, 256}},
@@ -38,23 +38,31 @@ Result<ModelShape> shape_of(const TrainSettings& settings) {
   if (settings.sequence_length > 0 && !is_mlp) shape.sequence_length = settings.sequence_length;
   if (settings.vocabulary > 0) shape.vocabulary = settings.vocabulary;
   if (!is_mlp && shape.width % shape.heads != 0)
-    return usage_error(fmt::format("width {} cannot be shared among {} heads", shape.width, shape.heads),
-                       fmt::format("use a width of {} or {}", shape.width / shape.heads * shape.heads, (shape.width / shape.heads + 1) * shape.heads));
-  if (!is_mlp && shape.vocabulary < 2) return usage_error("a vocabulary of fewer than 2 tokens", "use 256 for bytes, 50304 for GPT-2's tokens");
+    return usage_error(
+        fmt::format("width {} cannot be shared among {} heads", shape.width, shape.heads),
+        fmt::format("use a width of {} or {}", shape.width / shape.heads * shape.heads,
+                    (shape.width / shape.heads + 1) * shape.heads));
+  if (!is_mlp && shape.vocabulary < 2)
+    return usage_error("a vocabulary of fewer than 2 tokens",
+                       "use 256 for bytes, 50304 for GPT-2's tokens");
   if (settings.freeze > shape.layers)
-    return usage_error(fmt::format("--freeze {}, but the model has {} blocks", settings.freeze, shape.layers), fmt::format("freeze at most {}", shape.layers));
+    return usage_error(
+        fmt::format("--freeze {}, but the model has {} blocks", settings.freeze, shape.layers),
+        fmt::format("freeze at most {}", shape.layers));
   return shape;
 }
 
 std::int64_t parameter_count(const ModelShape& shape) {
   const std::int64_t width = shape.width;
   if (shape.kind == ModelKind::mlp) {
-    std::int64_t count = shape.vocabulary * width + width;                      // in
-    count += (shape.layers - 1) * (width * width + width);                      // between
-    return count + width + 1;                                                   // out: one number
+    std::int64_t count = shape.vocabulary * width + width;  // in
+    count += (shape.layers - 1) * (width * width + width);  // between
+    return count + width + 1;                               // out: one number
   }
-  const std::int64_t block = 12 * width * width + 13 * width;  // qkv, projection, two feed-forward matrices, two norms
-  return shape.vocabulary * width + shape.sequence_length * width + shape.layers * block + 2 * width;
+  // qkv, projection, two feed-forward matrices, two norms
+  const std::int64_t block = 12 * width * width + 13 * width;
+  return shape.vocabulary * width + shape.sequence_length * width + shape.layers * block +
+         2 * width;
 }
 
 double operations_per_token(const ModelShape& shape) {
@@ -62,7 +70,8 @@ double operations_per_token(const ModelShape& shape) {
   if (shape.kind == ModelKind::mlp) return 6 * parameters;
   // The position table multiplies nothing; the token table does, as the head.
   const double multiplied = parameters - static_cast<double>(shape.sequence_length * shape.width);
-  return 6 * multiplied + 12 * static_cast<double>(shape.layers * shape.width * shape.sequence_length);
+  return 6 * multiplied +
+         12 * static_cast<double>(shape.layers * shape.width * shape.sequence_length);
 }
 
 }  // namespace lockstep

@@ -27,8 +27,8 @@ Result<ModelShape> shape_of(const TrainSettings& settings);
 
 std::int64_t parameter_count(const ModelShape& shape);
 
-// Forward and backward of one token: 6 operations a parameter that multiplies it, 12 a channel, layer and position of
-// attention (facts: nanoGPT's and PaLM's count).
+// Forward and backward of one token: 6 operations a parameter that multiplies it, 12 a channel,
+// layer and position of attention (facts: nanoGPT's and PaLM's count).
 double operations_per_token(const ModelShape& shape);
 
 }  // namespace lockstep

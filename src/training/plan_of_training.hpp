@@ -10,8 +10,10 @@
 
 namespace lockstep {
 
-// What is asked of the planner: what the user gave is fixed, the rest is open. For nets of the GPT kind.
-PlanRequest training_request(const TrainSettings& settings, const std::set<std::string>& given, const ModelShape& shape, const TrainMachine& machine, int devices);
+// What is asked of the planner: what the user gave is fixed, the rest is open. For nets of the GPT
+// kind.
+PlanRequest training_request(const TrainSettings& settings, const std::set<std::string>& given,
+                             const ModelShape& shape, const TrainMachine& machine, int devices);
 
 // The trainer's word for a strategy: "ddp", "naive", "hybrid", "single".
 std::string parallel_of(SplitStrategy strategy);

@@ -15,7 +15,9 @@ struct Answer {
   std::string (*value)(const TrainSettings& now);
 };
 
-std::string at_least(std::int64_t now, std::int64_t least) { return std::to_string(std::max(now, least)); }
+std::string at_least(std::int64_t now, std::int64_t least) {
+  return std::to_string(std::max(now, least));
+}
 std::string yes(const TrainSettings&) { return "true"; }
 std::string no(const TrainSettings&) { return "false"; }
 
@@ -32,18 +34,28 @@ const Answer kAnswers[] = {
     {"D204", "parallel", [](const TrainSettings&) -> std::string { return "ddp"; }},
     {"S301", "log-every", [](const TrainSettings& now) { return at_least(now.log_every, 10); }},
     {"S302", "log-every", [](const TrainSettings& now) { return at_least(now.log_every, 10); }},
-    {"S303", "save-every", [](const TrainSettings& now) { return std::to_string(now.save_every * 10); }},
-    {"S305", "batch-size", [](const TrainSettings& now) { return std::to_string(now.batch_size * 2); }},
-    {"C402", "batch-size", [](const TrainSettings& now) { return std::to_string(now.batch_size * 2); }},
+    {"S303", "save-every",
+     [](const TrainSettings& now) { return std::to_string(now.save_every * 10); }},
+    {"S305", "batch-size",
+     [](const TrainSettings& now) { return std::to_string(now.batch_size * 2); }},
+    {"C402", "batch-size",
+     [](const TrainSettings& now) { return std::to_string(now.batch_size * 2); }},
     {"C404", "find-unused", no},
     {"C409", "log-every", [](const TrainSettings& now) { return at_least(now.log_every, 10); }},
-    {"B501", "batch-size", [](const TrainSettings& now) { return std::to_string(now.batch_size * 2); }},
+    {"B501", "batch-size",
+     [](const TrainSettings& now) { return std::to_string(now.batch_size * 2); }},
     {"B502", "activation-checkpointing", yes},
     {"B503", "precision", [](const TrainSettings&) -> std::string { return "bf16"; }},
-    {"B504", "accumulation", [](const TrainSettings& now) { return std::to_string(std::max<std::int64_t>(1, now.accumulation / 2)); }},
+    {"B504", "accumulation",
+     [](const TrainSettings& now) {
+       return std::to_string(std::max<std::int64_t>(1, now.accumulation / 2));
+     }},
     {"B506", "activation-checkpointing", yes},
     {"X706", "drop-last", yes},
-    {"X707", "save-total-limit", [](const TrainSettings& now) { return std::to_string(std::max<std::int64_t>(1, now.save_total_limit)); }},
+    {"X707", "save-total-limit",
+     [](const TrainSettings& now) {
+       return std::to_string(std::max<std::int64_t>(1, now.save_total_limit));
+     }},
 };
 
 std::string text_of(const nlohmann::json& object, const char* name) {
@@ -53,10 +65,12 @@ std::string text_of(const nlohmann::json& object, const char* name) {
 
 }  // namespace
 
-Result<std::vector<Choice>> settings_in_report(const std::string& report_json, const TrainSettings& now) {
+Result<std::vector<Choice>> settings_in_report(const std::string& report_json,
+                                               const TrainSettings& now) {
   const auto report = nlohmann::json::parse(report_json, nullptr, false);
   if (!report.is_object() || !report.contains("lockstep_report"))
-    return Error{"--from: this is no report of lockstep", "make one: lockstep diagnose --json -o report.json"};
+    return Error{"--from: this is no report of lockstep",
+                 "make one: lockstep diagnose --json -o report.json"};
   std::vector<Choice> choices;
   const auto findings = report.find("findings");
   if (findings == report.end() || !findings->is_array()) return choices;
@@ -66,8 +80,11 @@ Result<std::vector<Choice>> settings_in_report(const std::string& report_json, c
     for (const Answer& answer : kAnswers) {
       if (code != answer.code) continue;
       // The first of two: findings come by what they cost.
-      if (std::any_of(choices.begin(), choices.end(), [&](const Choice& made) { return made.setting == answer.setting; })) continue;
-      choices.push_back({answer.setting, answer.value(now), fmt::format("{} {} in the report", code, text_of(finding, "name"))});
+      if (std::ranges::any_of(choices,
+                              [&](const Choice& made) { return made.setting == answer.setting; }))
+        continue;
+      choices.push_back({answer.setting, answer.value(now),
+                         fmt::format("{} {} in the report", code, text_of(finding, "name"))});
     }
   }
   return choices;

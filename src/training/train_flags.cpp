@@ -14,8 +14,10 @@ namespace {
 
 std::string type_name_of(const SettingRow& row) {
   if (row.choices.size() > 10) return "NAME";
-  if (!row.choices.empty()) return join(std::vector<std::string>(row.choices.begin(), row.choices.end()), "|");
-  if (std::holds_alternative<std::chrono::nanoseconds TrainSettings::*>(row.member)) return "DURATION";
+  if (!row.choices.empty())
+    return join(std::vector<std::string>(row.choices.begin(), row.choices.end()), "|");
+  if (std::holds_alternative<std::chrono::nanoseconds TrainSettings::*>(row.member))
+    return "DURATION";
   if (std::holds_alternative<std::string TrainSettings::*>(row.member)) return "TEXT";
   return std::holds_alternative<double TrainSettings::*>(row.member) ? "NUMBER" : "N";
 }
@@ -30,18 +32,28 @@ void add_train_flags(CLI::App& app, TrainFlags& flags) {
     if (is_switch(row)) {
       // Two flags, of which help shows the one that changes something.
       for (const bool on : {true, false})
-        app.add_flag_function((on ? "--" : "--no-") + name, [&flags, name, on](std::int64_t) { flags.typed.emplace_back(name, on ? "true" : "false"); },
-                              value == "true" ? fmt::format("not: {} (default: yes)", row.help) : row.help)
+        app.add_flag_function(
+               (on ? "--" : "--no-") + name,
+               [&flags, name, on](std::int64_t) {
+                 flags.typed.emplace_back(name, on ? "true" : "false");
+               },
+               value == "true" ? fmt::format("not: {} (default: yes)", row.help) : row.help)
             ->group(on == (value == "true") ? "" : row.group);
       continue;
     }
-    app.add_option_function<std::string>("--" + name, [&flags, name](const std::string& text) { flags.typed.emplace_back(name, text); },
-                                         value.empty() || value == "0" ? row.help : fmt::format("{} (default: {})", row.help, value))
+    app.add_option_function<std::string>(
+           "--" + name,
+           [&flags, name](const std::string& text) { flags.typed.emplace_back(name, text); },
+           value.empty() || value == "0" ? row.help
+                                         : fmt::format("{} (default: {})", row.help, value))
         ->type_name(type_name_of(row))
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // as argparse: a wrapper's flags, then the user's
+        // as argparse: a wrapper's flags, then the user's
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
         ->group(row.group);
   }
-  app.add_option("--config", flags.config, "a JSON file with the same names as the flags; flags win")->type_name("FILE");
+  app.add_option("--config", flags.config,
+                 "a JSON file with the same names as the flags; flags win")
+      ->type_name("FILE");
   app.add_option("--preset", flags.preset, "published values: standard or fast")->type_name("NAME");
   app.add_flag("--print-config", flags.print_config, "print the settings as a config file and end");
 }
@@ -50,31 +62,42 @@ Result<TrainSettings> settings_from(const TrainFlags& flags, std::vector<std::st
   TrainSettings settings;
   std::vector<std::string> set;
   if (!flags.preset.empty()) {
-    if (Status applied = apply_preset(settings, flags.preset); !applied) return std::move(applied).error();
-    for (const char* name : {"batch-size", "accumulation", "log-every", "workers", "pin-memory", "find-unused", "save-total-limit"}) set.emplace_back(name);
+    TRY(apply_preset(settings, flags.preset));
+    for (const char* name : {"batch-size", "accumulation", "log-every", "workers", "pin-memory",
+                             "find-unused", "save-total-limit"})
+      set.emplace_back(name);
   }
   if (!flags.config.empty()) {
     const auto text = read_small_file(flags.config);
-    if (!text) return usage_error(fmt::format("--config {}: {}", printable(flags.config), std::strerror(errno)), "make one: lockstep train --print-config > FILE");
-    if (Status read = read_train_config(settings, *text, flags.config, set); !read) return std::move(read).error();
+    if (!text)
+      return usage_error(
+          fmt::format("--config {}: {}", printable(flags.config), std::strerror(errno)),
+          "make one: lockstep train --print-config > FILE");
+    TRY(read_train_config(settings, *text, flags.config, set));
   }
   for (const auto& [name, text] : flags.typed) {
-    if (Status done = set_setting(settings, name, text); !done) return usage_error("--" + done.error().what, done.error().next);
+    if (Status done = set_setting(settings, name, text); !done)
+      return usage_error("--" + done.error().what, done.error().next);
     set.push_back(name);
   }
   if (given != nullptr) *given = std::move(set);
   return settings;
 }
 
-Error explain_flags(const CLI::ParseError& problem, const CLI::App& app, const std::vector<std::string>& words) {
+Error explain_flags(const CLI::ParseError& problem, const CLI::App& app,
+                    const std::vector<std::string>& words) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   for (const std::string& word : words) {
     const std::string name = word.substr(0, word.find('='));
-    if (!name.starts_with("--") || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (!name.starts_with("--") || std::ranges::find(known, name) != known.end()) continue;
     const auto near = nearest(name, known);
-    return usage_error(fmt::format("unknown option '{}'", printable(name)), near ? fmt::format("did you mean `{}`?", *near) : fmt::format("see `{} --help`", app.get_name().empty() ? "lockstep-train" : "lockstep " + app.get_name()));
+    return usage_error(fmt::format("unknown option '{}'", printable(name)),
+                       near ? fmt::format("did you mean `{}`?", *near)
+                            : fmt::format("see `{} --help`", app.get_name().empty()
+                                                                 ? "lockstep-train"
+                                                                 : "lockstep " + app.get_name()));
   }
   return usage_error(printable(problem.what()), "see `lockstep train --help`");
 }

@@ -18,10 +18,13 @@ struct TrainFlags {
 };
 void add_train_flags(CLI::App& app, TrainFlags& flags);
 
-// Defaults, then the preset, the config file, and the flags. `given`: the names that the user set, wherever.
-Result<TrainSettings> settings_from(const TrainFlags& flags, std::vector<std::string>* given = nullptr);
+// Defaults, then the preset, the config file, and the flags. `given`: the names that the user set,
+// wherever.
+Result<TrainSettings> settings_from(const TrainFlags& flags,
+                                    std::vector<std::string>* given = nullptr);
 
 // CLI11's complaint in our words, with the nearest known flag.
-Error explain_flags(const CLI::ParseError& problem, const CLI::App& app, const std::vector<std::string>& words);
+Error explain_flags(const CLI::ParseError& problem, const CLI::App& app,
+                    const std::vector<std::string>& words);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// What a training run is asked for: one struct, one table of names for flags, config files and help.
+// What a training run is asked for: one struct, one table of names for flags, config files and
+// help.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@ namespace lockstep {
 struct TrainSettings {
   // The model.
   std::string model = "tiny";
-  std::int64_t layers = 0;           // 0: the model's own; so are the next four
+  std::int64_t layers = 0;  // 0: the model's own; so are the next four
   std::int64_t heads = 0;
   std::int64_t width = 0;
   std::int64_t sequence_length = 0;
@@ -30,7 +31,7 @@ struct TrainSettings {
   std::string data_format = "auto";
   std::int64_t dataset_size = 4096;  // samples of synthetic data and of random rows
   std::int64_t epochs = 1;
-  std::int64_t steps = 0;            // updates; 0: as the epochs say
+  std::int64_t steps = 0;  // updates; 0: as the epochs say
   bool shuffle = true;
   bool drop_last = true;
   std::int64_t workers = 2;
@@ -94,17 +95,18 @@ struct TrainSettings {
   bool operator==(const TrainSettings&) const = default;
 };
 
-using SettingMember = std::variant<std::int64_t TrainSettings::*, double TrainSettings::*, bool TrainSettings::*,
-                                   std::string TrainSettings::*, std::chrono::nanoseconds TrainSettings::*>;
+using SettingMember =
+    std::variant<std::int64_t TrainSettings::*, double TrainSettings::*, bool TrainSettings::*,
+                 std::string TrainSettings::*, std::chrono::nanoseconds TrainSettings::*>;
 
 struct SettingRow {
   const char* group;
-  const char* name;     // of the flag, and the key in a config file
+  const char* name;  // of the flag, and the key in a config file
   SettingMember member;
   const char* help;
-  double least = 0;     // of numbers
+  double least = 0;                                // of numbers
   std::span<const std::string_view> choices = {};  // of words; empty: any
-  double most = 1e18;   // of numbers
+  double most = 1e18;                              // of numbers
 };
 std::span<const SettingRow> all_settings();
 // Numbers and words ask for a value; the rest are switches.
@@ -114,8 +116,10 @@ bool is_switch(const SettingRow& row);
 Status set_setting(TrainSettings& settings, std::string_view name, std::string_view text);
 std::string setting_text(const TrainSettings& settings, const SettingRow& row);
 
-// A config file's text: a JSON object with the same names (a - may be written _). Keys that it set are added to `given`.
-Status read_train_config(TrainSettings& settings, const std::string& json, const std::string& file, std::vector<std::string>& given);
+// A config file's text: a JSON object with the same names (a - may be written _). Keys that it set
+// are added to `given`.
+Status read_train_config(TrainSettings& settings, const std::string& json, const std::string& file,
+                         std::vector<std::string>& given);
 std::string train_config_text(const TrainSettings& settings);
 
 // The published values of `--preset standard` and `fast`.

@@ -37,27 +37,33 @@ std::optional<std::size_t> number_after(std::string_view text, std::string_view 
 
 std::optional<Registration> parse_registration(const std::string& json) {
   const auto parsed = nlohmann::json::parse(json, nullptr, false);
-  if (!parsed.is_object() || !parsed.contains("pid") || !parsed["pid"].is_number_integer()) return std::nullopt;
+  if (!parsed.is_object() || !parsed.contains("pid") || !parsed["pid"].is_number_integer())
+    return std::nullopt;
   Registration registration;
   registration.pid = parsed["pid"].get<int>();
   const auto gpus = parsed.find("gpus");
   if (gpus == parsed.end() || !gpus->is_array()) return std::nullopt;
   for (const auto& entry : *gpus) {
-    if (!entry.is_object() || !entry.contains("index") || !entry["index"].is_number_unsigned()) continue;
+    if (!entry.is_object() || !entry.contains("index") || !entry["index"].is_number_unsigned())
+      continue;
     Registration::Gpu gpu;
     gpu.index = entry["index"].get<int>();
     if (entry.contains("memory_bytes") && entry["memory_bytes"].is_number_unsigned())
       gpu.memory_bytes = entry["memory_bytes"].get<std::uint64_t>();
-    if (entry.contains("tid") && entry["tid"].is_number_unsigned()) gpu.tid = entry["tid"].get<int>();
-    gpu.waiting = entry.contains("waiting") && entry["waiting"].is_boolean() && entry["waiting"].get<bool>();
-    if (entry.contains("hot_clock") && entry["hot_clock"].is_number()) gpu.hot_clock = std::clamp(entry["hot_clock"].get<double>(), 0.01, 1.0);
+    if (entry.contains("tid") && entry["tid"].is_number_unsigned())
+      gpu.tid = entry["tid"].get<int>();
+    gpu.waiting =
+        entry.contains("waiting") && entry["waiting"].is_boolean() && entry["waiting"].get<bool>();
+    if (entry.contains("hot_clock") && entry["hot_clock"].is_number())
+      gpu.hot_clock = std::clamp(entry["hot_clock"].get<double>(), 0.01, 1.0);
     registration.gpus.push_back(gpu);
   }
   return registration;
 }
 
 ComputeThreads::ComputeThreads(std::size_t gpu_count, std::filesystem::path proc_root,
-                               std::filesystem::path registrations, std::optional<std::string> scope)
+                               std::filesystem::path registrations,
+                               std::optional<std::string> scope)
     : proc_(std::move(proc_root)),
       registration_folder_(std::move(registrations)),
       scope_(std::move(scope)),
@@ -84,7 +90,8 @@ bool ComputeThreads::in_scope(int pid) {
   const auto known = scope_of_.find(pid);
   if (known != scope_of_.end()) return known->second;
   std::optional<std::string> scope;
-  const std::string environment = read_small_file(proc_ / std::to_string(pid) / "environ", 4U << 20U).value_or("");
+  const std::string environment =
+      read_small_file(proc_ / std::to_string(pid) / "environ", 4U << 20U).value_or("");
   constexpr std::string_view kName = "LOCKSTEP_VIRTUAL_SCOPE=";
   for (const std::string_view entry : split(environment, '\0'))
     if (entry.starts_with(kName)) scope = std::string(entry.substr(kName.size()));
@@ -105,7 +112,8 @@ std::optional<Nanoseconds> start_of(const std::string& stat) {
   const auto fields = stat_fields_after_name(stat);
   const auto ticks = fields.size() > kStartTime ? parse_unsigned(fields[kStartTime]) : std::nullopt;
   if (!ticks) return std::nullopt;
-  return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(*ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK)) * 1e9));
+  return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(*ticks) /
+                                               static_cast<double>(::sysconf(_SC_CLK_TCK)) * 1e9));
 }
 
 }  // namespace
@@ -113,10 +121,12 @@ std::optional<Nanoseconds> start_of(const std::string& stat) {
 // A process that was killed leaves its registration behind; its number may be another's by now.
 bool ComputeThreads::is_somebody_elses(int pid, const std::filesystem::path& registration) const {
   constexpr Nanoseconds kClocksDiffer = std::chrono::seconds(2);
-  struct stat facts {};
-  const auto started = start_of(read_small_file(proc_ / std::to_string(pid) / "stat", 1024).value_or(""));
+  struct stat facts{};
+  const auto started =
+      start_of(read_small_file(proc_ / std::to_string(pid) / "stat", 1024).value_or(""));
   if (!started || ::stat(registration.c_str(), &facts) != 0) return false;
-  const Nanoseconds written = std::chrono::seconds(facts.st_mtim.tv_sec) + Nanoseconds(facts.st_mtim.tv_nsec);
+  const Nanoseconds written =
+      std::chrono::seconds(facts.st_mtim.tv_sec) + Nanoseconds(facts.st_mtim.tv_nsec);
   const Nanoseconds machine_started = clock_now(CLOCK_REALTIME) - clock_now(CLOCK_BOOTTIME);
   return written + kClocksDiffer < machine_started + *started;
 }
@@ -130,7 +140,8 @@ void ComputeThreads::scan_registrations() {
     const auto number = parse_integer(std::string_view(name).substr(5, name.size() - 10));
     if (!number || *number <= 0 || *number > 0x7FFFFFFF) continue;
     const int owner = static_cast<int>(*number);
-    if (!std::filesystem::exists(proc_ / std::to_string(owner), missing) || !in_scope(owner)) continue;
+    if (!std::filesystem::exists(proc_ / std::to_string(owner), missing) || !in_scope(owner))
+      continue;
     const auto known = registrations_.find(owner);
     if (known == registrations_.end() && is_somebody_elses(owner, entry.path())) continue;
     found[owner] = known != registrations_.end() ? known->second : KnownRegistration{};
@@ -143,7 +154,7 @@ void ComputeThreads::scan_registrations() {
 void ComputeThreads::reread_registrations() {
   for (auto& [pid, known] : registrations_) {
     const auto path = registration_folder_ / ("vgpu-" + std::to_string(pid) + ".json");
-    struct stat facts {};
+    struct stat facts{};
     if (::stat(path.c_str(), &facts) != 0) {
       known.content.gpus.clear();
       continue;
@@ -151,7 +162,8 @@ void ComputeThreads::reread_registrations() {
     const std::int64_t changed = facts.st_mtim.tv_sec * 1'000'000'000LL + facts.st_mtim.tv_nsec;
     if (facts.st_ino == known.inode && changed == known.changed_ns) continue;
     auto content = parse_registration(read_small_file(path).value_or(""));
-    if (!content || content->pid != pid) continue;  // not written by rename, or not its owner's: keep the last
+    // not written by rename, or not its owner's: keep the last
+    if (!content || content->pid != pid) continue;
     known = {std::move(*content), facts.st_ino, changed};
     for (const Registration::Gpu& gpu : known.content.gpus)
       if (gpu.tid && gpu.index >= 0 && static_cast<std::size_t>(gpu.index) < total_.size())
@@ -169,11 +181,13 @@ void ComputeThreads::scan_threads() {
       still_kernel[pid] = true;
       return;
     }
-    if (!is_kernel_.contains(pid)) is_kernel_[pid] = read_small_file(folder / "cmdline", 1).value_or("").empty();
+    if (!is_kernel_.contains(pid))
+      is_kernel_[pid] = read_small_file(folder / "cmdline", 1).value_or("").empty();
     still_kernel[pid] = is_kernel_[pid];
     if (is_kernel_[pid]) return;
     for_each_number_in(folder / "task", [&](int tid) {
-      if (const auto known = threads_.find(tid); known != threads_.end() && known->second.registered) {
+      if (const auto known = threads_.find(tid);
+          known != threads_.end() && known->second.registered) {
         alive.insert(tid);
         return;
       }
@@ -182,7 +196,8 @@ void ComputeThreads::scan_threads() {
       alive.insert(tid);
       track(pid, tid, *gpu, false);
     });
-    if (const auto known = scope_of_.find(pid); known != scope_of_.end()) still_scoped.insert(*known);
+    if (const auto known = scope_of_.find(pid); known != scope_of_.end())
+      still_scoped.insert(*known);
   });
   is_kernel_ = std::move(still_kernel);
   scope_of_ = std::move(still_scoped);  // a pid that ended may come back as another process
@@ -193,8 +208,8 @@ void ComputeThreads::scan_threads() {
   });
 }
 
-// The GPU that a thread's name speaks of. Every thread of the machine is asked once a second, so without
-// the allocations of paths and strings.
+// The GPU that a thread's name speaks of. Every thread of the machine is asked once a second, so
+// without the allocations of paths and strings.
 std::optional<std::size_t> ComputeThreads::gpu_named_by(int pid, int tid) const {
   std::array<char, 4096> path;
   std::snprintf(path.data(), path.size(), "%s/%d/task/%d/comm", proc_.c_str(), pid, tid);
@@ -236,8 +251,8 @@ std::optional<ComputeThreads::SchedStat> ComputeThreads::schedstat(const Thread&
 }
 
 bool ComputeThreads::in_use(std::size_t gpu) const {
-  return !registrations_.empty() || std::any_of(threads_.begin(), threads_.end(),
-                                                [&](const auto& entry) { return entry.second.gpu == gpu; });
+  return !registrations_.empty() ||
+         std::ranges::any_of(threads_, [&](const auto& entry) { return entry.second.gpu == gpu; });
 }
 
 GpuWork ComputeThreads::work(std::size_t gpu) {
@@ -261,7 +276,8 @@ GpuWork ComputeThreads::work(std::size_t gpu) {
 }
 
 std::string ComputeThreads::thread_stat(int pid, int tid) const {
-  return read_small_file(proc_ / std::to_string(pid) / "task" / std::to_string(tid) / "stat", 1024).value_or("");
+  return read_small_file(proc_ / std::to_string(pid) / "task" / std::to_string(tid) / "stat", 1024)
+      .value_or("");
 }
 
 Nanoseconds ComputeThreads::past_run_time(std::size_t gpu, Nanoseconds window) const {
@@ -273,7 +289,8 @@ Nanoseconds ComputeThreads::past_run_time(std::size_t gpu, Nanoseconds window) c
     const auto ran = schedstat(thread);
     if (!started || !ran) continue;
     const Nanoseconds lived = std::max<Nanoseconds>(now - *started, std::chrono::milliseconds(10));
-    const double share = std::min(1.0, static_cast<double>(ran->run_time.count()) / static_cast<double>(lived.count()));
+    const double share = std::min(
+        1.0, static_cast<double>(ran->run_time.count()) / static_cast<double>(lived.count()));
     sum_ns += share * static_cast<double>(std::min(lived, window).count());
   }
   return std::min(window, Nanoseconds(static_cast<std::int64_t>(sum_ns)));

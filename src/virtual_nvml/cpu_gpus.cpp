@@ -68,7 +68,7 @@ std::optional<std::string> own_scope() {
 
 CpuGpus::CpuGpus(std::size_t count)
     : threads_(count, "/proc", runtime_folder(), own_scope()), gpus_(count) {
-  struct sysinfo memory {};
+  struct sysinfo memory{};
   ::sysinfo(&memory);
   const std::uint64_t total = static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
   machine_.driver = "lockstep virtual";
@@ -118,9 +118,11 @@ CpuGpus::Load CpuGpus::load_between(const Moment& from, const Moment& to) {
   const Nanoseconds window = to.at - from.at;
   const Nanoseconds ran = to.run_time - from.run_time;
   if (window <= Nanoseconds{}) return {};
-  // What is missing is less than the counter may lag behind, and the thread was not taken off its CPU.
+  // What is missing is less than the counter may lag behind, and the thread was not taken off its
+  // CPU.
   if (ran > Nanoseconds{} && window - ran <= tick && from.slices == to.slices) return {1.0, false};
-  return {std::min(1.0, static_cast<double>(ran.count()) / static_cast<double>(window.count())), false};
+  return {std::min(1.0, static_cast<double>(ran.count()) / static_cast<double>(window.count())),
+          false};
 }
 
 CpuGpus::Load CpuGpus::window_load(std::size_t gpu) {
@@ -151,8 +153,11 @@ GpuSample CpuGpus::sample(std::size_t gpu) {
   sample.limits = limits;
 
   Gpu& state = gpus_[gpu];
-  const double target = is_hot ? kSlowdownC : kCoolestC + (kHottestC - kCoolestC) * *sample.power_mw.value() / kPowerLimitMw;
-  const double elapsed_s = std::chrono::duration<double>(monotonic_now() - state.temperature_at).count();
+  const double target =
+      is_hot ? kSlowdownC
+             : kCoolestC + (kHottestC - kCoolestC) * *sample.power_mw.value() / kPowerLimitMw;
+  const double elapsed_s =
+      std::chrono::duration<double>(monotonic_now() - state.temperature_at).count();
   const double kept = state.temperature_c > 0 ? std::exp(-elapsed_s / kHeatLagS) : 0.0;
   state.temperature_c = target + (state.temperature_c - target) * kept;
   state.temperature_at = monotonic_now();
@@ -179,7 +184,8 @@ std::vector<PidOnGpu> CpuGpus::processes(std::size_t gpu) {
   return result;
 }
 
-std::optional<std::vector<TimedSample>> CpuGpus::power_samples(std::size_t gpu, std::uint64_t since_us) {
+std::optional<std::vector<TimedSample>> CpuGpus::power_samples(std::size_t gpu,
+                                                               std::uint64_t since_us) {
   const std::lock_guard lock(mutex_);
   if (!sampler_.joinable()) {
     sampler_ = std::thread([this] { run_sampler(); });

@@ -23,7 +23,8 @@ class CpuGpus : public VirtualGpus {
   GpuSample sample(std::size_t gpu) override;
   Reading<std::uint64_t> memory_used_bytes(std::size_t gpu) override;
   std::vector<PidOnGpu> processes(std::size_t gpu) override;
-  std::optional<std::vector<TimedSample>> power_samples(std::size_t gpu, std::uint64_t since_us) override;
+  std::optional<std::vector<TimedSample>> power_samples(std::size_t gpu,
+                                                        std::uint64_t since_us) override;
   bool has_gpm(std::size_t) override { return false; }
   Fault fault(std::size_t, const char*) override { return {}; }
   std::vector<XidEvent> xid_events(std::uint64_t) override { return {}; }
@@ -42,11 +43,11 @@ class CpuGpus : public VirtualGpus {
     std::optional<double> hot_clock;
   };
   struct Gpu {
-    std::deque<Moment> moments;       // the last half second or so, for windows
-    std::deque<TimedSample> power;    // newest last
-    double temperature_c = 0;         // follows the power slowly
+    std::deque<Moment> moments;     // the last half second or so, for windows
+    std::deque<TimedSample> power;  // newest last
+    double temperature_c = 0;       // follows the power slowly
     Nanoseconds temperature_at{};
-    std::optional<GpuSample> last;    // what was said last, and when
+    std::optional<GpuSample> last;  // what was said last, and when
     Nanoseconds last_at{};
   };
 

@@ -1,7 +1,7 @@
 // NVML's C interface over virtual GPUs: system, devices, readings and processes.
 //
-// Prototypes come from nvml.h, so the compiler checks every signature. Functions that are not here do not
-// exist for a client, as with an older driver; all NVML programs are ready for that.
+// Prototypes come from nvml.h, so the compiler checks every signature. Functions that are not here
+// do not exist for a client, as with an older driver; all NVML programs are ready for that.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // clients of every age are served
 
@@ -23,8 +23,8 @@ namespace {
 
 using lockstep::GpuSample;
 using lockstep::Reading;
-using lockstep::virtual_nvml::Entry;
 using lockstep::virtual_nvml::enter;
+using lockstep::virtual_nvml::Entry;
 
 // Bus ids only have to be unique and well formed: domain 0, one bus a GPU.
 unsigned int bus_of(std::size_t gpu) { return static_cast<unsigned int>(gpu) + 1; }
@@ -69,11 +69,14 @@ nvmlReturn_t unsupported(nvmlDevice_t device, const char* function) {
 
 }  // namespace
 
-// --- system ---------------------------------------------------------------------------------------------
+// --- system
+// ---------------------------------------------------------------------------------------------
 
 LOCKSTEP_EXPORT nvmlReturn_t nvmlInit_v2() { return lockstep::virtual_nvml::initialise(); }
 LOCKSTEP_EXPORT nvmlReturn_t nvmlInit() { return lockstep::virtual_nvml::initialise(); }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int) { return lockstep::virtual_nvml::initialise(); }
+LOCKSTEP_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int) {
+  return lockstep::virtual_nvml::initialise();
+}
 LOCKSTEP_EXPORT nvmlReturn_t nvmlShutdown() { return lockstep::virtual_nvml::shut_down(); }
 
 LOCKSTEP_EXPORT const char* nvmlErrorString(nvmlReturn_t result) {
@@ -110,7 +113,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
   return nvmlSystemGetCudaDriverVersion(version);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int length) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name,
+                                                      unsigned int length) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%u/comm", pid);
   FILE* const file = std::fopen(path, "re");
@@ -121,7 +125,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* na
   return put_text(text, name, length);
 }
 
-// --- devices --------------------------------------------------------------------------------------------
+// --- devices
+// --------------------------------------------------------------------------------------------
 
 LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) {
   const auto all = lockstep::virtual_nvml::gpus();
@@ -130,9 +135,12 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) {
   *count = static_cast<unsigned int>(lockstep::virtual_nvml::physical_count(*all));
   return NVML_SUCCESS;
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) { return nvmlDeviceGetCount_v2(count); }
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) {
+  return nvmlDeviceGetCount_v2(count);
+}
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index,
+                                                           nvmlDevice_t* device) {
   const auto all = lockstep::virtual_nvml::gpus();
   if (!all) return NVML_ERROR_UNINITIALIZED;
   if (device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -160,7 +168,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDev
   return NVML_ERROR_NOT_FOUND;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* pci, nvmlDevice_t* device) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* pci,
+                                                              nvmlDevice_t* device) {
   const auto all = lockstep::virtual_nvml::gpus();
   if (!all) return NVML_ERROR_UNINITIALIZED;
   if (pci == nullptr || device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -175,12 +184,15 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* pci, nvml
   return nvmlDeviceGetHandleByPciBusId_v2(pci, device);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned int length) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name,
+                                               unsigned int length) {
   const Entry entry = enter(device, __func__);
-  return entry ? put_text(entry.info().name.value_or("lockstep virtual GPU (played)"), name, length) : entry.problem;
+  return entry ? put_text(entry.info().name.value_or("lockstep virtual GPU (played)"), name, length)
+               : entry.problem;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned int length) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid,
+                                               unsigned int length) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   return entry.info().uuid ? put_text(*entry.info().uuid, uuid, length) : NVML_ERROR_NOT_SUPPORTED;
@@ -214,7 +226,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciIn
   return nvmlDeviceGetPciInfo_v3(device, pci);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* minor) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major,
+                                                                int* minor) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (major == nullptr || minor == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -222,25 +235,33 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t dev
   *minor = 0;
   return NVML_SUCCESS;
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t* mode) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device,
+                                                          nvmlEnableState_t* mode) {
   return put_constant(device, __func__, mode, NVML_FEATURE_ENABLED);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableState_t* mode) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device,
+                                                      nvmlEnableState_t* mode) {
   return put_constant(device, __func__, mode, NVML_FEATURE_DISABLED);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEnableState_t* active) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device,
+                                                        nvmlEnableState_t* active) {
   return put_constant(device, __func__, active, NVML_FEATURE_DISABLED);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t* mode) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device,
+                                                      nvmlComputeMode_t* mode) {
   return put_constant(device, __func__, mode, NVML_COMPUTEMODE_DEFAULT);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t* state) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device,
+                                                           nvmlPstates_t* state) {
   return put_constant(device, __func__, state, NVML_PSTATE_0);
 }
 
-// What clients ask for and a virtual GPU does not have. Each answers "not supported", as many real GPUs do.
-#define LOCKSTEP_NOT_SUPPORTED(function, ...) \
-  LOCKSTEP_EXPORT nvmlReturn_t function(nvmlDevice_t device, __VA_ARGS__) { return unsupported(device, __func__); }
+// What clients ask for and a virtual GPU does not have. Each answers "not supported", as many real
+// GPUs do.
+#define LOCKSTEP_NOT_SUPPORTED(function, ...)                               \
+  LOCKSTEP_EXPORT nvmlReturn_t function(nvmlDevice_t device, __VA_ARGS__) { \
+    return unsupported(device, __func__);                                   \
+  }
 
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetFanSpeed, unsigned int*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetFanSpeed_v2, unsigned int, unsigned int*)
@@ -248,14 +269,16 @@ LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetNumFans, unsigned int*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetTotalEnergyConsumption, unsigned long long*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetEncoderUtilization, unsigned int*, unsigned int*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetDecoderUtilization, unsigned int*, unsigned int*)
-LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetTotalEccErrors, nvmlMemoryErrorType_t, nvmlEccCounterType_t, unsigned long long*)
+LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetTotalEccErrors, nvmlMemoryErrorType_t, nvmlEccCounterType_t,
+                       unsigned long long*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetEccMode, nvmlEnableState_t*, nvmlEnableState_t*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetDriverModel, nvmlDriverModel_t*, nvmlDriverModel_t*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetDriverModel_v2, nvmlDriverModel_t*, nvmlDriverModel_t*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetBAR1MemoryInfo, nvmlBAR1Memory_t*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetSerial, char*, unsigned int)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetVbiosVersion, char*, unsigned int)
-LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetTemperatureThreshold, nvmlTemperatureThresholds_t, unsigned int*)
+LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetTemperatureThreshold, nvmlTemperatureThresholds_t,
+                       unsigned int*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetPcieThroughput, nvmlPcieUtilCounter_t, unsigned int*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetCurrPcieLinkWidth, unsigned int*)
@@ -264,9 +287,11 @@ LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetMaxPcieLinkWidth, unsigned int*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetNvLinkState, unsigned int, nvmlEnableState_t*)
 LOCKSTEP_NOT_SUPPORTED(nvmlDeviceGetNumGpuCores, unsigned int*)
 
-// --- readings -------------------------------------------------------------------------------------------
+// --- readings
+// -------------------------------------------------------------------------------------------
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* utilization) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
+                                                           nvmlUtilization_t* utilization) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (utilization == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -274,7 +299,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, 
   const auto busy = entry.sample().busy.value();
   if (!busy) return NVML_ERROR_NOT_SUPPORTED;
   utilization->gpu = static_cast<unsigned int>(std::lround(std::clamp(*busy, 0.0, 1.0) * 100));
-  utilization->memory = utilization->gpu;  // the share of time memory was in use: at most as long as a kernel ran
+  // the share of time memory was in use: at most as long as a kernel ran
+  utilization->memory = utilization->gpu;
   return NVML_SUCCESS;
 }
 
@@ -289,7 +315,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMe
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device,
+                                                        nvmlMemory_v2_t* memory) {
   nvmlMemory_t plain{};
   const nvmlReturn_t result = nvmlDeviceGetMemoryInfo(device, &plain);
   if (result != NVML_SUCCESS) return result;
@@ -300,41 +327,48 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvm
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int* milliwatts) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device,
+                                                     unsigned int* milliwatts) {
   const Entry entry = enter(device, __func__);
   return entry ? put_number(entry.sample().power_mw, milliwatts) : entry.problem;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int* milliwatts) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device,
+                                                             unsigned int* milliwatts) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (!entry.info().power_limit_mw) return NVML_ERROR_NOT_SUPPORTED;
   return put_number(Reading<double>(*entry.info().power_limit_mw), milliwatts);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int* milliwatts) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device,
+                                                               unsigned int* milliwatts) {
   return nvmlDeviceGetEnforcedPowerLimit(device, milliwatts);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int* milliwatts) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device,
+                                                                      unsigned int* milliwatts) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (!entry.info().power_limit_default_mw) return NVML_ERROR_NOT_SUPPORTED;
   return put_number(Reading<double>(*entry.info().power_limit_default_mw), milliwatts);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t, unsigned int* celsius) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t,
+                                                      unsigned int* celsius) {
   const Entry entry = enter(device, __func__);
   return entry ? put_number(entry.sample().temperature_c, celsius) : entry.problem;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int* mhz) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type,
+                                                    unsigned int* mhz) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (type != NVML_CLOCK_SM && type != NVML_CLOCK_GRAPHICS) return NVML_ERROR_NOT_SUPPORTED;
   return put_number(entry.sample().sm_clock_mhz, mhz);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int* mhz) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type,
+                                                       unsigned int* mhz) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   const bool is_sm = type == NVML_CLOCK_SM || type == NVML_CLOCK_GRAPHICS;
@@ -342,23 +376,27 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvml
   return put_number(Reading<double>(*entry.info().sm_clock_max_mhz), mhz);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long* reasons) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device,
+                                                                    unsigned long long* reasons) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   const auto limits = entry.sample().limits.value();
   if (!limits) return NVML_ERROR_NOT_SUPPORTED;
   *reasons = 0;
-  for (std::size_t i = 0; i < lockstep::kClockLimitNames.size(); ++i)  // the names stand in the order of NVML's bits
+  // the names stand in the order of NVML's bits
+  for (std::size_t i = 0; i < lockstep::kClockLimitNames.size(); ++i)
     if (limits->has(static_cast<lockstep::ClockLimit>(i))) *reasons |= 1ULL << i;
   return NVML_SUCCESS;
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* reasons) {
+LOCKSTEP_EXPORT nvmlReturn_t
+nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* reasons) {
   return nvmlDeviceGetCurrentClocksEventReasons(device, reasons);
 }
 
 LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
-                                                  unsigned long long last_seen, nvmlValueType_t* value_type,
-                                                  unsigned int* count, nvmlSample_t* samples) {
+                                                  unsigned long long last_seen,
+                                                  nvmlValueType_t* value_type, unsigned int* count,
+                                                  nvmlSample_t* samples) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (value_type == nullptr || count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -380,7 +418,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSampl
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t* values) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count,
+                                                      nvmlFieldValue_t* values) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (count < 0 || values == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -401,20 +440,24 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int c
       found = static_cast<std::uint64_t>(std::llround(*entry.info().busy_window_ms));
     if (field.fieldId == NVML_FI_DEV_PCIE_COUNT_RX_BYTES) found = sample.pcie_rx_bytes.value();
     if (field.fieldId == NVML_FI_DEV_PCIE_COUNT_TX_BYTES) found = sample.pcie_tx_bytes.value();
-    if (field.fieldId == NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX && all_links) found = kib(sample.nvlink_rx_bytes.value());
-    if (field.fieldId == NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX && all_links) found = kib(sample.nvlink_tx_bytes.value());
+    if (field.fieldId == NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX && all_links)
+      found = kib(sample.nvlink_rx_bytes.value());
+    if (field.fieldId == NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX && all_links)
+      found = kib(sample.nvlink_tx_bytes.value());
     field.nvmlReturn = found ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
     if (found) field.value.ullVal = *found;
   }
   return NVML_SUCCESS;
 }
 
-// --- processes ------------------------------------------------------------------------------------------
+// --- processes
+// ------------------------------------------------------------------------------------------
 
 namespace {
 
 template <class Info>
-nvmlReturn_t put_processes(nvmlDevice_t device, const char* function, unsigned int* count, Info* infos) {
+nvmlReturn_t put_processes(nvmlDevice_t device, const char* function, unsigned int* count,
+                           Info* infos) {
   const Entry entry = enter(device, function);
   if (!entry) return entry.problem;
   if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -425,8 +468,10 @@ nvmlReturn_t put_processes(nvmlDevice_t device, const char* function, unsigned i
   for (std::size_t i = 0; i < processes.size(); ++i) {
     infos[i] = {};
     infos[i].pid = static_cast<unsigned int>(processes[i].pid);
-    infos[i].usedGpuMemory = processes[i].memory_bytes.value_or(static_cast<unsigned long long>(NVML_VALUE_NOT_AVAILABLE));
-    if constexpr (requires { infos[i].gpuInstanceId; }) infos[i].gpuInstanceId = infos[i].computeInstanceId = 0xFFFFFFFFU;
+    infos[i].usedGpuMemory = processes[i].memory_bytes.value_or(
+        static_cast<unsigned long long>(NVML_VALUE_NOT_AVAILABLE));
+    if constexpr (requires { infos[i].gpuInstanceId; })
+      infos[i].gpuInstanceId = infos[i].computeInstanceId = 0xFFFFFFFFU;
   }
   return NVML_SUCCESS;
 }
@@ -443,30 +488,45 @@ constexpr const char* kProcessList = "nvmlDeviceGetComputeRunningProcesses_v3";
 
 }  // namespace
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_t* infos) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                                     unsigned int* count,
+                                                                     nvmlProcessInfo_t* infos) {
   return put_processes(device, kProcessList, count, infos);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v2_t* infos) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
+                                                                     unsigned int* count,
+                                                                     nvmlProcessInfo_v2_t* infos) {
   return put_processes(device, kProcessList, count, infos);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v1_t* infos) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
+                                                                  unsigned int* count,
+                                                                  nvmlProcessInfo_v1_t* infos) {
   return put_processes(device, kProcessList, count, infos);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_t*) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
+                                                                      unsigned int* count,
+                                                                      nvmlProcessInfo_t*) {
   return no_processes(device, __func__, count);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v2_t*) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device,
+                                                                      unsigned int* count,
+                                                                      nvmlProcessInfo_v2_t*) {
   return no_processes(device, __func__, count);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v1_t*) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device,
+                                                                   unsigned int* count,
+                                                                   nvmlProcessInfo_v1_t*) {
   return no_processes(device, __func__, count);
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_t*) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                                        unsigned int* count,
+                                                                        nvmlProcessInfo_t*) {
   return no_processes(device, __func__, count);
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* samples,
-                                                             unsigned int* count, unsigned long long) {
+LOCKSTEP_EXPORT nvmlReturn_t
+nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* samples,
+                                unsigned int* count, unsigned long long) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -481,7 +541,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device
     samples[i].pid = static_cast<unsigned int>(processes[i].pid);
     samples[i].timeStamp = static_cast<unsigned long long>(lockstep::unix_now().count() / 1000);
     // The GPU's load is not kept apart by process; shared evenly it adds up to the GPU's own.
-    samples[i].smUtil = static_cast<unsigned int>(std::lround(busy * 100 / static_cast<double>(processes.size())));
+    samples[i].smUtil =
+        static_cast<unsigned int>(std::lround(busy * 100 / static_cast<double>(processes.size())));
   }
   return NVML_SUCCESS;
 }

@@ -13,10 +13,11 @@
 
 #define LOCKSTEP_EXPORT extern "C" __attribute__((visibility("default")))
 
-using lockstep::virtual_nvml::Entry;
 using lockstep::virtual_nvml::enter;
+using lockstep::virtual_nvml::Entry;
 
-// --- MIG ------------------------------------------------------------------------------------------------
+// --- MIG
+// ------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -31,7 +32,8 @@ std::vector<std::size_t> slices_of(const Entry& entry) {
 
 }  // namespace
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int* current, unsigned int* pending) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int* current,
+                                                  unsigned int* pending) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   if (current == nullptr || pending == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -39,21 +41,25 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned 
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int* is_mig) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device,
+                                                         unsigned int* is_mig) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   *is_mig = lockstep::virtual_nvml::is_mig(*entry.all, entry.gpu) ? 1 : 0;
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int* count) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device,
+                                                            unsigned int* count) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   *count = slices_of(entry).empty() ? 0 : 7;
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t* slice) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device,
+                                                                 unsigned int index,
+                                                                 nvmlDevice_t* slice) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   const auto slices = slices_of(entry);
@@ -62,7 +68,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t de
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t slice, nvmlDevice_t* device) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t slice,
+                                                                          nvmlDevice_t* device) {
   const Entry entry = enter(slice, __func__);
   if (!entry) return entry.problem;
   const auto& gpus = entry.all->machine().gpus;
@@ -90,7 +97,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device,
   return NVML_SUCCESS;
 }
 
-// --- GPM ------------------------------------------------------------------------------------------------
+// --- GPM
+// ------------------------------------------------------------------------------------------------
 
 struct nvmlGpmSample_st {
   lockstep::GpuSample sample;
@@ -106,7 +114,8 @@ nvmlReturn_t take_gpm_sample(const Entry& entry, nvmlGpmSample_t into) {
 
 }  // namespace
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t* support) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device,
+                                                       nvmlGpmSupport_t* support) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   support->isSupportedDevice = entry.all->has_gpm(entry.gpu) ? 1 : 0;
@@ -128,11 +137,13 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample
   return entry ? take_gpm_sample(entry, into) : entry.problem;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int instance, nvmlGpmSample_t into) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int instance,
+                                                 nvmlGpmSample_t into) {
   Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   for (const std::size_t slice : slices_of(entry)) {
-    if (static_cast<unsigned int>(entry.all->machine().gpus[slice].mig->instance) != instance) continue;
+    if (static_cast<unsigned int>(entry.all->machine().gpus[slice].mig->instance) != instance)
+      continue;
     entry.gpu = slice;
     return take_gpm_sample(entry, into);
   }
@@ -153,7 +164,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t* get) {
   return NVML_SUCCESS;
 }
 
-// --- events ---------------------------------------------------------------------------------------------
+// --- events
+// ---------------------------------------------------------------------------------------------
 
 struct nvmlEventSet_st {
   std::set<std::size_t> gpus;
@@ -170,22 +182,26 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long* types) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device,
+                                                              unsigned long long* types) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
   *types = nvmlEventTypeXidCriticalError;
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
+                                                      nvmlEventSet_t set) {
   const Entry entry = enter(device, __func__);
   if (!entry) return entry.problem;
-  if ((types & static_cast<unsigned long long>(nvmlEventTypeXidCriticalError)) == 0) return NVML_ERROR_NOT_SUPPORTED;
+  if ((types & static_cast<unsigned long long>(nvmlEventTypeXidCriticalError)) == 0)
+    return NVML_ERROR_NOT_SUPPORTED;
   set->gpus.insert(entry.gpu);
   return NVML_SUCCESS;
 }
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t* data, unsigned int timeout_ms) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t* data,
+                                                 unsigned int timeout_ms) {
   const auto all = lockstep::virtual_nvml::gpus();
   if (!all) return NVML_ERROR_UNINITIALIZED;
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -193,7 +209,8 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventDa
     for (const lockstep::XidEvent& event : all->xid_events(set->seen)) {
       set->seen = event.serial;
       const auto& gpus = all->machine().gpus;  // the recording's index is not the place in its list
-      const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const lockstep::GpuInfo& info) { return info.index == event.gpu; });
+      const auto found = std::ranges::find_if(
+          gpus, [&](const lockstep::GpuInfo& info) { return info.index == event.gpu; });
       const auto gpu = static_cast<std::size_t>(found - gpus.begin());
       if (!set->gpus.contains(gpu)) continue;
       *data = {};
@@ -207,13 +224,16 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventDa
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
-LOCKSTEP_EXPORT nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t* data, unsigned int timeout_ms) {
+LOCKSTEP_EXPORT nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t* data,
+                                              unsigned int timeout_ms) {
   return nvmlEventSetWait_v2(set, data, timeout_ms);
 }
 
-// --- peers ----------------------------------------------------------------------------------------------
+// --- peers
+// ----------------------------------------------------------------------------------------------
 
-LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t first, nvmlDevice_t second, nvmlGpuP2PCapsIndex_t,
+LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t first, nvmlDevice_t second,
+                                                    nvmlGpuP2PCapsIndex_t,
                                                     nvmlGpuP2PStatus_t* status) {
   const Entry a = enter(first, __func__);
   const Entry b = enter(second, __func__);
@@ -221,7 +241,7 @@ LOCKSTEP_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t first, nvmlDevi
   if (!b) return b.problem;
   const auto& pairs = a.all->machine().peer_to_peer;
   if (!pairs) return NVML_ERROR_NOT_SUPPORTED;
-  const bool reached = std::any_of(pairs->begin(), pairs->end(), [&](const std::pair<int, int>& pair) {
+  const bool reached = std::ranges::any_of(*pairs, [&](const std::pair<int, int>& pair) {
     return (pair.first == a.info().index && pair.second == b.info().index) ||
            (pair.first == b.info().index && pair.second == a.info().index);
   });

@@ -1,9 +1,9 @@
 #include "virtual_nvml/nvml_state.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -14,7 +14,8 @@ struct State {
   std::mutex mutex;
   int users = 0;  // NVML counts nvmlInit calls
   std::shared_ptr<VirtualGpus> gpus;
-  std::optional<std::int64_t> restarted_from_ns;  // set by a scripted restart, for the next nvmlInit
+  // set by a scripted restart, for the next nvmlInit
+  std::optional<std::int64_t> restarted_from_ns;
 };
 
 // Never destroyed: a thread may be inside a call while the program ends.
@@ -38,7 +39,8 @@ nvmlReturn_t initialise() {
   const std::lock_guard lock(global.mutex);
   if (global.users == 0) {
     const char* const description = std::getenv("LOCKSTEP_VIRTUAL");
-    auto made = make_virtual_gpus(description != nullptr ? description : "1", std::exchange(global.restarted_from_ns, std::nullopt));
+    auto made = make_virtual_gpus(description != nullptr ? description : "1",
+                                  std::exchange(global.restarted_from_ns, std::nullopt));
     if (!made) {
       std::fprintf(stderr, "lockstep virtual NVML: %s\n  next: %s\n", made.error().what.c_str(),
                    made.error().next.c_str());
@@ -71,7 +73,9 @@ std::size_t physical_count(const VirtualGpus& gpus) {
   return count;
 }
 
-nvmlDevice_t handle_of(std::size_t gpu) { return reinterpret_cast<nvmlDevice_t>(&handle_slots[gpu]); }
+nvmlDevice_t handle_of(std::size_t gpu) {
+  return reinterpret_cast<nvmlDevice_t>(&handle_slots[gpu]);
+}
 
 std::optional<std::size_t> index_of(nvmlDevice_t handle) {
   const char* const slot = reinterpret_cast<const char*>(handle);
@@ -79,7 +83,9 @@ std::optional<std::size_t> index_of(nvmlDevice_t handle) {
   return static_cast<std::size_t>(slot - handle_slots);
 }
 
-bool is_mig(const VirtualGpus& gpus, std::size_t gpu) { return gpus.machine().gpus[gpu].mig.has_value(); }
+bool is_mig(const VirtualGpus& gpus, std::size_t gpu) {
+  return gpus.machine().gpus[gpu].mig.has_value();
+}
 
 Entry enter(nvmlDevice_t device, const char* function) {
   Entry entry;
@@ -96,18 +102,13 @@ Entry enter(nvmlDevice_t device, const char* function) {
   entry.gpu = *gpu;
   const Fault fault = entry.all->fault(*gpu, function);
   switch (fault.kind) {
-    case Fault::Kind::none:
-      break;
-    case Fault::Kind::lost:
-      entry.problem = NVML_ERROR_GPU_IS_LOST;
-      break;
+    case Fault::Kind::none: break;
+    case Fault::Kind::lost: entry.problem = NVML_ERROR_GPU_IS_LOST; break;
     case Fault::Kind::restart:
       entry.problem = NVML_ERROR_UNINITIALIZED;
       note_restart(*entry.all);
       break;
-    case Fault::Kind::not_supported:
-      entry.problem = NVML_ERROR_NOT_SUPPORTED;
-      break;
+    case Fault::Kind::not_supported: entry.problem = NVML_ERROR_NOT_SUPPORTED; break;
     case Fault::Kind::slow:
       std::this_thread::sleep_for(std::chrono::milliseconds(fault.delay_ms));
       break;

@@ -23,7 +23,8 @@ nvmlDevice_t handle_of(std::size_t gpu);
 std::optional<std::size_t> index_of(nvmlDevice_t handle);
 bool is_mig(const VirtualGpus& gpus, std::size_t gpu);
 
-// What every call on a device does first: finds the GPU, and suffers the fault that is scripted for it.
+// What every call on a device does first: finds the GPU, and suffers the fault that is scripted for
+// it.
 struct Entry {
   nvmlReturn_t problem = NVML_SUCCESS;
   std::shared_ptr<VirtualGpus> all;

@@ -15,9 +15,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kBufferedSamples = 120;  // an H200's power buffer
+constexpr std::size_t kPlayedSamples = 120;  // an H200's power buffer
 
-// A fault names an NVML function, or a field of the recording: then the function that gives that field.
+// A fault names an NVML function, or a field of the recording: then the function that gives that
+// field.
 std::string function_of(std::string_view name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kFields = {{
       {"busy", "nvmlDeviceGetUtilizationRates"},
@@ -61,7 +62,8 @@ PlayedRecording::PlayedRecording(RecordingReader reader, std::int64_t start_mono
 }
 
 std::uint64_t PlayedRecording::unix_us(double t_ms) const {
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, start_unix_us_ + std::llround(t_ms * 1000)));
+  return static_cast<std::uint64_t>(
+      std::max<std::int64_t>(0, start_unix_us_ + std::llround(t_ms * 1000)));
 }
 
 void PlayedRecording::catch_up() {
@@ -93,8 +95,9 @@ void PlayedRecording::apply(const GpuSample& sample, double t_ms) {
     const auto count = static_cast<double>(power->milliwatts.size());
     const double first = power->first_ms.value_or(t_ms - (count - 1) * power->sample_ms);
     for (std::size_t k = 0; k < power->milliwatts.size(); ++k) {
-      gpu.power.push_back({unix_us(first + static_cast<double>(k) * power->sample_ms), power->milliwatts[k]});
-      if (gpu.power.size() > kBufferedSamples) gpu.power.pop_front();
+      gpu.power.push_back(
+          {unix_us(first + static_cast<double>(k) * power->sample_ms), power->milliwatts[k]});
+      if (gpu.power.size() > kPlayedSamples) gpu.power.pop_front();
     }
   }
 }
@@ -114,10 +117,12 @@ void PlayedRecording::apply(const Event& event, double t_ms) {
   } else if (event.kind == "not_supported") {
     scripted.fault.kind = Fault::Kind::not_supported;
     scripted.function = function_of(event.detail);
-  } else if (event.kind == "slow_call") {  // "<function or field> <milliseconds>" or "<milliseconds>"
+  } else if (event.kind == "slow_call") {
+    // "<function or field> <milliseconds>" or "<milliseconds>"
     const auto words = split(event.detail, ' ');
     scripted.fault.kind = Fault::Kind::slow;
-    scripted.fault.delay_ms = static_cast<int>(std::clamp<std::int64_t>(parse_integer(words.back()).value_or(100), 0, 60'000));
+    scripted.fault.delay_ms = static_cast<int>(
+        std::clamp<std::int64_t>(parse_integer(words.back()).value_or(100), 0, 60'000));
     if (words.size() > 1) scripted.function = function_of(words.front());
   } else if (event.kind == "restart") {  // every call fails until nvmlInit is called again
     if (t_ms <= opened_ms_) return;
@@ -147,7 +152,8 @@ std::vector<PidOnGpu> PlayedRecording::processes(std::size_t gpu) {
   return result;
 }
 
-std::optional<std::vector<TimedSample>> PlayedRecording::power_samples(std::size_t gpu, std::uint64_t since_us) {
+std::optional<std::vector<TimedSample>> PlayedRecording::power_samples(std::size_t gpu,
+                                                                       std::uint64_t since_us) {
   const std::lock_guard lock(mutex_);
   catch_up();
   const Gpu& state = gpus_[gpu];
@@ -184,18 +190,20 @@ std::vector<XidEvent> PlayedRecording::xid_events(std::uint64_t after_serial) {
   return result;
 }
 
-Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(const std::string& description, std::optional<std::int64_t> goes_on_from_ns) {
+Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(
+    const std::string& description, std::optional<std::int64_t> goes_on_from_ns) {
   if (const auto count = parse_integer(description)) {
     if (*count < 1 || *count > 64)
-      return usage_error("virtual:" + description + " is not a number of GPUs from 1 to 64", "try virtual:2");
-    return std::unique_ptr<VirtualGpus>(std::make_unique<CpuGpus>(static_cast<std::size_t>(*count)));
+      return usage_error("virtual:" + description + " is not a number of GPUs from 1 to 64",
+                         "try virtual:2");
+    return std::unique_ptr<VirtualGpus>(
+        std::make_unique<CpuGpus>(static_cast<std::size_t>(*count)));
   }
-  auto reader = RecordingReader::open(description);
-  if (!reader) return std::move(reader).error();
+  auto reader = TRY(RecordingReader::open(description));
   const char* const start = std::getenv("LOCKSTEP_VIRTUAL_START_NS");
   const auto start_ns = parse_integer(start != nullptr ? start : "");
-  return std::unique_ptr<VirtualGpus>(
-      std::make_unique<PlayedRecording>(std::move(*reader), start_ns.value_or(goes_on_from_ns.value_or(monotonic_now().count()))));
+  return std::unique_ptr<VirtualGpus>(std::make_unique<PlayedRecording>(
+      std::move(reader), start_ns.value_or(goes_on_from_ns.value_or(monotonic_now().count()))));
 }
 
 }  // namespace lockstep

@@ -18,9 +18,12 @@ class PlayedRecording : public VirtualGpus {
 
   const Machine& machine() const override { return machine_; }
   GpuSample sample(std::size_t gpu) override;
-  Reading<std::uint64_t> memory_used_bytes(std::size_t gpu) override { return sample(gpu).memory_used_bytes; }
+  Reading<std::uint64_t> memory_used_bytes(std::size_t gpu) override {
+    return sample(gpu).memory_used_bytes;
+  }
   std::vector<PidOnGpu> processes(std::size_t gpu) override;
-  std::optional<std::vector<TimedSample>> power_samples(std::size_t gpu, std::uint64_t since_us) override;
+  std::optional<std::vector<TimedSample>> power_samples(std::size_t gpu,
+                                                        std::uint64_t since_us) override;
   bool has_gpm(std::size_t gpu) override;
   Fault fault(std::size_t gpu, const char* function) override;
   std::vector<XidEvent> xid_events(std::uint64_t after_serial) override;

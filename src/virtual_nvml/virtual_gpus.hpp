@@ -49,8 +49,10 @@ class VirtualGpus {
   virtual GpuSample sample(std::size_t gpu) = 0;  // everything the GPU shows now but its memory
   virtual Reading<std::uint64_t> memory_used_bytes(std::size_t gpu) = 0;
   virtual std::vector<PidOnGpu> processes(std::size_t gpu) = 0;
-  // Power samples (mW) younger than `since_us`; nothing when the GPU has no such buffer. Starts the sampling.
-  virtual std::optional<std::vector<TimedSample>> power_samples(std::size_t gpu, std::uint64_t since_us) = 0;
+  // Power samples (mW) younger than `since_us`; nothing when the GPU has no such buffer. Starts the
+  // sampling.
+  virtual std::optional<std::vector<TimedSample>> power_samples(std::size_t gpu,
+                                                                std::uint64_t since_us) = 0;
   virtual bool has_gpm(std::size_t gpu) = 0;
   virtual Fault fault(std::size_t gpu, const char* function) = 0;
   virtual std::vector<XidEvent> xid_events(std::uint64_t after_serial) = 0;
@@ -58,8 +60,9 @@ class VirtualGpus {
   virtual std::optional<std::int64_t> started_ns() const { return std::nullopt; }
 };
 
-// `description` is LOCKSTEP_VIRTUAL's value: a number of GPUs, or a recording to play. A driver that was restarted does not
-// turn back time: it goes on from where it began.
-Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(const std::string& description, std::optional<std::int64_t> goes_on_from_ns = std::nullopt);
+// `description` is LOCKSTEP_VIRTUAL's value: a number of GPUs, or a recording to play. A driver
+// that was restarted does not turn back time: it goes on from where it began.
+Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(
+    const std::string& description, std::optional<std::int64_t> goes_on_from_ns = std::nullopt);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Data goes one way: what each layer may include, checked from the sources. docs/architecture.md says why.
+// Data goes one way: what each layer may include, checked from the sources. docs/architecture.md
+// says why.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,13 +48,13 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/wandb", {{"src/sources/parsed"}, {}, {"fmt", "protozero"}}},
     {"src/messages", {{}, {}, {}}},
     {"src/timeline", {{}, {}, {}}},
-    {"src/kernels", {{}, {}, {}}},  // what their names say
+    {"src/kernels", {{}, {}, {}}},              // what their names say
     {"src/traces", {{"src/kernels"}, {}, {}}},  // timeline and signals for the GPUs' own records
     {"src/signals", {{"src/model"}, {}, {}}},
     {"src/detectors", {{"src/messages"}, {}, {}}},
     {"src/advice", {{}, {}, {}}},
     {"src/report", {{}, {}, {}}},
-    {"src/scaling", {{}, {}, {"fmt"}}},  // benchmarks: what is run, and what the runs come to
+    {"src/scaling", {{}, {}, {"fmt"}}},       // benchmarks: what is run, and what the runs come to
     {"src/render/words", {{}, {}, {"fmt"}}},  // sentences that all renderers for people share
     {"src/render/text", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/markdown", {{"src/render/words"}, {}, {"fmt"}}},
@@ -61,7 +62,8 @@ const std::map<std::string, Rule> kRules = {
     {"src/render/json", {{}, {"nlohmann"}, {}}},
     {"src/render/tui", {{"src/render/words"}, {"ftxui"}, {"fmt"}}},
     {"src/export", {{}, {}, {"fmt", "prometheus", "httplib.h"}}},
-    {"src/monitor", {{"src/timeline", "src/report", "src/recording"}, {}, {"fmt"}}},  // feeds the live screen
+    // feeds the live screen
+    {"src/monitor", {{"src/timeline", "src/report", "src/recording"}, {}, {"fmt"}}},
     {"src/capture", {{}, {}, {"fmt"}}},  // the daemon that PyTorch's profiler asks
     {"src/launch", {{"src/messages"}, {}, {"fmt", "nlohmann", "hwloc.h"}}},
     {"src/training", {{"src/model", "src/plan"}, {"CLI"}, {"fmt", "nlohmann"}}},
@@ -69,19 +71,49 @@ const std::map<std::string, Rule> kRules = {
     {"src/plan", {{"src/model"}, {}, {"fmt", "nlohmann"}}},
     {"src/fix", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/fix/syntax", {{}, {}, {"tree_sitter"}}},  // the one room that knows the parser
-    {"src/doctor", {{"src/sources", "src/timeline", "src/launch", "src/model"}, {}, {"fmt", "nlohmann"}}},
+    {"src/doctor",
+     {{"src/sources", "src/timeline", "src/launch", "src/model"}, {}, {"fmt", "nlohmann"}}},
     {"src/commands",
-     {{"src/recording", "src/sources", "src/timeline", "src/traces", "src/signals", "src/detectors", "src/advice", "src/messages", "src/report", "src/render/words", "src/render/text", "src/render/json", "src/render/markdown", "src/render/html", "src/render/tui", "src/monitor", "src/export", "src/doctor", "src/capture", "src/launch", "src/training", "src/scaling", "src/model", "src/plan", "src/fix"},
+     {{"src/recording",
+       "src/sources",
+       "src/timeline",
+       "src/traces",
+       "src/signals",
+       "src/detectors",
+       "src/advice",
+       "src/messages",
+       "src/report",
+       "src/render/words",
+       "src/render/text",
+       "src/render/json",
+       "src/render/markdown",
+       "src/render/html",
+       "src/render/tui",
+       "src/monitor",
+       "src/export",
+       "src/doctor",
+       "src/capture",
+       "src/launch",
+       "src/training",
+       "src/scaling",
+       "src/model",
+       "src/plan",
+       "src/fix"},
       {"CLI"},
       {"fmt", "nlohmann"}}},
     {"probes/wire", {{}, {}, {}}},
     {"probes/cuda", {{"probes/wire"}, {}, {}}},
     {"probes/nccl", {{"probes/wire"}, {}, {}}},
-    {"reference_trainer", {{"src/training", "src/model", "probes/wire"}, {"ATen", "c10", "torch"}, {"fmt", "nlohmann", "CLI"}}},
+    {"reference_trainer",
+     {{"src/training", "src/model", "probes/wire"},
+      {"ATen", "c10", "torch"},
+      {"fmt", "nlohmann", "CLI"}}},
     {"src/virtual_nvml", {{"src/recording"}, {"nvml.h"}, {"nlohmann"}}},
 };
 
-const std::set<std::string> kThirdParty = {"fmt", "nlohmann", "simdjson.h", "zstd.h", "zlib.h", "nvml.h", "CLI", "protozero", "hwloc.h", "httplib.h", "prometheus", "ftxui", "tree_sitter", "ATen", "c10", "torch"};
+const std::set<std::string> kThirdParty = {
+    "fmt",     "nlohmann",  "simdjson.h", "zstd.h", "zlib.h",      "nvml.h", "CLI", "protozero",
+    "hwloc.h", "httplib.h", "prometheus", "ftxui",  "tree_sitter", "ATen",   "c10", "torch"};
 
 std::string rule_of(const std::string& path) {
   std::string best;
@@ -99,7 +131,8 @@ std::vector<Include> includes_of(const fs::path& file) {
   std::vector<Include> includes;
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);)
-    if (std::smatch found; std::regex_search(line, found, kInclude)) includes.push_back({found[2], found[1] == "\""});
+    if (std::smatch found; std::regex_search(line, found, kInclude))
+      includes.push_back({found[2], found[1] == "\""});
   return includes;
 }
 
@@ -112,12 +145,19 @@ std::string objection(const std::string& path, const Include& include) {
     const std::string library = include.text.substr(0, include.text.find('/'));
     if (!kThirdParty.contains(library)) return "";  // the system's
     const bool in_source = path.ends_with(".cpp") && rule.source_libraries.contains(library);
-    return rule.libraries.contains(library) || in_source ? "" : "may not include the library " + include.text;
+    return rule.libraries.contains(library) || in_source
+               ? ""
+               : "may not include the library " + include.text;
   }
   if (include.text.starts_with("lockstep/")) return "";
-  const auto is_there = [&](const std::string& file) { return fs::exists(fs::path(testing::source_tree()) / file); };
-  const std::string beside = path.substr(0, path.rfind('/') + 1) + include.text;  // C headers name their neighbours
-  const std::string target = is_there("src/" + include.text) ? "src/" + include.text : path.ends_with(".h") && is_there(beside) ? beside : include.text;
+  const auto is_there = [&](const std::string& file) {
+    return fs::exists(fs::path(testing::source_tree()) / file);
+  };
+  // C headers name their neighbours
+  const std::string beside = path.substr(0, path.rfind('/') + 1) + include.text;
+  const std::string target = is_there("src/" + include.text)            ? "src/" + include.text
+                             : path.ends_with(".h") && is_there(beside) ? beside
+                                                                        : include.text;
   if (!is_there(target)) return "includes " + include.text + ", which is not there";
   const std::string target_folder = rule_of(target);
   if (folder == "include/lockstep") return "is a contract and may include contracts only";
@@ -132,12 +172,14 @@ std::string objection(const std::string& path, const Include& include) {
 std::vector<std::string> all_objections() {
   std::vector<std::string> objections;
   for (const char* tree : {"include", "src", "probes", "reference_trainer"})
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(testing::source_tree()) / tree)) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(testing::source_tree()) / tree)) {
       const std::string kind = entry.path().extension().string();
       if (kind != ".cpp" && kind != ".hpp" && kind != ".h") continue;
       const std::string path = fs::relative(entry.path(), testing::source_tree()).string();
       for (const Include& include : includes_of(entry.path()))
-        if (const std::string why = objection(path, include); !why.empty()) objections.push_back(path + " " + why);
+        if (const std::string why = objection(path, include); !why.empty())
+          objections.push_back(path + " " + why);
     }
   return objections;
 }
@@ -148,10 +190,12 @@ TEST(IncludeRules, AreKept) {
 
 TEST(IncludeRules, WouldNoticeAShortcut) {
   EXPECT_NE(objection("src/signals/x.cpp", {"sources/open_source.hpp", true}), "");
-  EXPECT_NE(objection("src/sources/host/x.cpp", {"sources/nvml/poller.hpp", true}), "") << "no source includes another";
+  EXPECT_NE(objection("src/sources/host/x.cpp", {"sources/nvml/poller.hpp", true}), "")
+      << "no source includes another";
   EXPECT_NE(objection("src/render/text/x.cpp", {"render/json/json_renderer.hpp", true}), "");
   EXPECT_NE(objection("src/timeline/x.cpp", {"fmt/format.h", false}), "");
-  EXPECT_NE(objection("src/recording/x.hpp", {"simdjson.h", false}), "") << "third party stays out of headers";
+  EXPECT_NE(objection("src/recording/x.hpp", {"simdjson.h", false}), "")
+      << "third party stays out of headers";
   EXPECT_NE(objection("include/lockstep/x.hpp", {"base/text.hpp", true}), "");
   EXPECT_EQ(objection("src/sources/x.cpp", {"sources/nvml/poller.hpp", true}), "");
   EXPECT_EQ(objection("src/timeline/x.cpp", {"vector", false}), "");

@@ -35,7 +35,8 @@ void for_each_source(Visit visit) {
 TEST(Tree, TheSlowPcieCallIsNeverMade) {
   for_each_source([](const fs::path& file, const std::string& text) {
     if (fs::relative(file, kRoot / "src").string().starts_with("sources/")) {
-      EXPECT_EQ(text.find("GetPcieThroughput"), std::string::npos) << file << ": it blocks for 20 ms (measured on an H200)";
+      EXPECT_EQ(text.find("GetPcieThroughput"), std::string::npos)
+          << file << ": it blocks for 20 ms (measured on an H200)";
     }
   });
 }
@@ -56,10 +57,11 @@ TEST(Tree, EveryHeaderIsGuarded) {
   });
 }
 
-// Two types of one name in one namespace are one type to the linker: it keeps the members of either, and the other's are read
-// out of bounds. Seen once, with two classes called Node.
+// Two types of one name in one namespace are one type to the linker: it keeps the members of
+// either, and the other's are read out of bounds. Seen once, with two classes called Node.
 TEST(Tree, NoTwoTypesShareAName) {
-  static const std::regex kType(R"(^(?:struct|class|enum class) (\w+)(?: final)?(?: :[^:].*)? \{.*)");
+  static const std::regex kType(
+      R"(^(?:struct|class|enum class) (\w+)(?: final)?(?: :[^:].*)? \{.*)");
   std::map<std::string, fs::path> seen;
   for_each_source([&](const fs::path& file, const std::string& text) {
     if (!fs::relative(file, kRoot / "tests").string().starts_with("..")) return;

@@ -20,7 +20,8 @@ std::string turns_recording(const std::string& command = "train.py") {
   std::vector<Record> records;
   for (int tick = 0; tick <= 120; ++tick) {
     const bool first = (tick / 5) % 2 == 0;
-    records.push_back({tick * 100.0, GpuTick{steady_sample(0, first ? 1 : 0), steady_sample(1, first ? 0 : 1)}});
+    records.push_back(
+        {tick * 100.0, GpuTick{steady_sample(0, first ? 1 : 0), steady_sample(1, first ? 0 : 1)}});
     if (tick % 20 != 0) continue;
     ProcessSample process;
     process.pid = 4242;
@@ -99,8 +100,13 @@ TEST(Diagnose, LeavesOutWhatIsNotAskedFor) {
 
   const ProgramEnd ignored = run_lockstep({"diagnose", file.string(), "--ignore", "P101,X701"});
   EXPECT_EQ(ignored.code, 0);
-  EXPECT_NE(ignored.out.find("left out by --only, --ignore or --min-severity: 2 findings"), std::string::npos) << ignored.out;
-  EXPECT_EQ(report_of(run_lockstep({"diagnose", file.string(), "--json", "--only", "X701"}))["findings"].size(), 1U);
+  EXPECT_NE(ignored.out.find("left out by --only, --ignore or --min-severity: 2 findings"),
+            std::string::npos)
+      << ignored.out;
+  EXPECT_EQ(
+      report_of(run_lockstep({"diagnose", file.string(), "--json", "--only", "X701"}))["findings"]
+          .size(),
+      1U);
   EXPECT_EQ(run_lockstep({"diagnose", file.string(), "--only", "X705"}).code, 0);
   const ProgramEnd wrong = run_lockstep({"diagnose", file.string(), "--only", "P1O1"});
   EXPECT_EQ(wrong.code, 2);
@@ -112,9 +118,11 @@ TEST(Diagnose, OfOneSnapshotIsUnclear) {
   const TemporaryFolder folder;
   const std::string whole = turns_recording();
   std::string cut;
-  for (std::size_t line = 0, at = 0; line < 3; ++line) at = whole.find('\n', at) + 1, cut = whole.substr(0, at);
+  for (std::size_t line = 0, at = 0; line < 3; ++line)
+    at = whole.find('\n', at) + 1, cut = whole.substr(0, at);
 
-  const json report = report_of(run_lockstep({"diagnose", folder.write("one.jsonl", cut).string(), "--json"}));
+  const json report =
+      report_of(run_lockstep({"diagnose", folder.write("one.jsonl", cut).string(), "--json"}));
 
   EXPECT_EQ(report["verdict"]["pattern"], "unclear");
   EXPECT_TRUE(report["findings"].empty());
@@ -122,10 +130,12 @@ TEST(Diagnose, OfOneSnapshotIsUnclear) {
 
 TEST(Diagnose, EscapesWhatCameFromOutside) {
   const TemporaryFolder folder;
-  const auto file = folder.write("run.jsonl", turns_recording("<script>alert(1)</script>`x`\x1b[31m"));
+  const auto file =
+      folder.write("run.jsonl", turns_recording("<script>alert(1)</script>`x`\x1b[31m"));
 
   const std::string html = run_lockstep({"diagnose", file.string(), "--format", "html"}).out;
-  const std::string markdown = run_lockstep({"diagnose", file.string(), "--format", "markdown"}).out;
+  const std::string markdown =
+      run_lockstep({"diagnose", file.string(), "--format", "markdown"}).out;
   const std::string text = run_lockstep({"diagnose", file.string()}).out;
 
   EXPECT_EQ(html.find("<script>alert"), std::string::npos);
@@ -144,12 +154,14 @@ TEST(Diagnose, ComparesTwoRuns) {
 
   EXPECT_NE(end.out.find("speedup: 1.00x"), std::string::npos) << end.out;
   EXPECT_NE(timed.out.find("speedup: 2.0"), std::string::npos) << timed.out;
-  EXPECT_EQ(run_lockstep({"diagnose", naive.string(), "--baseline", "24"}).code, 2) << "durations carry a unit";
+  EXPECT_EQ(run_lockstep({"diagnose", naive.string(), "--baseline", "24"}).code, 2)
+      << "durations carry a unit";
 }
 
 TEST(Diagnose, ReadsTrainingLogsAndRefusesTheRest) {
   const TemporaryFolder folder;
-  const auto log = folder.write("train.log", "step 1\nRuntimeError: CUDA out of memory. Tried to allocate 2 GiB\n");
+  const auto log = folder.write(
+      "train.log", "step 1\nRuntimeError: CUDA out of memory. Tried to allocate 2 GiB\n");
 
   const ProgramEnd end = run_lockstep({"diagnose", log.string(), "--json"});
   EXPECT_EQ(end.code, 1);
@@ -157,14 +169,16 @@ TEST(Diagnose, ReadsTrainingLogsAndRefusesTheRest) {
   EXPECT_TRUE(report_of(end)["verdict"].is_null());
   EXPECT_EQ(report_of(end)["findings"][0]["code"], "B506");
 
-  const ProgramEnd unknown = run_lockstep({"diagnose", folder.write("notes.txt", "hello\n").string()});
+  const ProgramEnd unknown =
+      run_lockstep({"diagnose", folder.write("notes.txt", "hello\n").string()});
   EXPECT_EQ(unknown.code, 3);
   EXPECT_NE(unknown.err.find("next:"), std::string::npos);
   EXPECT_EQ(run_lockstep({"diagnose", folder.write("empty.txt", "").string()}).code, 3);
 }
 
 TEST(Diagnose, RunsACommandAndTellsOfItsEnd) {
-  const ProgramEnd failed = run_lockstep({"diagnose", "virtual:1", "--json", "--quiet", "--", "sh", "-c", "echo from the command; exit 7"});
+  const ProgramEnd failed = run_lockstep({"diagnose", "virtual:1", "--json", "--quiet", "--", "sh",
+                                          "-c", "echo from the command; exit 7"});
 
   EXPECT_EQ(failed.code, 4) << "that it failed is the answer, not that it held no GPU";
   EXPECT_NE(failed.err.find("from the command"), std::string::npos) << "its output joins the words";
@@ -175,13 +189,16 @@ TEST(Diagnose, RunsACommandAndTellsOfItsEnd) {
 
 TEST(Diagnose, ReadsSeveralRecordingsAndNothingElseTogether) {
   const TemporaryFolder folder;
-  const std::string recording = folder.write("a.jsonl", recording_text(two_gpu_machine(), plateau({0.9, 0.9}, 5))).string();
-  const std::string log = folder.write("smi.csv", "index, utilization.gpu [%]\n0, 97 %\n1, 96 %\n").string();
+  const std::string recording =
+      folder.write("a.jsonl", recording_text(two_gpu_machine(), plateau({0.9, 0.9}, 5))).string();
+  const std::string log =
+      folder.write("smi.csv", "index, utilization.gpu [%]\n0, 97 %\n1, 96 %\n").string();
 
   const ProgramEnd mixed = run_lockstep({"diagnose", recording, log});
   EXPECT_EQ(mixed.code, 2);
   EXPECT_NE(mixed.err.find("--against"), std::string::npos) << mixed.err;
-  const ProgramEnd missing = run_lockstep({"diagnose", recording, (folder / "none.jsonl").string()});
+  const ProgramEnd missing =
+      run_lockstep({"diagnose", recording, (folder / "none.jsonl").string()});
   EXPECT_EQ(missing.code, 3);
   const ProgramEnd twice = run_lockstep({"diagnose", recording, recording});
   EXPECT_EQ(twice.code, 2);
@@ -191,12 +208,14 @@ TEST(Diagnose, ReadsSeveralRecordingsAndNothingElseTogether) {
 TEST(Diagnose, ReadsLogsThatPowerShellWrote) {
   const TemporaryFolder folder;
   std::string wide = "\xFF\xFE";
-  for (const char c : std::string("index, utilization.gpu [%], power.draw [W]\r\n0, 97 %, 300.00 W\r\n1, 96 %, 301.00 W\r\n")) {
+  for (const char c : std::string("index, utilization.gpu [%], power.draw [W]\r\n0, 97 %, 300.00 "
+                                  "W\r\n1, 96 %, 301.00 W\r\n")) {
     wide += c;
     wide += '\0';
   }
 
-  const ProgramEnd end = run_lockstep({"diagnose", folder.write("smi.csv", wide).string(), "--json", "--quiet"});
+  const ProgramEnd end =
+      run_lockstep({"diagnose", folder.write("smi.csv", wide).string(), "--json", "--quiet"});
 
   EXPECT_EQ(report_of(end)["source"]["kind"], "nvidia-smi") << end.err;
   EXPECT_EQ(report_of(end)["gpus"].size(), 2U);
@@ -206,14 +225,17 @@ TEST(Explain, HasAPageForEveryFinding) {
   for (const FindingName& name : kFindingNames) {
     const ProgramEnd end = run_lockstep({"explain", std::string(name.id)});
     ASSERT_EQ(end.code, 0) << name.id << " " << end.err;
-    EXPECT_TRUE(end.out.starts_with("# " + std::string(name.id) + " " + std::string(name.name))) << name.id;
-    for (const char* part : {"## Cause", "## How lockstep knows", "## Confused with", "## Fix", "## Example"})
+    EXPECT_TRUE(end.out.starts_with("# " + std::string(name.id) + " " + std::string(name.name)))
+        << name.id;
+    for (const char* part :
+         {"## Cause", "## How lockstep knows", "## Confused with", "## Fix", "## Example"})
       EXPECT_NE(end.out.find(part), std::string::npos) << name.id << " has no " << part;
   }
 }
 
 TEST(Explain, FindsTheFindingOfAnErrorMessage) {
-  const ProgramEnd end = run_lockstep({"explain", "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB"});
+  const ProgramEnd end =
+      run_lockstep({"explain", "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB"});
 
   EXPECT_EQ(end.code, 0);
   EXPECT_NE(end.out.find("B506 out-of-memory"), std::string::npos);

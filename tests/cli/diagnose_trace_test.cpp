@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/paths.hpp"
+#include "support/real_data.hpp"
 #include "support/run_program.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/trace_maker.hpp"
@@ -18,10 +19,9 @@ namespace fs = std::filesystem;
 
 fs::path traces_folder() { return real_data() / "traces"; }
 
-#define SKIP_WITHOUT_DATA(path) \
-  if (!fs::exists(path)) GTEST_SKIP() << "no real traces at " << (path) << ": set LOCKSTEP_TEST_DATA to their folder"
-
-std::string trace(const std::string& name) { return (traces_folder() / (name + ".json.gz")).string(); }
+std::string trace(const std::string& name) {
+  return (traces_folder() / (name + ".json.gz")).string();
+}
 
 std::vector<std::string> codes(const json& findings) {
   std::vector<std::string> result;
@@ -29,15 +29,20 @@ std::vector<std::string> codes(const json& findings) {
   return result;
 }
 
-bool contains(const std::vector<std::string>& list, const std::string& word) { return std::find(list.begin(), list.end(), word) != list.end(); }
+bool contains(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
 
 TraceMaker starved(double loading) {
   TraceMaker maker;
   double host = 0;
   for (int step = 1; step < 6; ++step) {
-    maker.annotation("ProfilerStep#" + std::to_string(step), host, loading + 1010).annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", host, loading);
+    maker.annotation("ProfilerStep#" + std::to_string(step), host, loading + 1010)
+        .annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", host, loading);
     host += loading;
-    maker.op("aten::mm", host, 9).kernel("gemm", host + 1, host + 9, 1000).call("cudaStreamSynchronize", host + 10, 1000);
+    maker.op("aten::mm", host, 9)
+        .kernel("gemm", host + 1, host + 9, 1000)
+        .call("cudaStreamSynchronize", host + 10, 1000);
     host += 1010;
   }
   return maker;
@@ -51,9 +56,12 @@ TEST(DiagnoseTrace, FindsAStarvedTraceAndItsFixedTwin) {
   const ProgramEnd end = run_lockstep({"diagnose", before, "--against", after});
 
   EXPECT_EQ(end.code, 1) << end.err;
-  EXPECT_NE(end.out.find("D201 input-starved: in before.json, fixed in after.json.gz"), std::string::npos) << end.out;
+  EXPECT_NE(end.out.find("D201 input-starved: in before.json, fixed in after.json.gz"),
+            std::string::npos)
+      << end.out;
   EXPECT_NE(end.out.find("after.json.gz is 1.5"), std::string::npos) << end.out;
-  const json report = json::parse(run_lockstep({"diagnose", before, "--against", after, "--json"}).out);
+  const json report =
+      json::parse(run_lockstep({"diagnose", before, "--against", after, "--json"}).out);
   EXPECT_EQ(report["comparison"]["only_here"][0], "D201 input-starved");
   EXPECT_EQ(report["source"]["kind"], "trace");
   EXPECT_EQ(run_lockstep({"diagnose", after}).code, 0);
@@ -64,10 +72,12 @@ TEST(DiagnoseTrace, RefusesWhatHasNoGpuRowsWithASentence) {
   TraceMaker maker;
   maker.op("aten::mm", 0, 10);
 
-  const ProgramEnd end = run_lockstep({"diagnose", folder.write("cpu.json", maker.text()).string()});
+  const ProgramEnd end =
+      run_lockstep({"diagnose", folder.write("cpu.json", maker.text()).string()});
 
   EXPECT_EQ(end.code, 3);
-  EXPECT_NE(end.err.find("cpu.json holds 1 row of the host and none of a GPU"), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("cpu.json holds 1 row of the host and none of a GPU"), std::string::npos)
+      << end.err;
   EXPECT_NE(end.err.find("  next: "), std::string::npos);
 }
 
@@ -75,8 +85,11 @@ TEST(DiagnoseTrace, SaysWhatWasWrongWithTheFileAndGoesOn) {
   TemporaryFolder folder;
   const std::string text = starved(600).text();
 
-  const ProgramEnd cut = run_lockstep({"diagnose", folder.write("cut.json", text.substr(0, text.size() * 3 / 4)).string()});
-  const ProgramEnd broken = run_lockstep({"diagnose", folder.write("broken.json", text.substr(0, 40) + "\x01\x02" + text.substr(40)).string()});
+  const ProgramEnd cut = run_lockstep(
+      {"diagnose", folder.write("cut.json", text.substr(0, text.size() * 3 / 4)).string()});
+  const ProgramEnd broken = run_lockstep(
+      {"diagnose",
+       folder.write("broken.json", text.substr(0, 40) + "\x01\x02" + text.substr(40)).string()});
 
   EXPECT_TRUE(cut.code == 0 || cut.code == 1) << cut.err;
   EXPECT_NE(cut.err.find("cut.json ends in the middle"), std::string::npos) << cut.err;
@@ -95,7 +108,8 @@ TEST(DiagnoseTrace, RefusesMixturesAndUnknownOptions) {
   EXPECT_EQ(run_lockstep({"diagnose", one, "--compat", "tb"}).code, 2);
   EXPECT_EQ(run_lockstep({"diagnose", log, "--compat", "hta"}).code, 2);
   EXPECT_EQ(run_lockstep({"diagnose", one, "--against", log}).code, 2);
-  EXPECT_EQ(run_lockstep({"diagnose", one, "--against", (folder / "missing.json").string()}).code, 3);
+  EXPECT_EQ(run_lockstep({"diagnose", one, "--against", (folder / "missing.json").string()}).code,
+            3);
   EXPECT_EQ(run_lockstep({"diagnose", one, one}).code, 2) << "one file a rank";
   EXPECT_EQ(run_lockstep({"diagnose", one, "-o", one}).code, 2) << "the trace stays";
   EXPECT_EQ(run_lockstep({"diagnose", one, "--trace", one}).code, 2);
@@ -125,8 +139,10 @@ TEST(DiagnoseTrace, WritesAllRanksAsOneTraceWithTheFindingsMarked) {
 
 TEST(RealTraces, AreJudgedAsPeopleKnowThem) {
   SKIP_WITHOUT_DATA(trace("resnet50_workers0"));
-  const json before = json::parse(run_lockstep({"diagnose", trace("resnet50_workers0"), "--json"}).out);
-  const json after = json::parse(run_lockstep({"diagnose", trace("resnet50_workers4"), "--json"}).out);
+  const json before =
+      json::parse(run_lockstep({"diagnose", trace("resnet50_workers0"), "--json"}).out);
+  const json after =
+      json::parse(run_lockstep({"diagnose", trace("resnet50_workers4"), "--json"}).out);
 
   EXPECT_TRUE(contains(codes(before["findings"]), "D201"));
   EXPECT_TRUE(contains(codes(before["findings"]), "D202"));
@@ -135,17 +151,21 @@ TEST(RealTraces, AreJudgedAsPeopleKnowThem) {
   double promised = 0;
   for (const json& finding : before["findings"])
     if (finding["code"] == "D201") promised = finding["lost_throughput"];
-  const double given = 1 - after["trace"]["step_ms"].get<double>() / before["trace"]["step_ms"].get<double>();
+  const double given =
+      1 - after["trace"]["step_ms"].get<double>() / before["trace"]["step_ms"].get<double>();
   EXPECT_NEAR(promised, given, 0.05);
   EXPECT_EQ(before["findings"][0]["where"][0]["file"], "resnet50_profiler_api.py");
 }
 
 TEST(RealTraces, NameTheLateRankWhateverItsKernelsAreCalled) {
   SKIP_WITHOUT_DATA(trace("trace_filter_rank0"));
-  const json report = json::parse(run_lockstep({"diagnose", trace("trace_filter_rank0"), trace("trace_filter_rank1"), "--json"}).out);
+  const json report = json::parse(
+      run_lockstep({"diagnose", trace("trace_filter_rank0"), trace("trace_filter_rank1"), "--json"})
+          .out);
 
   ASSERT_TRUE(contains(codes(report["findings"]), "C401"));
-  const auto late = std::find_if(report["findings"].begin(), report["findings"].end(), [](const json& finding) { return finding["code"] == "C401"; });
+  const auto late = std::find_if(report["findings"].begin(), report["findings"].end(),
+                                 [](const json& finding) { return finding["code"] == "C401"; });
   EXPECT_EQ((*late)["ranks"], json::array({1}));
   EXPECT_EQ(report["verdict"]["pattern"], "in-step");
 }

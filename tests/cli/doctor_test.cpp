@@ -19,7 +19,8 @@ using testing::TemporaryFolder;
 using testing::two_gpu_machine;
 
 TEST(Doctor, FindsVirtualGpusInOrder) {
-  const auto end = run_lockstep({"doctor", "--quick", "virtual:2"}, {{"LOCKSTEP_VIRTUAL_SCOPE", "nobody"}});
+  const auto end =
+      run_lockstep({"doctor", "--quick", "virtual:2"}, {{"LOCKSTEP_VIRTUAL_SCOPE", "nobody"}});
 
   EXPECT_EQ(end.code, 0) << end.out;
   EXPECT_THAT(end.out, HasSubstr("yes 20 ms power samples"));
@@ -60,7 +61,8 @@ TEST(Doctor, EndsThoughTheDriverHangs) {
 }
 
 TEST(Doctor, WithoutADriverSaysWhatToDo) {
-  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has an NVIDIA driver";
+  if (std::filesystem::exists("/dev/nvidiactl"))
+    GTEST_SKIP() << "this machine has an NVIDIA driver";
 
   const auto end = run_lockstep({"doctor", "--quick"});
 
@@ -70,7 +72,9 @@ TEST(Doctor, WithoutADriverSaysWhatToDo) {
 }
 
 TEST(Doctor, AnswersYesNoOrUnknownAlwaysWithWhatWasSeen) {
-  const auto end = run_lockstep({"doctor", "--json", "--quick", "virtual:2"}, {{"LOCKSTEP_VIRTUAL_SCOPE", "nobody"}, {"CUDA_LAUNCH_BLOCKING", "1"}});
+  const auto end =
+      run_lockstep({"doctor", "--json", "--quick", "virtual:2"},
+                   {{"LOCKSTEP_VIRTUAL_SCOPE", "nobody"}, {"CUDA_LAUNCH_BLOCKING", "1"}});
 
   EXPECT_EQ(end.code, 1) << "a variable does harm";
   std::set<std::string> groups;
@@ -82,7 +86,9 @@ TEST(Doctor, AnswersYesNoOrUnknownAlwaysWithWhatWasSeen) {
     EXPECT_EQ(check.at("next").is_null(), answer != "no") << check;
     groups.insert(check.at("group"));
   }
-  for (const char* const group : {"machine", "network", "environment", "GPU", "signals", "processes", "virtual GPUs"}) EXPECT_TRUE(groups.contains(group)) << group;
+  for (const char* const group :
+       {"machine", "network", "environment", "GPU", "signals", "processes", "virtual GPUs"})
+    EXPECT_TRUE(groups.contains(group)) << group;
   EXPECT_FALSE(groups.contains("communication")) << "--quick runs no programs";
 }
 

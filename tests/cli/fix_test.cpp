@@ -13,9 +13,9 @@
 namespace lockstep {
 namespace {
 
+using testing::content_of;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::content_of;
 using testing::ProgramEnd;
 using testing::run_lockstep;
 using testing::run_program;
@@ -61,8 +61,11 @@ TEST(Fix, ShowsDiffCodeReasonLevelAndEffectAndWritesNothing) {
   const ProgramEnd end = work.fix({work.path()});
 
   EXPECT_EQ(end.code, 0) << end.err;
-  for (const char* words : {"P101 taking-turns  [unsafe]", "X701 world-size-not-set  [unsafe]", "X702 unknown-training-argument  [safe]", "why:", "effect:", "changes:",
-                            "-CUDA_VISIBLE_DEVICES=0,1 python train.py", "+CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc_per_node=2 train.py"})
+  for (const char* words :
+       {"P101 taking-turns  [unsafe]", "X701 world-size-not-set  [unsafe]",
+        "X702 unknown-training-argument  [safe]",
+        "why:", "effect:", "changes:", "-CUDA_VISIBLE_DEVICES=0,1 python train.py",
+        "+CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc_per_node=2 train.py"})
     EXPECT_THAT(end.out, HasSubstr(words));
   EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
   EXPECT_FALSE(std::filesystem::exists(work.state / "state"));
@@ -79,7 +82,7 @@ TEST(Fix, AppliesTheSafePatchesThenTheUnsafeAndTakesBothBack) {
   EXPECT_EQ(work.fix({"--apply", "--unsafe", work.path()}).code, 0);
   EXPECT_THAT(content_of(work.tree / "train.py"), Not(HasSubstr("device_map")));
   EXPECT_THAT(content_of(work.tree / "run.sh"), HasSubstr("torchrun"));
-  struct stat facts {};
+  struct stat facts{};
   ::stat((work.tree / "run.sh").c_str(), &facts);
   EXPECT_EQ(facts.st_mode & 07777U, 0755U);
 
@@ -106,7 +109,8 @@ TEST(Fix, SelectAndIgnoreGoByCode) {
 
   EXPECT_THAT(work.fix({"--select", "X702", work.path()}).out, Not(HasSubstr("P101")));
   EXPECT_THAT(work.fix({"--ignore", "X702,X701", work.path()}).out, HasSubstr("left out"));
-  EXPECT_EQ(work.fix({"--check", "--ignore", "P101,X702", work.path()}).code, 0) << "a group of which one part is ignored is left out whole";
+  EXPECT_EQ(work.fix({"--check", "--ignore", "P101,X702", work.path()}).code, 0)
+      << "a group of which one part is ignored is left out whole";
 }
 
 TEST(Fix, WritesTheReportOfAllCommandsAsJson) {
@@ -153,27 +157,46 @@ TEST(Fix, RefusesAReportWhoseFilesHaveChanged) {
 
 TEST(Fix, AppliesAReportWhosePatchesChangeTheSameLine) {
   Work work;
-  work.tree.write("train.py", "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(\"o\", bf16=True, logging_steps=1, evaluation_strategy=\"no\", dataloader_num_workers=0)\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
+  work.tree.write(
+      "train.py",
+      "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(\"o\", "
+      "bf16=True, logging_steps=1, evaluation_strategy=\"no\", dataloader_num_workers=0)\ntrainer "
+      "= Trainer(model=m, args=args)\ntrainer.train()\n");
   const std::string report = (work.state / "report.json").string();
   ASSERT_EQ(work.fix({"--json", "-o", report, work.path()}).code, 0);
 
   const ProgramEnd end = work.fix({"--from", report, "--apply", "--unsafe"});
 
   EXPECT_EQ(end.code, 0) << end.err;
-  EXPECT_THAT(content_of(work.tree / "train.py"), HasSubstr("logging_steps=10, eval_strategy=\"no\", dataloader_num_workers=4"));
+  EXPECT_THAT(content_of(work.tree / "train.py"),
+              HasSubstr("logging_steps=10, eval_strategy=\"no\", dataloader_num_workers=4"));
 }
 
 TEST(Fix, RefusesAReportThatWantsTheWholeDiskOrHiddenFiles) {
   Work work;
   work.tree.write(".bashrc", "x\n");
   const auto report_for = [&](const std::string& root, const std::string& name) {
-    const Json fix = {{"kind", "edit"}, {"safety", "safe"}, {"description", "x"}, {"command", Json::array()}, {"diff", "--- a/" + name + "\n+++ b/" + name + "\n@@ -0,0 +1 @@\n+evil\n"}, {"root", root}, {"group", 1}};
-    return work.state.write("report.json", Json{{"lockstep_report", 1}, {"findings", {{{"code", "P101"}, {"fixes", {fix}}}}}}.dump()).string();
+    const Json fix = {{"kind", "edit"},
+                      {"safety", "safe"},
+                      {"description", "x"},
+                      {"command", Json::array()},
+                      {"diff", "--- a/" + name + "\n+++ b/" + name + "\n@@ -0,0 +1 @@\n+evil\n"},
+                      {"root", root},
+                      {"group", 1}};
+    return work.state
+        .write("report.json",
+               Json{{"lockstep_report", 1}, {"findings", {{{"code", "P101"}, {"fixes", {fix}}}}}}
+                   .dump())
+        .string();
   };
 
-  EXPECT_EQ(work.fix({"--from", report_for("/", (work.tree / "train.py").string().substr(1)), "--apply"}).code, 3);
+  EXPECT_EQ(
+      work.fix({"--from", report_for("/", (work.tree / "train.py").string().substr(1)), "--apply"})
+          .code,
+      3);
   EXPECT_EQ(work.fix({"--from", report_for(work.path(), ".bashrc"), "--apply"}).code, 3);
-  EXPECT_EQ(work.fix({"--from", report_for(work.path(), "train.py"), "--apply"}).code, 3) << "the lines say nothing of where they belong";
+  EXPECT_EQ(work.fix({"--from", report_for(work.path(), "train.py"), "--apply"}).code, 3)
+      << "the lines say nothing of where they belong";
 
   EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
   EXPECT_EQ(content_of(work.tree / ".bashrc"), "x\n");
@@ -200,7 +223,9 @@ TEST(Fix, UndoTakesTheNewestOfTheFolderWeAreIn) {
   Work here;
   Work elsewhere;
   const auto fix_in = [&](const Work& work, const std::string& words) {
-    return run_program({"sh", "-c", "cd " + work.path() + " && " + testing::lockstep_program() + " fix " + words}, {{"XDG_STATE_HOME", (here.state / "state").string()}});
+    return run_program(
+        {"sh", "-c", "cd " + work.path() + " && " + testing::lockstep_program() + " fix " + words},
+        {{"XDG_STATE_HOME", (here.state / "state").string()}});
   };
   fix_in(here, "--apply .");
   fix_in(elsewhere, "--apply .");
@@ -215,8 +240,16 @@ TEST(Fix, RefusesAReportThatPointsOutOfItsRoot) {
   Work work;
   work.tree.write("outside.txt", "secret\n");
   std::filesystem::create_directory(work.tree / "in");
-  const Json fix = {{"kind", "edit"}, {"safety", "safe"}, {"description", "x"}, {"command", Json::array()}, {"diff", "--- a/../outside.txt\n+++ b/../outside.txt\n@@ -1 +1 @@\n-secret\n+gone\n"}, {"root", (work.tree / "in").string()}, {"group", 1}};
-  const Json report = {{"lockstep_report", 1}, {"findings", {{{"code", "P101"}, {"fixes", {fix}}}}}};
+  const Json fix = {
+      {"kind", "edit"},
+      {"safety", "safe"},
+      {"description", "x"},
+      {"command", Json::array()},
+      {"diff", "--- a/../outside.txt\n+++ b/../outside.txt\n@@ -1 +1 @@\n-secret\n+gone\n"},
+      {"root", (work.tree / "in").string()},
+      {"group", 1}};
+  const Json report = {{"lockstep_report", 1},
+                       {"findings", {{{"code", "P101"}, {"fixes", {fix}}}}}};
   const auto file = work.state.write("report.json", report.dump());
 
   const ProgramEnd end = work.fix({"--from", file.string(), "--apply"});
@@ -234,18 +267,23 @@ TEST(Fix, WritesSarif) {
   EXPECT_EQ(log["runs"][0]["tool"]["driver"]["name"], "lockstep");
   EXPECT_EQ(log["runs"][0]["results"][0]["ruleId"], "X701");
   EXPECT_EQ(log["runs"][0]["results"][0]["level"], "error");
-  EXPECT_EQ(log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"], 2);
+  EXPECT_EQ(log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"],
+            2);
 }
 
 TEST(Fix, WritesGithubsLines) {
   Work work;
 
-  EXPECT_THAT(work.fix({"--format", "github", work.path()}).out, HasSubstr("train.py,line=3,title=P101 taking-turns::"));
+  EXPECT_THAT(work.fix({"--format", "github", work.path()}).out,
+              HasSubstr("train.py,line=3,title=P101 taking-turns::"));
 }
 
 // In the project's own folder, as --verify has to be called.
 ProgramEnd verify(const Work& work, const std::string& words) {
-  return run_program({"sh", "-c", "cd '" + work.path() + "' && XDG_STATE_HOME='" + (work.state / "state").string() + "' '" + testing::lockstep_program() + "' fix . --verify " + words});
+  return run_program({"sh", "-c",
+                      "cd '" + work.path() + "' && XDG_STATE_HOME='" +
+                          (work.state / "state").string() + "' '" + testing::lockstep_program() +
+                          "' fix . --verify " + words});
 }
 
 TEST(FixVerify, NeedsACommandAndItsOptionsNeedIt) {
@@ -261,7 +299,10 @@ TEST(FixVerify, NeedsACommandAndItsOptionsNeedIt) {
 TEST(FixVerify, RunsTheCommandOnCopiesAndLeavesTheProjectAlone) {
   Work work;
   // The copy is told by what it holds: the safe patch renames an argument.
-  const ProgramEnd end = verify(work, "--rounds 2 --json -- sh -c 'grep -q eval_strategy= train.py && grep -q evaluation_strategy train.py || sleep 0.3; echo seen > out.txt'");
+  const ProgramEnd end =
+      verify(work,
+             "--rounds 2 --json -- sh -c 'grep -q eval_strategy= train.py && grep -q "
+             "evaluation_strategy train.py || sleep 0.3; echo seen > out.txt'");
 
   ASSERT_THAT(end.out, HasSubstr("verification")) << end.err;
   const Json verification = Json::parse(end.out)["verification"];
@@ -292,48 +333,62 @@ TEST(FixVerify, HasNothingToProveWithoutAPatch) {
 }
 
 TEST(Fix, DiffsCanBeGivenToPatch) {
-  if (run_program({"sh", "-c", "command -v patch"}).code != 0) GTEST_SKIP() << "patch is not installed here";
+  if (run_program({"sh", "-c", "command -v patch"}).code != 0)
+    GTEST_SKIP() << "patch is not installed here";
   Work work;
   work.tree.write("Makefile", "t:\n\tCUDA_VISIBLE_DEVICES=0,1 python train.py\n");
 
-  const ProgramEnd end = run_program({"sh", "-c", "cd " + work.path() + " && " + testing::lockstep_program() + " fix --ignore X702 . | patch -p1"});
+  const ProgramEnd end = run_program({"sh", "-c",
+                                      "cd " + work.path() + " && " + testing::lockstep_program() +
+                                          " fix --ignore X702 . | patch -p1"});
 
   EXPECT_EQ(end.code, 0) << end.out;
-  EXPECT_EQ(content_of(work.tree / "Makefile"), "t:\n\tCUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc_per_node=2 train.py\n");
+  EXPECT_EQ(content_of(work.tree / "Makefile"),
+            "t:\n\tCUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc_per_node=2 train.py\n");
 }
 
 TEST(Fix, AWriteThatFailsInTheMiddleChangesNothing) {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the thread sanitizer keeps its own memory in files, which the limit on file sizes below hits first";
+  GTEST_SKIP() << "the thread sanitizer keeps its own memory in files, which the limit on file "
+                  "sizes below hits first";
 #endif
   Work work;
-  // Longer than the limit on file sizes below, so that writing it fails as on a full disk, after run.sh is written.
+  // Longer than the limit on file sizes below, so that writing it fails as on a full disk, after
+  // run.sh is written.
   work.tree.write("train.py", std::string(kTrain) + "# " + std::string(4000, 'x') + "\n");
   const std::string before = content_of(work.tree / "train.py");
 
-  const ProgramEnd end = run_program({"bash", "-c", "trap '' XFSZ; ulimit -f 2; exec " + testing::lockstep_program() + " fix --apply --unsafe " + work.path() + " -o /dev/null"},
-                                     {{"XDG_STATE_HOME", (work.state / "state").string()}});
+  const ProgramEnd end =
+      run_program({"bash", "-c",
+                   "trap '' XFSZ; ulimit -f 2; exec " + testing::lockstep_program() +
+                       " fix --apply --unsafe " + work.path() + " -o /dev/null"},
+                  {{"XDG_STATE_HOME", (work.state / "state").string()}});
 
   EXPECT_EQ(end.code, 3) << end.err;
   EXPECT_THAT(end.err, HasSubstr("nothing was changed"));
   EXPECT_EQ(content_of(work.tree / "train.py"), before);
   EXPECT_EQ(content_of(work.tree / "run.sh"), kRun);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(work.tree.path()), std::filesystem::directory_iterator()), 3);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(work.tree.path()),
+                          std::filesystem::directory_iterator()),
+            3);
 }
 
 TEST(Fix, ReadOnlyFoldersAreLeftAsTheyAre) {
-  if (::geteuid() == 0 && run_program({"sh", "-c", "command -v setpriv"}).code != 0) GTEST_SKIP() << "root may write anywhere, and setpriv is not here to be another user";
+  if (::geteuid() == 0 && run_program({"sh", "-c", "command -v setpriv"}).code != 0)
+    GTEST_SKIP() << "root may write anywhere, and setpriv is not here to be another user";
   Work work;
   ::chmod(work.path().c_str(), 0555);
   ::chmod(work.state.path().c_str(), 0777);
   const std::string command = testing::lockstep_program() + " fix --apply --unsafe " + work.path();
   std::vector<std::string> words = {"sh", "-c", command};
-  if (::geteuid() == 0) words.insert(words.begin(), {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"});
+  if (::geteuid() == 0)
+    words.insert(words.begin(), {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"});
 
   const ProgramEnd end = run_program(words, {{"XDG_STATE_HOME", (work.state / "state").string()}});
   ::chmod(work.path().c_str(), 0755);
 
-  if (end.code == 126 || end.code == 127) GTEST_SKIP() << "another user cannot reach the build folder: " << end.err;
+  if (end.code == 126 || end.code == 127)
+    GTEST_SKIP() << "another user cannot reach the build folder: " << end.err;
   EXPECT_EQ(end.code, 3) << end.err;
   EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
 }

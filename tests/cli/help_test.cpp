@@ -12,7 +12,8 @@ using testing::run_lockstep;
 using testing::run_program;
 using testing::TemporaryFolder;
 
-const std::vector<std::string> kCommands = {"monitor", "record", "doctor", "help", "completions", "man"};
+const std::vector<std::string> kCommands = {"monitor", "record",      "doctor",
+                                            "help",    "completions", "man"};
 
 TEST(Version, NamesTheCommitAndWhatIsBuiltIn) {
   const auto end = run_lockstep({"--version"});
@@ -27,7 +28,8 @@ TEST(Help, NamesEveryCommandAndTheExitCodes) {
   const auto end = run_lockstep({"help"});
 
   EXPECT_EQ(end.code, 0);
-  for (const std::string& command : kCommands) EXPECT_THAT(end.out, HasSubstr("\n  " + command + " "));
+  for (const std::string& command : kCommands)
+    EXPECT_THAT(end.out, HasSubstr("\n  " + command + " "));
   EXPECT_THAT(end.out, HasSubstr("Exit codes"));
 }
 
@@ -42,7 +44,8 @@ TEST(Completions, ForBashCompleteCommandsAndOptions) {
   const TemporaryFolder folder;
   const auto script = folder.write("completions", run_lockstep({"completions", "bash"}).out);
   const std::string ask =
-      "source " + script.string() + "; COMP_WORDS=(lockstep mon); COMP_CWORD=1; _lockstep; echo \"${COMPREPLY[*]}\";"
+      "source " + script.string() +
+      "; COMP_WORDS=(lockstep mon); COMP_CWORD=1; _lockstep; echo \"${COMPREPLY[*]}\";"
       " COMP_WORDS=(lockstep record --red); COMP_CWORD=2; _lockstep; echo \"${COMPREPLY[*]}\"";
 
   const auto end = run_program({"bash", "-c", ask});
@@ -63,7 +66,8 @@ TEST(ManPage, HasEveryCommandAndOption) {
 
   EXPECT_EQ(end.code, 0);
   EXPECT_THAT(end.out, ::testing::StartsWith(".TH LOCKSTEP 1"));
-  for (const std::string& command : kCommands) EXPECT_THAT(end.out, HasSubstr(".SS lockstep " + command));
+  for (const std::string& command : kCommands)
+    EXPECT_THAT(end.out, HasSubstr(".SS lockstep " + command));
   EXPECT_THAT(end.out, HasSubstr("\\-\\-redact"));
 }
 

@@ -23,29 +23,41 @@ using ::testing::HasSubstr;
 
 class Nodes : public ::testing::Test {
  protected:
-  std::vector<std::string> line(int node, const std::vector<std::string>& flags, const std::string& lines) const {
+  std::vector<std::string> line(int node, const std::vector<std::string>& flags,
+                                const std::string& lines) const {
     const fs::path file = folder.write("rank" + std::to_string(node) + ".sh", lines);
-    std::vector<std::string> words = {"launch", "--nnodes=2", "--node-rank=" + std::to_string(node), "--master-addr=127.0.0.1", "--master-port=" + std::to_string(port),
-                                      "--grace=1s", "--no-python"};
+    std::vector<std::string> words = {"launch",
+                                      "--nnodes=2",
+                                      "--node-rank=" + std::to_string(node),
+                                      "--master-addr=127.0.0.1",
+                                      "--master-port=" + std::to_string(port),
+                                      "--grace=1s",
+                                      "--no-python"};
     words.insert(words.begin() + 1, flags.begin(), flags.end());
-    // Not executed itself: while one test thread writes it, another's fork may hold it open for writing (ETXTBSY).
+    // Not executed itself: while one test thread writes it, another's fork may hold it open for
+    // writing (ETXTBSY).
     words.insert(words.end(), {"bash", file.string()});
     return words;
   }
-  std::future<ProgramEnd> node(int number, const std::vector<std::string>& flags, const std::string& lines) const {
-    return std::async(std::launch::async, [words = line(number, flags, lines)] { return run_lockstep(words); });
+  std::future<ProgramEnd> node(int number, const std::vector<std::string>& flags,
+                               const std::string& lines) const {
+    return std::async(std::launch::async,
+                      [words = line(number, flags, lines)] { return run_lockstep(words); });
   }
   TemporaryFolder folder;
   // The launchers' own port is the one after it.
   static int two_free_ports() {
     while (true)
-      if (const int first = free_port().value(); first < 65000 && cannot_listen_on(first + 1) == 0) return first;
+      if (const int first = free_port().value(); first < 65000 && cannot_listen_on(first + 1) == 0)
+        return first;
   }
   const int port = two_free_ports();
 };
 
 TEST_F(Nodes, NumberTheirRanksInOrderWhateverEachHas) {
-  const std::string says = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of $GROUP_WORLD_SIZE, $MASTER_PORT\n";
+  const std::string says =
+      "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of "
+      "$GROUP_WORLD_SIZE, $MASTER_PORT\n";
   auto second = node(1, {"--nproc-per-node=1"}, says);
   auto first = node(0, {"--nproc-per-node=2"}, says);
 
@@ -70,7 +82,9 @@ TEST_F(Nodes, StopTogetherAndEndWithTheCodeOfTheRankThatFailed) {
 }
 
 TEST_F(Nodes, StartAgainTogetherOnAFreshPort) {
-  const std::string fails_once = "echo attempt $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT\n[ $TORCHELASTIC_RESTART_COUNT$RANK = 01 ] && exit 3\nsleep 0.5\n";
+  const std::string fails_once =
+      "echo attempt $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT\n[ "
+      "$TORCHELASTIC_RESTART_COUNT$RANK = 01 ] && exit 3\nsleep 0.5\n";
   auto first = node(0, {"--max-restarts=1"}, fails_once);
   auto second = node(1, {"--max-restarts=1"}, fails_once);
 
@@ -79,7 +93,9 @@ TEST_F(Nodes, StartAgainTogetherOnAFreshPort) {
 
   EXPECT_EQ(ended_first.code, 0) << ended_first.err;
   EXPECT_EQ(ended_second.code, 0) << ended_second.err;
-  const auto port_of = [](const std::string& out) { return out.substr(out.find("attempt 1 port ")); };
+  const auto port_of = [](const std::string& out) {
+    return out.substr(out.find("attempt 1 port "));
+  };
   EXPECT_EQ(port_of(ended_first.out), port_of(ended_second.out));
   EXPECT_NE(port_of(ended_first.out), "attempt 1 port " + std::to_string(port) + "\n");
 }
@@ -89,7 +105,8 @@ TEST_F(Nodes, NoticeOneThatIsLost) {
   std::vector<std::string> command = line(1, {"--quiet"}, "sleep 60\n");
   command.insert(command.begin(), lockstep_program());
   BackgroundProgram second(command);
-  for (int tries = 0; tries < 500 && !fs::exists(folder / "up"); ++tries) std::this_thread::sleep_for(10ms);
+  for (int tries = 0; tries < 500 && !fs::exists(folder / "up"); ++tries)
+    std::this_thread::sleep_for(10ms);
 
   second.send(SIGKILL);
   const ProgramEnd ended = first.get();
@@ -104,10 +121,11 @@ TEST_F(Nodes, NoticeOneThatIsLost) {
 TEST_F(Nodes, MayBeStartedAgainBeforeAllAreThere) {
   const auto words = [&](int number) {
     auto command = line(number, {"--quiet"}, "echo $RANK of $WORLD_SIZE\n");
-    std::replace(command.begin(), command.end(), std::string("--nnodes=2"), std::string("--nnodes=3"));
+    std::ranges::replace(command, std::string("--nnodes=2"), std::string("--nnodes=3"));
     return command;
   };
-  auto first = std::async(std::launch::async, [command = words(0)] { return run_lockstep(command); });
+  auto first =
+      std::async(std::launch::async, [command = words(0)] { return run_lockstep(command); });
   {
     auto command = words(1);
     command.insert(command.begin(), lockstep_program());
@@ -116,7 +134,8 @@ TEST_F(Nodes, MayBeStartedAgainBeforeAllAreThere) {
     too_early.send(SIGKILL);
     too_early.wait();
   }
-  auto second = std::async(std::launch::async, [command = words(1)] { return run_lockstep(command); });
+  auto second =
+      std::async(std::launch::async, [command = words(1)] { return run_lockstep(command); });
   const ProgramEnd third = run_lockstep(words(2));
 
   EXPECT_EQ(first.get().out, "0 of 3\n");
@@ -130,7 +149,8 @@ TEST_F(Nodes, ThatAreThroughMayGo) {
   auto command = line(1, {"--quiet"}, "touch " + (folder / "through").string() + "\n");
   command.insert(command.begin(), lockstep_program());
   BackgroundProgram second(command);
-  for (int tries = 0; tries < 500 && !fs::exists(folder / "through"); ++tries) std::this_thread::sleep_for(10ms);
+  for (int tries = 0; tries < 500 && !fs::exists(folder / "through"); ++tries)
+    std::this_thread::sleep_for(10ms);
   std::this_thread::sleep_for(200ms);
 
   second.send(SIGKILL);
@@ -142,7 +162,7 @@ TEST_F(Nodes, ThatAreThroughMayGo) {
 TEST_F(Nodes, AreRefusedInWordsWhereTheyDoNotFit) {
   auto first = node(0, {"--rdzv-conf=join_timeout=2"}, "true\n");
   std::vector<std::string> words = line(1, {"--rdzv-conf=join_timeout=5"}, "true\n");
-  std::replace(words.begin(), words.end(), std::string("--nnodes=2"), std::string("--nnodes=3"));
+  std::ranges::replace(words, std::string("--nnodes=2"), std::string("--nnodes=3"));
 
   const ProgramEnd misfit = run_lockstep(words);
   const ProgramEnd ended = first.get();
@@ -155,7 +175,8 @@ TEST_F(Nodes, AreRefusedInWordsWhereTheyDoNotFit) {
 
 TEST_F(Nodes, SayWhichNameMeansNothing) {
   std::vector<std::string> words = line(1, {"--rdzv-conf=join_timeout=1"}, "true\n");
-  std::replace(words.begin(), words.end(), std::string("--master-addr=127.0.0.1"), std::string("--master-addr=no.such.host.invalid"));
+  std::ranges::replace(words, std::string("--master-addr=127.0.0.1"),
+                       std::string("--master-addr=no.such.host.invalid"));
 
   const ProgramEnd end = run_lockstep(words);
 

@@ -1,5 +1,6 @@
-// Nothing is left behind, whoever is killed. Each rank has a worker with two children, and a child in a session of its own; all
-// of them ignore SIGTERM. A mark in the environment finds every one, wherever it ends up.
+// Nothing is left behind, whoever is killed. Each rank has a worker with two children, and a child
+// in a session of its own; all of them ignore SIGTERM. A mark in the environment finds every one,
+// wherever it ends up.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -31,15 +32,19 @@ const char* const kFamily =
 
 class LaunchedFamily {
  public:
-  explicit LaunchedFamily(int number) : mark_("LOCKSTEP_TEST_MARK=" + std::to_string(::getpid()) + "_" + std::to_string(number)) {
+  explicit LaunchedFamily(int number)
+      : mark_("LOCKSTEP_TEST_MARK=" + std::to_string(::getpid()) + "_" + std::to_string(number)) {
     const fs::path script = folder_.write("family.sh", kFamily);
     fs::permissions(script, fs::perms::owner_all);
     fs::create_directory(folder_ / "tmp");
     const auto equals = mark_.find('=');
     program_ = std::make_unique<BackgroundProgram>(
-        std::vector<std::string>{lockstep_program(), "launch", "--standalone", "--nproc-per-node=2", "--grace=100ms", "--quiet", "--no-python", script.string()},
-        Variables{{mark_.substr(0, equals), mark_.substr(equals + 1)}, {"TMPDIR", (folder_ / "tmp").string()}});
-    // The launcher, the guard, and of each of two ranks the whole family; a shell that is about to become a sleep may stand beside it for a moment.
+        std::vector<std::string>{lockstep_program(), "launch", "--standalone", "--nproc-per-node=2",
+                                 "--grace=100ms", "--quiet", "--no-python", script.string()},
+        Variables{{mark_.substr(0, equals), mark_.substr(equals + 1)},
+                  {"TMPDIR", (folder_ / "tmp").string()}});
+    // The launcher, the guard, and of each of two ranks the whole family; a shell that is about to
+    // become a sleep may stand beside it for a moment.
     for (int tries = 0, whole = 0; tries < 1000 && whole < 3; ++tries) {
       whole = is_whole() ? whole + 1 : 0;
       std::this_thread::sleep_for(10ms);
@@ -60,7 +65,8 @@ class LaunchedFamily {
   bool is_whole() const { return processes_with(mark_).size() == 2 + 2 * (1 + kOfEachRank); }
   std::size_t left_after(std::chrono::seconds time) const {
     const auto until = std::chrono::steady_clock::now() + time;
-    while (!processes_with(mark_).empty() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);
+    while (!processes_with(mark_).empty() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(10ms);
     return processes_with(mark_).size();
   }
   int wait() { return program_->wait(); }
@@ -84,9 +90,15 @@ void nothing_is_left_after(const std::function<int(const LaunchedFamily&)>& vict
   }
 }
 
-TEST(NothingIsLeft, WhenTheLauncherIsKilled) { nothing_is_left_after([](const LaunchedFamily& family) { return family.launcher(); }); }
-TEST(NothingIsLeft, WhenTheGuardIsKilled) { nothing_is_left_after([](const LaunchedFamily& family) { return family.guard(); }); }
-TEST(NothingIsLeft, WhenARankIsKilled) { nothing_is_left_after([](const LaunchedFamily& family) { return family.rank(); }); }
+TEST(NothingIsLeft, WhenTheLauncherIsKilled) {
+  nothing_is_left_after([](const LaunchedFamily& family) { return family.launcher(); });
+}
+TEST(NothingIsLeft, WhenTheGuardIsKilled) {
+  nothing_is_left_after([](const LaunchedFamily& family) { return family.guard(); });
+}
+TEST(NothingIsLeft, WhenARankIsKilled) {
+  nothing_is_left_after([](const LaunchedFamily& family) { return family.rank(); });
+}
 
 TEST(NothingIsLeft, WhenALoaderWorkersParentIsKilledAndThenTheJobEnds) {
   for (int number = 0; number < kTimes; ++number) {

@@ -37,7 +37,8 @@ class Launch : public ::testing::Test {
     fs::permissions(file, fs::perms::owner_all);
     return file.string();
   }
-  ProgramEnd launch(std::vector<std::string> flags, const std::string& lines, const Variables& variables = {}) const {
+  ProgramEnd launch(std::vector<std::string> flags, const std::string& lines,
+                    const Variables& variables = {}) const {
     flags.insert(flags.begin(), {"launch", "--no-python"});
     flags.push_back(script(lines));
     Variables around = variables;
@@ -49,10 +50,12 @@ class Launch : public ::testing::Test {
 };
 
 TEST_F(Launch, RunsAllRanksAndLeavesNoFileBehind) {
-  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=3"}, "echo rank $RANK of $WORLD_SIZE at $MASTER_ADDR\n");
+  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=3"},
+                                "echo rank $RANK of $WORLD_SIZE at $MASTER_ADDR\n");
 
   EXPECT_EQ(end.code, 0) << end.err;
-  for (const char* rank : {"rank 0 of 3 at localhost\n", "rank 1 of 3", "rank 2 of 3"}) EXPECT_THAT(end.out, HasSubstr(rank));
+  for (const char* rank : {"rank 0 of 3 at localhost\n", "rank 1 of 3", "rank 2 of 3"})
+    EXPECT_THAT(end.out, HasSubstr(rank));
   EXPECT_EQ(end.err, "") << "nothing to say where all goes well";
   EXPECT_TRUE(temporary_folder_is_empty());
 }
@@ -61,7 +64,8 @@ TEST_F(Launch, EndsWithTheRootCausesOwnCode) {
   const std::string others_wait = "[ $RANK = 1 ] && exit 7\nsleep 60\n";
 
   const ProgramEnd exited = launch({"--standalone", "--nproc-per-node=3"}, others_wait);
-  const ProgramEnd killed = launch({"--standalone", "--nproc-per-node=2"}, "[ $RANK = 1 ] && kill -SEGV $$\nsleep 60\n");
+  const ProgramEnd killed =
+      launch({"--standalone", "--nproc-per-node=2"}, "[ $RANK = 1 ] && kill -SEGV $$\nsleep 60\n");
 
   EXPECT_EQ(exited.code, 7);
   EXPECT_THAT(exited.err, HasSubstr("rank 1 failed first: it ended with exit code 7"));
@@ -70,21 +74,25 @@ TEST_F(Launch, EndsWithTheRootCausesOwnCode) {
 }
 
 TEST_F(Launch, WaitsForTheOthersWhereARankEndsEarlyWithZero) {
-  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=2"}, "[ $RANK = 0 ] && exit 0\nsleep 0.3; echo later\n");
+  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=2"},
+                                "[ $RANK = 0 ] && exit 0\nsleep 0.3; echo later\n");
 
   EXPECT_EQ(end.code, 0);
   EXPECT_THAT(end.out, HasSubstr("later"));
 }
 
 TEST_F(Launch, MakesARankThatIgnoresTheSignalEnd) {
-  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=2", "--grace=200ms"}, "[ $RANK = 1 ] && exit 3\ntrap '' TERM\nsleep 60 & wait\nsleep 60\n");
+  const ProgramEnd end =
+      launch({"--standalone", "--nproc-per-node=2", "--grace=200ms"},
+             "[ $RANK = 1 ] && exit 3\ntrap '' TERM\nsleep 60 & wait\nsleep 60\n");
 
   EXPECT_EQ(end.code, 3);
 }
 
 TEST_F(Launch, RestartsOnAFreshPortAndCountsAttempts) {
   const ProgramEnd end = launch({"--nproc-per-node=1", "--max-restarts=2", "--master-port=29533"},
-                                "echo attempt $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT\n[ $TORCHELASTIC_RESTART_COUNT = 1 ]\n");
+                                "echo attempt $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT\n[ "
+                                "$TORCHELASTIC_RESTART_COUNT = 1 ]\n");
 
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_THAT(end.out, HasSubstr("attempt 0 port 29533\n"));
@@ -94,7 +102,9 @@ TEST_F(Launch, RestartsOnAFreshPortAndCountsAttempts) {
 }
 
 TEST_F(Launch, DoesNotTryTheSameErrorOverAndOver) {
-  const std::string fails = "echo '  File \"/w/train.py\", line 31, in <module>' >&2\necho 'RuntimeError: boom' >&2\nexit 1\n";
+  const std::string fails =
+      "echo '  File \"/w/train.py\", line 31, in <module>' >&2\necho 'RuntimeError: boom' "
+      ">&2\nexit 1\n";
 
   const ProgramEnd end = launch({"--standalone", "--max-restarts=5", "-t", "2"}, fails);
 
@@ -105,8 +115,10 @@ TEST_F(Launch, DoesNotTryTheSameErrorOverAndOver) {
 
 TEST_F(Launch, LaysOutLogsAsTorchrunDoes) {
   const fs::path logs = folder / "logs";
-  const ProgramEnd end = launch({"--nproc-per-node=2", "--rdzv-id=job", "--log-dir=" + logs.string(), "-r", "0:1,1:2", "-t", "1:1", "--max-restarts=1"},
-                                "echo out $RANK; echo err $RANK >&2; sleep 0.3; exit 1\n");
+  const ProgramEnd end =
+      launch({"--nproc-per-node=2", "--rdzv-id=job", "--log-dir=" + logs.string(), "-r", "0:1,1:2",
+              "-t", "1:1", "--max-restarts=1"},
+             "echo out $RANK; echo err $RANK >&2; sleep 0.3; exit 1\n");
 
   ASSERT_EQ(std::distance(fs::directory_iterator(logs), {}), 1);
   const fs::path run = fs::directory_iterator(logs)->path();
@@ -125,10 +137,12 @@ TEST_F(Launch, LaysOutLogsAsTorchrunDoes) {
 
 TEST_F(Launch, ShowsOnlyTheRanksAskedForAndKeepsTheFilesWhole) {
   const fs::path logs = folder / "logs";
-  const ProgramEnd end = launch({"--nproc-per-node=2", "--role=trainer", "--log-dir=" + logs.string(), "-t", "3", "--local-ranks-filter=1",
-                                 "--duplicate-stdout-filters=loss", "--standalone"},
-                                "echo loss $RANK; echo other $RANK\n");
-  const ProgramEnd untouched = launch({"--standalone", "--nproc-per-node=2", "--local-ranks-filter=1"}, "echo plain $RANK\n");
+  const ProgramEnd end =
+      launch({"--nproc-per-node=2", "--role=trainer", "--log-dir=" + logs.string(), "-t", "3",
+              "--local-ranks-filter=1", "--duplicate-stdout-filters=loss", "--standalone"},
+             "echo loss $RANK; echo other $RANK\n");
+  const ProgramEnd untouched = launch(
+      {"--standalone", "--nproc-per-node=2", "--local-ranks-filter=1"}, "echo plain $RANK\n");
 
   EXPECT_EQ(end.out, "[trainer1]:loss 1\n[trainer1]:other 1\n");
   const fs::path attempt = fs::directory_iterator(logs)->path() / "attempt_0";
@@ -138,13 +152,16 @@ TEST_F(Launch, ShowsOnlyTheRanksAskedForAndKeepsTheFilesWhole) {
 }
 
 TEST_F(Launch, PutsTheUsersTemplateBeforeLines) {
-  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=1", "-t", "1"}, "echo x\n", {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${role_name} $rank ${local_rank}> "}});
+  const ProgramEnd end =
+      launch({"--standalone", "--nproc-per-node=1", "-t", "1"}, "echo x\n",
+             {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${role_name} $rank ${local_rank}> "}});
 
   EXPECT_EQ(end.out, "<default 0 0> x\n");
 }
 
 TEST_F(Launch, FoldsLinesThatAllRanksWriteAndKeepsEachRanksOrder) {
-  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=3", "-t", "1", "--fold"}, "echo begin; echo own $RANK; echo end\n");
+  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=3", "-t", "1", "--fold"},
+                                "echo begin; echo own $RANK; echo end\n");
 
   EXPECT_THAT(end.out, HasSubstr("[all 3]:begin\n"));
   EXPECT_THAT(end.out, HasSubstr("[default1]:own 1\n"));
@@ -154,15 +171,20 @@ TEST_F(Launch, FoldsLinesThatAllRanksWriteAndKeepsEachRanksOrder) {
 }
 
 TEST_F(Launch, ShowsProgressBarsAsTheyGo) {
-  const ProgramEnd end = launch({"--standalone", "-t", "1"}, "printf '10%%\\r20%%\\r\\n30%%\\r'; sleep 0.3; printf '\\nlast'\n");
+  const ProgramEnd end = launch({"--standalone", "-t", "1"},
+                                "printf '10%%\\r20%%\\r\\n30%%\\r'; sleep 0.3; printf '\\nlast'\n");
 
   EXPECT_EQ(end.out, "[default0]:10%\n[default0]:20%\n[default0]:30%\n[default0]:last\n");
 }
 
 TEST_F(Launch, GoesOnWhenNobodyReadsItsOutput) {
-  const std::string file = script("for i in $(seq 2000); do echo line $i; done; sleep 0.3; touch " + (folder / "done").string() + "\n");
+  const std::string file = script("for i in $(seq 2000); do echo line $i; done; sleep 0.3; touch " +
+                                  (folder / "done").string() + "\n");
 
-  const ProgramEnd end = run_program({"bash", "-c", "set -o pipefail; " + lockstep_program() + " launch --standalone -t 3 --no-python " + file + " | head -1"});
+  const ProgramEnd end =
+      run_program({"bash", "-c",
+                   "set -o pipefail; " + lockstep_program() +
+                       " launch --standalone -t 3 --no-python " + file + " | head -1"});
 
   EXPECT_EQ(end.out, "[default0]:line 1\n");
   EXPECT_EQ(end.code, 0) << end.err;
@@ -170,27 +192,46 @@ TEST_F(Launch, GoesOnWhenNobodyReadsItsOutput) {
 }
 
 TEST_F(Launch, StopsItsRanksThoughTheConsoleStandsStill) {
-  const std::string file = script("cd " + folder.path().string() + "\n[ $RANK = 1 ] && { sleep 0.5; date +%s%N > failed; exit 5; }\n"
-                                  "trap 'date +%s%N > stopped; exit 0' TERM\nfor i in $(seq 20000); do echo a line that fills the pipe; done\nwhile true; do sleep 0.02; done\n");
+  const std::string file =
+      script("cd " + folder.path().string() +
+             "\n[ $RANK = 1 ] && { sleep 0.5; date +%s%N > failed; exit 5; }\n"
+             "trap 'date +%s%N > stopped; exit 0' TERM\nfor i in $(seq 20000); do echo a line that "
+             "fills the pipe; done\nwhile true; do sleep 0.02; done\n");
 
-  const ProgramEnd end = run_program({"bash", "-c", "set -o pipefail; " + lockstep_program() + " launch --standalone --nproc-per-node=2 --quiet -t 1 --no-python " + file + " | sleep 4"});
+  const ProgramEnd end =
+      run_program({"bash", "-c",
+                   "set -o pipefail; " + lockstep_program() +
+                       " launch --standalone --nproc-per-node=2 --quiet -t 1 --no-python " + file +
+                       " | sleep 4"});
 
   EXPECT_EQ(end.code, 5);
-  EXPECT_LT(std::stoll(content_of(folder / "stopped")) - std::stoll(content_of(folder / "failed")), 2'000'000'000) << "nobody read for four seconds";
+  EXPECT_LT(std::stoll(content_of(folder / "stopped")) - std::stoll(content_of(folder / "failed")),
+            2'000'000'000)
+      << "nobody read for four seconds";
 }
 
 TEST_F(Launch, SaysNothingWhereNothingCanBeSaidAndGoesOn) {
   const std::string file = script("[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3\n");
 
-  EXPECT_EQ(run_program({"bash", "-c", lockstep_program() + " launch --standalone --max-restarts=1 --no-python " + file + " 2>/dev/full"}).code, 0);
-  EXPECT_EQ(run_program({"bash", "-c", lockstep_program() + " launch --standalone --no-python " + file + " 2>&-"}).code, 3);
-  EXPECT_EQ(run_program({"bash", "-c", lockstep_program() + " launch --no-such-flag 2>/dev/full"}).code, 2);
+  EXPECT_EQ(run_program({"bash", "-c",
+                         lockstep_program() + " launch --standalone --max-restarts=1 --no-python " +
+                             file + " 2>/dev/full"})
+                .code,
+            0);
+  EXPECT_EQ(run_program({"bash", "-c",
+                         lockstep_program() + " launch --standalone --no-python " + file + " 2>&-"})
+                .code,
+            3);
+  EXPECT_EQ(
+      run_program({"bash", "-c", lockstep_program() + " launch --no-such-flag 2>/dev/full"}).code,
+      2);
 }
 
 TEST_F(Launch, LosesNoLineOfALargeOutput) {
-  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=2", "-t", "1"}, "seq 1 100000\n");
+  const ProgramEnd end =
+      launch({"--standalone", "--nproc-per-node=2", "-t", "1"}, "seq 1 100000\n");
 
-  EXPECT_EQ(std::count(end.out.begin(), end.out.end(), '\n'), 200'000);
+  EXPECT_EQ(std::ranges::count(end.out, '\n'), 200'000);
   EXPECT_THAT(end.out, HasSubstr("[default0]:100000\n"));
   EXPECT_THAT(end.out, HasSubstr("[default1]:100000\n"));
 }
@@ -198,7 +239,8 @@ TEST_F(Launch, LosesNoLineOfALargeOutput) {
 TEST_F(Launch, EndsRanksThatHaveHardlyBegun) {
   for (int round = 0; round < 10; ++round) {
     const auto began = std::chrono::steady_clock::now();
-    const ProgramEnd end = launch({"--standalone", "--nproc-per-node=16", "--grace=20s"}, "[ $RANK = 0 ] && exit 3\nsleep 60\n");
+    const ProgramEnd end = launch({"--standalone", "--nproc-per-node=16", "--grace=20s"},
+                                  "[ $RANK = 0 ] && exit 3\nsleep 60\n");
     ASSERT_EQ(end.code, 3);
     ASSERT_LT(std::chrono::steady_clock::now() - began, 10s) << "a signal was lost";
   }
@@ -207,7 +249,9 @@ TEST_F(Launch, EndsRanksThatHaveHardlyBegun) {
 TEST_F(Launch, HandsTheErrorFileOnToWhoeverStartedIt) {
   const fs::path handed_on = folder / "parent.json";
   const ProgramEnd end = launch({"--standalone", "--nproc-per-node=2"},
-                                "[ $RANK = 1 ] && { echo '{\"message\":{\"message\":\"ValueError: no\",\"extraInfo\":{\"timestamp\":\"1\"}}}' > $TORCHELASTIC_ERROR_FILE; exit 5; }\nsleep 60\n",
+                                "[ $RANK = 1 ] && { echo '{\"message\":{\"message\":\"ValueError: "
+                                "no\",\"extraInfo\":{\"timestamp\":\"1\"}}}' > "
+                                "$TORCHELASTIC_ERROR_FILE; exit 5; }\nsleep 60\n",
                                 {{"TORCHELASTIC_ERROR_FILE", handed_on.string()}});
 
   EXPECT_EQ(end.code, 5);
@@ -218,7 +262,9 @@ TEST_F(Launch, HandsTheErrorFileOnToWhoeverStartedIt) {
 }
 
 TEST_F(Launch, StartsEachRankInItsOwnSession) {
-  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=1"}, "read -r pid comm state ppid pgrp sid rest < /proc/$$/stat; [ $pid = $pgrp ] && [ $pid = $sid ] && echo own; pwd\n");
+  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=1"},
+                                "read -r pid comm state ppid pgrp sid rest < /proc/$$/stat; [ $pid "
+                                "= $pgrp ] && [ $pid = $sid ] && echo own; pwd\n");
 
   EXPECT_THAT(end.out, HasSubstr("own\n"));
   EXPECT_THAT(end.out, HasSubstr(fs::current_path().string()));
@@ -235,27 +281,39 @@ TEST_F(Launch, RefusesInWordsWhatCannotRun) {
   };
   EXPECT_THAT(refused({"no_such_script.py"}), HasSubstr("there is no script no_such_script.py"));
   EXPECT_THAT(refused({"--no-python", "no_such_program"}), HasSubstr("there is no program"));
-  EXPECT_THAT(refused({"--no-python", folder.write("plain.txt", "x").string()}), HasSubstr("not executable"));
+  EXPECT_THAT(refused({"--no-python", folder.write("plain.txt", "x").string()}),
+              HasSubstr("not executable"));
   EXPECT_THAT(refused({"--nproc-per-node=gpu", "--no-python", "true"}), HasSubstr("no GPU"));
   EXPECT_THAT(refused({"--log-dir=/proc/logs", "--no-python", "true"}), HasSubstr("log folder"));
   // As an argument it is just short enough, as ROLE_NAME=... it is not.
-  EXPECT_THAT(refused({"--role=" + std::string(131'064, 'x'), "--no-python", "true"}), HasSubstr("larger than the kernel takes"));
+  EXPECT_THAT(refused({"--role=" + std::string(131'064, 'x'), "--no-python", "true"}),
+              HasSubstr("larger than the kernel takes"));
   EXPECT_THAT(refused({folder.path().string()}), HasSubstr("is a folder"));
-  EXPECT_THAT(refused({folder.write("x.py", "").string()}, {{"PYTHON_EXEC", "/no/python"}}), HasSubstr("PYTHON_EXEC"));
+  EXPECT_THAT(refused({folder.write("x.py", "").string()}, {{"PYTHON_EXEC", "/no/python"}}),
+              HasSubstr("PYTHON_EXEC"));
 }
 
 TEST_F(Launch, CountsVirtualGpus) {
-  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=gpu"}, "echo of $WORLD_SIZE\n", {{"LOCKSTEP_VIRTUAL", "2"}});
+  const ProgramEnd end = launch({"--standalone", "--nproc-per-node=gpu"}, "echo of $WORLD_SIZE\n",
+                                {{"LOCKSTEP_VIRTUAL", "2"}});
 
   EXPECT_THAT(end.out, HasSubstr("of 2\nof 2\n"));
 }
 
 TEST_F(Launch, RunsPythonUnbufferedAndModules) {
-  const fs::path file = folder.write("show.py", "import sys\nprint(sys.flags.unbuffered if hasattr(sys.flags, 'unbuffered') else sys.stdout.line_buffering or sys.stdout.write_through, sys.argv[1:])\n");
+  const fs::path file =
+      folder.write("show.py",
+                   "import sys\nprint(sys.flags.unbuffered if hasattr(sys.flags, 'unbuffered') "
+                   "else sys.stdout.line_buffering or sys.stdout.write_through, sys.argv[1:])\n");
 
-  const ProgramEnd as_script = run_lockstep({"launch", "--standalone", file.string(), "--lr", "1"}, {{"PYTHON_EXEC", "python3"}});
-  const ProgramEnd as_module = run_lockstep({"launch", "--standalone", "-m", "show", "--lr"}, {{"PYTHON_EXEC", "python3"}, {"PYTHONPATH", folder.path().string()}});
-  const ProgramEnd old_script = run_lockstep({"launch", "--standalone", "--pass-local-rank", file.string(), "--lr"}, {{"PYTHON_EXEC", "python3"}});
+  const ProgramEnd as_script = run_lockstep({"launch", "--standalone", file.string(), "--lr", "1"},
+                                            {{"PYTHON_EXEC", "python3"}});
+  const ProgramEnd as_module =
+      run_lockstep({"launch", "--standalone", "-m", "show", "--lr"},
+                   {{"PYTHON_EXEC", "python3"}, {"PYTHONPATH", folder.path().string()}});
+  const ProgramEnd old_script =
+      run_lockstep({"launch", "--standalone", "--pass-local-rank", file.string(), "--lr"},
+                   {{"PYTHON_EXEC", "python3"}});
 
   EXPECT_EQ(as_script.out, "True ['--lr', '1']\n") << as_script.err;
   EXPECT_EQ(as_module.out, "True ['--lr']\n") << as_module.err;
@@ -274,10 +332,14 @@ bool comes_true(const Condition& condition) {
 
 class LaunchSignals : public Launch {
  protected:
-  std::unique_ptr<BackgroundProgram> started(const std::string& lines, const std::vector<std::string>& flags = {}) {
-    std::vector<std::string> command = {lockstep_program(), "launch", "--standalone", "--nproc-per-node=2", "--quiet", "--grace=5s", "--no-python"};
+  std::unique_ptr<BackgroundProgram> started(const std::string& lines,
+                                             const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> command = {lockstep_program(),   "launch",  "--standalone",
+                                        "--nproc-per-node=2", "--quiet", "--grace=5s",
+                                        "--no-python"};
     command.insert(command.begin() + 2, flags.begin(), flags.end());
-    command.push_back(script("cd " + folder.path().string() + "\n" + lines + "touch up$RANK\nwhile true; do sleep 0.02; done\n"));
+    command.push_back(script("cd " + folder.path().string() + "\n" + lines +
+                             "touch up$RANK\nwhile true; do sleep 0.02; done\n"));
     auto program = std::make_unique<BackgroundProgram>(command);
     EXPECT_TRUE(comes_true([&] { return is_there("up0") && is_there("up1"); }));
     return program;
@@ -296,10 +358,13 @@ TEST_F(LaunchSignals, ThatEndTheJobAreHandedOnAsTheyAre) {
 }
 
 TEST_F(LaunchSignals, OfSchedulersAreHandedOnAndTheJobGoesOn) {
-  const auto program = started("trap 'touch usr1_$RANK' USR1\ntrap 'touch usr2_$RANK' USR2\n", {"--signals-to-handle=SIGTERM,SIGUSR1"});
+  const auto program = started("trap 'touch usr1_$RANK' USR1\ntrap 'touch usr2_$RANK' USR2\n",
+                               {"--signals-to-handle=SIGTERM,SIGUSR1"});
   program->send(SIGUSR1);
   program->send(SIGUSR2);
-  EXPECT_TRUE(comes_true([&] { return is_there("usr1_0") && is_there("usr1_1") && is_there("usr2_0") && is_there("usr2_1"); }));
+  EXPECT_TRUE(comes_true([&] {
+    return is_there("usr1_0") && is_there("usr1_1") && is_there("usr2_0") && is_there("usr2_1");
+  }));
   program->send(SIGTERM);
   EXPECT_EQ(program->wait(), 143) << "it was still there to be ended";
 }

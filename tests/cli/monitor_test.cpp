@@ -11,9 +11,9 @@
 namespace lockstep {
 namespace {
 
+using testing::content_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::content_of;
 using testing::plateau;
 using testing::recording_text;
 using testing::run_lockstep;
@@ -21,7 +21,8 @@ using testing::TemporaryFolder;
 using testing::two_gpu_machine;
 
 TEST(MonitorOnce, ShowsVirtualGpusAndCallsThemVirtual) {
-  const auto end = run_lockstep({"monitor", "--once", "virtual:3"}, {{"LOCKSTEP_VIRTUAL_SCOPE", "nobody"}});
+  const auto end =
+      run_lockstep({"monitor", "--once", "virtual:3"}, {{"LOCKSTEP_VIRTUAL_SCOPE", "nobody"}});
 
   EXPECT_EQ(end.code, 0);
   EXPECT_THAT(end.out, HasSubstr("3 virtual GPUs"));
@@ -31,7 +32,8 @@ TEST(MonitorOnce, ShowsVirtualGpusAndCallsThemVirtual) {
 }
 
 TEST(MonitorOnce, PrintsTheReportAsJson) {
-  const auto end = run_lockstep({"monitor", "--once", "virtual:2", "--json"}, {{"LOCKSTEP_VIRTUAL_SCOPE", "nobody"}});
+  const auto end = run_lockstep({"monitor", "--once", "virtual:2", "--json"},
+                                {{"LOCKSTEP_VIRTUAL_SCOPE", "nobody"}});
 
   const auto report = nlohmann::json::parse(end.out);
 
@@ -45,9 +47,11 @@ TEST(MonitorOnce, PrintsTheReportAsJson) {
 
 TEST(MonitorOnce, SummarisesARecording) {
   const TemporaryFolder folder;
-  const auto file = folder.write("run", recording_text(two_gpu_machine(), plateau({0.5, 0.25}, 20)));
+  const auto file =
+      folder.write("run", recording_text(two_gpu_machine(), plateau({0.5, 0.25}, 20)));
 
-  const auto report = nlohmann::json::parse(run_lockstep({"monitor", "--once", file.string(), "--json"}).out);
+  const auto report =
+      nlohmann::json::parse(run_lockstep({"monitor", "--once", file.string(), "--json"}).out);
 
   EXPECT_EQ(report.at("source").at("kind"), "recording");
   EXPECT_EQ(report.at("duration_s"), 20.0);
@@ -57,7 +61,8 @@ TEST(MonitorOnce, SummarisesARecording) {
 
 TEST(MonitorOnce, ReadsARecordingFromAPipe) {
   const TemporaryFolder folder;
-  const auto file = folder.write("run", recording_text(two_gpu_machine(), plateau({0.5, 0.25}, 20)));
+  const auto file =
+      folder.write("run", recording_text(two_gpu_machine(), plateau({0.5, 0.25}, 20)));
 
   const auto end = testing::run_program(
       {"bash", "-c", testing::lockstep_program() + " monitor --once <(cat " + file.string() + ")"});
@@ -80,7 +85,8 @@ TEST(MonitorOnce, SaysWhatACutRecordingLost) {
 TEST(MonitorOnce, WritesItsReportToAFile) {
   const TemporaryFolder folder;
 
-  const auto end = run_lockstep({"monitor", "--once", "virtual:1", "--json", "-o", (folder / "report.json").string()});
+  const auto end = run_lockstep(
+      {"monitor", "--once", "virtual:1", "--json", "-o", (folder / "report.json").string()});
 
   EXPECT_EQ(end.code, 0);
   EXPECT_THAT(end.out, IsEmpty());
@@ -93,7 +99,8 @@ TEST(MonitorOnce, ShowsALostGpuOfAPlayedRecording) {
   records.insert(records.begin() + 2, {150, Event{"lost", 1, ""}});
   const auto file = folder.write("run", recording_text(two_gpu_machine(), records));
 
-  const auto end = run_lockstep({"monitor", "--once", "--duration", "600ms", "virtual:" + file.string()});
+  const auto end =
+      run_lockstep({"monitor", "--once", "--duration", "600ms", "virtual:" + file.string()});
 
   EXPECT_EQ(end.code, 0);
   EXPECT_THAT(end.out, HasSubstr("(LOST)"));
@@ -105,7 +112,8 @@ TEST(MonitorOnce, EndsThoughTheDriverHangs) {
   records.insert(records.begin() + 3, {250, Event{"hang", 0, ""}});
   const auto file = folder.write("run", recording_text(two_gpu_machine(), records));
 
-  const auto end = run_lockstep({"monitor", "--once", "--duration", "2500ms", "virtual:" + file.string()});
+  const auto end =
+      run_lockstep({"monitor", "--once", "--duration", "2500ms", "virtual:" + file.string()});
 
   EXPECT_EQ(end.code, 0) << "GPUs were read before it hung";
   EXPECT_THAT(end.out, HasSubstr("stopped answering"));
@@ -126,8 +134,8 @@ TEST(MonitorOnce, OfOneProcessShowsItsChildrenAndTheirGpus) {
   records.push_back({900, ProcessTick{rank, other}});
   const auto file = folder.write("run", recording_text(two_gpu_machine(), records));
 
-  const auto report =
-      nlohmann::json::parse(run_lockstep({"monitor", "--once", file.string(), "--json", "--pid", "2000000000"}).out);
+  const auto report = nlohmann::json::parse(
+      run_lockstep({"monitor", "--once", file.string(), "--json", "--pid", "2000000000"}).out);
 
   ASSERT_EQ(report.at("processes").size(), 1U);
   EXPECT_EQ(report.at("processes")[0].at("pid"), 2'000'000'001);

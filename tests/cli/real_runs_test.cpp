@@ -1,4 +1,5 @@
-// Runs that other people made: every labelled one gets a right or acceptable verdict and raises no false alarm.
+// Runs that other people made: every labelled one gets a right or acceptable verdict and raises no
+// false alarm.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/paths.hpp"
+#include "support/real_data.hpp"
 #include "support/run_program.hpp"
 
 namespace lockstep {
@@ -16,10 +18,9 @@ using nlohmann::json;
 using namespace testing;
 namespace fs = std::filesystem;
 
-#define SKIP_WITHOUT_DATA(path) \
-  if (!fs::exists(path)) GTEST_SKIP() << "no real data at " << (path) << ": set LOCKSTEP_TEST_DATA to their folder"
-
-bool contains(const json& list, const std::string& word) { return std::find(list.begin(), list.end(), word) != list.end(); }
+bool contains(const json& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
 
 json diagnosis_of(const fs::path& file) {
   const ProgramEnd end = run_lockstep({"diagnose", file.string(), "--json", "--quiet"});
@@ -36,7 +37,8 @@ TEST(RealRuns, GetRightOrAcceptableVerdicts) {
   for (const auto& [name, label] : labels.items()) {
     const json report = diagnosis_of(runs / name);
     const std::string pattern = report["verdict"]["pattern"];
-    EXPECT_TRUE(contains(label["right"], pattern) || contains(label["accept"], pattern)) << name << " was called " << pattern;
+    EXPECT_TRUE(contains(label["right"], pattern) || contains(label["accept"], pattern))
+        << name << " was called " << pattern;
     bool found_one = !label.contains("must_one_of");
     for (const json& finding : report["findings"]) {
       const std::string code = finding["code"];

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""lockstep bench on real load: the ways to train on virtual GPUs, and a script of a user's own. Speed is scripts/bench's matter.
+"""lockstep bench on real load: the ways to train on virtual GPUs, and a script of a user's own.
+Speed is scripts/bench's matter.
 
 usage: bench_test.py [-v] [TEST...]
 """
+
 import csv
 import io
 import json
@@ -30,7 +32,8 @@ parser.add_argument("--logging_steps", type=int, default=10)
 options = parser.parse_args()
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-net = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 8)))
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(256, 512),
+torch.nn.ReLU(), torch.nn.Linear(512, 8)))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 data = TensorDataset(torch.randn(65536, 256), torch.randint(0, 8, (65536,)))
 sampler = DistributedSampler(data)
@@ -44,7 +47,9 @@ for epoch in range(1000):
 
 
 def bench(*words, timeout=300):
-    return subprocess.run([LOCKSTEP, "bench", *map(str, words)], capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        [LOCKSTEP, "bench", *map(str, words)], capture_output=True, text=True, timeout=timeout
+    )
 
 
 class Scaling(unittest.TestCase):
@@ -59,17 +64,47 @@ class Scaling(unittest.TestCase):
         if not os.path.exists(PEERS):
             return
         check = "import json, sys, jsonschema; jsonschema.validate(json.load(sys.stdin), json.load(open(sys.argv[1])))"
-        done = subprocess.run([PEERS, "-c", check, SCHEMAS / "bench.schema.json"], input=text, capture_output=True, text=True)
+        done = subprocess.run(
+            [PEERS, "-c", check, SCHEMAS / "bench.schema.json"],
+            input=text,
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(done.returncode, 0, done.stderr[-1500:])
 
     def test_all_ways_on_two_virtual_gpus(self):
         files = [self.folder / f"scaling.{kind}" for kind in ("html", "svg", "csv", "json")]
-        done = bench("scaling", "--devices", "1,2", "--rounds", "1", "--duration", "3s", "--batch-size", "4", "--buckets", "1", *[word for file in files for word in ("-o", file)])
+        done = bench(
+            "scaling",
+            "--devices",
+            "1,2",
+            "--rounds",
+            "1",
+            "--duration",
+            "3s",
+            "--batch-size",
+            "4",
+            "--buckets",
+            "1",
+            *[word for file in files for word in ("-o", file)],
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(files[3].read_text())
         self.follows_schema(files[3].read_text())
         rows = {row["title"]: row for row in report["rows"]}
-        self.assertEqual(list(rows), ["single", "naive", "data-parallel", "DDP", "DDP, same batch in all", "DDP, 4 passes, no_sync", "DDP, 4 passes, exchange after each", "DDP, buckets of 1 MB"])
+        self.assertEqual(
+            list(rows),
+            [
+                "single",
+                "naive",
+                "data-parallel",
+                "DDP",
+                "DDP, same batch in all",
+                "DDP, 4 passes, no_sync",
+                "DDP, 4 passes, exchange after each",
+                "DDP, buckets of 1 MB",
+            ],
+        )
         self.assertEqual(report["rows"][0]["speedup"], 1)
         for title, row in rows.items():
             self.assertGreater(row["speed"], 0, title)
@@ -77,7 +112,8 @@ class Scaling(unittest.TestCase):
             self.assertIn("backward", [part["name"] for part in row["parts"]], title)
             self.assertAlmostEqual(row["efficiency"], row["speedup"] / row["devices"], places=6)
         if os.cpu_count() >= 2:
-            # Two parts of one model by turns, two copies at once: whatever else the machine does, these do not change places.
+            # Two parts of one model by turns, two copies at once: whatever else the machine does,
+            # these do not change places.
             self.assertGreater(rows["DDP"]["speedup"], rows["naive"]["speedup"])
             self.assertTrue(report["fit"]["expected_weak"])
         self.assertTrue(report["machine"]["virtual"])
@@ -90,39 +126,85 @@ class Scaling(unittest.TestCase):
 
     def test_more_ranks_than_cores_are_said(self):
         ranks = len(os.sched_getaffinity(0)) + 1
-        done = bench("scaling", "--devices", ranks, "--ways", "ddp", "--rounds", "1", "--duration", "2s", "--batch-size", ranks, "--json")
+        done = bench(
+            "scaling",
+            "--devices",
+            ranks,
+            "--ways",
+            "ddp",
+            "--rounds",
+            "1",
+            "--duration",
+            "2s",
+            "--batch-size",
+            ranks,
+            "--json",
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
         self.assertIn("share cores", done.stderr)
         self.assertTrue(report["rows"][-1]["too_few_cores"])
         self.assertEqual(report["fit"]["expected_weak"], [])
-        self.assertTrue(any("more virtual GPUs than this machine has cores" in note for note in report["notes"]))
+        self.assertTrue(
+            any("more virtual GPUs than this machine has cores" in note for note in report["notes"])
+        )
 
     def test_the_published_presets(self):
         done = bench("presets", "--rounds", "1", "--duration", "3s", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
         self.follows_schema(done.stdout)
-        self.assertEqual([(row["title"], row["devices"], row["batch"], row["accumulation"], row["published_minutes"]) for row in report["rows"]],
-                         [("single", 1, 4, 4, 16), ("old DDP", 2, 2, 4, 15), ("standard", 2, 4, 2, 12), ("fast", 2, 8, 1, 10)])
+        self.assertEqual(
+            [
+                (
+                    row["title"],
+                    row["devices"],
+                    row["batch"],
+                    row["accumulation"],
+                    row["published_minutes"],
+                )
+                for row in report["rows"]
+            ],
+            [
+                ("single", 1, 4, 4, 16),
+                ("old DDP", 2, 2, 4, 15),
+                ("standard", 2, 4, 2, 12),
+                ("fast", 2, 8, 1, 10),
+            ],
+        )
         self.assertGreater(report["rows"][3]["epoch_s"], 0)
 
     def script(self):
         if not os.path.exists(PYTHON):
-            self.skipTest("torch is not in the cache's virtual environment; scripts/setup --tests does that")
+            self.skipTest(
+                "torch is not in the cache's virtual environment; scripts/setup --tests does that"
+            )
         path = self.folder / "train.py"
         path.write_text(SCRIPT)
         os.environ["PYTHON_EXEC"] = PYTHON
         return path
 
     def test_a_users_script_on_one_and_two(self):
-        done = bench("scaling", "--devices", "1,2", "--rounds", "1", "--steps", "100", "--json", "--", self.script())
+        done = bench(
+            "scaling",
+            "--devices",
+            "1,2",
+            "--rounds",
+            "1",
+            "--steps",
+            "100",
+            "--json",
+            "--",
+            self.script(),
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
         self.follows_schema(done.stdout)
         self.assertEqual((report["subject"], report["unit"]), ("train.py", "samples/s"))
         self.assertEqual([row["devices"] for row in report["rows"]], [1, 2])
-        self.assertTrue(all(row["speed"] > 0 and row["step_ms"] > 0 for row in report["rows"]), report["rows"])
+        self.assertTrue(
+            all(row["speed"] > 0 and row["step_ms"] > 0 for row in report["rows"]), report["rows"]
+        )
 
     def test_presets_are_given_to_a_script(self):
         done = bench("presets", "--rounds", "1", "--steps", "60", "--json", "--", self.script())
@@ -141,8 +223,16 @@ class Scaling(unittest.TestCase):
         self.assertEqual(done.stdout, "")
 
     def test_mistakes_are_refused_before_anything_runs(self):
-        for words, what in ((["sideways"], "sideways"), (["scaling", "--devices", "1,x"], "'x'"), (["scaling", "--ways", "dpp"], "did you mean ddp"), (["scaling", "-o", "table.xls"], ".svg"),
-                            (["scaling", "--buckets", "0"], "megabytes"), (["scaling", "--accumulation", "3"], "divided"), (["scaling", "--model", "nothing"], "nothing"), (["scaling", "-o", "/nowhere/x.svg"], "folder")):
+        for words, what in (
+            (["sideways"], "sideways"),
+            (["scaling", "--devices", "1,x"], "'x'"),
+            (["scaling", "--ways", "dpp"], "did you mean ddp"),
+            (["scaling", "-o", "table.xls"], ".svg"),
+            (["scaling", "--buckets", "0"], "megabytes"),
+            (["scaling", "--accumulation", "3"], "divided"),
+            (["scaling", "--model", "nothing"], "nothing"),
+            (["scaling", "-o", "/nowhere/x.svg"], "folder"),
+        ):
             done = bench(*words)
             self.assertEqual(done.returncode, 2, (words, done.stderr))
             self.assertIn(what, done.stderr, words)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""The lessons of tests/fixes, converted by lockstep fix and started by torchrun on two CPU ranks over Gloo: the loss after every epoch is that of
+"""The lessons of tests/fixes, converted by lockstep fix and started by torchrun on two CPU ranks
+over Gloo: the loss after every epoch is that of
 one process with the global batch."""
+
 import os
 import pathlib
 import re
@@ -24,7 +26,12 @@ class Conversion(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.environment = {**os.environ, "PATH": f"{TORCH}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(self.folder / "state")}
+        self.environment = {
+            **os.environ,
+            "PATH": f"{TORCH}/bin:{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+            "XDG_STATE_HOME": str(self.folder / "state"),
+        }
 
     def lesson(self, name):
         tree = self.folder / name
@@ -34,13 +41,24 @@ class Conversion(unittest.TestCase):
         return tree
 
     def fix(self, tree, *words):
-        done = subprocess.run([LOCKSTEP, "fix", "--apply", "--unsafe", *words, "."], cwd=tree, env=self.environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [LOCKSTEP, "fix", "--apply", "--unsafe", *words, "."],
+            cwd=tree,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
     def losses(self, tree, command):
-        for _ in range(2):  # a rank of torch 2.11 over Gloo now and then aborts at its very end, without any of us in it
-            done = subprocess.run(command, cwd=tree, env=self.environment, capture_output=True, text=True, timeout=300)
+        for _ in range(
+            2
+        ):  # a rank of torch 2.11 over Gloo now and then aborts at its very end, without any of us in it
+            done = subprocess.run(
+                command, cwd=tree, env=self.environment, capture_output=True, text=True, timeout=300
+            )
             if done.returncode == 0 or "exitcode: -6" not in done.stderr:
                 break
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-3000:])
@@ -56,9 +74,12 @@ class Conversion(unittest.TestCase):
 
     def test_a_plain_loop_learns_as_with_the_doubled_batch(self):
         tree = self.lesson("lesson_plain_loop")
-        one = self.losses(tree, ["python", "train.py", "64"])  # all samples at once: the shuffle makes no difference
+        # all samples at once: the shuffle makes no difference
+        one = self.losses(tree, ["python", "train.py", "64"])
         self.fix(tree)
-        self.assertIn("torchrun --standalone --nproc_per_node=2 train.py", (tree / "run.sh").read_text())
+        self.assertIn(
+            "torchrun --standalone --nproc_per_node=2 train.py", (tree / "run.sh").read_text()
+        )
         two = self.losses(tree, ["bash", "run.sh", "32"])
         self.same(one, two)
 
@@ -66,11 +87,16 @@ class Conversion(unittest.TestCase):
         tree = self.lesson("lesson_data_parallel")
         one = self.losses(tree, ["python", "train.py", "16"])
         self.fix(tree, "--gpus", "2")
-        self.assertNotIn("DataParallel(model)", (tree / "train.py").read_text().replace("DistributedDataParallel", ""))
+        self.assertNotIn(
+            "DataParallel(model)",
+            (tree / "train.py").read_text().replace("DistributedDataParallel", ""),
+        )
         two = self.losses(tree, ["bash", "run.sh", "16"])
         self.same(one, two)
 
-    def test_an_accumulation_that_was_off_by_one_learns_as_the_mended_one_with_the_doubled_pass(self):
+    def test_an_accumulation_that_was_off_by_one_learns_as_the_mended_one_with_the_doubled_pass(
+        self,
+    ):
         tree = self.lesson("lesson_accumulation")
         wrong = self.losses(tree, ["python", "train.py", "8"])
         self.fix(tree, "--select", "X714")

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""lockstep fix with the real thing: a running script on virtual GPUs that is diagnosed, patched from the report and found
-healthy in the code; and a script that real Transformers refuses, patched, and trained by two ranks."""
+"""lockstep fix with the real thing: a running script on virtual GPUs that is diagnosed, patched
+from the report and found
+healthy in the code; and a script that real Transformers refuses, patched, and trained by two
+ranks."""
+
 import json
 import os
 import pathlib
@@ -13,9 +16,10 @@ LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
 TORCH = os.environ["LOCKSTEP_TORCH"]
 PYTHON = os.path.join(TORCH, "bin", "python")
 
-# Two threads compute in turns, as the parts of a split model do, and are registered as the trainer's are. The training code
+# Two threads compute in turns, as the parts of a split model do, and are registered as the
+# trainer's are. The training code
 # is what a reader of the file sees; it is not reached.
-TURNS = '''import json, os, sys, threading, time
+TURNS = """import json, os, sys, threading, time
 
 END = time.monotonic() + 20
 
@@ -35,7 +39,8 @@ def register(tids):
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"vgpu-{os.getpid()}.json")
     with open(path + ".new", "w") as out:
-        json.dump({"pid": os.getpid(), "gpus": [{"index": i, "memory_bytes": 1 << 30, "tid": t} for i, t in tids.items()]}, out)
+        json.dump({"pid": os.getpid(), "gpus": [{"index": i, "memory_bytes": 1 << 30, "tid": t} for
+        i, t in tids.items()]}, out)
     os.rename(path + ".new", path)
 
 
@@ -59,10 +64,11 @@ if __name__ == "__main__":
     register(tids)
     for thread in threads:
         thread.join()
-'''
+"""
 
-# A tiny model made on the spot; nothing is downloaded. evaluation_strategy and no_cuda are names of old.
-TRAIN = '''import os
+# A tiny model made on the spot; nothing is downloaded. evaluation_strategy and no_cuda are names of
+# old.
+TRAIN = """import os
 import sys
 
 import torch
@@ -79,7 +85,8 @@ class Words(torch.utils.data.Dataset):
 
 
 def main():
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=16, n_layer=1, n_head=2))
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=16, n_layer=1,
+    n_head=2))
     args = TrainingArguments(
         output_dir=sys.argv[1],
         per_device_train_batch_size=2,
@@ -97,7 +104,7 @@ def main():
 
 if __name__ == "__main__":
     main()
-'''
+"""
 
 
 def run(command, **more):
@@ -111,7 +118,11 @@ class Fix(unittest.TestCase):
         self.tree = pathlib.Path(self.folder.name) / "project"
         self.tree.mkdir()
         self.state = pathlib.Path(self.folder.name) / "state"
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(self.state), "XDG_RUNTIME_DIR": self.folder.name}
+        self.environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(self.state),
+            "XDG_RUNTIME_DIR": self.folder.name,
+        }
 
     def lockstep(self, *words):
         return run([LOCKSTEP, *words], cwd=self.tree, env=self.environment)
@@ -120,13 +131,30 @@ class Fix(unittest.TestCase):
         script = self.tree / "train.py"
         script.write_text(TURNS)
         report_file = pathlib.Path(self.folder.name) / "report.json"
-        done = self.lockstep("diagnose", "virtual:2", "--json", "-o", str(report_file), "--stop-after", "--", sys.executable, "train.py")
+        done = self.lockstep(
+            "diagnose",
+            "virtual:2",
+            "--json",
+            "-o",
+            str(report_file),
+            "--stop-after",
+            "--",
+            sys.executable,
+            "train.py",
+        )
         report = json.loads(report_file.read_text())
         self.assertEqual(report["verdict"]["pattern"], "taking-turns", done.stderr)
         finding = next(finding for finding in report["findings"] if finding["code"] == "P101")
-        self.assertEqual([pathlib.Path(place["file"]).name for place in finding["where"]], ["train.py"])
-        self.assertEqual(finding["where"][0]["line"], TURNS[:TURNS.index("device_map")].count("\n") + 1)
-        self.assertIn('-    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")', finding["fixes"][0]["diff"])
+        self.assertEqual(
+            [pathlib.Path(place["file"]).name for place in finding["where"]], ["train.py"]
+        )
+        self.assertEqual(
+            finding["where"][0]["line"], TURNS[: TURNS.index("device_map")].count("\n") + 1
+        )
+        self.assertIn(
+            '-    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")',
+            finding["fixes"][0]["diff"],
+        )
 
         applied = self.lockstep("fix", "--from", str(report_file), "--apply", "--unsafe")
         self.assertEqual(applied.returncode, 0, applied.stderr)
@@ -135,7 +163,10 @@ class Fix(unittest.TestCase):
         self.assertEqual(script.read_text(), TURNS)
 
     def test_what_transformers_refuses_is_patched_and_trains_with_two_ranks(self):
-        if not (pathlib.Path(TORCH) / ".installed").exists() or "transformers" not in (pathlib.Path(TORCH) / ".installed").read_text():
+        if (
+            not (pathlib.Path(TORCH) / ".installed").exists()
+            or "transformers" not in (pathlib.Path(TORCH) / ".installed").read_text()
+        ):
             self.skipTest("no Transformers here: scripts/setup --tests installs it")
         script = self.tree / "train.py"
         script.write_text(TRAIN)
@@ -144,7 +175,9 @@ class Fix(unittest.TestCase):
         refused = run([PYTHON, "train.py", "out"], cwd=self.tree, env=self.environment)
         self.assertIn("unexpected keyword argument", refused.stderr)
 
-        applied = self.lockstep("fix", "--apply", "--unsafe", "--ignore", "D202,B503", "--gpus", "2", ".")
+        applied = self.lockstep(
+            "fix", "--apply", "--unsafe", "--ignore", "D202,B503", "--gpus", "2", "."
+        )
         self.assertEqual(applied.returncode, 0, applied.stderr)
         self.assertIn('        eval_strategy="no",  # as it was called\n', script.read_text())
         self.assertIn("use_cpu=True", script.read_text())
@@ -152,8 +185,14 @@ class Fix(unittest.TestCase):
         self.assertEqual(line, "torchrun --standalone --nproc_per_node=2 train.py out")
 
         path = f"{TORCH}/bin:{os.environ['PATH']}"
-        for _ in range(2):  # a rank of torch 2.11 over Gloo now and then aborts at its very end, without any of us in it
-            trained = run(["bash", "run.sh"], cwd=self.tree, env={**self.environment, "PATH": path, "OMP_NUM_THREADS": "1"})
+        for _ in range(
+            2
+        ):  # a rank of torch 2.11 over Gloo now and then aborts at its very end, without any of us in it
+            trained = run(
+                ["bash", "run.sh"],
+                cwd=self.tree,
+                env={**self.environment, "PATH": path, "OMP_NUM_THREADS": "1"},
+            )
             if trained.returncode == 0 or "exitcode: -6" not in trained.stderr:
                 break
         self.assertEqual(trained.returncode, 0, trained.stderr[-2000:])

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Prometheus in and out: the exporter scraped by a real Prometheus, fleets read from made-up and real servers."""
+"""Prometheus in and out: the exporter scraped by a real Prometheus, fleets read from made-up and
+real servers.
+"""
+
 import json
 import os
 import re
@@ -22,7 +25,9 @@ from fake_prometheus import FakePrometheus, dcgm_fleet  # noqa: E402
 
 VIRTUAL = os.path.join(os.path.dirname(os.path.dirname(BINARY)), "lib/lockstep/virtual")
 has_prometheus = shutil.which("prometheus") and shutil.which("promtool")
-needs_prometheus = unittest.skipUnless(has_prometheus, "prometheus and promtool are not installed; scripts/setup --tests installs them")
+needs_prometheus = unittest.skipUnless(
+    has_prometheus, "prometheus and promtool are not installed; scripts/setup --tests installs them"
+)
 
 
 def free_port():
@@ -49,7 +54,12 @@ def wait_for(true, seconds=30, every=0.1):
 
 
 def diagnose(url, *options, code=None):
-    run = subprocess.run([BINARY, "diagnose", url, "--format", "json", *options], capture_output=True, text=True, timeout=120)
+    run = subprocess.run(
+        [BINARY, "diagnose", url, "--format", "json", *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     if code is not None and run.returncode != code:
         raise AssertionError(f"ended with {run.returncode}, not {code}: {run.stderr}")
     return json.loads(run.stdout) if run.stdout else None, run.stderr
@@ -63,7 +73,12 @@ class Exporter:
     def __init__(self, *arguments, environment=None):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.process = subprocess.Popen([BINARY, "export", *arguments, "--listen", f"127.0.0.1:{self.port}"], stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
+        self.process = subprocess.Popen(
+            [BINARY, "export", *arguments, "--listen", f"127.0.0.1:{self.port}"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
 
     def __enter__(self):
         def answers():
@@ -73,6 +88,7 @@ class Exporter:
                 return get(self.url + "/-/healthy")[0] == 200
             except OSError:
                 return False
+
         assert wait_for(answers), "the exporter does not answer"
         return self
 
@@ -89,11 +105,28 @@ class Prometheus:
         self.folder = tempfile.TemporaryDirectory()
         config = os.path.join(self.folder.name, "prometheus.yml")
         with open(config, "w") as file:
-            json.dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "gpus", "static_configs": [{"targets": targets}]}]}, file)  # YAML is a superset
+            # YAML is a superset
+            json.dump(
+                {
+                    "global": {"scrape_interval": "1s"},
+                    "scrape_configs": [
+                        {"job_name": "gpus", "static_configs": [{"targets": targets}]}
+                    ],
+                },
+                file,
+            )
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.process = subprocess.Popen(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder.name}/data", f"--web.listen-address=127.0.0.1:{self.port}"],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={config}",
+                f"--storage.tsdb.path={self.folder.name}/data",
+                f"--web.listen-address=127.0.0.1:{self.port}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def __enter__(self):
         def ready():
@@ -101,11 +134,14 @@ class Prometheus:
                 return get(self.url + "/-/ready")[0] == 200
             except OSError:
                 return False
+
         assert wait_for(ready, 60), "prometheus is not ready"
         return self
 
     def query(self, text):
-        return json.loads(get(self.url + "/api/v1/query?" + urllib.parse.urlencode({"query": text}))[1])["data"]["result"]
+        return json.loads(
+            get(self.url + "/api/v1/query?" + urllib.parse.urlencode({"query": text}))[1]
+        )["data"]["result"]
 
     def __exit__(self, *problem):
         self.process.terminate()
@@ -116,8 +152,24 @@ class Prometheus:
 def recorded(folder, name, lines, gpus=2, spare_ms=None):
     path = os.path.join(folder, name)
     with open(path, "w") as file:
-        header = {"lockstep_recording": 1, "started_unix_ns": 0, "host": "h", "driver": "1", "process_coverage": "all",
-                  "gpus": [{"index": i, "uuid": f"GPU-{i}", "name": "NVIDIA H200", "memory_total_bytes": 10**11, "power_limit_mw": 700000, "busy_window_ms": 100} for i in range(gpus)]}
+        header = {
+            "lockstep_recording": 1,
+            "started_unix_ns": 0,
+            "host": "h",
+            "driver": "1",
+            "process_coverage": "all",
+            "gpus": [
+                {
+                    "index": i,
+                    "uuid": f"GPU-{i}",
+                    "name": "NVIDIA H200",
+                    "memory_total_bytes": 10**11,
+                    "power_limit_mw": 700000,
+                    "busy_window_ms": 100,
+                }
+                for i in range(gpus)
+            ],
+        }
         for line in [header, *lines]:
             file.write(json.dumps(line) + "\n")
     return path
@@ -125,19 +177,61 @@ def recorded(folder, name, lines, gpus=2, spare_ms=None):
 
 def turns(seconds, one_process=True):
     """Two GPUs that take turns of a second, held by one process."""
-    lines = [{"t_ms": 0.0, "processes": [{"pid": 4242, "gpus": [{"index": 0, "memory_bytes": 10**10}, {"index": 1, "memory_bytes": 10**10}], "command": ["python", "train.py"],
-                                          "rank": None, "local_rank": None, "world_size": None, "launcher": "python", "environment": {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}}]}]
+    lines = [
+        {
+            "t_ms": 0.0,
+            "processes": [
+                {
+                    "pid": 4242,
+                    "gpus": [
+                        {"index": 0, "memory_bytes": 10**10},
+                        {"index": 1, "memory_bytes": 10**10},
+                    ],
+                    "command": ["python", "train.py"],
+                    "rank": None,
+                    "local_rank": None,
+                    "world_size": None,
+                    "launcher": "python",
+                    "environment": {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"},
+                }
+            ],
+        }
+    ]
     for tick in range(seconds * 10):
         first = tick // 10 % 2 == 0
-        lines.append({"t_ms": tick * 100.0, "gpus": [{"index": 0, "busy": 1.0 if first else 0.0, "power_mw": 600000 if first else 90000, "memory_used_bytes": 10**10},
-                                                     {"index": 1, "busy": 0.0 if first else 1.0, "power_mw": 90000 if first else 600000, "memory_used_bytes": 10**10}]})
+        lines.append(
+            {
+                "t_ms": tick * 100.0,
+                "gpus": [
+                    {
+                        "index": 0,
+                        "busy": 1.0 if first else 0.0,
+                        "power_mw": 600000 if first else 90000,
+                        "memory_used_bytes": 10**10,
+                    },
+                    {
+                        "index": 1,
+                        "busy": 0.0 if first else 1.0,
+                        "power_mw": 90000 if first else 600000,
+                        "memory_used_bytes": 10**10,
+                    },
+                ],
+            }
+        )
     return lines
 
 
 class Exported(unittest.TestCase):
     def test_speaks_prometheus_with_help_type_and_one_set_of_labels_a_metric(self):
         with Exporter("virtual:2") as exporter:
-            self.assertTrue(wait_for(lambda: "lockstep_job_pattern" in get(exporter.url + "/metrics")[1] or "lockstep_gpu_state" in get(exporter.url + "/metrics")[1]))
+            self.assertTrue(
+                wait_for(
+                    lambda: (
+                        "lockstep_job_pattern" in get(exporter.url + "/metrics")[1]
+                        or "lockstep_gpu_state" in get(exporter.url + "/metrics")[1]
+                    )
+                )
+            )
             self.assertEqual(get(exporter.url + "/-/ready")[0], 200)
             status, text = get(exporter.url + "/metrics")
             self.assertEqual(get(exporter.url + "/other")[0], 404)
@@ -159,13 +253,24 @@ class Exported(unittest.TestCase):
         self.assertEqual(set(labels), typed)
         self.assertIn("lockstep_gpu_busy_ratio", labels)
         if has_prometheus:
-            check = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+            check = subprocess.run(
+                ["promtool", "check", "metrics"], input=text, capture_output=True, text=True
+            )
             self.assertEqual((check.returncode, check.stdout + check.stderr), (0, ""))
 
     def test_a_port_in_use_and_an_address_that_is_none_are_errors_with_a_next_step(self):
         with Exporter("virtual:1") as exporter:
-            for where, words in ((f"127.0.0.1:{exporter.port}", "in use"), ("here", "cannot listen"), ("127.0.0.1:99999", "cannot listen")):
-                run = subprocess.run([BINARY, "export", "virtual:1", "--listen", where], capture_output=True, text=True, timeout=30)
+            for where, words in (
+                (f"127.0.0.1:{exporter.port}", "in use"),
+                ("here", "cannot listen"),
+                ("127.0.0.1:99999", "cannot listen"),
+            ):
+                run = subprocess.run(
+                    [BINARY, "export", "virtual:1", "--listen", where],
+                    capture_output=True,
+                    text=True,
+                    timeout=30,
+                )
                 self.assertIn(run.returncode, (2, 3))
                 self.assertIn(words, run.stderr)
                 self.assertIn("next:", run.stderr)
@@ -173,7 +278,11 @@ class Exported(unittest.TestCase):
     def test_listens_on_loopback_alone(self):
         with Exporter("virtual:1") as exporter:
             with open("/proc/net/tcp") as file:
-                listening = [line.split()[1] for line in file if line.split()[3] == "0A" and line.split()[1].endswith(f":{exporter.port:04X}")]
+                listening = [
+                    line.split()[1]
+                    for line in file
+                    if line.split()[3] == "0A" and line.split()[1].endswith(f":{exporter.port:04X}")
+                ]
             self.assertEqual(listening, [f"0100007F:{exporter.port:04X}"])
 
     def test_a_scrape_does_not_wait_for_a_driver_that_hangs(self):
@@ -182,7 +291,12 @@ class Exported(unittest.TestCase):
             lines.insert(21, {"t_ms": 2000.0, "event": {"kind": "hang", "gpu": 0, "detail": ""}})
             path = recorded(folder, "hang.jsonl", lines)
             with Exporter(f"virtual:{path}") as exporter:
-                self.assertTrue(wait_for(lambda: "\nlockstep_driver_up 0" in get(exporter.url + "/metrics")[1], 20), "the hang is not told")
+                self.assertTrue(
+                    wait_for(
+                        lambda: "\nlockstep_driver_up 0" in get(exporter.url + "/metrics")[1], 20
+                    ),
+                    "the hang is not told",
+                )
                 begun = time.monotonic()
                 for _ in range(10):
                     get(exporter.url + "/metrics")
@@ -192,14 +306,21 @@ class Exported(unittest.TestCase):
                 self.assertIn("has not answered", why)
 
     def test_an_input_that_cannot_be_read_is_told_before_anything_is_served(self):
-        run = subprocess.run([BINARY, "export", "/nowhere/at/all.jsonl"], capture_output=True, text=True, timeout=30)
+        run = subprocess.run(
+            [BINARY, "export", "/nowhere/at/all.jsonl"], capture_output=True, text=True, timeout=30
+        )
         self.assertEqual(run.returncode, 3)
         self.assertIn("next:", run.stderr)
 
     @needs_prometheus
     def test_rules_for_alerts_are_sound_and_do_what_they_say(self):
         for arguments in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
-            run = subprocess.run(["promtool", *arguments], cwd=os.path.join(SOURCE, "docs/fleet"), capture_output=True, text=True)
+            run = subprocess.run(
+                ["promtool", *arguments],
+                cwd=os.path.join(SOURCE, "docs/fleet"),
+                capture_output=True,
+                text=True,
+            )
             self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
 
     @needs_prometheus
@@ -223,8 +344,18 @@ class ThroughPrometheus(unittest.TestCase):
     def test_what_a_machine_finds_by_itself_reaches_who_asks_prometheus(self):
         with tempfile.TemporaryDirectory() as folder:
             path = recorded(folder, "turns.jsonl", turns(120))
-            with Exporter(f"virtual:{path}") as exporter, Prometheus([f"127.0.0.1:{exporter.port}"]) as prometheus:
-                found = wait_for(lambda: prometheus.query('lockstep_finding_active{code="P101"} == 1') and len(prometheus.query("lockstep_gpu_busy_ratio")) == 2, 60, 1)
+            with (
+                Exporter(f"virtual:{path}") as exporter,
+                Prometheus([f"127.0.0.1:{exporter.port}"]) as prometheus,
+            ):
+                found = wait_for(
+                    lambda: (
+                        prometheus.query('lockstep_finding_active{code="P101"} == 1')
+                        and len(prometheus.query("lockstep_gpu_busy_ratio")) == 2
+                    ),
+                    60,
+                    1,
+                )
                 self.assertTrue(found, "P101 is not told")
                 pattern = prometheus.query('lockstep_job_pattern{pattern="taking-turns"} == 1')
                 self.assertEqual(pattern[0]["metric"]["gpus"], "0,1")
@@ -245,10 +376,31 @@ class ThroughPrometheus(unittest.TestCase):
             self.skipTest(f"no {program}; scripts/setup --tests makes it")
         port = free_port()
         environment = {**os.environ, "LOCKSTEP_VIRTUAL": "2", "LD_LIBRARY_PATH": VIRTUAL}
-        peer = subprocess.Popen([program, "--bind-address", "127.0.0.1", "--port", str(port), "--hostname", "node7", "--interval", "1"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        peer = subprocess.Popen(
+            [
+                program,
+                "--bind-address",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--hostname",
+                "node7",
+                "--interval",
+                "1",
+            ],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         try:
             with Prometheus([f"127.0.0.1:{port}"]) as prometheus:
-                self.assertTrue(wait_for(lambda: len(prometheus.query("gpu_utilization_Percentage")) == 2, 60, 1), "nvitop-exporter tells nothing")
+                self.assertTrue(
+                    wait_for(
+                        lambda: len(prometheus.query("gpu_utilization_Percentage")) == 2, 60, 1
+                    ),
+                    "nvitop-exporter tells nothing",
+                )
                 time.sleep(6)
                 report, words = diagnose(prometheus.url, "--window", "1m", code=0)
         finally:
@@ -272,11 +424,17 @@ class Fleets(unittest.TestCase):
         self.assertEqual((report["findings"], report["suspicions"]), ([], []))
         self.assertEqual(report["jobs"][0]["name"], "ml/llama")
         self.assertEqual(len(report["jobs"][0]["hosts"]), 4)
-        self.assertTrue(any("15 s apart" in entry["reason"] for entry in report["not_measured"]), "it says what a scrape cannot show")
+        self.assertTrue(
+            any("15 s apart" in entry["reason"] for entry in report["not_measured"]),
+            "it says what a scrape cannot show",
+        )
 
     def test_the_host_with_a_slow_clock_is_named(self):
         finding = self.report("slow clock", 1)["findings"][0]
-        self.assertEqual((finding["code"], finding["hosts"]), ("C401", [{"host": "node3", "gpus": list(range(8))}]))
+        self.assertEqual(
+            (finding["code"], finding["hosts"]),
+            ("C401", [{"host": "node3", "gpus": list(range(8))}]),
+        )
         self.assertAlmostEqual(finding["lost_throughput"], 1 - 1200 / 1755, delta=0.03)
 
     def test_the_host_that_feeds_its_gpus_late_is_named(self):
@@ -293,8 +451,12 @@ class Fleets(unittest.TestCase):
     def test_a_job_that_holds_idle_gpus_is_named(self):
         report = self.report("idle job", 1)
         self.assertEqual(codes(report), ["P103"])
-        self.assertEqual(report["findings"][0]["hosts"], [{"host": "node4", "gpus": list(range(8))}])
-        self.assertEqual(report["verdict"]["pattern"], "in-step", "the verdict is about the job that works")
+        self.assertEqual(
+            report["findings"][0]["hosts"], [{"host": "node4", "gpus": list(range(8))}]
+        )
+        self.assertEqual(
+            report["verdict"]["pattern"], "in-step", "the verdict is about the job that works"
+        )
 
     def test_a_host_that_its_job_never_uses_is_idle_and_not_slow(self):
         self.assertEqual(codes(self.report("idle host", 1)), ["P103"])
@@ -315,7 +477,11 @@ class Fleets(unittest.TestCase):
 
     def test_an_xid_counts_when_it_is_new(self):
         self.assertEqual(codes(self.report("old xid", 0)), [])
-        finding = next(finding for finding in self.report("new xid", 1)["findings"] if finding["code"] == "H604")
+        finding = next(
+            finding
+            for finding in self.report("new xid", 1)["findings"]
+            if finding["code"] == "H604"
+        )
         self.assertEqual(finding["hosts"], [{"host": "node1", "gpus": [3]}])
 
     def test_without_labels_for_jobs_hosts_are_not_joined(self):
@@ -330,18 +496,24 @@ class Fleets(unittest.TestCase):
 
     def test_a_job_label_of_ones_own_is_used(self):
         report = self.report("healthy", 0, "--job-label", "Hostname")
-        self.assertEqual(sorted(job["name"] for job in report["jobs"]), ["node1", "node2", "node3", "node4"])
+        self.assertEqual(
+            sorted(job["name"] for job in report["jobs"]), ["node1", "node2", "node3", "node4"]
+        )
 
     def test_the_screen_for_people_names_jobs_and_hosts(self):
         with FakePrometheus(dcgm_fleet("late host")) as server:
-            text = subprocess.run([BINARY, "diagnose", server.url], capture_output=True, text=True, timeout=60).stdout
+            text = subprocess.run(
+                [BINARY, "diagnose", server.url], capture_output=True, text=True, timeout=60
+            ).stdout
         self.assertIn("node2 GPU 0 to 7", text)
         self.assertRegex(text, r"ml/llama +in-step +32 +4 +\d+ % +C401")
 
 
 class Servers(unittest.TestCase):
     def fails(self, server_url, words, *options, code=3):
-        run = subprocess.run([BINARY, "diagnose", server_url, *options], capture_output=True, text=True, timeout=60)
+        run = subprocess.run(
+            [BINARY, "diagnose", server_url, *options], capture_output=True, text=True, timeout=60
+        )
         self.assertEqual(run.returncode, code, run.stdout + run.stderr)
         self.assertIn(words, run.stderr)
         self.assertIn("next:", run.stderr)
@@ -349,9 +521,19 @@ class Servers(unittest.TestCase):
 
     def test_selector_and_window_are_asked_for(self):
         with FakePrometheus(dcgm_fleet("healthy", hosts=1, gpus=2)) as server:
-            diagnose(server.url + "/prometheus/graph?g0.expr=up", "--selector", '{cluster="a"}', "--window", "20m", code=0)
+            diagnose(
+                server.url + "/prometheus/graph?g0.expr=up",
+                "--selector",
+                '{cluster="a"}',
+                "--window",
+                "20m",
+                code=0,
+            )
             self.assertEqual({path for path, _, _ in server.seen}, {"/prometheus/api/v1/query"})
-            self.assertIn('DCGM_FI_DEV_GPU_UTIL{cluster="a"}[1200000ms]', [query for _, query, _ in server.seen])
+            self.assertIn(
+                'DCGM_FI_DEV_GPU_UTIL{cluster="a"}[1200000ms]',
+                [query for _, query, _ in server.seen],
+            )
 
     def test_the_token_is_sent_and_never_printed(self):
         def guarded(handler, query):
@@ -359,18 +541,32 @@ class Servers(unittest.TestCase):
                 return False
             handler.reply(401, b"no", "text/plain")
             return True
-        with tempfile.TemporaryDirectory() as folder, FakePrometheus(dcgm_fleet("healthy", hosts=1, gpus=2), guarded) as server:
+
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            FakePrometheus(dcgm_fleet("healthy", hosts=1, gpus=2), guarded) as server,
+        ):
             token = os.path.join(folder, "token")
             with open(token, "w") as file:
                 file.write("s3cr3t-word\n")
             self.assertIn("--token-file", self.fails(server.url, "refuses"))
-            run = subprocess.run([BINARY, "diagnose", server.url, "--token-file", token, "--json"], capture_output=True, text=True, timeout=60)
+            run = subprocess.run(
+                [BINARY, "diagnose", server.url, "--token-file", token, "--json"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertNotIn("s3cr3t", run.stdout + run.stderr)
 
     def test_a_password_in_the_address_is_never_printed(self):
         with FakePrometheus(dcgm_fleet("healthy", hosts=1, gpus=2)) as server:
-            run = subprocess.run([BINARY, "diagnose", server.url.replace("http://", "http://me:hunter2@"), "--json"], capture_output=True, text=True, timeout=60)
+            run = subprocess.run(
+                [BINARY, "diagnose", server.url.replace("http://", "http://me:hunter2@"), "--json"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertTrue(server.seen[0][2].startswith("Basic "))
             self.assertNotIn("hunter2", run.stdout + run.stderr)
@@ -381,17 +577,45 @@ class Servers(unittest.TestCase):
             self.skipTest("no openssl program to make a certificate with")
         with tempfile.TemporaryDirectory() as folder:
             key, certificate = os.path.join(folder, "key.pem"), os.path.join(folder, "cert.pem")
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
-                           check=True, capture_output=True)
-            with FakePrometheus(dcgm_fleet("healthy", hosts=1, gpus=2), certificate=(certificate, key)) as server:
+            subprocess.run(
+                [
+                    "openssl",
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "rsa:2048",
+                    "-nodes",
+                    "-keyout",
+                    key,
+                    "-out",
+                    certificate,
+                    "-days",
+                    "2",
+                    "-subj",
+                    "/CN=localhost",
+                    "-addext",
+                    "subjectAltName=DNS:localhost",
+                ],
+                check=True,
+                capture_output=True,
+            )
+            with FakePrometheus(
+                dcgm_fleet("healthy", hosts=1, gpus=2), certificate=(certificate, key)
+            ) as server:
                 self.assertIn("--ca-file", self.fails(server.url, "certificate is not trusted"))
                 diagnose(server.url, "--ca-file", certificate, code=0)
-                self.fails(server.url.replace("localhost", "127.0.0.1"), "no safe connection", "--ca-file", certificate)
+                self.fails(
+                    server.url.replace("localhost", "127.0.0.1"),
+                    "no safe connection",
+                    "--ca-file",
+                    certificate,
+                )
 
     def test_a_redirect_is_not_followed(self):
         def elsewhere(handler, query):
             handler.reply(302, b"", headers=[("Location", "http://elsewhere.example/")])
             return True
+
         with FakePrometheus({}, elsewhere) as server:
             self.fails(server.url, "sends elsewhere")
 
@@ -399,6 +623,7 @@ class Servers(unittest.TestCase):
         def sleeps(handler, query):
             time.sleep(20)
             return True
+
         with FakePrometheus({}, sleeps) as server:
             begun = time.monotonic()
             self.fails(server.url, "did not answer within 1.0 s", "--timeout", "1s")
@@ -417,6 +642,7 @@ class Servers(unittest.TestCase):
                 pass
             handler.close_connection = True
             return True
+
         with FakePrometheus({}, endless) as server:
             self.fails(server.url, "larger than 256 MiB")
 
@@ -430,8 +656,18 @@ class Servers(unittest.TestCase):
             return True
 
         def complains(handler, query):
-            handler.reply(400, json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error: unexpected character"}).encode())
+            handler.reply(
+                400,
+                json.dumps(
+                    {
+                        "status": "error",
+                        "errorType": "bad_data",
+                        "error": "parse error: unexpected character",
+                    }
+                ).encode(),
+            )
             return True
+
         with FakePrometheus({}, page) as server:
             self.fails(server.url, "not that of a Prometheus server")
         with FakePrometheus({}, missing) as server:
@@ -444,7 +680,9 @@ class Servers(unittest.TestCase):
         self.fails("http://x:99999999", "port", code=2)
 
     def test_its_options_need_a_server(self):
-        self.fails("virtual:2", "--selector is for a Prometheus server", "--selector", "a=1", code=2)
+        self.fails(
+            "virtual:2", "--selector is for a Prometheus server", "--selector", "a=1", code=2
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The live screen as a user meets it: the real binary in a terminal of its own, which pyte emulates."""
+"""The live screen as a user meets it: the real binary in a terminal of its own, which pyte
+emulates.
+"""
+
 import json
 import os
 import shlex
@@ -16,7 +19,10 @@ LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
 PEERS = os.environ["LOCKSTEP_PEERS"]
 sys.path.insert(0, os.path.join(SOURCE, "scripts/lib"))
 try:
-    sys.path[1:1] = [os.path.join(PEERS, "lib", name, "site-packages") for name in os.listdir(os.path.join(PEERS, "lib"))]
+    sys.path[1:1] = [
+        os.path.join(PEERS, "lib", name, "site-packages")
+        for name in os.listdir(os.path.join(PEERS, "lib"))
+    ]
     import pyte
 except (ImportError, FileNotFoundError):
     print("skipped: pyte, the terminal emulator, is not there; scripts/setup --tests installs it")
@@ -32,15 +38,33 @@ LEFT_BY = "\x1b[?1049l"
 class Terminal:
     """lockstep in a terminal, with what the user would see."""
 
-    def __init__(self, *arguments, columns=100, rows=30, environment=None, folder=None, shell=False):
+    def __init__(
+        self, *arguments, columns=100, rows=30, environment=None, folder=None, shell=False
+    ):
         self.folder = tempfile.mkdtemp(prefix="lockstep-test-") if folder is None else folder
-        variables = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": self.folder, "LOCKSTEP_VIRTUAL_SCOPE": f"screen-{os.getpid()}"}
-        env = {name: value for name, value in (os.environ | variables | (environment or {})).items() if value is not None}
+        variables = {
+            "TERM": "xterm-256color",
+            "LC_ALL": "C.UTF-8",
+            "XDG_CONFIG_HOME": self.folder,
+            "LOCKSTEP_VIRTUAL_SCOPE": f"screen-{os.getpid()}",
+        }
+        env = {
+            name: value
+            for name, value in (os.environ | variables | (environment or {})).items()
+            if value is not None
+        }
         here = os.getcwd()
         os.chdir(self.folder)
         command = [LOCKSTEP, "monitor", *arguments]
         if shell:  # with a shell's job control around it
-            command = ["bash", "--norc", "--noprofile", "-i", "-c", "set -m; " + shlex.join(command) + "; read -r line; $line; true"]
+            command = [
+                "bash",
+                "--norc",
+                "--noprofile",
+                "-i",
+                "-c",
+                "set -m; " + shlex.join(command) + "; read -r line; $line; true",
+            ]
         self.program = InTerminal(command, env, columns, rows)
         os.chdir(here)
         self.screen = pyte.Screen(columns, rows)
@@ -50,7 +74,7 @@ class Terminal:
 
     def read(self, seconds=0.05):
         self.program.run_for(seconds)
-        self.stream.feed(self.program.output[self.seen:])
+        self.stream.feed(self.program.output[self.seen :])
         self.seen = len(self.program.output)
 
     def text(self):
@@ -121,7 +145,9 @@ class LiveScreen(unittest.TestCase):
 
     def test_a_recording_is_played_judged_and_its_fix_shown(self):
         terminal = self.open(TURNS)
-        text = terminal.until("taking-turns", "P101 taking-turns", "torchrun --standalone --nproc_per_node=2")
+        text = terminal.until(
+            "taking-turns", "P101 taking-turns", "torchrun --standalone --nproc_per_node=2"
+        )
         self.assertIn("GPU 0", text)
         self.assertIn("replay", text)
 
@@ -224,7 +250,10 @@ class LiveScreen(unittest.TestCase):
         self.assertTrue(self.raw(terminal))
         terminal.press("\x1a")
         end = time.monotonic() + PATIENCE_S
-        while LEFT_BY not in terminal.program.output.decode(errors="replace") and time.monotonic() < end:
+        while (
+            LEFT_BY not in terminal.program.output.decode(errors="replace")
+            and time.monotonic() < end
+        ):
             terminal.read(0.05)
         self.assertGivenBack(terminal)
         terminal.read(0.5)
@@ -275,7 +304,9 @@ class LiveScreen(unittest.TestCase):
     def test_a_lost_gpu_and_a_restarted_driver_are_told_and_the_rest_goes_on(self):
         terminal = self.open(f"virtual:{self.scripted({'kind': 'lost', 'gpu': 1, 'detail': ''})}")
         terminal.until("GPU 1 lost")
-        terminal = self.open(f"virtual:{self.scripted({'kind': 'restart', 'gpu': None, 'detail': ''})}")
+        terminal = self.open(
+            f"virtual:{self.scripted({'kind': 'restart', 'gpu': None, 'detail': ''})}"
+        )
         terminal.until("GPU 0", "live")
         terminal.until("driver is back")
         terminal.press("\x1b\x1b")
@@ -286,12 +317,39 @@ class LiveScreen(unittest.TestCase):
         handle, path = tempfile.mkstemp(suffix=".jsonl")
         self.addCleanup(os.remove, path)
         with os.fdopen(handle, "w") as file:
-            gpus = [{"index": i, "name": "NVIDIA H200", "memory_total_bytes": 1 << 37, "power_limit_mw": 700000, "busy_window_ms": 200} for i in (0, 1)]
-            file.write(json.dumps({"lockstep_recording": 1, "started_unix_ns": 0, "gpus": gpus}) + "\n")
+            gpus = [
+                {
+                    "index": i,
+                    "name": "NVIDIA H200",
+                    "memory_total_bytes": 1 << 37,
+                    "power_limit_mw": 700000,
+                    "busy_window_ms": 200,
+                }
+                for i in (0, 1)
+            ]
+            file.write(
+                json.dumps({"lockstep_recording": 1, "started_unix_ns": 0, "gpus": gpus}) + "\n"
+            )
             for tick in range(300):
                 if tick == 10:
                     file.write(json.dumps({"t_ms": tick * 100.0, "event": event}) + "\n")
-                file.write(json.dumps({"t_ms": tick * 100.0, "gpus": [{"index": i, "busy": 0.9, "power_mw": 500000, "memory_used_bytes": 1 << 36} for i in (0, 1)]}) + "\n")
+                file.write(
+                    json.dumps(
+                        {
+                            "t_ms": tick * 100.0,
+                            "gpus": [
+                                {
+                                    "index": i,
+                                    "busy": 0.9,
+                                    "power_mw": 500000,
+                                    "memory_used_bytes": 1 << 36,
+                                }
+                                for i in (0, 1)
+                            ],
+                        }
+                    )
+                    + "\n"
+                )
         return path
 
     def test_no_driver_is_an_error_with_a_next_step_and_no_screen(self):
@@ -307,7 +365,13 @@ class LiveScreen(unittest.TestCase):
         self.assertNotIn("\x1b[?1049h", text)
 
     def test_without_a_terminal_it_prints_once_and_says_so(self):
-        done = subprocess.run([LOCKSTEP, "monitor", TURNS], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            [LOCKSTEP, "monitor", TURNS],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
         self.assertEqual(done.returncode, 0)
         self.assertIn("printing once: standard output is not a terminal", done.stderr)
         self.assertIn("GPU 0", done.stdout)
@@ -331,7 +395,13 @@ class LiveScreen(unittest.TestCase):
         terminal = self.open(TURNS, environment={"NO_COLOR": "1"})
         terminal.until("taking-turns", "P101")
         import re
-        colours = [code for sequence in re.findall(rb"\x1b\[([0-9;]*)m", terminal.program.output) for code in sequence.split(b";") if code and 30 <= int(code) <= 107]
+
+        colours = [
+            code
+            for sequence in re.findall(rb"\x1b\[([0-9;]*)m", terminal.program.output)
+            for code in sequence.split(b";")
+            if code and 30 <= int(code) <= 107
+        ]
         self.assertEqual(colours, [])
 
     def test_recording_from_a_key_has_the_past_in_it(self):
@@ -346,7 +416,12 @@ class LiveScreen(unittest.TestCase):
         terminal.press("q")
         terminal.wait()
         name = next(name for name in os.listdir(terminal.folder) if name.startswith("lockstep-2"))
-        done = subprocess.run([LOCKSTEP, "diagnose", "--json", os.path.join(terminal.folder, name)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [LOCKSTEP, "diagnose", "--json", os.path.join(terminal.folder, name)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self.assertGreater(json.loads(done.stdout)["duration_s"], 2.5)
         self.assertNotIn("breaks off", done.stderr)
 
@@ -359,9 +434,16 @@ class LiveScreen(unittest.TestCase):
         terminal.press("q")
         code, _ = terminal.wait()
         self.assertEqual(code, 0)
-        self.assertIn("lockstep: recorded to lockstep-", terminal.program.output.decode(errors="replace"))
+        self.assertIn(
+            "lockstep: recorded to lockstep-", terminal.program.output.decode(errors="replace")
+        )
         name = next(name for name in os.listdir(terminal.folder) if name.startswith("lockstep-2"))
-        done = subprocess.run([LOCKSTEP, "diagnose", os.path.join(terminal.folder, name)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [LOCKSTEP, "diagnose", os.path.join(terminal.folder, name)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self.assertNotIn("breaks off", done.stderr)
 
     def test_an_arrow_in_two_pieces_is_still_an_arrow(self):
@@ -407,7 +489,10 @@ class LiveScreen(unittest.TestCase):
 
     def test_a_signal_is_sent_after_a_yes(self):
         scope = {"LOCKSTEP_VIRTUAL_SCOPE": f"signal-{os.getpid()}"}
-        load = subprocess.Popen([sys.executable, os.path.join(SOURCE, "scripts/lib/flicker"), "1"], env=dict(os.environ, **scope))
+        load = subprocess.Popen(
+            [sys.executable, os.path.join(SOURCE, "scripts/lib/flicker"), "1"],
+            env=dict(os.environ, **scope),
+        )
         self.addCleanup(load.kill)
         terminal = self.open("virtual:1", environment=scope, columns=160)
         terminal.until(str(load.pid), "flicker 1")

@@ -1,4 +1,6 @@
-"""Real torch, real DDP over Gloo, one cause of lost time put in on purpose: the profile names it, its rank, its line and its share."""
+"""Real torch, real DDP over Gloo, one cause of lost time put in on purpose: the profile names it,
+its rank, its line and its share.
+"""
 
 import functools
 import json
@@ -12,8 +14,12 @@ import unittest
 BINARY = os.environ["LOCKSTEP_BINARY"]
 TORCH = os.path.join(os.environ["LOCKSTEP_TORCH"], "bin")
 PYTHON = os.path.join(TORCH, "python")
-SCRIPT = os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "training_with_a_cause.py")
-EPOCHS = os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "epochs_with_a_fault.py")
+SCRIPT = os.path.join(
+    os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "training_with_a_cause.py"
+)
+EPOCHS = os.path.join(
+    os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "epochs_with_a_fault.py"
+)
 
 if not os.path.exists(PYTHON):
     print(f"skipped: no torch in {TORCH}; scripts/setup --tests makes it")
@@ -51,7 +57,9 @@ class Profiled:
     def __init__(self, folder, cause, *flags, steps=150):
         truth = os.path.join(folder, f"{cause}.json")
         environment = dict(os.environ, PATH=TORCH + ":" + os.environ["PATH"], OMP_NUM_THREADS="1")
-        for _ in range(2):  # a rank of torch 2.11 over Gloo now and then aborts at its very end, with or without probes
+        for _ in range(
+            2
+        ):  # a rank of torch 2.11 over Gloo now and then aborts at its very end, with or without probes
             self.run = self.once(folder, cause, flags, steps, truth, environment)
             if self.run.returncode != 4:
                 break
@@ -63,11 +71,34 @@ class Profiled:
 
     @staticmethod
     def once(folder, cause, flags, steps, truth, environment):
-        return subprocess.run([BINARY, "profile", "--json", *flags, "--", "torchrun", "--standalone", "--nproc_per_node=2", SCRIPT, cause, "--steps", str(steps), "--truth", truth],
-                              env=environment, cwd=folder, capture_output=True, text=True, timeout=200)
+        return subprocess.run(
+            [
+                BINARY,
+                "profile",
+                "--json",
+                *flags,
+                "--",
+                "torchrun",
+                "--standalone",
+                "--nproc_per_node=2",
+                SCRIPT,
+                cause,
+                "--steps",
+                str(steps),
+                "--truth",
+                truth,
+            ],
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
 
     def finding(self, code):
-        return next((finding for finding in self.report["findings"] if finding["code"] == code), None)
+        return next(
+            (finding for finding in self.report["findings"] if finding["code"] == code), None
+        )
 
     def lines(self, code):
         finding = self.finding(code)
@@ -101,7 +132,11 @@ class ProfileOfACause(unittest.TestCase):
         run = self.run_with("nothing")
         self.assertEqual(run.run.returncode, 0, run.report["findings"])
         self.assertEqual(run.report["findings"], [])
-        whole = sum(part["share"] for part in run.report["steps"]["parts"] if part["name"] != "collective_hidden")
+        whole = sum(
+            part["share"]
+            for part in run.report["steps"]["parts"]
+            if part["name"] != "collective_hidden"
+        )
         self.assertAlmostEqual(whole, 1, delta=0.002)
         self.assertEqual(len(run.report["steps"]["ranks"]), 2)
 
@@ -151,11 +186,20 @@ class ProfileOfACause(unittest.TestCase):
 
     def test_a_value_read_in_each_step_is_shown_though_it_costs_nothing_on_the_cpu(self):
         run = self.run_with("item")
-        suspicion = next(finding for finding in run.report["suspicions"] if finding["code"] == "S301")
+        suspicion = next(
+            finding for finding in run.report["suspicions"] if finding["code"] == "S301"
+        )
         self.assertEqual([place["line"] for place in suspicion["where"]], [line_of("item")])
 
     def test_measuring_ends_after_the_steps_asked_for_and_the_command_goes_on(self):
-        run = self.run_with("nothing", "--steps", "40", "--trace", os.path.join(self.folder.name, "trace.json"), steps=400)
+        run = self.run_with(
+            "nothing",
+            "--steps",
+            "40",
+            "--trace",
+            os.path.join(self.folder.name, "trace.json"),
+            steps=400,
+        )
         self.assertLess(run.report["steps"]["count"], 300)
         self.assertIn("the command goes on", run.run.stderr)
         with open(os.path.join(self.folder.name, "trace.json"), encoding="utf-8") as file:
@@ -171,12 +215,35 @@ class FaultOfEpochs(unittest.TestCase):
         environment = dict(os.environ, PATH=TORCH + ":" + os.environ["PATH"], OMP_NUM_THREADS="1")
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(2):  # as above: torch aborts a rank at its end now and then
-                run = subprocess.run([BINARY, "profile", "--json", "--", "torchrun", "--standalone", "--nproc_per_node=2", EPOCHS, fault], env=environment, cwd=folder, capture_output=True, text=True, timeout=200)
+                run = subprocess.run(
+                    [
+                        BINARY,
+                        "profile",
+                        "--json",
+                        "--",
+                        "torchrun",
+                        "--standalone",
+                        "--nproc_per_node=2",
+                        EPOCHS,
+                        fault,
+                    ],
+                    env=environment,
+                    cwd=folder,
+                    capture_output=True,
+                    text=True,
+                    timeout=200,
+                )
                 if run.returncode != 4:
                     break
         self.assertIn(run.returncode, (0, 1), run.stderr[-3000:])
         report = json.loads(run.stdout)
-        return tuple({finding["code"]: [place["line"] for place in finding["where"]] for finding in report[kind]} for kind in ("findings", "suspicions"))
+        return tuple(
+            {
+                finding["code"]: [place["line"] for place in finding["where"]]
+                for finding in report[kind]
+            }
+            for kind in ("findings", "suspicions")
+        )
 
     @again_when_disturbed
     def test_a_healthy_run_has_no_fault(self):
@@ -228,7 +295,14 @@ class ProbeInAProcess(unittest.TestCase):
             for name, text in (code or {}).items():
                 with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                     file.write(text)
-            return subprocess.run([BINARY, "profile", *words], cwd=folder, env=dict(os.environ, **(environment or {})), capture_output=True, text=True, timeout=100)
+            return subprocess.run(
+                [BINARY, "profile", *words],
+                cwd=folder,
+                env=dict(os.environ, **(environment or {})),
+                capture_output=True,
+                text=True,
+                timeout=100,
+            )
 
     def test_without_torch_it_is_silent(self):
         run = self.profile("--", PYTHON, "-c", "print('hello')")
@@ -236,7 +310,9 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertIn("no Python process with torch answered", run.stdout)
 
     def test_none_leaves_the_environment_alone(self):
-        code = {"show.py": "import os\nprint([n for n in os.environ if 'LOCKSTEP_PROBE' in n], os.environ.get('LD_PRELOAD'))\n"}
+        code = {
+            "show.py": "import os\nprint([n for n in os.environ if 'LOCKSTEP_PROBE' in n], os.environ.get('LD_PRELOAD'))\n"
+        }
         run = self.profile("--probe", "none", "--", PYTHON, "show.py", code=code)
         self.assertIn("[] None", run.stderr)
 
@@ -247,31 +323,50 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertIn("program", run.stderr)
 
     def test_a_model_is_saved_whole_and_values_and_prints_are_as_ever(self):
-        code = {"a.py": "import torch, copy\nm = torch.nn.Linear(4, 4)\no = torch.optim.SGD(m.parameters(), 0.1)\n"
-                        "def main():\n    for i in range(30):\n        loss = m(torch.ones(2, 4)).sum()\n        loss.backward()\n        o.step()\n        o.zero_grad()\n"
-                        "    torch.save(m, 'whole.pt')\n    copy.deepcopy(m)\n    torch.load('whole.pt', weights_only=False)\n    print('value', bool(torch.tensor(True)), torch.tensor([1.5]).item(), torch.tensor([1, 2]).tolist())\nmain()\n"}
+        code = {
+            "a.py": "import torch, copy\nm = torch.nn.Linear(4, 4)\no = torch.optim.SGD(m.parameters(), 0.1)\n"
+            "def main():\n    for i in range(30):\n        loss = m(torch.ones(2, 4)).sum()\n        loss.backward()\n        o.step()\n        o.zero_grad()\n"
+            "    torch.save(m, 'whole.pt')\n    copy.deepcopy(m)\n    torch.load('whole.pt', weights_only=False)\n    print('value', bool(torch.tensor(True)), torch.tensor([1.5]).item(), torch.tensor([1, 2]).tolist())\nmain()\n"
+        }
         run = self.profile("--", PYTHON, "a.py", code=code)
         self.assertIn("value True 1.5 [1, 2]", run.stderr)
         self.assertNotIn("Traceback", run.stderr)
 
     def test_a_folder_that_is_gone_is_said_once_and_the_program_runs(self):
-        code = {"a.py": "import torch\nm = torch.nn.Linear(4, 4)\no = torch.optim.SGD(m.parameters(), 0.1)\nfor i in range(30):\n    m(torch.ones(2, 4)).sum().backward()\n    o.step()\nprint('done')\n"}
+        code = {
+            "a.py": "import torch\nm = torch.nn.Linear(4, 4)\no = torch.optim.SGD(m.parameters(), 0.1)\nfor i in range(30):\n    m(torch.ones(2, 4)).sum().backward()\n    o.step()\nprint('done')\n"
+        }
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "a.py"), "w", encoding="utf-8") as file:
                 file.write(code["a.py"])
-            probe = os.path.join(os.path.dirname(os.path.dirname(BINARY)), "lib", "lockstep", "python")
-            run = subprocess.run([PYTHON, "a.py"], cwd=folder, capture_output=True, text=True, timeout=100,
-                                 env=dict(os.environ, PYTHONPATH=probe, LOCKSTEP_PROBE="python", LOCKSTEP_PROBE_FOLDER=os.path.join(folder, "missing")))
+            probe = os.path.join(
+                os.path.dirname(os.path.dirname(BINARY)), "lib", "lockstep", "python"
+            )
+            run = subprocess.run(
+                [PYTHON, "a.py"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=100,
+                env=dict(
+                    os.environ,
+                    PYTHONPATH=probe,
+                    LOCKSTEP_PROBE="python",
+                    LOCKSTEP_PROBE_FOLDER=os.path.join(folder, "missing"),
+                ),
+            )
         self.assertIn("done", run.stdout)
         self.assertEqual(run.stderr.count("lockstep: the Python probe stops"), 1, run.stderr)
         self.assertEqual(run.returncode, 0)
 
     def test_trainer_is_profiled_unmodified(self):
-        code = {"a.py": "import torch\nfrom transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments\n\n\nclass Rows(torch.utils.data.Dataset):\n    def __len__(self):\n        return 1000\n\n"
-                        "    def __getitem__(self, i):\n        x = torch.full((32,), i % 50)\n        return {'input_ids': x, 'labels': x}\n\n\n"
-                        "m = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=64, vocab_size=100))\n"
-                        "a = TrainingArguments(output_dir='o', max_steps=40, per_device_train_batch_size=4, logging_steps=1, save_strategy='no', report_to=[], use_cpu=True)\n"
-                        "Trainer(model=m, args=a, train_dataset=Rows()).train()\n"}
+        code = {
+            "a.py": "import torch\nfrom transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments\n\n\nclass Rows(torch.utils.data.Dataset):\n    def __len__(self):\n        return 1000\n\n"
+            "    def __getitem__(self, i):\n        x = torch.full((32,), i % 50)\n        return {'input_ids': x, 'labels': x}\n\n\n"
+            "m = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=64, vocab_size=100))\n"
+            "a = TrainingArguments(output_dir='o', max_steps=40, per_device_train_batch_size=4, logging_steps=1, save_strategy='no', report_to=[], use_cpu=True)\n"
+            "Trainer(model=m, args=a, train_dataset=Rows()).train()\n"
+        }
         run = self.profile("--json", "--", PYTHON, "a.py", code=code)
         steps = json.loads(run.stdout)["steps"]
         shares = {part["name"]: part["share"] for part in steps["parts"]}
@@ -281,24 +376,58 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertGreater(shares["logging"], 0)
 
     def test_odd_programs_print_the_same_with_the_probe_and_without(self):
-        script = os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "odd_programs.py")
+        script = os.path.join(
+            os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "odd_programs.py"
+        )
         probe = os.path.join(os.path.dirname(os.path.dirname(BINARY)), "lib", "lockstep", "python")
-        for program, loader in (("identities", None), ("compiled", None), ("order", None), ("order", "batches=20,tune=0"), ("child", None)):
-            with self.subTest(program=program, loader=loader), tempfile.TemporaryDirectory() as folder:
-                probed = dict(os.environ, PYTHONPATH=probe, LOCKSTEP_PROBE="python", LOCKSTEP_PROBE_FOLDER=folder, **({"LOCKSTEP_PROBE_LOADER": loader} if loader else {}))
-                ends = [subprocess.run([PYTHON, "-W", "ignore::DeprecationWarning", script, program], cwd=folder, env=environment, capture_output=True, text=True, timeout=100) for environment in (os.environ, probed)]
+        for program, loader in (
+            ("identities", None),
+            ("compiled", None),
+            ("order", None),
+            ("order", "batches=20,tune=0"),
+            ("child", None),
+        ):
+            with (
+                self.subTest(program=program, loader=loader),
+                tempfile.TemporaryDirectory() as folder,
+            ):
+                probed = dict(
+                    os.environ,
+                    PYTHONPATH=probe,
+                    LOCKSTEP_PROBE="python",
+                    LOCKSTEP_PROBE_FOLDER=folder,
+                    **({"LOCKSTEP_PROBE_LOADER": loader} if loader else {}),
+                )
+                ends = [
+                    subprocess.run(
+                        [PYTHON, "-W", "ignore::DeprecationWarning", script, program],
+                        cwd=folder,
+                        env=environment,
+                        capture_output=True,
+                        text=True,
+                        timeout=100,
+                    )
+                    for environment in (os.environ, probed)
+                ]
                 self.assertEqual(ends[0].returncode, 0, ends[0].stderr)
-                self.assertEqual((ends[1].returncode, ends[1].stdout), (0, ends[0].stdout), ends[1].stderr)
+                self.assertEqual(
+                    (ends[1].returncode, ends[1].stdout), (0, ends[0].stdout), ends[1].stderr
+                )
                 self.assertNotIn("lockstep:", ends[1].stderr)
-                self.assertTrue([name for name in os.listdir(folder) if name.endswith(".ring")], "the probe was there")
+                self.assertTrue(
+                    [name for name in os.listdir(folder) if name.endswith(".ring")],
+                    "the probe was there",
+                )
 
     @again_when_disturbed
     def test_lightning_is_profiled_unmodified_and_its_loggers_are_no_checkpoints(self):
-        code = {"a.py": "import torch\nimport lightning\nfrom lightning.pytorch.loggers import CSVLogger\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\nclass Model(lightning.LightningModule):\n    def __init__(self):\n        super().__init__()\n"
-                        "        self.net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))\n\n    def training_step(self, batch, index):\n        loss = torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])\n"
-                        "        self.log('loss', loss)\n        return loss\n\n    def configure_optimizers(self):\n        return torch.optim.SGD(self.parameters(), 0.01)\n\n\n"
-                        "rows = DataLoader(TensorDataset(torch.randn(3200, 64), torch.zeros(3200, dtype=torch.long)), batch_size=16)\n"
-                        "lightning.Trainer(max_epochs=2, accelerator='cpu', logger=CSVLogger('logs'), log_every_n_steps=1, enable_checkpointing=False, enable_progress_bar=False).fit(Model(), rows)\n"}
+        code = {
+            "a.py": "import torch\nimport lightning\nfrom lightning.pytorch.loggers import CSVLogger\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\nclass Model(lightning.LightningModule):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))\n\n    def training_step(self, batch, index):\n        loss = torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])\n"
+            "        self.log('loss', loss)\n        return loss\n\n    def configure_optimizers(self):\n        return torch.optim.SGD(self.parameters(), 0.01)\n\n\n"
+            "rows = DataLoader(TensorDataset(torch.randn(3200, 64), torch.zeros(3200, dtype=torch.long)), batch_size=16)\n"
+            "lightning.Trainer(max_epochs=2, accelerator='cpu', logger=CSVLogger('logs'), log_every_n_steps=1, enable_checkpointing=False, enable_progress_bar=False).fit(Model(), rows)\n"
+        }
         run = self.profile("--json", "--", PYTHON, "a.py", code=code)
         report = json.loads(run.stdout)
         shares = {part["name"]: part["share"] for part in report["steps"]["parts"]}
@@ -310,20 +439,26 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertIn("S302", [finding["code"] for finding in report["findings"]])
 
     def test_what_people_log_with_is_named_by_its_line(self):
-        code = {"a.py": "import csv\nimport torch\nfrom tensorboardX import SummaryWriter\nfrom tqdm import tqdm\n\nm = torch.nn.Linear(256, 256)\no = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n    board = SummaryWriter('board')\n"
-                        "    table = csv.writer(open('table.csv', 'w'))\n    for step in tqdm(range(150), mininterval=0):\n        m(torch.randn(64, 256)).sum().backward()\n        o.step()\n        o.zero_grad()\n"
-                        "        for name in range(20):\n            board.add_scalar(f'x{name}', step, step)\n        table.writerows([[step] * 50] * 20)\n\n\nmain()\n"}
+        code = {
+            "a.py": "import csv\nimport torch\nfrom tensorboardX import SummaryWriter\nfrom tqdm import tqdm\n\nm = torch.nn.Linear(256, 256)\no = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n    board = SummaryWriter('board')\n"
+            "    table = csv.writer(open('table.csv', 'w'))\n    for step in tqdm(range(150), mininterval=0):\n        m(torch.randn(64, 256)).sum().backward()\n        o.step()\n        o.zero_grad()\n"
+            "        for name in range(20):\n            board.add_scalar(f'x{name}', step, step)\n        table.writerows([[step] * 50] * 20)\n\n\nmain()\n"
+        }
         run = self.profile("--json", "--", PYTHON, "a.py", code=code)
-        logging = next(part for part in json.loads(run.stdout)["steps"]["parts"] if part["name"] == "logging")
+        logging = next(
+            part for part in json.loads(run.stdout)["steps"]["parts"] if part["name"] == "logging"
+        )
         logged = {place["what"]: place["line"] for place in logging["where"]}
         self.assertEqual(logged.get("SummaryWriter.add_scalar"), 18)
         self.assertEqual(logged.get("csv.writerows"), 19)
         self.assertEqual(logged.get("tqdm"), 13)
 
     def test_the_loader_alone_is_told_from_the_step(self):
-        code = {"a.py": "import time, torch\nfrom torch.utils.data import DataLoader, Dataset\n\n\nclass Slow(Dataset):\n    def __len__(self):\n        return 10000\n\n    def __getitem__(self, i):\n        time.sleep(0.002)\n        return torch.randn(64)\n\n\n"
-                        "m = torch.nn.Linear(64, 64)\no = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n    for n, x in enumerate(DataLoader(Slow(), batch_size=4, num_workers=1)):\n"
-                        "        m(x).sum().backward()\n        o.step()\n        o.zero_grad()\n        time.sleep(0.004)\n        if n == 120:\n            break\n\n\nmain()\n"}
+        code = {
+            "a.py": "import time, torch\nfrom torch.utils.data import DataLoader, Dataset\n\n\nclass Slow(Dataset):\n    def __len__(self):\n        return 10000\n\n    def __getitem__(self, i):\n        time.sleep(0.002)\n        return torch.randn(64)\n\n\n"
+            "m = torch.nn.Linear(64, 64)\no = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n    for n, x in enumerate(DataLoader(Slow(), batch_size=4, num_workers=1)):\n"
+            "        m(x).sum().backward()\n        o.step()\n        o.zero_grad()\n        time.sleep(0.004)\n        if n == 120:\n            break\n\n\nmain()\n"
+        }
         run = self.profile("--json", "--dataloader", "--tune", "--", PYTHON, "a.py", code=code)
         answer = json.loads(run.stdout)["dataloader"]
         self.assertTrue(answer["loading_is_slow"], answer)

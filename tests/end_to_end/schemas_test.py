@@ -1,4 +1,5 @@
 """Reports and recordings follow the JSON Schemas in docs/formats."""
+
 import json
 import os
 import subprocess
@@ -12,9 +13,13 @@ PYTHON = os.path.join(os.environ["LOCKSTEP_PEERS"], "bin", "python")
 try:
     import jsonschema
 except ImportError:
-    if os.path.exists(PYTHON) and os.path.realpath(sys.prefix) != os.path.realpath(os.environ["LOCKSTEP_PEERS"]):
+    if os.path.exists(PYTHON) and os.path.realpath(sys.prefix) != os.path.realpath(
+        os.environ["LOCKSTEP_PEERS"]
+    ):
         os.execv(PYTHON, [PYTHON, *sys.argv])
-    print("skipped: the Python package jsonschema is not installed; scripts/setup --tests does that")
+    print(
+        "skipped: the Python package jsonschema is not installed; scripts/setup --tests does that"
+    )
     sys.exit(77)
 
 
@@ -26,19 +31,27 @@ def schema(name):
 
 
 def complaints(validator, instance):
-    return [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(instance)]
+    return [
+        f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(instance)
+    ]
 
 
 def lockstep(*arguments):
     environment = dict(os.environ, LOCKSTEP_VIRTUAL_SCOPE=f"schemas-{os.getpid()}")
-    return subprocess.run([LOCKSTEP, *arguments], capture_output=True, text=True, check=True, env=environment).stdout
+    return subprocess.run(
+        [LOCKSTEP, *arguments], capture_output=True, text=True, check=True, env=environment
+    ).stdout
 
 
 report = schema("report.schema.json")
 line = schema("recording.schema.json")
 plan = schema("plan.schema.json")
 
-for words in (["--gpus", "8xH100-80GB", "--nodes", "4", "--model", "llama-8b", "--tokens", "50B"], ["--params", "1M"], ["--gpus", "2xA100-80GB", "--model", "gpt2", "--method", "lora"]):
+for words in (
+    ["--gpus", "8xH100-80GB", "--nodes", "4", "--model", "llama-8b", "--tokens", "50B"],
+    ["--params", "1M"],
+    ["--gpus", "2xA100-80GB", "--model", "gpt2", "--method", "lora"],
+):
     seen = complaints(plan, json.loads(lockstep("plan", *words, "--json")))
     assert not seen, seen
 print("ok: plans follow their schema")
@@ -53,13 +66,30 @@ print("ok: the report follows its schema, and the schema refuses a string where 
 
 with tempfile.TemporaryDirectory() as folder:
     with open(os.path.join(folder, "train.py"), "w") as file:
-        file.write('from transformers import AutoModel, Trainer\nmodel = AutoModel.from_pretrained("x", device_map="auto")\n'
-                   "trainer = Trainer(model=model)\ntrainer.train()\n")
+        file.write(
+            'from transformers import AutoModel, Trainer\nmodel = AutoModel.from_pretrained("x", device_map="auto")\n'
+            "trainer = Trainer(model=model)\ntrainer.train()\n"
+        )
     with open(os.path.join(folder, "x.ipynb"), "w") as file:
-        json.dump({"cells": [{"cell_type": "code", "source": "from transformers import AutoModel, Trainer, TrainingArguments\n"
-                              "Trainer(AutoModel.from_pretrained('x'), TrainingArguments('out', logging_steps=1)).train()"}]}, file)
+        json.dump(
+            {
+                "cells": [
+                    {
+                        "cell_type": "code",
+                        "source": "from transformers import AutoModel, Trainer, TrainingArguments\n"
+                        "Trainer(AutoModel.from_pretrained('x'), TrainingArguments('out', logging_steps=1)).train()",
+                    }
+                ]
+            },
+            file,
+        )
     patches = json.loads(lockstep("fix", "--json", folder))
-    proof = subprocess.run([LOCKSTEP, "fix", ".", "--verify", "--unsafe", "--rounds", "2", "--json", "--", "true"], cwd=folder, capture_output=True, text=True)
+    proof = subprocess.run(
+        [LOCKSTEP, "fix", ".", "--verify", "--unsafe", "--rounds", "2", "--json", "--", "true"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
     assert proof.returncode in (0, 1), proof.stderr
     verified = json.loads(proof.stdout)
 assert patches["findings"] and patches["not_measured"], patches
@@ -74,9 +104,22 @@ print("ok: patches and their proof follow the report's schema")
 with tempfile.TemporaryDirectory() as folder:
     sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
     import tracing  # noqa: E402  (a trace as the profiler writes it)
+
     for name in ("before", "after"):
         tracing.write_trace(os.path.join(folder, name + ".json.gz"), 4000)
-    traced = subprocess.run([LOCKSTEP, "diagnose", os.path.join(folder, "before.json.gz"), "--against", os.path.join(folder, "after.json.gz"), "--json"], capture_output=True, text=True, check=False)
+    traced = subprocess.run(
+        [
+            LOCKSTEP,
+            "diagnose",
+            os.path.join(folder, "before.json.gz"),
+            "--against",
+            os.path.join(folder, "after.json.gz"),
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     traced = json.loads(traced.stdout)
 assert traced["trace"]["ranks"] and traced["comparison"]["changes"], traced
 seen = complaints(report, traced)
@@ -89,18 +132,58 @@ def diagnosis(situation, *arguments):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "run.jsonl")
         with open(path, "w") as file:
-            subprocess.run([sys.executable, "-B", f"{SOURCE}/scripts/lib/situations.py", situation, "full", "1"], stdout=file, check=True)
+            subprocess.run(
+                [
+                    sys.executable,
+                    "-B",
+                    f"{SOURCE}/scripts/lib/situations.py",
+                    situation,
+                    "full",
+                    "1",
+                ],
+                stdout=file,
+                check=True,
+            )
             for step in range(30):
                 for rank in range(2):
-                    file.write(json.dumps({"t_ms": 1e6 + step, "step": {"rank": rank, "index": step, "duration_ms": 80.0,
-                                                                        "spans_ms": {"data_wait": 20, "forward": 30, "backward": 30}}}) + "\n")
-        end = subprocess.run([LOCKSTEP, "diagnose", path, "--json", "--quiet", *[word.replace("RUN", path) for word in arguments]],
-                             capture_output=True, text=True)
+                    file.write(
+                        json.dumps(
+                            {
+                                "t_ms": 1e6 + step,
+                                "step": {
+                                    "rank": rank,
+                                    "index": step,
+                                    "duration_ms": 80.0,
+                                    "spans_ms": {"data_wait": 20, "forward": 30, "backward": 30},
+                                },
+                            }
+                        )
+                        + "\n"
+                    )
+        end = subprocess.run(
+            [
+                LOCKSTEP,
+                "diagnose",
+                path,
+                "--json",
+                "--quiet",
+                *[word.replace("RUN", path) for word in arguments],
+            ],
+            capture_output=True,
+            text=True,
+        )
         assert end.returncode in (0, 1), end.stderr
         return json.loads(end.stdout)
 
 
-for situation in ("turns_long", "ddp_healthy", "data_parallel", "straggler_gpu", "xid_event", "all_idle"):
+for situation in (
+    "turns_long",
+    "ddp_healthy",
+    "data_parallel",
+    "straggler_gpu",
+    "xid_event",
+    "all_idle",
+):
     seen = complaints(report, diagnosis(situation, "--against", "RUN"))
     assert not seen, (situation, seen)
 whole = diagnosis("ddp_healthy", "--against", "RUN")
@@ -115,8 +198,12 @@ for number, entry in enumerate(lines, 1):
     assert not complaints(line, entry), (number, complaints(line, entry))
 kinds = {key for entry in lines for key in entry}
 assert {"lockstep_recording", "gpus", "processes"} <= kinds, kinds
-assert complaints(line, {"t_ms": 1.0, "gpus": [{"index": 0, "busy": 97}]}), "the schema lets 97 pass for a fraction"
-print(f"ok: {len(lines)} lines of a recording follow their schema, and the schema refuses a percentage")
+assert complaints(line, {"t_ms": 1.0, "gpus": [{"index": 0, "busy": 97}]}), (
+    "the schema lets 97 pass for a fraction"
+)
+print(
+    f"ok: {len(lines)} lines of a recording follow their schema, and the schema refuses a percentage"
+)
 
 # What the second rung adds, from a real GPU: lines of recordings, and the report of them.
 for name in ("records-launch-bound", "records-one-rank-of-nccl"):
@@ -125,8 +212,14 @@ for name in ("records-launch-bound", "records-one-rank-of-nccl"):
         plain = os.path.join(folder, "run.jsonl")
         lockstep("record", path, "--quiet", "-o", plain)
         for number, text in enumerate(open(plain), 1):
-            assert not complaints(line, json.loads(text)), (name, number, complaints(line, json.loads(text)))
-    end = subprocess.run([LOCKSTEP, "diagnose", path, "--json", "--quiet"], capture_output=True, text=True)
+            assert not complaints(line, json.loads(text)), (
+                name,
+                number,
+                complaints(line, json.loads(text)),
+            )
+    end = subprocess.run(
+        [LOCKSTEP, "diagnose", path, "--json", "--quiet"], capture_output=True, text=True
+    )
     found = json.loads(end.stdout)
     assert not complaints(report, found), (name, complaints(report, found))
     assert "on_gpus" in found["steps"], name

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""lockstep trace against the stock PyTorch: a two-rank script that knows nothing of it, asked while it trains; and the flight recorder's
+"""lockstep trace against the stock PyTorch: a two-rank script that knows nothing of it, asked while
+it trains; and the flight recorder's
 own dumps of a job that hangs."""
+
 import glob
 import json
 import os
@@ -44,14 +46,26 @@ with open(f"{sys.argv[1]}/dump_{rank}.json", "wb") as out:
 
 
 def lockstep(*arguments, **environment):
-    return subprocess.run([LOCKSTEP, *arguments], env=dict(os.environ, **environment), capture_output=True, text=True, timeout=200)
+    return subprocess.run(
+        [LOCKSTEP, *arguments],
+        env=dict(os.environ, **environment),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
 
 
 class Training:
     """A command that runs beside the test."""
 
     def __init__(self, command, **environment):
-        self.process = subprocess.Popen(command, env=dict(os.environ, OMP_NUM_THREADS="1", **environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen(
+            command,
+            env=dict(os.environ, OMP_NUM_THREADS="1", **environment),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def __enter__(self):
         return self
@@ -66,7 +80,10 @@ class Training:
 
 
 def torchrun(seconds):
-    return [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", SCRIPT], {"KINETO_USE_DAEMON": "1", "SECONDS_TO_TRAIN": str(seconds)}
+    return [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", SCRIPT], {
+        "KINETO_USE_DAEMON": "1",
+        "SECONDS_TO_TRAIN": str(seconds),
+    }
 
 
 class OnDemand(unittest.TestCase):
@@ -99,22 +116,47 @@ class OnDemand(unittest.TestCase):
         for file in files:
             with open(file, encoding="utf-8") as stream:
                 trace = json.load(stream)
-            self.assertGreaterEqual(sum(event.get("name", "").startswith("Optimizer.step") for event in trace["traceEvents"]), 6)
-            begins.append(min(event["ts"] for event in trace["traceEvents"] if event.get("ph") == "X") + trace["baseTimeNanoseconds"] / 1e3)
+            self.assertGreaterEqual(
+                sum(
+                    event.get("name", "").startswith("Optimizer.step")
+                    for event in trace["traceEvents"]
+                ),
+                6,
+            )
+            begins.append(
+                min(event["ts"] for event in trace["traceEvents"] if event.get("ph") == "X")
+                + trace["baseTimeNanoseconds"] / 1e3
+            )
         self.assertLess(abs(begins[0] - begins[1]), 100e3, "both begin within a tenth of a second")
-        self.assertEqual(glob.glob("/tmp/lockstep-trace-*.json"), [], "nothing is left where the ranks wrote")
+        self.assertEqual(
+            glob.glob("/tmp/lockstep-trace-*.json"), [], "nothing is left where the ranks wrote"
+        )
 
     def test_takes_over_from_the_lockstep_that_launched_the_ranks(self):
         with tempfile.TemporaryDirectory() as runtime:
-            environment = {"XDG_RUNTIME_DIR": runtime, "SECONDS_TO_TRAIN": "60", "PATH": os.path.join(TORCH, "bin") + ":" + os.environ["PATH"]}
-            with Training([LOCKSTEP, "launch", "--probe", "--nproc_per_node=2", SCRIPT], **environment):
+            environment = {
+                "XDG_RUNTIME_DIR": runtime,
+                "SECONDS_TO_TRAIN": "60",
+                "PATH": os.path.join(TORCH, "bin") + ":" + os.environ["PATH"],
+            }
+            with Training(
+                [LOCKSTEP, "launch", "--probe", "--nproc_per_node=2", SCRIPT], **environment
+            ):
                 began = time.monotonic()
-                end = self.trace_until_there("--duration", "500ms", "-o", self.folder.name, XDG_RUNTIME_DIR=runtime)
+                end = self.trace_until_there(
+                    "--duration", "500ms", "-o", self.folder.name, XDG_RUNTIME_DIR=runtime
+                )
                 self.assertIn(end.returncode, (0, 1), end.stderr)
-                again = self.trace_until_there("--duration", "500ms", "-o", self.folder.name, XDG_RUNTIME_DIR=runtime)
+                again = self.trace_until_there(
+                    "--duration", "500ms", "-o", self.folder.name, XDG_RUNTIME_DIR=runtime
+                )
                 self.assertIn(again.returncode, (0, 1), again.stderr)
                 self.assertLess(time.monotonic() - began, 60)
-            self.assertEqual(glob.glob(os.path.join(runtime, "lockstep", "kineto-*")), [], "nothing is left behind")
+            self.assertEqual(
+                glob.glob(os.path.join(runtime, "lockstep", "kineto-*")),
+                [],
+                "nothing is left behind",
+            )
 
     def test_steps_aside_with_a_sentence(self):
         other = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -136,7 +178,12 @@ class OnDemand(unittest.TestCase):
         end = lockstep("trace", "--pid", str(os.getpid()))
         self.assertEqual(end.returncode, 3)
         self.assertIn("KINETO_USE_DAEMON", end.stderr)
-        for wrong in (["--steps", "0"], ["--duration", "5"], ["--steps", "3", "--duration", "1s"], ["--pid", "x"]):
+        for wrong in (
+            ["--steps", "0"],
+            ["--duration", "5"],
+            ["--steps", "3", "--duration", "1s"],
+            ["--pid", "x"],
+        ):
             self.assertEqual(lockstep("trace", *wrong).returncode, 2, wrong)
 
 
@@ -146,15 +193,35 @@ class FlightRecorder(unittest.TestCase):
             script = os.path.join(folder, "hangs.py")
             with open(script, "w", encoding="utf-8") as out:
                 out.write(HANGS)
-            subprocess.run([PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", script, folder], env=dict(os.environ, OMP_NUM_THREADS="1", TORCH_FR_BUFFER_SIZE="2000"),
-                           capture_output=True, timeout=120, check=False)
-            for names in (["nccl_trace_rank_0", "nccl_trace_rank_1"], ["dump_0.json", "dump_1.json"]):
-                end = lockstep("diagnose", *(os.path.join(folder, name) for name in names), "--json")
+            subprocess.run(
+                [
+                    PYTHON,
+                    "-m",
+                    "torch.distributed.run",
+                    "--standalone",
+                    "--nproc_per_node=2",
+                    script,
+                    folder,
+                ],
+                env=dict(os.environ, OMP_NUM_THREADS="1", TORCH_FR_BUFFER_SIZE="2000"),
+                capture_output=True,
+                timeout=120,
+                check=False,
+            )
+            for names in (
+                ["nccl_trace_rank_0", "nccl_trace_rank_1"],
+                ["dump_0.json", "dump_1.json"],
+            ):
+                end = lockstep(
+                    "diagnose", *(os.path.join(folder, name) for name in names), "--json"
+                )
                 self.assertEqual(end.returncode, 1, end.stderr)
                 finding = json.loads(end.stdout)["findings"][0]
                 self.assertEqual(finding["code"], "C406")
                 self.assertEqual(finding["ranks"], [1])
-                self.assertTrue(any("number 4" in item["signal"] for item in finding["evidence"]), finding)
+                self.assertTrue(
+                    any("number 4" in item["signal"] for item in finding["evidence"]), finding
+                )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""The trainer's GPT in PyTorch, for comparison: same weights, same data, same optimizer. train_test.py runs it.
+"""The trainer's GPT in PyTorch, for comparison: same weights, same data, same optimizer.
+train_test.py runs it.
 
-usage: train_reference.py START.safetensors SETTINGS.json TEXT [DEVICE PRECISION]  ->  a JSON line with the losses
+usage: train_reference.py START.safetensors SETTINGS.json TEXT [DEVICE PRECISION]  ->  a JSON line
+with the losses
 PRECISION: fp32, or bf16 or fp16 by autocast, fp16 with a GradScaler
 """
+
 import json
 import math
 import os
@@ -18,13 +21,15 @@ from gpt_in_pytorch import GPT, parameter_groups  # noqa: E402
 def read_safetensors(path):
     data = open(path, "rb").read()
     (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
+    header = json.loads(data[8 : 8 + length])
     tensors = {}
     for name, facts in header.items():
         if name == "__metadata__" or facts["dtype"] != "F32":
             continue
         first, last = facts["data_offsets"]
-        tensors[name] = torch.frombuffer(bytearray(data[8 + length + first:8 + length + last]), dtype=torch.float32).reshape(facts["shape"])
+        tensors[name] = torch.frombuffer(
+            bytearray(data[8 + length + first : 8 + length + last]), dtype=torch.float32
+        ).reshape(facts["shape"])
     return tensors
 
 
@@ -32,7 +37,9 @@ def learning_rate(update, s):
     if update < s["warmup-steps"]:
         return s["learning-rate"] * (update + 1) / s["warmup-steps"]
     done = (update - s["warmup-steps"]) / (s["steps"] - s["warmup-steps"])
-    return s["min-learning-rate"] + (s["learning-rate"] - s["min-learning-rate"]) * 0.5 * (1 + math.cos(math.pi * done))
+    return s["min-learning-rate"] + (s["learning-rate"] - s["min-learning-rate"]) * 0.5 * (
+        1 + math.cos(math.pi * done)
+    )
 
 
 def main(start, settings, text, device="cpu", precision="fp32"):
@@ -43,16 +50,25 @@ def main(start, settings, text, device="cpu", precision="fp32"):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
-    optimizer = torch.optim.AdamW(parameter_groups(model, s["weight-decay"]), lr=s["learning-rate"], betas=(s["beta1"], s["beta2"]), eps=s["epsilon"])
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, s["weight-decay"]),
+        lr=s["learning-rate"],
+        betas=(s["beta1"], s["beta2"]),
+        eps=s["epsilon"],
+    )
     tokens = torch.tensor(list(open(text, "rb").read()))
     length, batch = s["sequence-length"], s["batch-size"]
     scaler = torch.amp.GradScaler(device, enabled=precision == "fp16")
     losses = []
     for update in range(s["steps"]):
         first = [(update * batch + i) * length for i in range(batch)]
-        inputs = torch.stack([tokens[at:at + length] for at in first])
-        targets = torch.stack([tokens[at + 1:at + 1 + length] for at in first])
-        with torch.autocast(device, torch.float16 if precision == "fp16" else torch.bfloat16, enabled=precision != "fp32"):
+        inputs = torch.stack([tokens[at : at + length] for at in first])
+        targets = torch.stack([tokens[at + 1 : at + 1 + length] for at in first])
+        with torch.autocast(
+            device,
+            torch.float16 if precision == "fp16" else torch.bfloat16,
+            enabled=precision != "fp32",
+        ):
             loss = model(inputs.to(device), targets.to(device))
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""lockstep fix --verify with real PyTorch: a loader that sleeps as a disk does is proven to be helped by workers, a patch that brings nothing is said to
+"""lockstep fix --verify with real PyTorch: a loader that sleeps as a disk does is proven to be
+helped by workers, a patch that brings nothing is said to
 bring nothing, and the project stays as it is until --apply."""
+
 import json
 import os
 import pathlib
@@ -16,8 +18,9 @@ if not os.path.exists(os.path.join(TORCH, "bin", "python")):
     print(f"skipped: no PyTorch in {TORCH}; scripts/setup --tests installs it")
     sys.exit(77)
 
-# Reading takes 10 ms a sample, and no processor: whatever else the machine does, four readers are faster than one.
-SCRIPT = '''import time
+# Reading takes 10 ms a sample, and no processor: whatever else the machine does, four readers are
+# faster than one.
+SCRIPT = """import time
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -43,7 +46,7 @@ if __name__ == "__main__":
         loss.backward()
         optimizer.step()
     torch.save(model.state_dict(), "model.pt")
-'''
+"""
 
 
 class Verify(unittest.TestCase):
@@ -54,10 +57,22 @@ class Verify(unittest.TestCase):
         self.tree.mkdir()
         self.script = self.tree / "train.py"
         self.script.write_text(SCRIPT)
-        self.environment = {**os.environ, "PATH": f"{TORCH}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(pathlib.Path(folder.name) / "state")}
+        self.environment = {
+            **os.environ,
+            "PATH": f"{TORCH}/bin:{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+            "XDG_STATE_HOME": str(pathlib.Path(folder.name) / "state"),
+        }
 
     def verify(self, *words, command=("python", "train.py")):
-        return subprocess.run([LOCKSTEP, "fix", ".", "--verify", *words, "--", *command], cwd=self.tree, env=self.environment, capture_output=True, text=True, timeout=600)
+        return subprocess.run(
+            [LOCKSTEP, "fix", ".", "--verify", *words, "--", *command],
+            cwd=self.tree,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
 
     def test_workers_are_proven_to_help_and_written_only_with_apply(self):
         shown = self.verify("--unsafe", "--select", "D202", "--rounds", "3")
@@ -66,7 +81,8 @@ class Verify(unittest.TestCase):
         self.assertIn("samples/s", shown.stdout)
         self.assertIn("write it: lockstep fix --apply --unsafe .", shown.stdout)
         self.assertEqual(self.script.read_text(), SCRIPT)
-        self.assertFalse((self.tree / "model.pt").exists())  # the runs' own files are gone with the copies
+        # the runs' own files are gone with the copies
+        self.assertFalse((self.tree / "model.pt").exists())
 
         written = self.verify("--unsafe", "--apply", "--select", "D202", "--rounds", "2")
         self.assertEqual(written.returncode, 0, written.stdout + written.stderr)
@@ -79,7 +95,11 @@ class Verify(unittest.TestCase):
         done = self.verify("--unsafe", "--each", "--select", "D202,D203", "--rounds", "2", "--json")
         report = json.loads(done.stdout)
         variants = report["verification"]["variants"]
-        self.assertEqual([variant["title"].split(" ")[0] for variant in variants], ["as", "D202", "D203"], done.stderr)
+        self.assertEqual(
+            [variant["title"].split(" ")[0] for variant in variants],
+            ["as", "D202", "D203"],
+            done.stderr,
+        )
         self.assertEqual(report["verification"]["measured_by"], "samples")
         self.assertTrue(all(variant["command"] == ["python", "train.py"] for variant in variants))
         self.assertGreater(variants[1]["speedup"], 1.8)

@@ -1,4 +1,7 @@
-"""Run files written by Weights & Biases' own classes are read: whole, cut at any byte, and in pieces over blocks."""
+"""Run files written by Weights & Biases' own classes are read: whole, cut at any byte, and in
+pieces over blocks.
+"""
+
 import json
 import os
 import subprocess
@@ -21,11 +24,14 @@ item.key, item.value_json = "logging_steps", "1"
 store.write(record)
 for row in range(200):
     record = pb.Record()
-    record.stats.timestamp.FromJsonString("2025-01-31T12:%02d:%02dZ" % (row * 15 // 60, row * 15 % 60))
+    record.stats.timestamp.FromJsonString("2025-01-31T12:%02d:%02dZ" % (row * 15 // 60, row * 15 %
+    60))
     values = {"cpu": 12.5}
     for gpu, busy in enumerate((71, 10, 10, 9)):
-        values |= {f"gpu.{gpu}.gpu": busy, f"gpu.{gpu}.memoryAllocated": 90.0, f"gpu.{gpu}.memoryAllocatedBytes": 15e9,
-                   f"gpu.{gpu}.temp": 50, f"gpu.{gpu}.powerWatts": 40.0, f"gpu.{gpu}.enforcedPowerLimitWatts": 70.0,
+        values |= {f"gpu.{gpu}.gpu": busy, f"gpu.{gpu}.memoryAllocated": 90.0,
+        f"gpu.{gpu}.memoryAllocatedBytes": 15e9,
+                   f"gpu.{gpu}.temp": 50, f"gpu.{gpu}.powerWatts": 40.0,
+                   f"gpu.{gpu}.enforcedPowerLimitWatts": 70.0,
                    f"gpu.process.{gpu}.gpu": busy}
     values["note"] = "x" * (40000 if row == 100 else 10)  # longer than a block of 32 KiB
     for key, value in values.items():
@@ -37,13 +43,23 @@ store.close()
 
 
 def diagnose(path):
-    end = subprocess.run([LOCKSTEP, "diagnose", path, "--json", "--quiet"], capture_output=True, text=True)
+    end = subprocess.run(
+        [LOCKSTEP, "diagnose", path, "--json", "--quiet"], capture_output=True, text=True
+    )
     return end.returncode, json.loads(end.stdout) if end.stdout else None, end.stderr
 
 
 def main():
-    if not os.path.exists(PEERS_PYTHON) or subprocess.run([PEERS_PYTHON, "-c", "import wandb.sdk.internal.datastore"], capture_output=True).returncode != 0:
-        print("skipped: wandb is not installed in the peers' virtual environment (scripts/setup --tests)")
+    if (
+        not os.path.exists(PEERS_PYTHON)
+        or subprocess.run(
+            [PEERS_PYTHON, "-c", "import wandb.sdk.internal.datastore"], capture_output=True
+        ).returncode
+        != 0
+    ):
+        print(
+            "skipped: wandb is not installed in the peers' virtual environment (scripts/setup --tests)"
+        )
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "run-abc.wandb")
@@ -53,8 +69,12 @@ def main():
         assert report["source"]["kind"] == "wandb", report["source"]
         assert report["verdict"]["pattern"] == "taking-turns", report["verdict"]
         assert "P101" in [finding["code"] for finding in report["findings"]]
-        assert "S302" in [suspicion["code"] for suspicion in report["suspicions"]], "logging_steps=1 stands in the run's config"
-        assert len(report["gpus"]) == 4 and abs(report["gpus"][0]["busy"] - 0.71) < 0.01, report["gpus"]
+        assert "S302" in [suspicion["code"] for suspicion in report["suspicions"]], (
+            "logging_steps=1 stands in the run's config"
+        )
+        assert len(report["gpus"]) == 4 and abs(report["gpus"][0]["busy"] - 0.71) < 0.01, report[
+            "gpus"
+        ]
         assert abs(report["duration_s"] - 199 * 15) < 1, report["duration_s"]
 
         whole = open(path, "rb").read()

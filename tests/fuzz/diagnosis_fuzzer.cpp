@@ -9,7 +9,8 @@
 #include "timeline/timeline_builder.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
-  auto reader = lockstep::RecordingReader::over(std::string(reinterpret_cast<const char*>(data), size), "fuzz");
+  auto reader = lockstep::RecordingReader::over(
+      std::string(reinterpret_cast<const char*>(data), size), "fuzz");
   if (!reader) return 0;
   lockstep::TimelineBuilder builder(reader->machine(), lockstep::SourceKind::recording, "fuzz");
   while (auto record = reader->next()) builder.add(*record);
@@ -17,7 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   const lockstep::Diagnosis diagnosis = lockstep::diagnose(signals);
   for (const auto* list : {&diagnosis.findings, &diagnosis.suspicions})
     for (const lockstep::Finding& finding : *list)
-      if (!(finding.confidence >= 0 && finding.confidence <= 1) || !(finding.lost_throughput >= 0 && finding.lost_throughput <= 1)) std::abort();
+      if (!(finding.confidence >= 0 && finding.confidence <= 1) ||
+          !(finding.lost_throughput >= 0 && finding.lost_throughput <= 1))
+        std::abort();
   lockstep::is_sure(diagnosis, signals);
   return 0;
 }

@@ -1,5 +1,6 @@
-// Everything that `lockstep fix` reads: Python, shell, Makefiles, YAML, JSON, requirements, diffs and reports. Whatever it is
-// given, a patched text is still one that a parser reads as well as before.
+// Everything that `lockstep fix` reads: Python, shell, Makefiles, YAML, JSON, requirements, diffs
+// and reports. Whatever it is given, a patched text is still one that a parser reads as well as
+// before.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -16,14 +17,19 @@ using namespace lockstep;
 namespace {
 
 void read_files(const std::string& text) {
-  constexpr std::pair<const char*, FileKind> kFiles[] = {{"train.py", FileKind::python}, {"run.sh", FileKind::shell}, {"Makefile", FileKind::makefile}, {"job.yaml", FileKind::yaml}, {"args.json", FileKind::json}};
+  constexpr std::pair<const char*, FileKind> kFiles[] = {{"train.py", FileKind::python},
+                                                         {"run.sh", FileKind::shell},
+                                                         {"Makefile", FileKind::makefile},
+                                                         {"job.yaml", FileKind::yaml},
+                                                         {"args.json", FileKind::json}};
   Project::Contents contents;
   contents.root = "/p";
   std::size_t next = 0;
   for (const std::string_view part : split(text, '\x01')) {
     if (next >= std::size(kFiles)) break;
     const auto& [name, kind] = kFiles[next++];
-    contents.files.push_back(std::make_shared<SourceFile>(SourceFile::Facts{name, std::filesystem::path("/p") / name, kind, std::string(part), "", true}));
+    contents.files.push_back(std::make_shared<SourceFile>(SourceFile::Facts{
+        name, std::filesystem::path("/p") / name, kind, std::string(part), "", true}));
   }
   const Project project(std::move(contents));
   Wishes wishes;
@@ -34,7 +40,10 @@ void read_files(const std::string& text) {
   const Patched patched = apply_in_memory(project, plan, wishes, {}, Apply::safe_and_unsafe);
   const Project after = project.with(patched.texts);
   for (const auto& [file, unused] : patched.texts)
-    if (project.file(file).tree() != nullptr && (after.file(file).tree() == nullptr || after.file(file).tree()->errors().size() > project.file(file).tree()->errors().size())) std::abort();
+    if (project.file(file).tree() != nullptr &&
+        (after.file(file).tree() == nullptr ||
+         after.file(file).tree()->errors().size() > project.file(file).tree()->errors().size()))
+      std::abort();
 }
 
 }  // namespace

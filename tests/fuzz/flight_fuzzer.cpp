@@ -13,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   lockstep::FlightDump second = *first;
   second.rank = 1;
   if (!second.entries.empty()) second.entries.pop_back();
-  for (const lockstep::Finding& finding : lockstep::find_in_flight_dumps(lockstep::stuck_collectives({*first, second})))
+  for (const lockstep::Finding& finding :
+       lockstep::find_in_flight_dumps(lockstep::stuck_collectives({*first, second})))
     if (finding.evidence.empty()) std::abort();
   return 0;
 }

@@ -1,4 +1,5 @@
-// Anything may be typed or clicked, in any pieces and at any size of the screen: keys are read, obeyed and drawn.
+// Anything may be typed or clicked, in any pieces and at any size of the screen: keys are read,
+// obeyed and drawn.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -48,7 +49,8 @@ Monitored known() {
   report.verdict = Verdict{Pattern::taking_turns, 0.9, "GPU 0 and 1 take turns."};
   Finding finding;
   finding.gpus = {0, 1};
-  finding.fixes = {{FixKind::command, FixSafety::unsafe, "launch it", {"torchrun", "train.py"}, std::nullopt}};
+  finding.fixes = {
+      {FixKind::command, FixSafety::unsafe, "launch it", {"torchrun", "train.py"}, std::nullopt}};
   report.findings = {finding};
   seen.report = std::make_shared<const Report>(std::move(report));
   seen.events.push_back({3000, {"xid", 1, "79"}});
@@ -72,9 +74,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   InputParser parser;
   ScreenPainter painter;
   ScreenWriter writer;
-  std::string_view bytes(reinterpret_cast<const char*>(data + 3), std::min<std::size_t>(size - 3, 200));
+  std::string_view bytes(reinterpret_cast<const char*>(data + 3),
+                         std::min<std::size_t>(size - 3, 200));
   while (!bytes.empty()) {
-    const std::size_t piece = std::min<std::size_t>(bytes.size(), 1 + static_cast<unsigned char>(bytes[0]) % 7);
+    const std::size_t piece =
+        std::min<std::size_t>(bytes.size(), 1 + static_cast<unsigned char>(bytes[0]) % 7);
     for (const Input& input : parser.take(bytes.substr(0, piece))) {
       const Layout layout = layout_of(seen, state, screen.columns, screen.rows);
       state = handle(std::move(state), input, {seen, layout, "run.jsonl"}).state;
@@ -88,6 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (line.width() > std::max(screen.columns, 1)) __builtin_trap();  // wider than the screen
   const auto painted = painter.paint(frame);
   const std::string written = writer.update(painted.cells, painted.changed);
-  if (written.find("\x1b[2Jtrain") != std::string::npos) __builtin_trap();  // a command line reached the terminal
+  // a command line reached the terminal
+  if (written.find("\x1b[2Jtrain") != std::string::npos) __builtin_trap();
   return 0;
 }

@@ -1,11 +1,12 @@
-// Everything that `lockstep launch` reads and did not write: command lines, error files, reports, NCCL's log, SLURM's lists.
+// Everything that `lockstep launch` reads and did not write: command lines, error files, reports,
+// NCCL's log, SLURM's lists.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/text.hpp"
 #include "base/slurm.hpp"
+#include "base/text.hpp"
 #include "launch/adopted_rank.hpp"
 #include "launch/checks.hpp"
 #include "launch/failure.hpp"
@@ -23,7 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 0: {
       std::vector<std::string> words;
       for (const std::string_view word : split(text, '\n')) words.emplace_back(word);
-      if (auto settings = parse_launch_arguments(words, [](const std::string&) { return std::nullopt; })) {
+      if (auto settings =
+              parse_launch_arguments(words, [](const std::string&) { return std::nullopt; })) {
         (void)endpoint_of(*settings);
         (void)check_accumulation(*settings, text, 3);
       }
@@ -48,7 +50,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 4: {
       LaunchSettings settings;
       (void)first_host(text);
-      (void)adopt({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "2"}, {"SLURM_TASKS_PER_NODE", text}, {"SLURM_JOB_NODELIST", text}}, settings);
+      (void)adopt({{"SLURM_PROCID", "1"},
+                   {"SLURM_NTASKS", "4"},
+                   {"SLURM_NNODES", "2"},
+                   {"SLURM_TASKS_PER_NODE", text},
+                   {"SLURM_JOB_NODELIST", text}},
+                  settings);
       break;
     }
     case 5:

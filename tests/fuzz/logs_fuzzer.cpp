@@ -32,8 +32,10 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   const std::string text(reinterpret_cast<const char*>(data), size);
   std::vector<std::string> lines(1);
   for (const char c : text) {
-    if (c == '\n') lines.emplace_back();
-    else lines.back() += c;
+    if (c == '\n')
+      lines.emplace_back();
+    else
+      lines.back() += c;
   }
   check(lockstep::parse_csv_log(lines));
   check(lockstep::parse_text_blocks(lines));

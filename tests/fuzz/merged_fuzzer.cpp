@@ -1,4 +1,5 @@
-// Any recordings of several machines as one: no crash, records in order, and GPUs and times that exist. A byte 0x1e ends one of them.
+// Any recordings of several machines as one: no crash, records in order, and GPUs and times that
+// exist. A byte 0x1e ends one of them.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,7 +21,9 @@ class Recordings {
   explicit Recordings(std::string_view all) {
     for (const std::string_view content : lockstep::split(all, '\x1e')) {
       const int file = ::memfd_create("recording", 0);
-      if (file < 0 || ::write(file, content.data(), content.size()) != static_cast<ssize_t>(content.size())) std::abort();
+      if (file < 0 ||
+          ::write(file, content.data(), content.size()) != static_cast<ssize_t>(content.size()))
+        std::abort();
       files_.push_back(file);
       paths.push_back("/proc/self/fd/" + std::to_string(file));
       if (files_.size() == 4) return;

@@ -1,4 +1,5 @@
-// Any text as a model's config.json, a safetensors header, a machine or a count: an error or a plan, never a crash.
+// Any text as a model's config.json, a safetensors header, a machine or a count: an error or a
+// plan, never a crash.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   switch (data[0] % 4) {
     case 0:
     case 1: {
-      auto net = data[0] % 4 == 0 ? model_from_config(text, "fuzz") : model_from_safetensors(text, "fuzz");
+      auto net =
+          data[0] % 4 == 0 ? model_from_config(text, "fuzz") : model_from_safetensors(text, "fuzz");
       if (!net) return 0;
       PlanRequest request;
       request.machine = machine_from({.gpus = "2xA100-80GB"}, {}, 8, 1e11)->machine;

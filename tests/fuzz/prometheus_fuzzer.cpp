@@ -1,4 +1,5 @@
-// What answers at an address may be anybody: series, their labels, and what a fleet is made of them.
+// What answers at an address may be anybody: series, their labels, and what a fleet is made of
+// them.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto answer = lockstep::parse_series(text);
   if (!answer) return 0;
   lockstep::FleetLog fleet(data[0] % 2 == 0 ? "" : "gpu");
-  for (const lockstep::KnownMetric& metric : lockstep::known_metrics()) fleet.add(metric, answer->series);
+  for (const lockstep::KnownMetric& metric : lockstep::known_metrics())
+    fleet.add(metric, answer->series);
   fleet.machine();
   fleet.take_records();
   fleet.add(lockstep::known_metrics().front(), answer->series);

@@ -6,7 +6,8 @@
 #include "recording/writer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
-  auto reader = lockstep::RecordingReader::over(std::string(reinterpret_cast<const char*>(data), size), "fuzz");
+  auto reader = lockstep::RecordingReader::over(
+      std::string(reinterpret_cast<const char*>(data), size), "fuzz");
   if (!reader) return 0;
   std::string again = lockstep::header_line(reader->machine());
   int records = 0;

@@ -1,4 +1,5 @@
-// Any bytes as a trace: read in blocks of any size, broken down both ways, analysed and judged, without a crash and with numbers that are some.
+// Any bytes as a trace: read in blocks of any size, broken down both ways, analysed and judged,
+// without a crash and with numbers that are some.
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -20,15 +21,19 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     std::vector<lockstep::RankTrace> traces;
     traces.push_back(std::move(*trace));
     lockstep::match_ranks(traces);
-    auto breakdown = lockstep::break_down(traces, like_hta ? lockstep::BreakdownRules::like_hta : lockstep::BreakdownRules::exact);
+    auto breakdown = lockstep::break_down(
+        traces, like_hta ? lockstep::BreakdownRules::like_hta : lockstep::BreakdownRules::exact);
     if (like_hta) continue;
     bool works = false;
-    for (const lockstep::DeviceRow& row : traces.front().device_rows) works = works || lockstep::is_device_work(row.category);
+    for (const lockstep::DeviceRow& row : traces.front().device_rows)
+      works = works || lockstep::is_device_work(row.category);
     if (!works) return 0;
     auto analysis = lockstep::analyse_traces(traces, std::move(breakdown));
     const auto signals = lockstep::signals_of_trace(analysis.timeline, std::move(analysis.signals));
     for (const lockstep::Finding& finding : lockstep::diagnose(signals).findings)
-      if (!(finding.confidence >= 0 && finding.confidence <= 1) || !(finding.lost_throughput >= 0 && finding.lost_throughput <= 1)) std::abort();
+      if (!(finding.confidence >= 0 && finding.confidence <= 1) ||
+          !(finding.lost_throughput >= 0 && finding.lost_throughput <= 1))
+        std::abort();
   }
   return 0;
 }

@@ -1,4 +1,5 @@
-// Config files and reports with any content: settings that come out of them are settings that go in again.
+// Config files and reports with any content: settings that come out of them are settings that go in
+// again.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -13,9 +14,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (lockstep::read_train_config(settings, text, "config.json", given)) {
     lockstep::TrainSettings again;
     // A word that is no UTF-8 cannot be written as JSON; the parser lets none through.
-    if (!lockstep::read_train_config(again, lockstep::train_config_text(settings), "config.json", given) || again != settings) std::abort();
+    if (!lockstep::read_train_config(again, lockstep::train_config_text(settings), "config.json",
+                                     given) ||
+        again != settings)
+      std::abort();
   }
   if (const auto choices = lockstep::settings_in_report(text, settings))
-    for (const lockstep::Choice& choice : *choices) (void)lockstep::set_setting(settings, choice.setting, choice.value);
+    for (const lockstep::Choice& choice : *choices)
+      (void)lockstep::set_setting(settings, choice.setting, choice.value);
   return 0;
 }

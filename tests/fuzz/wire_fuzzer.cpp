@@ -11,7 +11,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::filesystem::path folder = [] {
-    const auto path = std::filesystem::temp_directory_path() / ("lockstep-wire-fuzzer-" + std::to_string(::getpid()));
+    const auto path = std::filesystem::temp_directory_path() /
+                      ("lockstep-wire-fuzzer-" + std::to_string(::getpid()));
     std::filesystem::create_directories(path);
     return path;
   }();
@@ -33,6 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   lockstep::ProbeReader reader(folder);
   reader.follow({1});
   for (const auto& record : reader.read_to_the_end())
-    if (const auto* const step = std::get_if<lockstep::StepMark>(&record.content); step != nullptr && (!(step->duration_ms > 0) || step->rank < 0)) std::abort();
+    if (const auto* const step = std::get_if<lockstep::StepMark>(&record.content);
+        step != nullptr && (!(step->duration_ms > 0) || step->rank < 0))
+      std::abort();
   return 0;
 }

@@ -1,4 +1,5 @@
-// Any bytes as words from outside: what is printed is free of control characters, and no secret stays.
+// Any bytes as words from outside: what is printed is free of control characters, and no secret
+// stays.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -13,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   static_cast<void>(lockstep::parse_duration(text));
   static_cast<void>(lockstep::parse_index_list(text));
   // A plain word before each: after -c, code would follow.
-  const auto redacted = lockstep::redact_command({"program", text, "a", "--token", text, "a", "--password=" + text});
+  const auto redacted =
+      lockstep::redact_command({"program", text, "a", "--token", text, "a", "--password=" + text});
   const std::string hidden = "\xE2\x80\xA6";
   if (redacted.back() != "--password=" + hidden) std::abort();
   return 0;

@@ -1,6 +1,7 @@
 """What the Python probe's hooks cost on a step of about 6 ms.
 
-usage: cost_of_hooks.py PROBE_FOLDER [BLOCKS]; prints JSON: the median step without the probe in ms, and what the probe adds to a
+usage: cost_of_hooks.py PROBE_FOLDER [BLOCKS]; prints JSON: the median step without the probe in ms,
+and what the probe adds to a
 step in ms in its first seconds, when it looks often, and from then on
 """
 
@@ -17,7 +18,17 @@ import torch
 import torch.utils.data._utils.fetch as fetch
 import torch.utils.data.dataloader as dataloader
 from by_turns import measure
-from lockstep_probe import collector, loader, patches, recorder, sampler, saving, tensors, training, words
+from lockstep_probe import (
+    collector,
+    loader,
+    patches,
+    recorder,
+    sampler,
+    saving,
+    tensors,
+    training,
+    words,
+)
 
 
 def switch(on):
@@ -28,7 +39,14 @@ def switch(on):
     if not on:
         return
     recorder._stopped = False
-    training._steps, training._boundary, training._boundary_id, training._next_chore, training._rescans, sampler._thread = 0, None, None, 0, 0, None
+    (
+        training._steps,
+        training._boundary,
+        training._boundary_id,
+        training._next_chore,
+        training._rescans,
+        sampler._thread,
+    ) = 0, None, None, 0, 0, None
     tensors.hook(torch)
     words.hook_builtins()
     collector.hook()
@@ -39,5 +57,11 @@ def switch(on):
     loader.hook_fetch(fetch)
 
 
-without, added = measure(int(sys.argv[2]) if len(sys.argv) > 2 else 101, switch, kind=lambda: "at_first" if sampler._looks < sampler._LOOKS_AT_FIRST else "later")
-print(json.dumps({"without_ms": without, **{f"adds_{when}_ms": more for when, more in added.items()}}))
+without, added = measure(
+    int(sys.argv[2]) if len(sys.argv) > 2 else 101,
+    switch,
+    kind=lambda: "at_first" if sampler._looks < sampler._LOOKS_AT_FIRST else "later",
+)
+print(
+    json.dumps({"without_ms": without, **{f"adds_{when}_ms": more for when, more in added.items()}})
+)

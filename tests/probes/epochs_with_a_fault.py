@@ -1,4 +1,5 @@
-"""Trains for some epochs by DDP over Gloo, with an evaluation after each, and one fault put in on purpose.
+"""Trains for some epochs by DDP over Gloo, with an evaluation after each, and one fault put in on
+purpose.
 
 usage: torchrun --standalone --nproc_per_node=2 epochs_with_a_fault.py FAULT
 
@@ -32,7 +33,13 @@ class Samples(Dataset):
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Linear(FEATURES, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(FEATURES, 512),
+            torch.nn.ReLU(),
+            torch.nn.Linear(512, 512),
+            torch.nn.ReLU(),
+            torch.nn.Linear(512, 10),
+        )
 
     def forward(self, features):
         return self.layers(features)
@@ -65,9 +72,18 @@ def main():
     sampler = None if fault == "unsharded" else DistributedSampler(samples)
     workers = 1
     persistent = fault != "restarts_workers"
-    loader = DataLoader(samples, batch_size=64, sampler=sampler, shuffle=sampler is None, num_workers=workers, persistent_workers=persistent)
+    loader = DataLoader(
+        samples,
+        batch_size=64,
+        sampler=sampler,
+        shuffle=sampler is None,
+        num_workers=workers,
+        persistent_workers=persistent,
+    )
     held_out = Samples(512)
-    evaluation = DataLoader(held_out, batch_size=64, sampler=DistributedSampler(held_out, shuffle=False), num_workers=0)
+    evaluation = DataLoader(
+        held_out, batch_size=64, sampler=DistributedSampler(held_out, shuffle=False), num_workers=0
+    )
     for epoch in range(EPOCHS):
         if sampler is not None and fault != "same_order":
             sampler.set_epoch(epoch)
@@ -81,7 +97,8 @@ def main():
         if rank == 0 or fault != "one_rank_evaluates":
             evaluate(model.module, evaluation, fault)  # FAULT: evaluation
         if rank == 0 or fault == "every_rank_saves":
-            torch.save(model.module.state_dict(), os.path.join(os.getcwd(), "model.pt"))  # FAULT: every_rank_saves
+            # FAULT: every_rank_saves
+            torch.save(model.module.state_dict(), os.path.join(os.getcwd(), "model.pt"))
     dist.barrier()
     dist.destroy_process_group()
 

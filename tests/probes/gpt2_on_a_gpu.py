@@ -1,8 +1,11 @@
-"""GPT-2 124M on one GPU, as people train it: bf16 by autocast, fused AdamW. usage: gpt2_on_a_gpu.py [--cause CAUSE] [--compile] [--steps N] [--turns N]
+"""GPT-2 124M on one GPU, as people train it: bf16 by autocast, fused AdamW. usage: gpt2_on_a_gpu.py
+[--cause CAUSE] [--compile] [--steps N] [--turns N]
 
-causes: nothing, starved (the loader takes longer than the step), sync (reads the loss in every step), launch_bound (small and many layers, one
+causes: nothing, starved (the loader takes longer than the step), sync (reads the loss in every
+step), launch_bound (small and many layers, one
 sample), checkpoint (saves every tenth step), mask (x[mask] in the model: a wait that no line shows)
---turns N: instead, N times ten steps with the CUDA probe on and off by turns within this process, and the ratio
+--turns N: instead, N times ten steps with the CUDA probe on and off by turns within this process,
+and the ratio
 """
 
 import argparse
@@ -46,14 +49,21 @@ def main():
     small = options.cause == "launch_bound"
     torch.set_float32_matmul_precision("high")
     with torch.device("cuda"):
-        model = gpt_in_pytorch.GPT(*((24, 4, 128) if small else (12, 12, 768)), LENGTH, VOCABULARY if not small else 512)
+        model = gpt_in_pytorch.GPT(
+            *((24, 4, 128) if small else (12, 12, 768)), LENGTH, VOCABULARY if not small else 512
+        )
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 0, 0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     run = torch.compile(model) if options.compile else model
     batch_size = 1 if small else options.batch
     pause = 0.012 if options.cause == "starved" else 0
-    loader = DataLoader(Tokens(pause), batch_size=batch_size, num_workers=0 if options.cause == "starved" else 2, pin_memory=True)
+    loader = DataLoader(
+        Tokens(pause),
+        batch_size=batch_size,
+        num_workers=0 if options.cause == "starved" else 2,
+        pin_memory=True,
+    )
     scratch = tempfile.mkdtemp()
 
     def step(batch):
@@ -104,7 +114,9 @@ def by_turns(step, batch, turns):
         torch.cuda.synchronize()
         times[off].append((time.perf_counter() - began) * 100)
     on, off = statistics.median(times[0]), statistics.median(times[1])
-    print(f"on {on:.3f} ms off {off:.3f} ms ratio {on / off:.4f} best {min(times[0]) / min(times[1]):.4f}")
+    print(
+        f"on {on:.3f} ms off {off:.3f} ms ratio {on / off:.4f} best {min(times[0]) / min(times[1]):.4f}"
+    )
 
 
 main()

@@ -1,7 +1,10 @@
-"""Trains on one GPU with one cause of lost time put in on purpose. usage: gpu_training_with_a_cause.py CAUSE [--steps N]
+"""Trains on one GPU with one cause of lost time put in on purpose. usage:
+gpu_training_with_a_cause.py CAUSE [--steps N]
 
-causes: nothing, hidden_wait (the loader is slow, and the GPU has enough queued), exposed_wait (the same, with a read of the loss in
-each step, so that the GPU runs dry), item, pageable, logging, unfused, launch_bound (many tiny layers), accumulation (eight passes a
+causes: nothing, hidden_wait (the loader is slow, and the GPU has enough queued), exposed_wait (the
+same, with a read of the loss in
+each step, so that the GPU runs dry), item, pageable, logging, unfused, launch_bound (many tiny
+layers), accumulation (eight passes a
 step in a tenth of the memory), thrash (ever larger tensors near the memory's limit)
 """
 
@@ -38,14 +41,21 @@ def main():
     device = torch.device("cuda")
     tiny = cause == "launch_bound"
     width, depth = (64, 200) if tiny else (WIDTH, 12)
-    layers = [layer for _ in range(depth) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())]
+    layers = [
+        layer for _ in range(depth) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())
+    ]
     passes = 8 if cause == "accumulation" else 1
     if cause == "thrash":
         torch.cuda.set_per_process_memory_fraction(0.05)
     model = torch.nn.Sequential(*layers).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=cause != "unfused")
     pause = 0.004 if cause in ("hidden_wait", "exposed_wait") else 0
-    loader = DataLoader(Samples(pause, 2048 if cause == "pageable" else 64), batch_size=1, num_workers=0, pin_memory=cause != "pageable")
+    loader = DataLoader(
+        Samples(pause, 2048 if cause == "pageable" else 64),
+        batch_size=1,
+        num_workers=0,
+        pin_memory=cause != "pageable",
+    )
     step = 0
     for batch in loader:  # CAUSE: wait
         batch = batch[0].to(device, non_blocking=cause != "pageable")  # CAUSE: copy
@@ -55,7 +65,8 @@ def main():
             loss = model(batch[:32, :width] if tiny else batch).float().square().mean()
             loss.backward()
         if cause == "thrash":
-            kept = torch.empty(64 + step * 16 % 1000 << 20, dtype=torch.uint8, device=device)  # CAUSE: thrash
+            # CAUSE: thrash
+            kept = torch.empty(64 + step * 16 % 1000 << 20, dtype=torch.uint8, device=device)
         optimizer.step()
         optimizer.zero_grad()
         step += 1

@@ -1,4 +1,5 @@
-"""Programs that look closely at what a probe replaces. What each prints must be the same with the probe and without.
+"""Programs that look closely at what a probe replaces. What each prints must be the same with the
+probe and without.
 
 usage: odd_programs.py identities|compiled|order|child
 """
@@ -43,7 +44,11 @@ class Strict(torch.Tensor):
 class Moved(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        return "moved" if function is torch.Tensor.to else super().__torch_function__(function, types, args, kwargs or {})
+        return (
+            "moved"
+            if function is torch.Tensor.to
+            else super().__torch_function__(function, types, args, kwargs or {})
+        )
 
 
 class Circular(Sampler):
@@ -87,11 +92,21 @@ def identities():
     train(torch.nn.Linear(4, 2))
     train(torch.jit.script(torch.nn.Linear(4, 2)))
     print("lazy", torch.nn.LazyLinear(3).to("cpu"), torch.nn.LazyLinear(3).cpu())
-    print("pickled", pickle.loads(pickle.dumps(torch.Tensor.to)) is torch.Tensor.to, pickle.loads(pickle.dumps(torch.Tensor.numpy)) is torch.Tensor.numpy)
-    print("subclasses", torch.ones(1).as_subclass(Strict).item(), torch.ones(1).as_subclass(Moved).to("cpu"))
+    print(
+        "pickled",
+        pickle.loads(pickle.dumps(torch.Tensor.to)) is torch.Tensor.to,
+        pickle.loads(pickle.dumps(torch.Tensor.numpy)) is torch.Tensor.numpy,
+    )
+    print(
+        "subclasses",
+        torch.ones(1).as_subclass(Strict).item(),
+        torch.ones(1).as_subclass(Moved).to("cpu"),
+    )
     traced = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.ReLU()))
     print("fx", [node.op for node in traced.graph.nodes])
-    print("sampler", [row.tolist() for row in DataLoader(Rows(), sampler=Circular(), batch_size=None)])
+    print(
+        "sampler", [row.tolist() for row in DataLoader(Rows(), sampler=Circular(), batch_size=None)]
+    )
     print("stream", len([1 for _ in DataLoader(Stream(), batch_size=2)]))
     with open("whole.pt", "wb") as file:
         torch.save(torch.ones(2), NamelessFile(file))
@@ -109,16 +124,25 @@ def compiled():
     """A class is hooked after the first step; the shorter batch compiles anew."""
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    loss_of = torch.compile(lambda batch: model(batch).square().mean(), backend="eager", fullgraph=True, dynamic=False)
+    loss_of = torch.compile(
+        lambda batch: model(batch).square().mean(), backend="eager", fullgraph=True, dynamic=False
+    )
     for rows in (8, 8, 8, 5):
         loss_of(torch.ones(rows, 4)).backward()
         optimizer.step()
         optimizer.zero_grad()
-    print("graph breaks", sum(torch._dynamo.utils.counters["graph_break"].values()), "graphs", torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    print(
+        "graph breaks",
+        sum(torch._dynamo.utils.counters["graph_break"].values()),
+        "graphs",
+        torch._dynamo.utils.counters["stats"]["unique_graphs"],
+    )
 
 
 def order():
-    """The order of three epochs, dealt out by a generator of the program's own; with --dataloader a trial comes between."""
+    """The order of three epochs, dealt out by a generator of the program's own; with --dataloader a
+    trial comes between.
+    """
     torch.manual_seed(7)
     generator = torch.Generator()
     generator.manual_seed(3)

@@ -1,4 +1,5 @@
-"""One rank with a communicator of NCCL's, which stays for some seconds: RAS answers meanwhile. usage: one_rank_of_nccl.py [SECONDS] [DIALOGUE]
+"""One rank with a communicator of NCCL's, which stays for some seconds: RAS answers meanwhile.
+usage: one_rank_of_nccl.py [SECONDS] [DIALOGUE]
 
 DIALOGUE: a file for what RAS was asked and said, both ways, as it was.
 """
@@ -25,7 +26,10 @@ while time.monotonic() < until:
     optimizer.zero_grad()
     time.sleep(0.01)
     if len(sys.argv) > 2 and not os.path.exists(sys.argv[2]):
-        with socket.create_connection(("127.0.0.1", 28028), timeout=5) as ras, open(sys.argv[2], "w") as dialogue:
+        with (
+            socket.create_connection(("127.0.0.1", 28028), timeout=5) as ras,
+            open(sys.argv[2], "w") as dialogue,
+        ):
             for question in ("CLIENT PROTOCOL 2\n", "SET FORMAT json\n", "STATUS\n"):
                 ras.sendall(question.encode())
                 answer = b""

@@ -1,4 +1,7 @@
-"""A training script that knows nothing of lockstep: DistributedDataParallel, so many seconds. Rank 0 decides when it is over."""
+"""A training script that knows nothing of lockstep: DistributedDataParallel, so many seconds. Rank
+0 decides when it is over.
+"""
+
 import os
 import time
 
@@ -11,7 +14,9 @@ SECONDS = float(os.environ.get("SECONDS_TO_TRAIN", "20"))
 if __name__ == "__main__":
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10)))
+    model = DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data = torch.utils.data.TensorDataset(torch.randn(4096, 256), torch.randint(0, 10, (4096,)))
     began = time.monotonic()

@@ -1,8 +1,12 @@
-"""Trains on the CPU, and tells a CUPTI without a GPU what a GPU would have done. usage: training_beside_a_fake_gpu.py FAKE_CUPTI CAUSE [STEPS]
+"""Trains on the CPU, and tells a CUPTI without a GPU what a GPU would have done. usage:
+training_beside_a_fake_gpu.py FAKE_CUPTI CAUSE [STEPS]
 
-The GPU is a queue: a kernel begins when it is launched and the one before it has ended. The host launches as a training does.
-causes: nothing (the GPU sets the pace), starved, launch_bound, turns (two GPUs, one after the other), exposed (a collective with nothing beside
-it), hidden (one beside computing), mask (a wait that no line shows), profiler (torch.profiler in the middle)
+The GPU is a queue: a kernel begins when it is launched and the one before it has ended. The host
+launches as a training does.
+causes: nothing (the GPU sets the pace), starved, launch_bound, turns (two GPUs, one after the
+other), exposed (a collective with nothing beside
+it), hidden (one beside computing), mask (a wait that no line shows), profiler (torch.profiler in
+the middle)
 """
 
 import ctypes
@@ -11,12 +15,21 @@ import sys
 import time
 
 fake = ctypes.CDLL(sys.argv[1])  # before torch, so that it is the first libcupti in the process
-fake.fake_cupti_kernel.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p]
+fake.fake_cupti_kernel.argtypes = [
+    ctypes.c_uint64,
+    ctypes.c_uint64,
+    ctypes.c_uint32,
+    ctypes.c_uint32,
+    ctypes.c_char_p,
+]
 fake.fake_cupti_wait.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
 
 import torch
 
-GEMM, NCCL = ctypes.c_char_p(b"sm90_xmma_gemm_bf16bf16_bf16f32"), ctypes.c_char_p(b"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)")
+GEMM, NCCL = (
+    ctypes.c_char_p(b"sm90_xmma_gemm_bf16bf16_bf16f32"),
+    ctypes.c_char_p(b"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"),
+)
 if os.environ.get("CUDA_INJECTION64_PATH"):
     ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"]).InitializeInjection()  # as the driver does
 
@@ -56,7 +69,10 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         for kernel in range(10):
-            launch(0.1 if cause == "launch_bound" else 1.0, device=1 if cause == "turns" and kernel >= 5 else 0)
+            launch(
+                0.1 if cause == "launch_bound" else 1.0,
+                device=1 if cause == "turns" and kernel >= 5 else 0,
+            )
             if cause == "launch_bound":
                 time.sleep(0.0008)
         if cause == "mask":
@@ -78,7 +94,8 @@ for step, batch in enumerate(torch.utils.data.DataLoader(Data(), batch_size=1)):
     optimizer.step()
     optimizer.zero_grad()
     if cause == "profiler" and step == steps // 2:
-        from torch.autograd import profiler  # torch.profiler itself leaves CUDA out where there is none
+        # torch.profiler itself leaves CUDA out where there is none
+        from torch.autograd import profiler
 
         with profiler.profile() as empty:
             pass

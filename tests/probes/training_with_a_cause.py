@@ -1,8 +1,11 @@
-"""Trains a small model by DDP over Gloo with one cause of lost time put in on purpose, and says what was put in.
+"""Trains a small model by DDP over Gloo with one cause of lost time put in on purpose, and says
+what was put in.
 
-usage: torchrun --standalone --nproc_per_node=2 training_with_a_cause.py CAUSE [--steps N] [--truth FILE]
+usage: torchrun --standalone --nproc_per_node=2 training_with_a_cause.py CAUSE [--steps N] [--truth
+FILE]
 
-The lines that a profile must name carry the mark `# CAUSE: <name>`. The truth is what this process itself measured around them:
+The lines that a profile must name carry the mark `# CAUSE: <name>`. The truth is what this process
+itself measured around them:
 seconds, on each rank, between the end of the third step and the end of the last.
 """
 
@@ -49,7 +52,9 @@ class SlowHandler(logging.Handler):
 
 
 def write_log_line(file, step, loss):
-    """As people write their own: a line of JSON, flushed to the disk, with a slow network below it."""
+    """As people write their own: a line of JSON, flushed to the disk, with a slow network below
+    it.
+    """
     file.write(json.dumps({"step": step, "loss": float(loss)}) + "\n")
     file.flush()
     time.sleep(0.003)
@@ -68,13 +73,21 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(1 + rank)
 
-    layers = [layer for _ in range(3) for layer in (torch.nn.Linear(FEATURES, FEATURES), torch.nn.ReLU())]
+    layers = [
+        layer for _ in range(3) for layer in (torch.nn.Linear(FEATURES, FEATURES), torch.nn.ReLU())
+    ]
     model = DistributedDataParallel(torch.nn.Sequential(*layers, torch.nn.Linear(FEATURES, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     samples = Samples(slow=cause == "slow_dataset")
     sampler = DistributedSampler(samples)
     workers = 1
-    loader = DataLoader(samples, batch_size=8 if cause == "slow_dataset" else 32, sampler=sampler, num_workers=workers)  # CAUSE: loader
+    # CAUSE: loader
+    loader = DataLoader(
+        samples,
+        batch_size=8 if cause == "slow_dataset" else 32,
+        sampler=sampler,
+        num_workers=workers,
+    )
     logger = logging.getLogger("training")
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -94,7 +107,9 @@ def main():
             with truth():
                 time.sleep(0.015)  # CAUSE: slow_rank_before
         last = micro % accumulation == accumulation - 1
-        guard = model.no_sync() if cause == "no_sync_used" and not last else contextlib.nullcontext()
+        guard = (
+            model.no_sync() if cause == "no_sync_used" and not last else contextlib.nullcontext()
+        )
         with guard:
             loss = torch.nn.functional.cross_entropy(model(features), labels)
             if cause == "slow_rank_between" and rank == 1:

@@ -1,10 +1,13 @@
-"""Two recordings of one GPU become one of two GPUs that never were: the second's readings are GPU 1's, shifted in time.
+"""Two recordings of one GPU become one of two GPUs that never were: the second's readings are GPU
+1's, shifted in time.
 
 usage: merge.py FIRST.jsonl SECOND.jsonl SHIFT_MS one-process|two-processes > MERGED.jsonl
 
-one-process: one program on both, as device_map="auto" has it. two-processes: ranks 0 and 1 of a world of two. The header's host says
+one-process: one program on both, as device_map="auto" has it. two-processes: ranks 0 and 1 of a
+world of two. The header's host says
 what it is.
 """
+
 import json
 import sys
 
@@ -35,8 +38,16 @@ def processes_of(own, other, how):
         return [own]
     for rank, line in enumerate((own, other)):
         for process in line["processes"]:
-            process.update(pid=process["pid"] + rank * 100_000, rank=rank, local_rank=rank, world_size=2)
-            process["environment"] = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+            process.update(
+                pid=process["pid"] + rank * 100_000, rank=rank, local_rank=rank, world_size=2
+            )
+            process["environment"] = {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": "29500",
+            }
     return [{"t_ms": own["t_ms"], "processes": own["processes"] + other["processes"]}]
 
 
@@ -44,7 +55,9 @@ def main(first, second, shift, how):
     a, b = lines(first), lines(second)
     header = a[0]
     header["host"] = "two recordings of one GPU, merged"
-    header["gpus"].append({**b[0]["gpus"][0], "index": 1, "uuid": header["gpus"][0]["uuid"][:-1] + "x"})
+    header["gpus"].append(
+        {**b[0]["gpus"][0], "index": 1, "uuid": header["gpus"][0]["uuid"][:-1] + "x"}
+    )
     print(json.dumps(header, separators=(",", ":")))
     theirs = [moved(line, float(shift), 1) for line in b[1:]]
     their_processes = next((line for line in theirs if "processes" in line), None)

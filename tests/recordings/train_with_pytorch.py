@@ -1,8 +1,12 @@
-"""GPT-2 124M in plain PyTorch on one GPU, well or with one cause of lost time. usage: train_with_pytorch.py CAUSE SECONDS
+"""GPT-2 124M in plain PyTorch on one GPU, well or with one cause of lost time. usage:
+train_with_pytorch.py CAUSE SECONDS
 
-causes: healthy, starved (the loader is slower than the GPU), sync (every gradient's length is read back in each step), launch-bound
-(one short sample a step), checkpoint (weights and optimizer are saved every five seconds), fp32 (no tensor cores)
+causes: healthy, starved (the loader is slower than the GPU), sync (every gradient's length is read
+back in each step), launch-bound
+(one short sample a step), checkpoint (weights and optimizer are saved every five seconds), fp32 (no
+tensor cores)
 """
+
 import os
 import sys
 import tempfile
@@ -35,7 +39,12 @@ def main(cause, seconds):
     with torch.device("cuda"):
         model = GPT(12, 12, 768, LENGTH, VOCABULARY)
     optimizer = torch.optim.AdamW(parameter_groups(model, 0.1), lr=1e-4, fused=True)
-    loader = torch.utils.data.DataLoader(Samples(0.06 if cause == "starved" else 0), batch_size=1 if tiny else 16, num_workers=4, pin_memory=True)
+    loader = torch.utils.data.DataLoader(
+        Samples(0.06 if cause == "starved" else 0),
+        batch_size=1 if tiny else 16,
+        num_workers=4,
+        pin_memory=True,
+    )
     until = time.monotonic() + seconds
     saved = time.monotonic()
     for tokens in loader:
@@ -52,7 +61,10 @@ def main(cause, seconds):
         optimizer.zero_grad(set_to_none=True)
         if cause == "checkpoint" and time.monotonic() - saved > 5:
             with tempfile.TemporaryDirectory() as folder:
-                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, os.path.join(folder, "checkpoint.pt"))
+                torch.save(
+                    {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
+                    os.path.join(folder, "checkpoint.pt"),
+                )
             saved = time.monotonic()
         if time.monotonic() > until:
             break

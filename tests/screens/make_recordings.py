@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the recordings that the golden screens are drawn from. Run again only to change them: the screens change too.
+"""Makes the recordings that the golden screens are drawn from. Run again only to change them: the
+screens change too.
 
 usage: tests/screens/make_recordings.py LOCKSTEP      (a built lockstep, which compresses them)
 """
+
 import json
 import os
 import subprocess
@@ -15,9 +17,26 @@ from gpu_model import recording  # noqa: E402
 from situations import make  # noqa: E402
 
 # name: situation, seed, seconds kept
-RECORDINGS = {"turns": ("turns_long", 3, 9), "straggler": ("straggler_gpu", 3, 9), "lost": ("lost_gpu", 3, 13), "starved": ("ddp_starved", 3, 9), "steps": ("ddp_healthy", 3, 9),
-              "hot": ("thermal_throttle", 3, 9)}
-PARTS = {"data_wait": 0.3, "copy": 1.2, "forward": 30, "backward": 52, "collective_exposed": 9, "collective_hidden": 20, "optimizer": 4, "sync": 0.5, "logging": 2, "other": 1}
+RECORDINGS = {
+    "turns": ("turns_long", 3, 9),
+    "straggler": ("straggler_gpu", 3, 9),
+    "lost": ("lost_gpu", 3, 13),
+    "starved": ("ddp_starved", 3, 9),
+    "steps": ("ddp_healthy", 3, 9),
+    "hot": ("thermal_throttle", 3, 9),
+}
+PARTS = {
+    "data_wait": 0.3,
+    "copy": 1.2,
+    "forward": 30,
+    "backward": 52,
+    "collective_exposed": 9,
+    "collective_hidden": 20,
+    "optimizer": 4,
+    "sync": 0.5,
+    "logging": 2,
+    "other": 1,
+}
 
 
 def lines_of(situation, seed, seconds):
@@ -35,7 +54,17 @@ def with_steps(lines):
             if rank == 2:
                 spans["data_wait"], spans["collective_exposed"] = 9.3, 0
             duration = sum(value for name, value in spans.items() if name != "collective_hidden")
-            steps.append({"t_ms": 400 + index * 100 + rank, "step": {"rank": rank, "index": index, "duration_ms": round(duration, 3), "spans_ms": spans}})
+            steps.append(
+                {
+                    "t_ms": 400 + index * 100 + rank,
+                    "step": {
+                        "rank": rank,
+                        "index": index,
+                        "duration_ms": round(duration, 3),
+                        "spans_ms": spans,
+                    },
+                }
+            )
     merged = [json.loads(line) for line in lines[1:]] + steps
     merged.sort(key=lambda record: record["t_ms"])
     return lines[:1] + [json.dumps(record, separators=(",", ":")) for record in merged]

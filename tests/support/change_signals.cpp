@@ -6,7 +6,7 @@ namespace lockstep::testing {
 namespace {
 
 std::size_t part_of(std::string_view name) {
-  return static_cast<std::size_t>(std::find(kStepSpanNames.begin(), kStepSpanNames.end(), name) - kStepSpanNames.begin());
+  return static_cast<std::size_t>(std::ranges::find(kStepSpanNames, name) - kStepSpanNames.begin());
 }
 
 void average_ranks(StepSignals& steps, std::size_t part) {
@@ -17,7 +17,8 @@ void average_ranks(StepSignals& steps, std::size_t part) {
   for (RankSteps& rank : steps.ranks) rank.usual_share[part] = rank.share[part];
   if (kStepSpanNames[part] != "collective_exposed") return;
   steps.exposed_on_all = 1;
-  for (const RankSteps& rank : steps.ranks) steps.exposed_on_all = std::min(steps.exposed_on_all, rank.share[part]);
+  for (const RankSteps& rank : steps.ranks)
+    steps.exposed_on_all = std::min(steps.exposed_on_all, rank.share[part]);
 }
 
 }  // namespace
@@ -53,7 +54,8 @@ Signals with_steps(Signals signals) {
   steps.count = 200;
   steps.duration_p50_ms = 150;
   steps.last_step_ms = job.to_ms;
-  for (int rank = 0; rank < std::max(1, static_cast<int>(job.ranks.size())); ++rank) steps.ranks.push_back({rank, 200, 150, {}});
+  for (int rank = 0; rank < std::max(1, static_cast<int>(job.ranks.size())); ++rank)
+    steps.ranks.push_back({rank, 200, 150, {}});
   give_part(steps, "data_wait", 0.01);
   give_part(steps, "copy", 0.01);
   give_part(steps, "forward", 0.3);
@@ -76,7 +78,8 @@ void give_part_to_rank(StepSignals& steps, int rank, std::string_view part, doub
   const std::size_t which = part_of(part);
   for (RankSteps& entry : steps.ranks)
     if (entry.rank == rank) entry.share[which] = share;
-  const auto with = std::count_if(steps.ranks.begin(), steps.ranks.end(), [&](const RankSteps& entry) { return entry.share[which] > 0; });
+  const auto with = std::ranges::count_if(
+      steps.ranks, [&](const RankSteps& entry) { return entry.share[which] > 0; });
   steps.present[which] = static_cast<double>(with) / static_cast<double>(steps.ranks.size());
   average_ranks(steps, which);
 }

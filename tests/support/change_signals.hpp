@@ -9,7 +9,8 @@
 
 namespace lockstep::testing {
 
-// The same run as a log of utilization and plain power shows it: no power samples, no SM, so nobody knows who spins.
+// The same run as a log of utilization and plain power shows it: no power samples, no SM, so nobody
+// knows who spins.
 Signals seen_by_busy_alone(Signals signals);
 
 // The same run without a process list: its GPUs are joined because they behave alike.

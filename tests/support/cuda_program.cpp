@@ -1,4 +1,5 @@
-// A program that uses a GPU, as far as the CUDA probe can tell: loads libcupti, then the probe as the driver would at its start.
+// A program that uses a GPU, as far as the CUDA probe can tell: loads libcupti, then the probe as
+// the driver would at its start.
 //
 // usage: cuda_program PROBE KERNELS [torch.profiler]
 #include <dlfcn.h>
@@ -13,8 +14,10 @@
 extern "C" {
 std::uint64_t fake_cupti_now();
 std::uint64_t fake_cupti_enabled();
-void fake_cupti_kernel(std::uint64_t start, std::uint64_t end, std::uint32_t device, std::uint32_t stream, const char* name);
-void fake_cupti_copy(std::uint64_t start, std::uint64_t end, std::uint8_t source, std::uint8_t target, std::uint64_t bytes);
+void fake_cupti_kernel(std::uint64_t start, std::uint64_t end, std::uint32_t device,
+                       std::uint32_t stream, const char* name);
+void fake_cupti_copy(std::uint64_t start, std::uint64_t end, std::uint8_t source,
+                     std::uint8_t target, std::uint64_t bytes);
 void fake_cupti_wait(std::uint64_t start, std::uint64_t end);
 }
 
@@ -29,9 +32,15 @@ int main(int count, char** words) {
   if (start == nullptr || start() != 1 || start() != 1) return 4;  // the driver may ask twice
   const long kernels = std::strtol(words[2], nullptr, 10);
   const std::uint64_t now = fake_cupti_now();
-  const std::string& mangled = *new std::string("_Z4gemmILi128EEvPKfS1_Pf");  // never freed, as CUPTI's names are; void gemm<128>(float const*, float const*, float*); a string: libstdc++ is loaded, as in every program with torch
+  // never freed, as CUPTI's names are; void gemm<128>(float const*, float const*, float*); a
+  // string: libstdc++ is loaded, as in every program with torch
+  const std::string& mangled = *new std::string("_Z4gemmILi128EEvPKfS1_Pf");
   const char* const gemm = mangled.c_str();
-  for (long i = 0; i < kernels; ++i) fake_cupti_kernel(now + static_cast<std::uint64_t>(i) * 1000, now + static_cast<std::uint64_t>(i) * 1000 + 500, static_cast<std::uint32_t>(i % 2), 7, i % 10 == 0 ? "ncclDevKernel_AllReduce_Sum_f32_RING_LL" : gemm);
+  for (long i = 0; i < kernels; ++i)
+    fake_cupti_kernel(now + static_cast<std::uint64_t>(i) * 1000,
+                      now + static_cast<std::uint64_t>(i) * 1000 + 500,
+                      static_cast<std::uint32_t>(i % 2), 7,
+                      i % 10 == 0 ? "ncclDevKernel_AllReduce_Sum_f32_RING_LL" : gemm);
   fake_cupti_copy(now, now + 700, 1, 3, 4096);
   fake_cupti_wait(now, now + 9'000'000'000ULL);  // longer than a row holds
   if (count > 3 && std::strcmp(words[3], "torch.profiler") == 0) {

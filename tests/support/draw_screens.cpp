@@ -1,4 +1,5 @@
-// Draws the live screen of 16 GPUs with 256 processes each again and again and says what a frame takes, for scripts/bench.
+// Draws the live screen of 16 GPUs with 256 processes each again and again and says what a frame
+// takes, for scripts/bench.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -71,12 +72,15 @@ int main() {
     const auto painted = painter.paint(draw_monitor(seen, {}, {200, 60}));
     const std::string changes = writer.update(painted.cells, painted.changed);
     if (frame < 10) continue;
-    frames_ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    frames_ms.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+            .count());
     bytes += changes.size();
     whole += painted.cells.ToString().size();
   }
-  std::sort(frames_ms.begin(), frames_ms.end());
+  std::ranges::sort(frames_ms);
   const auto count = static_cast<double>(frames_ms.size());
-  std::printf("{\"median_ms\":%.4f,\"p95_ms\":%.4f,\"bytes_a_frame\":%.0f,\"bytes_whole\":%.0f}\n", frames_ms[frames_ms.size() / 2], frames_ms[static_cast<std::size_t>(count * 0.95)],
+  std::printf("{\"median_ms\":%.4f,\"p95_ms\":%.4f,\"bytes_a_frame\":%.0f,\"bytes_whole\":%.0f}\n",
+              frames_ms[frames_ms.size() / 2], frames_ms[static_cast<std::size_t>(count * 0.95)],
               static_cast<double>(bytes) / count, static_cast<double>(whole) / count);
 }

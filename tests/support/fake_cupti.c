@@ -1,13 +1,20 @@
 /* A CUPTI without a GPU, with CUPTI's own interface: the records are those that a test asks for.
  *
- * Loaded under the name libcupti.so.99 beside a program that then loads the CUDA probe as the driver would. Records have CUDA 13's sizes. */
+ * Loaded under the name libcupti.so.99 beside a program that then loads the CUDA probe as the
+ * driver would. Records have CUDA 13's sizes. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "probes/cuda/cupti_abi.h"
 
-enum { KERNEL_BYTES = 216, MEMCPY_BYTES = 96, MEMSET_BYTES = 88, WAIT_BYTES = 48, OVERHEAD_BYTES = 56 };
+enum {
+  KERNEL_BYTES = 216,
+  MEMCPY_BYTES = 96,
+  MEMSET_BYTES = 88,
+  WAIT_BYTES = 48,
+  OVERHEAD_BYTES = 56
+};
 
 static cupti_buffer_requested requested;
 static cupti_buffer_completed completed;
@@ -21,11 +28,16 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t bytes_of(uint32_t kind) {
   switch (kind) {
-    case CUPTI_KIND_CONCURRENT_KERNEL: return KERNEL_BYTES;
-    case CUPTI_KIND_MEMCPY: return MEMCPY_BYTES;
-    case CUPTI_KIND_MEMSET: return MEMSET_BYTES;
-    case CUPTI_KIND_SYNCHRONIZATION: return WAIT_BYTES;
-    default: return OVERHEAD_BYTES;
+    case CUPTI_KIND_CONCURRENT_KERNEL:
+      return KERNEL_BYTES;
+    case CUPTI_KIND_MEMCPY:
+      return MEMCPY_BYTES;
+    case CUPTI_KIND_MEMSET:
+      return MEMSET_BYTES;
+    case CUPTI_KIND_SYNCHRONIZATION:
+      return WAIT_BYTES;
+    default:
+      return OVERHEAD_BYTES;
   }
 }
 
@@ -104,7 +116,8 @@ int cuptiActivityRegisterTimestampCallback(cupti_clock clock) {
 uint64_t fake_cupti_now(void) { return clock_of_client != NULL ? clock_of_client() : 0; }
 uint64_t fake_cupti_enabled(void) { return enabled_kinds; }
 
-void fake_cupti_kernel(uint64_t start, uint64_t end, uint32_t device, uint32_t stream, const char* name) {
+void fake_cupti_kernel(uint64_t start, uint64_t end, uint32_t device, uint32_t stream,
+                       const char* name) {
   pthread_mutex_lock(&mutex);
   struct cupti_kernel* const kernel = room_for(CUPTI_KIND_CONCURRENT_KERNEL);
   if (kernel != NULL) {

@@ -1,5 +1,7 @@
-"""A Prometheus server that answers range selectors from made-up fleets, for what a real one cannot be had for: hundreds of GPUs, an hour of the past,
+"""A Prometheus server that answers range selectors from made-up fleets, for what a real one cannot
+be had for: hundreds of GPUs, an hour of the past,
 certificates, tokens, and servers that misbehave."""
+
 import http.server
 import json
 import random
@@ -13,20 +15,36 @@ START = 1760000000.0
 
 
 def dcgm_fleet(case, hosts=4, gpus=8, minutes=20, step=15, seed=1):
-    """Series of dcgm-exporter by metric name: one job ml/llama over all hosts, and what the case says."""
+    """Series of dcgm-exporter by metric name: one job ml/llama over all hosts, and what the case
+    says.
+    """
     random_number = random.Random(seed)
     count = int(minutes * 60 / step)
     metrics = {}
     for host in range(hosts):
         offset = random_number.random() * step  # each exporter is scraped at its own moment
         for gpu in range(gpus):
-            labels = {"gpu": str(gpu), "UUID": f"GPU-{host:04d}-{gpu}", "device": f"nvidia{gpu}", "modelName": "NVIDIA H100 80GB HBM3", "Hostname": f"node{host + 1}",
-                      "instance": f"node{host + 1}:9400", "job": "dcgm", "pod": f"llama-worker-{host}", "namespace": "ml"}
+            labels = {
+                "gpu": str(gpu),
+                "UUID": f"GPU-{host:04d}-{gpu}",
+                "device": f"nvidia{gpu}",
+                "modelName": "NVIDIA H100 80GB HBM3",
+                "Hostname": f"node{host + 1}",
+                "instance": f"node{host + 1}:9400",
+                "job": "dcgm",
+                "pod": f"llama-worker-{host}",
+                "namespace": "ml",
+            }
 
             def around(value, noise, count=count):
                 return [value + random_number.uniform(-noise, noise) for _ in range(count)]
 
-            busy, sm, clock, power = around(97, 2), around(0.8, 0.03), around(1755, 15), around(620, 15)
+            busy, sm, clock, power = (
+                around(97, 2),
+                around(0.8, 0.03),
+                around(1755, 15),
+                around(620, 15),
+            )
             memory, xid = [60000] * count, [0] * count
             if case == "slow clock" and host == 2:
                 clock, power = [1200] * count, around(420, 10)
@@ -42,7 +60,9 @@ def dcgm_fleet(case, hosts=4, gpus=8, minutes=20, step=15, seed=1):
             if case == "idle host" and host == hosts - 1:
                 busy, sm, power, memory = [0] * count, [0] * count, [70] * count, [500] * count
             if case == "turns":
-                works = [int((START + i * step + offset) // 90) % hosts == host for i in range(count)]
+                works = [
+                    int((START + i * step + offset) // 90) % hosts == host for i in range(count)
+                ]
                 busy = [95 if on else 0 for on in works]
                 sm, power = [0.8 if on else 0 for on in works], [600 if on else 90 for on in works]
             if case == "fast turns":
@@ -57,22 +77,38 @@ def dcgm_fleet(case, hosts=4, gpus=8, minutes=20, step=15, seed=1):
                 labels.pop("pod")
             if case == "blank values" and gpu == 0:
                 power = [9223372036854775794 / 1000] * count
-            table = {"DCGM_FI_DEV_GPU_UTIL": [min(100, max(0, round(value))) for value in busy], "DCGM_FI_PROF_SM_ACTIVE": [round(value, 4) for value in sm],
-                     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": [round(value * 0.6, 4) for value in sm], "DCGM_FI_DEV_SM_CLOCK": [round(value) for value in clock],
-                     "DCGM_FI_DEV_POWER_USAGE": [round(value, 2) for value in power], "DCGM_FI_DEV_FB_USED": memory, "DCGM_FI_DEV_FB_FREE": [81000 - value for value in memory],
-                     "DCGM_FI_DEV_GPU_TEMP": [60] * count, "DCGM_FI_DEV_XID_ERRORS": xid}
+            table = {
+                "DCGM_FI_DEV_GPU_UTIL": [min(100, max(0, round(value))) for value in busy],
+                "DCGM_FI_PROF_SM_ACTIVE": [round(value, 4) for value in sm],
+                "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": [round(value * 0.6, 4) for value in sm],
+                "DCGM_FI_DEV_SM_CLOCK": [round(value) for value in clock],
+                "DCGM_FI_DEV_POWER_USAGE": [round(value, 2) for value in power],
+                "DCGM_FI_DEV_FB_USED": memory,
+                "DCGM_FI_DEV_FB_FREE": [81000 - value for value in memory],
+                "DCGM_FI_DEV_GPU_TEMP": [60] * count,
+                "DCGM_FI_DEV_XID_ERRORS": xid,
+            }
             for name, values in table.items():
-                samples = [[round(START + i * step + offset, 3), str(value)] for i, value in enumerate(values)]
-                metrics.setdefault(name, []).append({"metric": {"__name__": name, **labels}, "values": samples})
+                samples = [
+                    [round(START + i * step + offset, 3), str(value)]
+                    for i, value in enumerate(values)
+                ]
+                metrics.setdefault(name, []).append(
+                    {"metric": {"__name__": name, **labels}, "values": samples}
+                )
     return metrics
 
 
 def answer(result):
-    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    ).encode()
 
 
 class FakePrometheus:
-    """behaviour: None, or a function of (handler, query) that answers by itself and returns True."""
+    """behaviour: None, or a function of (handler, query) that answers by itself and returns
+    True.
+    """
 
     def __init__(self, metrics, behaviour=None, certificate=None):
         bodies = {name: answer(series) for name, series in metrics.items()}
@@ -83,7 +119,9 @@ class FakePrometheus:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self):
-                query = urllib.parse.parse_qs(urllib.parse.urlparse(self.path).query).get("query", [""])[0]
+                query = urllib.parse.parse_qs(urllib.parse.urlparse(self.path).query).get(
+                    "query", [""]
+                )[0]
                 seen.append((self.path.split("?")[0], query, self.headers.get("Authorization")))
                 if behaviour and behaviour(self, query):
                     return
@@ -126,6 +164,7 @@ class FakePrometheus:
 
 if __name__ == "__main__":  # for a look by hand: fake_prometheus.py "late host" 4 8
     import sys
+
     with FakePrometheus(dcgm_fleet(sys.argv[1], *map(int, sys.argv[2:]))) as server:
         print(server.url, flush=True)
         time.sleep(3600)

@@ -52,7 +52,9 @@ Project FixProject::read() const {
 FixPlan FixProject::plan() const {
   FixPlan plan = plan_fixes(read(), wishes_, filter_);
   for (const CodeFinding& finding : plan.findings)
-    if (!fix_looks_for(finding.code)) throw std::runtime_error("all_rules.cpp does not list " + std::string(name_of(finding.code).id));
+    if (!fix_looks_for(finding.code))
+      throw std::runtime_error("all_rules.cpp does not list " +
+                               std::string(name_of(finding.code).id));
   return plan;
 }
 
@@ -60,13 +62,15 @@ std::vector<std::string> FixProject::findings() const {
   const Project project = read();
   std::vector<std::string> found;
   for (const CodeFinding& finding : plan().findings)
-    found.push_back(std::string(name_of(finding.code).id) + " " + place_words(project, finding.where.front()));
+    found.push_back(std::string(name_of(finding.code).id) + " " +
+                    place_words(project, finding.where.front()));
   return found;
 }
 
 bool FixProject::finds(const std::string& code_and_file) const {
   const auto all = findings();
-  return std::any_of(all.begin(), all.end(), [&](const std::string& finding) { return finding.starts_with(code_and_file); });
+  return std::ranges::any_of(
+      all, [&](const std::string& finding) { return finding.starts_with(code_and_file); });
 }
 
 std::optional<FixSafety> FixProject::safety(FindingCode code) const {
@@ -81,7 +85,8 @@ std::optional<FixSafety> FixProject::safety(FindingCode code) const {
 
 std::string FixProject::after(const std::string& name) const {
   const Project project = read();
-  const Patched patched = apply_in_memory(project, plan_fixes(project, wishes_, filter_), wishes_, filter_, Apply::safe_and_unsafe);
+  const Patched patched = apply_in_memory(project, plan_fixes(project, wishes_, filter_), wishes_,
+                                          filter_, Apply::safe_and_unsafe);
   const auto id = project.at(path(name));
   if (!id) throw std::runtime_error("no file " + name);
   const auto found = patched.texts.find(*id);
@@ -90,15 +95,19 @@ std::string FixProject::after(const std::string& name) const {
 
 std::vector<std::string> FixProject::refusals() const {
   std::vector<std::string> words;
-  for (const Refusal& refusal : plan().refusals) words.push_back(refusal.name + ": " + refusal.reason);
+  for (const Refusal& refusal : plan().refusals)
+    words.push_back(refusal.name + ": " + refusal.reason);
   return words;
 }
 
-std::string trainer_script(const std::string& load_arguments, const std::string& training_arguments, const std::string& more) {
+std::string trainer_script(const std::string& load_arguments, const std::string& training_arguments,
+                           const std::string& more) {
   return "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
          "\n"
-         "model = AutoModelForCausalLM.from_pretrained(\"gpt2\"" + (load_arguments.empty() ? "" : ", " + load_arguments) + ")\n" + more +
-         "args = TrainingArguments(\n    output_dir=\"out\",\n    dataloader_num_workers=4,\n    bf16=True,\n" +
+         "model = AutoModelForCausalLM.from_pretrained(\"gpt2\"" +
+         (load_arguments.empty() ? "" : ", " + load_arguments) + ")\n" + more +
+         "args = TrainingArguments(\n    output_dir=\"out\",\n    dataloader_num_workers=4,\n    "
+         "bf16=True,\n" +
          (training_arguments.empty() ? "" : "    " + training_arguments + ",\n") +
          ")\ntrainer = Trainer(model=model, args=args, train_dataset=None)\ntrainer.train()\n";
 }

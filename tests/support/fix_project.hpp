@@ -43,7 +43,9 @@ class FixProject {
   std::string only_;
 };
 
-// A script that trains with Trainer: the arguments of the load, of TrainingArguments, and lines before the training.
-std::string trainer_script(const std::string& load_arguments, const std::string& training_arguments, const std::string& more = "");
+// A script that trains with Trainer: the arguments of the load, of TrainingArguments, and lines
+// before the training.
+std::string trainer_script(const std::string& load_arguments, const std::string& training_arguments,
+                           const std::string& more = "");
 
 }  // namespace lockstep::testing

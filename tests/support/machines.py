@@ -1,6 +1,9 @@
-"""Machines for tests that need several. Each is a network, host name and process namespace of its own, and all hang on one switch, as
-`ip netns` would make them. They share the files, as nodes of a cluster do, but for /run and /dev/shm. Needs root; nothing outside of the
+"""Machines for tests that need several. Each is a network, host name and process namespace of its
+own, and all hang on one switch, as
+`ip netns` would make them. They share the files, as nodes of a cluster do, but for /run and
+/dev/shm. Needs root; nothing outside of the
 namespaces is changed."""
+
 import contextlib
 import os
 import signal
@@ -32,10 +35,25 @@ def _ip(*words):
 
 
 def _namespaces(script, flags):
-    """The first process of new namespaces; when it dies, the kernel kills all others of its process namespace."""
+    """The first process of new namespaces; when it dies, the kernel kills all others of its process
+    namespace.
+    """
     try:
-        outer = subprocess.Popen(["unshare", *flags, "--fork", "--kill-child", "sh", "-c", script + " && echo ready && exec sleep infinity"],
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        outer = subprocess.Popen(
+            [
+                "unshare",
+                *flags,
+                "--fork",
+                "--kill-child",
+                "sh",
+                "-c",
+                script + " && echo ready && exec sleep infinity",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     except FileNotFoundError as problem:
         raise CannotMake(str(problem))
     if outer.stdout.readline().strip() != "ready":
@@ -45,7 +63,9 @@ def _namespaces(script, flags):
 
 
 class Machine:
-    """What runs on it sees its host name, its address and its processes alone. Names of the others are in its /etc/hosts."""
+    """What runs on it sees its host name, its address and its processes alone. Names of the others
+    are in its /etc/hosts.
+    """
 
     def __init__(self, network, name, number):
         self.network = network
@@ -55,16 +75,43 @@ class Machine:
         self.start()
 
     def start(self):
-        self._outer, self.pid = _namespaces(f"mount --bind {self.network.hosts} /etc/hosts && mount -t tmpfs none /run && mount -t tmpfs none /dev/shm && hostname {self.name} && ip link set lo up",
-                                            ["--net", "--uts", "--mount", "--pid", "--mount-proc"])
+        self._outer, self.pid = _namespaces(
+            f"mount --bind {self.network.hosts} /etc/hosts && mount -t tmpfs none /run && mount -t tmpfs none /dev/shm && hostname {self.name} && ip link set lo up",
+            ["--net", "--uts", "--mount", "--pid", "--mount-proc"],
+        )
         port = f"port{self.number}"
-        _ip("link", "add", "eth0", "netns", self.pid, "type", "veth", "peer", "name", port, "netns", self.network.switch_pid)
-        subprocess.run(self.command("ip", "addr", "add", f"{self.address}/24", "dev", "eth0"), check=True)
+        _ip(
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            self.pid,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            port,
+            "netns",
+            self.network.switch_pid,
+        )
+        subprocess.run(
+            self.command("ip", "addr", "add", f"{self.address}/24", "dev", "eth0"), check=True
+        )
         subprocess.run(self.command("ip", "link", "set", "eth0", "up"), check=True)
         self.network.plug_in(port)
 
     def command(self, *words, cwd=None):
-        return ["nsenter", "--target", str(self.pid), "--net", "--uts", "--mount", "--pid", f"--wdns={cwd or os.getcwd()}", *map(str, words)]
+        return [
+            "nsenter",
+            "--target",
+            str(self.pid),
+            "--net",
+            "--uts",
+            "--mount",
+            "--pid",
+            f"--wdns={cwd or os.getcwd()}",
+            *map(str, words),
+        ]
 
     def run(self, *words, cwd=None, **options):
         return subprocess.run(self.command(*words, cwd=cwd), text=True, **options)
@@ -115,7 +162,9 @@ class Machines:
                 hosts.write("127.0.0.1 localhost\n::1 localhost\n")
                 for number, name in enumerate(self.names, 1):
                     hosts.write(f"{NETWORK}{number} {name}\n")
-            switch, self.switch_pid = _namespaces("ip link add switch type bridge && ip link set switch up", ["--net", "--pid"])
+            switch, self.switch_pid = _namespaces(
+                "ip link add switch type bridge && ip link set switch up", ["--net", "--pid"]
+            )
             self._stack.callback(self._close_switch, switch)
             machines = []
             for number, name in enumerate(self.names, 1):
@@ -136,7 +185,11 @@ class Machines:
         outer.stderr.close()
 
     def _at_switch(self, *words):
-        return subprocess.run(["nsenter", "--target", str(self.switch_pid), "--net", "ip", "link", *words], capture_output=True, text=True)
+        return subprocess.run(
+            ["nsenter", "--target", str(self.switch_pid), "--net", "ip", "link", *words],
+            capture_output=True,
+            text=True,
+        )
 
     def plug_in(self, port):
         for words in (("set", port, "master", "switch"), ("set", port, "up")):

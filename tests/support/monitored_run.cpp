@@ -19,7 +19,8 @@ Report judged(const Timeline& timeline) {
   return build_report(timeline, signals, diagnosis);
 }
 
-std::shared_ptr<const Monitored> monitored_until(const std::filesystem::path& recording, double until_ms) {
+std::shared_ptr<const Monitored> monitored_until(const std::filesystem::path& recording,
+                                                 double until_ms) {
   auto reader = RecordingReader::open(recording);
   if (!reader) throw std::runtime_error(reader.error().what);
   ReplaySource source(std::move(*reader), recording.filename().string(), {});
@@ -32,7 +33,8 @@ std::shared_ptr<const Monitored> monitored_until(const std::filesystem::path& re
     if (record == nullptr || record->t_ms > until_ms) break;
     if (begin_ms < 0) begin_ms = record->t_ms;
     scene.add(std::move(*record));
-    if (scene.is_judgement_due()) scene.take_verdict(judged(scene.to_be_judged({})), std::chrono::nanoseconds(0));
+    if (scene.is_judgement_due())
+      scene.take_verdict(judged(scene.to_be_judged({})), std::chrono::nanoseconds(0));
   }
   playback.begin_ms = begin_ms;
   playback.position_ms = until_ms;
@@ -41,6 +43,8 @@ std::shared_ptr<const Monitored> monitored_until(const std::filesystem::path& re
   return scene.shared();
 }
 
-std::filesystem::path screen_recording(const std::string& name) { return std::filesystem::path(source_tree()) / "tests/screens" / (name + ".jsonl.zst"); }
+std::filesystem::path screen_recording(const std::string& name) {
+  return std::filesystem::path(source_tree()) / "tests/screens" / (name + ".jsonl.zst");
+}
 
 }  // namespace lockstep::testing

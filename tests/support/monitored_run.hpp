@@ -10,7 +10,8 @@
 namespace lockstep::testing {
 
 // Judged as the real one is, at the same times of the recording. `until_ms`: the present.
-std::shared_ptr<const Monitored> monitored_until(const std::filesystem::path& recording, double until_ms);
+std::shared_ptr<const Monitored> monitored_until(const std::filesystem::path& recording,
+                                                 double until_ms);
 
 // A recording of tests/screens.
 std::filesystem::path screen_recording(const std::string& name);

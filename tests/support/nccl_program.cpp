@@ -1,4 +1,5 @@
-// Calls a profiler plugin as NCCL does, in the order in which NCCL does: for one version of the interface, of two ranks' communicators.
+// Calls a profiler plugin as NCCL does, in the order in which NCCL does: for one version of the
+// interface, of two ranks' communicators.
 //
 // usage: nccl_program PLUGIN VERSION COLLECTIVES [time]
 // time: without pauses, and says what a collective takes
@@ -7,8 +8,8 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 extern "C" {
@@ -23,7 +24,9 @@ bool times = false;
 std::uint64_t gpu_timer() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ULL + static_cast<std::uint64_t>(now.tv_nsec) + 5'000'000'000ULL;  // a clock of its own
+  // a clock of its own
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ULL +
+         static_cast<std::uint64_t>(now.tv_nsec) + 5'000'000'000ULL;
 }
 
 template <class Plugin>
@@ -34,7 +37,8 @@ void* start(const Plugin& plugin, void* context, nccl_event_descriptor& event) {
 }
 
 template <class Plugin>
-void all_reduce(const Plugin& plugin, void* context, int version, std::uint64_t sequence, int rank) {
+void all_reduce(const Plugin& plugin, void* context, int version, std::uint64_t sequence,
+                int rank) {
   void* group_api = nullptr;
   void* coll_api = nullptr;
   if (version >= 5) {  // ncclAllReduce: the group, then the call
@@ -55,10 +59,18 @@ void all_reduce(const Plugin& plugin, void* context, int version, std::uint64_t 
   event.type = NCCL_EVENT_COLL;
   event.rank = rank;
   event.parent = version >= 5 ? coll_api : group;
-  if (version == 1) event.of.coll_v1 = {nullptr, 0xABCD, sequence, 4, nullptr, nullptr, 1 << 20, 0, 7, 0, 0, 2, 4, 1, 2};
-  else if (version == 2) event.of.coll_v2 = {nullptr, 0xABCD, sequence, "AllReduce", nullptr, nullptr, 1 << 20, 0, "ncclFloat32", 0, 2, 4, "RING", "SIMPLE"};
-  else if (version == 3) event.of.coll_v3 = {nullptr, 0xABCD, sequence, "AllReduce", nullptr, nullptr, 1 << 20, 0, "ncclFloat32", 2, 4, "RING", "SIMPLE"};
-  else event.of.coll_v4 = {sequence, "AllReduce", nullptr, nullptr, 1 << 20, 0, "ncclFloat32", 2, 4, "RING", "SIMPLE", group};
+  if (version == 1)
+    event.of.coll_v1 = {nullptr, 0xABCD, sequence, 4, nullptr, nullptr, 1 << 20, 0,
+                        7,       0,      0,        2, 4,       1,       2};
+  else if (version == 2)
+    event.of.coll_v2 = {nullptr, 0xABCD,        sequence, "AllReduce", nullptr, nullptr, 1 << 20,
+                        0,       "ncclFloat32", 0,        2,           4,       "RING",  "SIMPLE"};
+  else if (version == 3)
+    event.of.coll_v3 = {nullptr, 0xABCD,        sequence, "AllReduce", nullptr, nullptr, 1 << 20,
+                        0,       "ncclFloat32", 2,        4,           "RING",  "SIMPLE"};
+  else
+    event.of.coll_v4 = {sequence,      "AllReduce", nullptr, nullptr, 1 << 20,  0,
+                        "ncclFloat32", 2,           4,       "RING",  "SIMPLE", group};
   void* const collective = start(plugin, context, event);
   plugin.stop_event(collective);
   plugin.stop_event(group);
@@ -94,9 +106,12 @@ void run(const Plugin& plugin, void* context, int version, int collectives) {
   nccl_event_descriptor event{};
   event.type = NCCL_EVENT_P2P;
   event.rank = 1;
-  if (version == 1) event.of.p2p_v1 = {nullptr, 0xABCD, 6, nullptr, 7, 1024, 0};
-  else if (version <= 3) event.of.p2p_v2 = {nullptr, 0xABCD, "Send", nullptr, "ncclFloat32", 1024, 0};
-  else event.of.p2p_v4 = {"Send", nullptr, "ncclFloat32", 1024, 0, 1, nullptr};
+  if (version == 1)
+    event.of.p2p_v1 = {nullptr, 0xABCD, 6, nullptr, 7, 1024, 0};
+  else if (version <= 3)
+    event.of.p2p_v2 = {nullptr, 0xABCD, "Send", nullptr, "ncclFloat32", 1024, 0};
+  else
+    event.of.p2p_v4 = {"Send", nullptr, "ncclFloat32", 1024, 0, 1, nullptr};
   plugin.stop_event(start(plugin, context, event));
   plugin.finalize(context);
 }

@@ -8,7 +8,8 @@ namespace lockstep::testing {
 
 std::string lockstep_program();  // the one under test
 std::string source_tree();
-// Real runs, logs and traces that are not part of the project: LOCKSTEP_TEST_DATA, else beside it. It may not be there.
+// Real runs, logs and traces that are not part of the project: LOCKSTEP_TEST_DATA, else beside it.
+// It may not be there.
 std::filesystem::path real_data();
 std::string test_tool(const std::string& name);  // a program or library of the tests' own
 

@@ -1,4 +1,5 @@
-// How many settings the planner tries in a millisecond, and what a whole plan takes: for scripts/bench.
+// How many settings the planner tries in a millisecond, and what a whole plan takes: for
+// scripts/bench.
 #include <chrono>
 #include <cstdio>
 
@@ -23,5 +24,6 @@ int main() {
   for (int i = 0; i < 20; ++i)
     if (!make_plan(request)) return 1;
   const std::chrono::duration<double, std::milli> planning = Clock::now() - plan_begin;
-  std::printf("%.0f settings a millisecond; a plan %.3f ms\n", static_cast<double>(tried) / searching.count(), planning.count() / 20);
+  std::printf("%.0f settings a millisecond; a plan %.3f ms\n",
+              static_cast<double>(tried) / searching.count(), planning.count() / 20);
 }

@@ -6,7 +6,8 @@
 
 namespace lockstep::testing {
 
-// Living processes whose environment holds NAME=value: the mark stays on every descendant, wherever it went.
+// Living processes whose environment holds NAME=value: the mark stays on every descendant, wherever
+// it went.
 std::vector<int> processes_with(const std::string& entry);
 std::vector<int> living_children_of(int pid);
 

@@ -13,8 +13,10 @@ int main(int argc, char** argv) {
   if (!reader) return std::fprintf(stderr, "%s\n", reader.error().what.c_str()), 3;
   std::size_t samples = 0;
   while (const auto record = reader->next())
-    if (const auto* tick = std::get_if<lockstep::GpuTick>(&record->content)) samples += tick->size();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (const auto* tick = std::get_if<lockstep::GpuTick>(&record->content))
+      samples += tick->size();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   std::printf("%zu %.3f %.1f\n", samples, seconds, static_cast<double>(usage.ru_maxrss) / 1024);

@@ -16,11 +16,14 @@ namespace lockstep::testing {
 
 class RingWriter {
  public:
-  explicit RingWriter(const std::filesystem::path& folder, int pid, std::uint32_t slots = LOCKSTEP_WIRE_SLOTS, const char* prefix = "wire-") : bytes_(lockstep_wire_bytes(slots)) {
+  explicit RingWriter(const std::filesystem::path& folder, int pid,
+                      std::uint32_t slots = LOCKSTEP_WIRE_SLOTS, const char* prefix = "wire-")
+      : bytes_(lockstep_wire_bytes(slots)) {
     const std::string path = (folder / (prefix + std::to_string(pid) + ".ring")).string();
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
     EXPECT_EQ(::ftruncate(file, static_cast<off_t>(bytes_)), 0);
-    header_ = static_cast<lockstep_wire_header*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    header_ = static_cast<lockstep_wire_header*>(
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
     ::close(file);
     lockstep_ring_open(header_, slots, pid, 0);
   }
@@ -40,7 +43,9 @@ class RingWriter {
     step.span_ns[LOCKSTEP_SPAN_FORWARD] = 30'000'000;
     lockstep_ring_write(header_, LOCKSTEP_RECORD_STEP, &step, sizeof step);
   }
-  void span(const lockstep_span_record& span) { lockstep_ring_write(header_, LOCKSTEP_RECORD_SPAN, &span, sizeof span); }
+  void span(const lockstep_span_record& span) {
+    lockstep_ring_write(header_, LOCKSTEP_RECORD_SPAN, &span, sizeof span);
+  }
   void fact(const std::string& words) {
     char text[240] = {};
     words.copy(text, sizeof text);
@@ -53,7 +58,9 @@ class RingWriter {
 };
 
 // A span in microseconds, for tests that count in them.
-inline lockstep_span_record span_at(lockstep_span part, std::uint64_t from_us, std::uint64_t to_us, const char* what = "", std::uint32_t line = 0, std::uint32_t flags = 0) {
+inline lockstep_span_record span_at(lockstep_span part, std::uint64_t from_us, std::uint64_t to_us,
+                                    const char* what = "", std::uint32_t line = 0,
+                                    std::uint32_t flags = 0) {
   lockstep_span_record span{};
   span.begin_ns = from_us * 1000;
   span.end_ns = to_us * 1000;

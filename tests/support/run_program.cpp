@@ -1,5 +1,5 @@
-#include "support/paths.hpp"
 #include "support/run_program.hpp"
+#include "support/paths.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -23,14 +23,17 @@ namespace {
   ::_exit(127);
 }
 
-int shell_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+int shell_code(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
 
 }  // namespace
 
 ProgramEnd run_program(const std::vector<std::string>& command, const Variables& variables) {
   int out[2];
   int err[2];
-  if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+  if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0)
+    throw std::runtime_error("no pipe");
   const pid_t child = ::fork();
   if (child == 0) {
     const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -74,7 +77,8 @@ ProgramEnd run_lockstep(std::vector<std::string> arguments, const Variables& var
   return run_program(arguments, all);
 }
 
-BackgroundProgram::BackgroundProgram(const std::vector<std::string>& command, const Variables& variables)
+BackgroundProgram::BackgroundProgram(const std::vector<std::string>& command,
+                                     const Variables& variables)
     : pid_(::fork()) {
   if (pid_ == 0) become(command, variables);
 }

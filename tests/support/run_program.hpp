@@ -24,7 +24,8 @@ ProgramEnd run_lockstep(std::vector<std::string> arguments, const Variables& var
 // A program that runs beside the test until it is destroyed.
 class BackgroundProgram {
  public:
-  explicit BackgroundProgram(const std::vector<std::string>& command, const Variables& variables = {});
+  explicit BackgroundProgram(const std::vector<std::string>& command,
+                             const Variables& variables = {});
   ~BackgroundProgram();
   BackgroundProgram(const BackgroundProgram&) = delete;
   BackgroundProgram& operator=(const BackgroundProgram&) = delete;

@@ -12,7 +12,8 @@ Machine two_gpu_machine() {
   machine.power_window_ms = 1000;
   machine.peer_to_peer = {{0, 1}};
   for (int i = 0; i < 2; ++i)
-    machine.gpus.push_back({i, "GPU-" + std::to_string(i), "NVIDIA H200", 150'000'000'000, 700'000, 200, std::nullopt});
+    machine.gpus.push_back({i, "GPU-" + std::to_string(i), "NVIDIA H200", 150'000'000'000, 700'000,
+                            200, std::nullopt});
   return machine;
 }
 
@@ -101,7 +102,10 @@ std::vector<Record> one_of_each() {
   there.gpu = 0;
   there.counts = {{"AllReduce", 48112}};
   const CommunicatorCensus census{"2.28.9", {{"0xab", 2, {there, silent}}}};
-  return {{0.0, GpuTick{gpu}}, {0.5, ProcessTick{process}}, {80.5, step}, {81.0, Event{"xid", 1, "79"}}, {82.0, on_gpu}, {82.5, call}, {83.0, census}};
+  return {{0.0, GpuTick{gpu}}, {0.5, ProcessTick{process}},
+          {80.5, step},        {81.0, Event{"xid", 1, "79"}},
+          {82.0, on_gpu},      {82.5, call},
+          {83.0, census}};
 }
 
 std::string recording_text(const Machine& machine, const std::vector<Record>& records) {
@@ -131,7 +135,8 @@ std::vector<Record> plateau(const std::vector<double>& busy, double seconds) {
   std::vector<Record> records;
   for (int tick = 0; tick <= static_cast<int>(seconds * 10); ++tick) {
     GpuTick gpus;
-    for (std::size_t i = 0; i < busy.size(); ++i) gpus.push_back(steady_sample(static_cast<int>(i), busy[i]));
+    for (std::size_t i = 0; i < busy.size(); ++i)
+      gpus.push_back(steady_sample(static_cast<int>(i), busy[i]));
     records.push_back({tick * 100.0, gpus});
   }
   return records;

@@ -29,13 +29,20 @@ std::string tones_of(const ftxui::Screen& screen) {
   return rows_of(screen, [](const ftxui::Pixel& pixel) {
     const ftxui::Color color = pixel.foreground_color;
     char letter = ' ';
-    if (color == ftxui::Color(ftxui::Color::Green)) letter = 'g';
-    else if (color == ftxui::Color(ftxui::Color::Yellow)) letter = 'w';
-    else if (color == ftxui::Color(ftxui::Color::Red)) letter = 'p';
-    else if (color == ftxui::Color(ftxui::Color::Cyan)) letter = 'a';
-    else if (color == ftxui::Color(ftxui::Color::GrayDark)) letter = 'f';
-    if (pixel.inverted) letter = letter == ' ' ? '#' : static_cast<char>(std::toupper(letter));
-    else if (pixel.character == " ") letter = ' ';
+    if (color == ftxui::Color(ftxui::Color::Green))
+      letter = 'g';
+    else if (color == ftxui::Color(ftxui::Color::Yellow))
+      letter = 'w';
+    else if (color == ftxui::Color(ftxui::Color::Red))
+      letter = 'p';
+    else if (color == ftxui::Color(ftxui::Color::Cyan))
+      letter = 'a';
+    else if (color == ftxui::Color(ftxui::Color::GrayDark))
+      letter = 'f';
+    if (pixel.inverted)
+      letter = letter == ' ' ? '#' : static_cast<char>(std::toupper(letter));
+    else if (pixel.character == " ")
+      letter = ' ';
     return std::string(1, letter);
   });
 }

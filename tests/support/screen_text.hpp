@@ -10,7 +10,8 @@ namespace lockstep::testing {
 
 // The rows, without the blanks at their ends.
 std::string text_of(const ftxui::Screen& screen);
-// The same with a letter for each cell's tone: g good, w waiting, p problem, a accent, f faint, capital where inverted.
+// The same with a letter for each cell's tone: g good, w waiting, p problem, a accent, f faint,
+// capital where inverted.
 std::string tones_of(const ftxui::Screen& screen);
 // A whole frame, painted.
 ftxui::Screen painted(Frame frame);

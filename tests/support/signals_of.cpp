@@ -58,7 +58,8 @@ GpuSignals gpu_that_rests(int index) {
 ProcessSample python_process(int pid, std::vector<int> gpus, double memory_fraction) {
   ProcessSample process;
   process.pid = pid;
-  for (const int gpu : gpus) process.gpus.push_back({gpu, static_cast<std::uint64_t>(memory_fraction * kMemoryBytes)});
+  for (const int gpu : gpus)
+    process.gpus.push_back({gpu, static_cast<std::uint64_t>(memory_fraction * kMemoryBytes)});
   process.command = {"/usr/bin/python3", "train.py", "--batch-size", "32"};
   process.launcher = "python";
   process.cpu = 1.0;
@@ -91,7 +92,9 @@ void measure_balances(JobSignals& job) {
   if (job.members.size() < 2) return;
   std::vector<double> memory;
   for (const GpuInJob& member : job.members) memory.push_back(*member.memory_bytes);
-  const auto balance = [](auto from, auto to) { return *std::min_element(from, to) / *std::max_element(from, to); };
+  const auto balance = [](auto from, auto to) {
+    return *std::min_element(from, to) / *std::max_element(from, to);
+  };
   job.memory_balance = balance(memory.begin(), memory.end());
   job.memory_lead = memory.front() / memory.back();
   job.replica_balance = balance(memory.begin() + 1, memory.end());
@@ -190,7 +193,8 @@ Signals machine_with(std::vector<JobSignals> jobs, int gpus) {
     }
   }
   const auto is_held = [&](int gpu) {
-    return std::any_of(jobs.begin(), jobs.end(), [&](const JobSignals& job) { return std::count(job.gpus.begin(), job.gpus.end(), gpu) > 0; });
+    return std::ranges::any_of(
+        jobs, [&](const JobSignals& job) { return std::ranges::count(job.gpus, gpu) > 0; });
   };
   for (int gpu = 0; gpu < gpus; ++gpu)
     if (!is_held(gpu)) signals.free_gpus.push_back(gpu);
@@ -304,7 +308,8 @@ Signals server(int gpus) {
   JobSignals job = job_on(gpus, 0.55, 0.3, 0.98);
   for (int gpu = 0; gpu < gpus; ++gpu) {
     job.processes.push_back(python_process(kFirstPid + gpu, {gpu}, 0.98));
-    job.processes.back().command = {"/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "m"};
+    job.processes.back().command = {"/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server",
+                                    "--model", "m"};
     job.processes.back().loader_workers = 0;
     job.pids.push_back(kFirstPid + gpu);
   }

@@ -6,7 +6,9 @@ namespace lockstep::testing {
 namespace {
 
 double power_of(Doing doing) {
-  return doing == Doing::working ? kSimulatedWorkingMw : doing == Doing::spinning ? kSimulatedSpinningMw : kSimulatedIdleMw;
+  return doing == Doing::working    ? kSimulatedWorkingMw
+         : doing == Doing::spinning ? kSimulatedSpinningMw
+                                    : kSimulatedIdleMw;
 }
 
 }  // namespace
@@ -27,7 +29,8 @@ Timeline simulate(const std::vector<Behaviour>& gpus, const SimulationOptions& o
       double ran = 0;
       double energy = 0;
       double count = 0;
-      for (double at = std::max(0.0, t - options.window_ms) + kStep / 2; at < t; at += kStep, ++count) {
+      for (double at = std::max(0.0, t - options.window_ms) + kStep / 2; at < t;
+           at += kStep, ++count) {
         ran += gpus[i](at) != Doing::nothing ? 1 : 0;
         energy += power_of(gpus[i](at));
       }
@@ -59,7 +62,8 @@ Behaviour working_part(double period_ms, double duty, double offset_ms) {
 
 Behaviour working_else_spinning(double period_ms, double duty, double offset_ms) {
   const Behaviour works = working_part(period_ms, duty, offset_ms);
-  return [=](double t_ms) { return works(t_ms) == Doing::working ? Doing::working : Doing::spinning; };
+  return
+      [=](double t_ms) { return works(t_ms) == Doing::working ? Doing::working : Doing::spinning; };
 }
 
 ProcessSample process_on_gpus(int pid, const std::vector<int>& gpus) {
@@ -77,12 +81,16 @@ ProcessSample rank_on_gpu(int rank, int world_size, int gpu) {
   process.rank = process.local_rank = rank;
   process.world_size = world_size;
   process.launcher = "torchrun";
-  process.environment = {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(world_size)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
+  process.environment = {{"RANK", std::to_string(rank)},
+                         {"WORLD_SIZE", std::to_string(world_size)},
+                         {"MASTER_ADDR", "127.0.0.1"},
+                         {"MASTER_PORT", "29500"}};
   return process;
 }
 
 void put_processes(Timeline& timeline, const ProcessTick& processes) {
-  for (double t = timeline.from_ms; t <= timeline.to_ms; t += 2000) timeline.process_lists.push_back({t, processes});
+  for (double t = timeline.from_ms; t <= timeline.to_ms; t += 2000)
+    timeline.process_lists.push_back({t, processes});
 }
 
 }  // namespace lockstep::testing

@@ -1,4 +1,5 @@
-// A run of GPUs as functions of time, seen as the driver would show it: utilization windows and power samples.
+// A run of GPUs as functions of time, seen as the driver would show it: utilization windows and
+// power samples.
 #pragma once
 
 #include <functional>

@@ -1,10 +1,31 @@
 """A training of a second or two with lockstep-train, the same alone and on several machines."""
+
 import json
 import os
 import subprocess
 
-FLAGS = ["--device", "cpu", "--layers", "2", "--heads", "2", "--width", "32", "--sequence-length", "16", "--dataset-size", "4096", "--log-every", "1", "--log-format", "json",
-         "--workers", "1", "--batch-size", "4"]
+FLAGS = [
+    "--device",
+    "cpu",
+    "--layers",
+    "2",
+    "--heads",
+    "2",
+    "--width",
+    "32",
+    "--sequence-length",
+    "16",
+    "--dataset-size",
+    "4096",
+    "--log-every",
+    "1",
+    "--log-format",
+    "json",
+    "--workers",
+    "1",
+    "--batch-size",
+    "4",
+]
 
 
 def steps_in(text):
@@ -19,7 +40,12 @@ def losses_in(text):
 
 def alone(folder, *flags):
     """In one process, with the batch of two ranks: what they must come to."""
-    done = subprocess.run([os.path.join(folder, "lockstep-train"), *FLAGS, *flags, "--batch-size", "8"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [os.path.join(folder, "lockstep-train"), *FLAGS, *flags, "--batch-size", "8"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     return losses_in(done.stdout)
 

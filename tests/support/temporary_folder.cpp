@@ -18,7 +18,8 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::filesystem::path TemporaryFolder::write(const std::string& name, const std::string& content) const {
+std::filesystem::path TemporaryFolder::write(const std::string& name,
+                                             const std::string& content) const {
   const auto file = path_ / name;
   std::filesystem::create_directories(file.parent_path());
   std::ofstream(file, std::ios::binary) << content;

@@ -11,17 +11,23 @@
 namespace lockstep::testing {
 
 TraceMaker& TraceMaker::rank(int rank, int world_size) {
-  facts_ += fmt::format(R"("distributedInfo":{{"backend":"nccl","rank":{},"world_size":{}}},)", rank, world_size);
+  facts_ += fmt::format(R"("distributedInfo":{{"backend":"nccl","rank":{},"world_size":{}}},)",
+                        rank, world_size);
   return *this;
 }
 
 TraceMaker& TraceMaker::device(int major, const std::string& name) {
-  facts_ += fmt::format(R"("deviceProperties":[{{"id":0,"name":"{}","totalGlobalMem":85899345920,"computeMajor":{},"computeMinor":0}}],)", name, major);
+  facts_ += fmt::format(
+      R"("deviceProperties":[{{"id":0,"name":"{}","totalGlobalMem":85899345920,"computeMajor":{},"computeMinor":0}}],)",
+      name, major);
   return *this;
 }
 
-void TraceMaker::add(const std::string& category, const std::string& name, const std::string& place, double start, double duration, const std::string& arguments) {
-  events_.push_back(fmt::format(R"({{"ph":"X","cat":"{}","name":"{}",{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})", category, name, place, start, duration, arguments));
+void TraceMaker::add(const std::string& category, const std::string& name, const std::string& place,
+                     double start, double duration, const std::string& arguments) {
+  events_.push_back(fmt::format(
+      R"({{"ph":"X","cat":"{}","name":"{}",{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})", category,
+      name, place, start, duration, arguments));
 }
 
 TraceMaker& TraceMaker::op(const std::string& name, double start, double duration, int thread) {
@@ -40,19 +46,24 @@ TraceMaker& TraceMaker::python(const std::string& name, double start, double dur
 }
 
 TraceMaker& TraceMaker::call(const std::string& name, double start, double duration, int thread) {
-  add("cuda_runtime", name, fmt::format(R"("pid":100,"tid":{})", thread), start, duration, fmt::format(R"("correlation":{})", ++correlation_));
+  add("cuda_runtime", name, fmt::format(R"("pid":100,"tid":{})", thread), start, duration,
+      fmt::format(R"("correlation":{})", ++correlation_));
   return *this;
 }
 
-TraceMaker& TraceMaker::kernel(const std::string& name, double launched, double start, double duration, int stream, int device, int thread) {
+TraceMaker& TraceMaker::kernel(const std::string& name, double launched, double start,
+                               double duration, int stream, int device, int thread) {
   call("cudaLaunchKernel", launched, 5, thread);
-  add("kernel", name, fmt::format(R"("pid":{},"tid":{})", device, stream), start, duration, fmt::format(R"("device":{},"stream":{},"correlation":{})", device, stream, correlation_));
+  add("kernel", name, fmt::format(R"("pid":{},"tid":{})", device, stream), start, duration,
+      fmt::format(R"("device":{},"stream":{},"correlation":{})", device, stream, correlation_));
   return *this;
 }
 
-TraceMaker& TraceMaker::copy(const std::string& name, double launched, double start, double duration, std::uint64_t bytes, double call_lasts) {
+TraceMaker& TraceMaker::copy(const std::string& name, double launched, double start,
+                             double duration, std::uint64_t bytes, double call_lasts) {
   call("cudaMemcpyAsync", launched, call_lasts);
-  add("gpu_memcpy", name, R"("pid":0,"tid":7)", start, duration, fmt::format(R"("device":0,"stream":7,"correlation":{},"bytes":{})", correlation_, bytes));
+  add("gpu_memcpy", name, R"("pid":0,"tid":7)", start, duration,
+      fmt::format(R"("device":0,"stream":7,"correlation":{},"bytes":{})", correlation_, bytes));
   return *this;
 }
 
@@ -61,7 +72,10 @@ TraceMaker& TraceMaker::event(const std::string& json) {
   return *this;
 }
 
-std::string TraceMaker::text() const { return fmt::format("{{{}\"traceEvents\":[\n{}\n],\"traceName\":\"made\"}}", facts_, fmt::join(events_, ",\n")); }
+std::string TraceMaker::text() const {
+  return fmt::format("{{{}\"traceEvents\":[\n{}\n],\"traceName\":\"made\"}}", facts_,
+                     fmt::join(events_, ",\n"));
+}
 
 RankTrace TraceMaker::trace() const {
   const auto bytes = TraceBytes::over(text(), 1U << 20U);

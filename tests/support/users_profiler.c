@@ -1,4 +1,5 @@
-/* A profiler plugin of the user's own, version 4 and 5: says what it is handed, one line a call, to the file that USERS_PROFILER names. */
+/* A profiler plugin of the user's own, version 4 and 5: says what it is handed, one line a call, to
+ * the file that USERS_PROFILER names. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -36,7 +37,8 @@ static int finalize(void* context) {
   say("finalize", 0);
   return NCCL_OK;
 }
-static int init(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank, nccl_logger log) {
+static int init(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks,
+                int rank, nccl_logger log) {
   (void)id, (void)name, (void)nodes, (void)rank, (void)log;
   *context = &handles;
   *mask = NCCL_EVENT_COLL;
@@ -44,4 +46,5 @@ static int init(void** context, uint64_t id, int* mask, const char* name, int no
   return NCCL_OK;
 }
 
-struct nccl_profiler_v5 ncclProfiler_v5 = {"users", init, start_event, stop_event, record_state, finalize};
+struct nccl_profiler_v5 ncclProfiler_v5 = {"users",    init,         start_event,
+                                           stop_event, record_state, finalize};

@@ -37,7 +37,10 @@ struct Load {
 void run(Load& load, Clock::time_point end) {
   load.tid = static_cast<int>(::syscall(SYS_gettid));
   ::pthread_setname_np(::pthread_self(), ("vgpu" + std::to_string(load.gpu)).c_str());
-  const auto ms = [](double value) { return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(value)); };
+  const auto ms = [](double value) {
+    return std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double, std::milli>(value));
+  };
   auto period = Clock::now() + ms(load.offset_ms);
   std::this_thread::sleep_until(period);
   volatile double sink = 1;
@@ -50,11 +53,15 @@ void run(Load& load, Clock::time_point end) {
   }
 }
 
-void register_threads(const std::vector<std::unique_ptr<Load>>& loads, unsigned long long bytes, bool waiting) {
+void register_threads(const std::vector<std::unique_ptr<Load>>& loads, unsigned long long bytes,
+                      bool waiting) {
   nlohmann::json gpus = nlohmann::json::array();
   for (const auto& load : loads) {
     while (load->tid == 0) std::this_thread::yield();
-    gpus.push_back({{"index", load->gpu}, {"memory_bytes", bytes}, {"tid", load->tid.load()}, {"waiting", waiting}});
+    gpus.push_back({{"index", load->gpu},
+                    {"memory_bytes", bytes},
+                    {"tid", load->tid.load()},
+                    {"waiting", waiting}});
   }
   const auto folder = lockstep::runtime_folder();
   std::filesystem::create_directories(folder);
@@ -67,8 +74,11 @@ void register_threads(const std::vector<std::unique_ptr<Load>>& loads, unsigned 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) return std::fprintf(stderr, "usage: vgpu_load SECONDS GPU:DUTY[:PERIOD_MS[:OFFSET_MS]]...\n"), 2;
-  const auto end = Clock::now() + std::chrono::milliseconds(static_cast<int>(std::atof(argv[1]) * 1000));
+  if (argc < 3)
+    return std::fprintf(stderr, "usage: vgpu_load SECONDS GPU:DUTY[:PERIOD_MS[:OFFSET_MS]]...\n"),
+           2;
+  const auto end =
+      Clock::now() + std::chrono::milliseconds(static_cast<int>(std::atof(argv[1]) * 1000));
   std::vector<std::unique_ptr<Load>> loads;
   unsigned long long bytes = 0;
   bool registers = false;
@@ -82,7 +92,8 @@ int main(int argc, char** argv) {
       waiting = true;
     } else {
       auto load = std::make_unique<Load>();
-      std::sscanf(word.c_str(), "%d:%lf:%lf:%lf", &load->gpu, &load->duty, &load->period_ms, &load->offset_ms);
+      std::sscanf(word.c_str(), "%d:%lf:%lf:%lf", &load->gpu, &load->duty, &load->period_ms,
+                  &load->offset_ms);
       loads.push_back(std::move(load));
     }
   }

@@ -15,7 +15,10 @@ using ::testing::HasSubstr;
 Checkpoint some_checkpoint(double value = 1) {
   Checkpoint checkpoint;
   checkpoint.words = {{"update", "7"}};
-  checkpoint.tensors = {{"weight", at::full({3, 5}, value)}, {"step", at::full({}, 2.0)}, {"random", at::arange(11, at::kByte)}, {"half", at::ones({4}, at::kBFloat16)}};
+  checkpoint.tensors = {{"weight", at::full({3, 5}, value)},
+                        {"step", at::full({}, 2.0)},
+                        {"random", at::arange(11, at::kByte)},
+                        {"half", at::ones({4}, at::kBFloat16)}};
   return checkpoint;
 }
 
@@ -31,7 +34,8 @@ TEST(Checkpoint, IsReadBackAsItWasWritten) {
   ASSERT_EQ(read->tensors.size(), written.tensors.size());
   for (std::size_t i = 0; i < written.tensors.size(); ++i) {
     EXPECT_EQ(read->tensors[i].name, written.tensors[i].name);
-    EXPECT_TRUE(at::equal(read->tensors[i].value, written.tensors[i].value)) << written.tensors[i].name;
+    EXPECT_TRUE(at::equal(read->tensors[i].value, written.tensors[i].value))
+        << written.tensors[i].name;
   }
 }
 
@@ -59,8 +63,10 @@ TEST(Checkpoint, IsRefusedWithAnyByteChanged) {
     accepted += static_cast<bool>(read_checkpoint(folder.write("changed.safetensors", changed)));
   }
 
-  // Names and words of the header stand outside the checksum: a name that changed is noticed when it is looked for.
-  const std::string numbers = whole.substr(8 + static_cast<unsigned char>(whole[0]) + 256U * static_cast<unsigned char>(whole[1]));
+  // Names and words of the header stand outside the checksum: a name that changed is noticed when
+  // it is looked for.
+  const std::string numbers = whole.substr(8 + static_cast<unsigned char>(whole[0]) +
+                                           256U * static_cast<unsigned char>(whole[1]));
   EXPECT_LT(accepted, static_cast<int>(whole.size() - numbers.size()));
   std::string last = whole;
   last.back() = static_cast<char>(last.back() ^ 1);
@@ -76,8 +82,11 @@ TEST(Checkpoint, OfSomebodyElseIsRefusedInWords) {
 
   ASSERT_FALSE(read);
   EXPECT_THAT(read.error().what, HasSubstr("not of lockstep-train"));
-  for (const std::string odd : {R"({"__metadata__":"text"})", R"({"__metadata__":{"format":7}})", R"({"__metadata__":{"format":"lockstep-train 1","x":3}})",
-                                 R"({"__metadata__":{"format":"lockstep-train 1"},"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})"}) {
+  for (
+      const std::string odd :
+      {R"({"__metadata__":"text"})", R"({"__metadata__":{"format":7}})",
+       R"({"__metadata__":{"format":"lockstep-train 1","x":3}})",
+       R"({"__metadata__":{"format":"lockstep-train 1"},"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})"}) {
     std::string length(8, '\0');
     length[0] = static_cast<char>(odd.size());
     EXPECT_FALSE(read_checkpoint(folder.write("odd.safetensors", length + odd))) << odd;
@@ -88,10 +97,13 @@ TEST(CheckpointWriter, KeepsAsManyAsItIsTold) {
   const testing::TemporaryFolder folder;
   CheckpointWriter writer(folder.path(), 2);
 
-  for (const std::int64_t step : {10, 20, 30, 40}) ASSERT_TRUE(writer.save(step, some_checkpoint()));
+  for (const std::int64_t step : {10, 20, 30, 40})
+    ASSERT_TRUE(writer.save(step, some_checkpoint()));
   ASSERT_TRUE(writer.finish());
 
-  EXPECT_THAT(checkpoints_in(folder.path()), ::testing::ElementsAre(checkpoint_path(folder.path(), 30), checkpoint_path(folder.path(), 40)));
+  EXPECT_THAT(checkpoints_in(folder.path()),
+              ::testing::ElementsAre(checkpoint_path(folder.path(), 30),
+                                     checkpoint_path(folder.path(), 40)));
 }
 
 TEST(CheckpointWriter, WritesTheTensorsOfTheMomentOfSaving) {
@@ -104,7 +116,8 @@ TEST(CheckpointWriter, WritesTheTensorsOfTheMomentOfSaving) {
   weight.fill_(2);  // training goes on
   ASSERT_TRUE(writer.finish());
 
-  EXPECT_EQ(read_checkpoint(checkpoint_path(folder.path(), 1))->tensors[0].value[0][0].item<float>(), 1);
+  EXPECT_EQ(
+      read_checkpoint(checkpoint_path(folder.path(), 1))->tensors[0].value[0][0].item<float>(), 1);
 }
 
 TEST(CheckpointWriter, SaysWhenItCannotWrite) {
@@ -120,7 +133,8 @@ TEST(CheckpointWriter, SaysWhenItCannotWrite) {
 
 TEST(CheckpointWriter, NeverRemovesWhatItJustWrote) {
   const testing::TemporaryFolder folder;
-  ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), 90), some_checkpoint()));  // of another run
+  // of another run
+  ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), 90), some_checkpoint()));
   CheckpointWriter writer(folder.path(), 1);
 
   ASSERT_TRUE(writer.save(10, some_checkpoint()));
@@ -131,12 +145,15 @@ TEST(CheckpointWriter, NeverRemovesWhatItJustWrote) {
 
 TEST(ResumePoint, SetsAsideWhatALaterRunWouldTakeForItsOwn) {
   const testing::TemporaryFolder folder;
-  for (const std::int64_t step : {4, 6}) ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), step), some_checkpoint()));
+  for (const std::int64_t step : {4, 6})
+    ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), step), some_checkpoint()));
 
   set_aside_later_ones(folder.path(), 4);
 
-  EXPECT_THAT(checkpoints_in(folder.path()), ::testing::ElementsAre(checkpoint_path(folder.path(), 4)));
-  EXPECT_TRUE(std::filesystem::exists(checkpoint_path(folder.path(), 6).string() + ".aside")) << "nothing is lost";
+  EXPECT_THAT(checkpoints_in(folder.path()),
+              ::testing::ElementsAre(checkpoint_path(folder.path(), 4)));
+  EXPECT_TRUE(std::filesystem::exists(checkpoint_path(folder.path(), 6).string() + ".aside"))
+      << "nothing is lost";
 }
 
 TEST(ResumePoint, IsThisRunsOwnAfterARestartWhateverItBeganWith) {
@@ -144,12 +161,14 @@ TEST(ResumePoint, IsThisRunsOwnAfterARestartWhateverItBeganWith) {
   ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), 5), some_checkpoint()));
 
   EXPECT_TRUE(find_resume_point("never", folder.path(), 1)->has_value());
-  EXPECT_EQ((*find_resume_point((folder / "given.safetensors").string(), folder.path(), 1))->file, checkpoint_path(folder.path(), 5));
+  EXPECT_EQ((*find_resume_point((folder / "given.safetensors").string(), folder.path(), 1))->file,
+            checkpoint_path(folder.path(), 5));
 }
 
 TEST(ResumePoint, IsTheNewestOfTheFolder) {
   const testing::TemporaryFolder folder;
-  for (const std::int64_t step : {9, 100}) ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), step), some_checkpoint()));
+  for (const std::int64_t step : {9, 100})
+    ASSERT_TRUE(write_checkpoint(checkpoint_path(folder.path(), step), some_checkpoint()));
 
   const auto found = find_resume_point("auto", folder.path(), 0);
 

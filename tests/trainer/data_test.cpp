@@ -39,7 +39,11 @@ TEST(Sampler, GivesEveryRankAsManyBatchesWhateverTheTail) {
       std::set<std::int64_t> batches;
       std::set<std::size_t> lengths;
       for (int rank = 0; rank < 3; ++rank) {
-        Sampler sampler({.samples = samples, .rank = rank, .world = 3, .batch_size = 4, .drop_last = drop_last});
+        Sampler sampler({.samples = samples,
+                         .rank = rank,
+                         .world = 3,
+                         .batch_size = 4,
+                         .drop_last = drop_last});
         batches.insert(sampler.batches());
         lengths.insert(all_of_rank(sampler).size());
       }
@@ -121,7 +125,9 @@ TEST(Dataset, ReadsTokenFilesWithAndWithoutAHeader) {
 TEST(Dataset, RefusesFilesThatCannotBeTrainedOn) {
   const testing::TemporaryFolder folder;
   TrainSettings settings = tiny_settings();
-  for (const std::string& path : {folder.write("short.txt", "abc").string(), folder.write("empty", "").string(), (folder / "absent").string(), folder.path().string()}) {
+  for (const std::string& path :
+       {folder.write("short.txt", "abc").string(), folder.write("empty", "").string(),
+        (folder / "absent").string(), folder.path().string()}) {
     settings.data = path;
     EXPECT_THROW(open_dataset(settings, *shape_of(settings)), TrainFailure) << path;
   }
@@ -147,7 +153,8 @@ TEST(Dataset, RefusesTokenFilesThatAreCutShort) {
   std::string other(1024, '\0');
   std::memcpy(other.data(), llama, sizeof llama);
 
-  for (const std::string& content : {std::string(41, '\0'), header + std::string(40, '\0'), other + std::string(80, '\0')}) {
+  for (const std::string& content :
+       {std::string(41, '\0'), header + std::string(40, '\0'), other + std::string(80, '\0')}) {
     settings.data = folder.write("tokens.bin", content).string();
     EXPECT_THROW(open_dataset(settings, *shape_of(settings)), TrainFailure);
   }
@@ -168,7 +175,8 @@ TEST(Loader, HandsBatchesOverInOrderHoweverManyWorkers) {
         for (std::int64_t i = 2; i < expected.batches(); ++i) {
           const auto batch = loader.next();
           ASSERT_TRUE(batch);
-          EXPECT_TRUE(at::equal(batch->inputs, dataset->batch_of(expected.batch(i)).inputs)) << workers << " " << i;
+          EXPECT_TRUE(at::equal(batch->inputs, dataset->batch_of(expected.batch(i)).inputs))
+              << workers << " " << i;
         }
         EXPECT_FALSE(loader.next());
       }
@@ -178,7 +186,8 @@ TEST(Loader, HandsBatchesOverInOrderHoweverManyWorkers) {
 TEST(Loader, CanBeLeftInTheMiddleOfAnEpoch) {
   const TrainSettings settings = tiny_settings();
   const auto dataset = open_dataset(settings, *shape_of(settings));
-  Loader loader(*dataset, {.samples = dataset->size(), .batch_size = 3}, {.workers = 2, .delay = 1ms});
+  Loader loader(*dataset, {.samples = dataset->size(), .batch_size = 3},
+                {.workers = 2, .delay = 1ms});
   loader.start_epoch(0);
 
   EXPECT_TRUE(loader.next());
@@ -187,7 +196,9 @@ TEST(Loader, CanBeLeftInTheMiddleOfAnEpoch) {
 TEST(Loader, ThrowsWhatAWorkerCouldNotRead) {
   struct Broken : Dataset {
     std::int64_t size() const override { return 10; }
-    Batch batch_of(const std::vector<std::int64_t>&) const override { throw TrainFailure("the disk is gone", "look for it"); }
+    Batch batch_of(const std::vector<std::int64_t>&) const override {
+      throw TrainFailure("the disk is gone", "look for it");
+    }
     std::string description() const override { return "broken"; }
   } dataset;
   Loader loader(dataset, {.samples = 10, .batch_size = 2}, {.workers = 2});

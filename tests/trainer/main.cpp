@@ -1,5 +1,5 @@
-// Leaves without libtorch's static destructors: on x86_64, built by g++ 13 and run with an older libstdc++, they freed what was
-// not theirs, after all tests had passed.
+// Leaves without libtorch's static destructors: on x86_64, built by g++ 13 and run with an older
+// libstdc++, they freed what was not theirs, after all tests had passed.
 #include <gmock/gmock.h>
 #include <unistd.h>
 

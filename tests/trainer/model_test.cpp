@@ -14,12 +14,14 @@ ModelShape tiny_gpt() { return {ModelKind::gpt, 2, 2, 8, 6, 11}; }
 
 Batch tokens_for(const ModelShape& shape, std::int64_t samples) {
   at::Generator generator = at::detail::createCPUGenerator(7);
-  return {at::randint(0, shape.vocabulary, {samples, shape.sequence_length}, generator, at::kLong), at::randint(0, shape.vocabulary, {samples, shape.sequence_length}, generator, at::kLong)};
+  return {at::randint(0, shape.vocabulary, {samples, shape.sequence_length}, generator, at::kLong),
+          at::randint(0, shape.vocabulary, {samples, shape.sequence_length}, generator, at::kLong)};
 }
 
 std::vector<Tensor> gradients_of(const Model& model) {
   std::vector<Tensor> list;
-  for (const Parameter& parameter : model.parameters()) list.push_back(parameter.value.grad().defined() ? parameter.value.grad() : Tensor());
+  for (const Parameter& parameter : model.parameters())
+    list.push_back(parameter.value.grad().defined() ? parameter.value.grad() : Tensor());
   return list;
 }
 
@@ -34,9 +36,12 @@ TEST(Gpt, HasAsManyParametersAsItsShapeSays) {
 TEST(Gpt, HasGradientsThatAgreeWithFiniteDifferences) {
   const ModelShape shape = tiny_gpt();
   const auto model = make_model(shape, {}, 1);
-  for (const Parameter& parameter : model->parameters()) const_cast<Tensor&>(parameter.value).set_data(parameter.value.to(at::kDouble));
+  for (const Parameter& parameter : model->parameters())
+    const_cast<Tensor&>(parameter.value).set_data(parameter.value.to(at::kDouble));
   const Batch batch = tokens_for(shape, 2);
-  const auto loss = [&] { return model->loss(model->forward(batch.inputs, model->all_parts()), batch.targets); };
+  const auto loss = [&] {
+    return model->loss(model->forward(batch.inputs, model->all_parts()), batch.targets);
+  };
   loss().backward();
 
   // Every parameter, three of its numbers: symmetric differences in double precision.
@@ -79,7 +84,8 @@ TEST(Gelu, IsATensToTheLastDigits) {
   theirs.sum().backward();
 
   EXPECT_TRUE(at::allclose(ours, theirs, 1e-6, 2e-6));
-  EXPECT_TRUE(at::allclose(x.grad(), reference.grad(), 1e-6, 5e-6));  // tanh is an approximation too, another on each processor
+  // tanh is an approximation too, another on each processor
+  EXPECT_TRUE(at::allclose(x.grad(), reference.grad(), 1e-6, 5e-6));
 }
 
 TEST(Gelu, HasNoSurpriseFarOut) {
@@ -96,14 +102,17 @@ TEST(Model, HasTheSameGradientsWhenBlocksAreComputedTwice) {
   for (const double dropout : {0.0, 0.3}) {
     std::vector<std::vector<Tensor>> gradients;
     for (const bool checkpointing : {false, true}) {
-      const auto model = make_model(shape, {.dropout = dropout, .activation_checkpointing = checkpointing}, 1);
+      const auto model =
+          make_model(shape, {.dropout = dropout, .activation_checkpointing = checkpointing}, 1);
       at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
       generator.set_current_seed(99);
       const Batch batch = tokens_for(shape, 2);
       model->loss(model->forward(batch.inputs, model->all_parts()), batch.targets).backward();
       gradients.push_back(gradients_of(*model));
     }
-    for (std::size_t i = 0; i < gradients[0].size(); ++i) EXPECT_TRUE(at::allclose(gradients[0][i], gradients[1][i], 1e-5, 1e-7)) << i << " dropout " << dropout;
+    for (std::size_t i = 0; i < gradients[0].size(); ++i)
+      EXPECT_TRUE(at::allclose(gradients[0][i], gradients[1][i], 1e-5, 1e-7))
+          << i << " dropout " << dropout;
   }
 }
 
@@ -114,7 +123,9 @@ TEST(Model, TrainsNoFrozenBlock) {
 
   model->loss(model->forward(batch.inputs, model->all_parts()), batch.targets).backward();
 
-  for (const Parameter& parameter : model->parameters()) EXPECT_EQ(parameter.value.grad().defined(), parameter.name.find(".h.0.") == std::string::npos) << parameter.name;
+  for (const Parameter& parameter : model->parameters())
+    EXPECT_EQ(parameter.value.grad().defined(), parameter.name.find(".h.0.") == std::string::npos)
+        << parameter.name;
   EXPECT_EQ(model->trainable(model->all_parts()).size(), model->parameters().size() - 12);
 }
 

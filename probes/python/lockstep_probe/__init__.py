@@ -1,13 +1,27 @@
 """lockstep's Python probe: where a training step's time goes, without a change to the program.
 
-Hooks go in as modules are imported; a program that never imports torch is left alone. Records go to a ring that lockstep
+Hooks go in as modules are imported; a program that never imports torch is left alone. Records go to
+a ring that lockstep
 reads (wire.py). A hook that fails says so once and the probe is silent from then on.
 """
 
 import atexit
 import os
 
-from . import collectives, collector, imports, loader, patches, profiler, recorder, sampler, saving, tensors, training, words
+from . import (
+    collectives,
+    collector,
+    imports,
+    loader,
+    patches,
+    profiler,
+    recorder,
+    sampler,
+    saving,
+    tensors,
+    training,
+    words,
+)
 
 _started = False
 
@@ -23,7 +37,9 @@ def start():
     imports.after("tensorboardX.writer", words.hook_tensorboard)
     imports.after("wandb.sdk.wandb_run", words.hook_wandb)
     imports.after("safetensors.torch", saving.hook_safetensors)
-    imports.after("torch.distributed.checkpoint.state_dict_saver", saving.hook_distributed_checkpoint)
+    imports.after(
+        "torch.distributed.checkpoint.state_dict_saver", saving.hook_distributed_checkpoint
+    )
 
 
 def _torch_is_there(torch):

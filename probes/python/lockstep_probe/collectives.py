@@ -1,12 +1,29 @@
-"""Collectives that the program calls itself: metrics that are reduced, barriers. DDP's own do not come this way."""
+"""Collectives that the program calls itself: metrics that are reduced, barriers. DDP's own do not
+come this way.
+"""
 
 import sys
 
 from . import patches, recorder, wire
 
-_NAMES = ("all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "gather", "broadcast", "reduce_scatter",
-          "reduce_scatter_tensor", "scatter", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier",
-          "all_gather_object", "gather_object", "broadcast_object_list")
+_NAMES = (
+    "all_reduce",
+    "reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "gather",
+    "broadcast",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "monitored_barrier",
+    "all_gather_object",
+    "gather_object",
+    "broadcast_object_list",
+)
 
 
 def hook(module):
@@ -30,7 +47,9 @@ def hook_names(package):
     module = sys.modules.get("torch.distributed.distributed_c10d")
     for name in (*_NAMES, "init_process_group"):
         wrapped = getattr(module, name, None)
-        if getattr(wrapped, "_lockstep", False) and getattr(package, name, None) is getattr(wrapped, "__wrapped__", None):
+        if getattr(wrapped, "_lockstep", False) and getattr(package, name, None) is getattr(
+            wrapped, "__wrapped__", None
+        ):
             patches.replace(package, name, lambda original, wrapped=wrapped: _same(wrapped))
 
 

@@ -6,7 +6,9 @@ import sys
 from . import recorder, wire
 
 _began = 0
-_SHORT_NS = 200_000  # the youngest generation's look takes less, every other step: writing each down costs more than it takes
+# the youngest generation's look takes less, every other step: writing each down costs more than it
+# takes
+_SHORT_NS = 200_000
 _WHAT = (b"gc generation 0", b"gc generation 1", b"gc generation 2")
 
 
@@ -19,7 +21,9 @@ def _collected(phase, info):
         return
     end = recorder.now()
     if end - _began >= _SHORT_NS:
-        recorder.span(wire.GC, _WHAT[min(info.get("generation", 0), 2)], _began, end, sys._getframe().f_back)
+        recorder.span(
+            wire.GC, _WHAT[min(info.get("generation", 0), 2)], _began, end, sys._getframe().f_back
+        )
 
 
 def hook():

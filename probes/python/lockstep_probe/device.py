@@ -1,7 +1,9 @@
 """What the GPU did between two steps: had it work left, or did it wait for the host?
 
-An event is put into the GPU's queue where a step ends and another where the next forward pass begins. The time between the
-two, on the GPU's clock, is the time it had nothing to do: the rest of what the host did meanwhile was hidden behind its work.
+An event is put into the GPU's queue where a step ends and another where the next forward pass
+begins. The time between the
+two, on the GPU's clock, is the time it had nothing to do: the rest of what the host did meanwhile
+was hidden behind its work.
 Nothing ever waits for an event.
 """
 
@@ -10,17 +12,18 @@ import sys
 from . import recorder, wire
 
 _IDLE = b"GPU idle between steps"
-_pairs = []       # (device, end of step, begin of work, host time of the latter)
-_open = None      # (device, end of step) until work begins
-_spare = {}       # by device: an event belongs to the one it was first recorded on
-_device = None    # the rank's: another thread has its own current one
+_pairs = []  # (device, end of step, begin of work, host time of the latter)
+_open = None  # (device, end of step) until work begins
+_spare = {}  # by device: an event belongs to the one it was first recorded on
+_device = None  # the rank's: another thread has its own current one
 _MOST_PAIRS = 64
-_EVERY = 4        # a pair takes some 20 microseconds of the host: one step in four is asked
+_EVERY = 4  # a pair takes some 20 microseconds of the host: one step in four is asked
 
 
 def _cuda():
     torch = sys.modules.get("torch")
-    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None  # is_available() asks the driver each time
+    # is_available() asks the driver each time
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
 
 
 def in_use():
@@ -77,6 +80,12 @@ def memory_fact():
         return
     stats = cuda.memory_stats(_device)
     total = cuda.get_device_properties(_device).total_memory
-    recorder.fact("memory", allocated=stats.get("allocated_bytes.all.current"), peak=stats.get("allocated_bytes.all.peak"),
-                  reserved=stats.get("reserved_bytes.all.current"), retries=stats.get("num_alloc_retries"),
-                  device_allocs=stats.get("num_device_alloc"), total=total)
+    recorder.fact(
+        "memory",
+        allocated=stats.get("allocated_bytes.all.current"),
+        peak=stats.get("allocated_bytes.all.peak"),
+        reserved=stats.get("reserved_bytes.all.current"),
+        retries=stats.get("num_alloc_retries"),
+        device_allocs=stats.get("num_device_alloc"),
+        total=total,
+    )

@@ -1,4 +1,6 @@
-"""Calls back when a module has been imported, without importing it: hooks go in as soon as there is something to hook."""
+"""Calls back when a module has been imported, without importing it: hooks go in as soon as there is
+something to hook.
+"""
 
 import sys
 
@@ -59,7 +61,9 @@ def _arrived(name, module):
 def after(name, action):
     """action(module) once `name` is imported; at once where it is."""
     module = sys.modules.get(name)
-    if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+    if module is not None and not getattr(
+        getattr(module, "__spec__", None), "_initializing", False
+    ):
         action(module)
         return
     _waiting.setdefault(name, []).append(action)

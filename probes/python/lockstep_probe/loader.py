@@ -1,4 +1,6 @@
-"""Data loaders: how long the rank waits for each batch, how long a worker takes for one, and how the loader is set up."""
+"""Data loaders: how long the rank waits for each batch, how long a worker takes for one, and how
+the loader is set up.
+"""
 
 import sys
 import weakref
@@ -25,7 +27,9 @@ def hook(module):
 
 
 def hook_fetch(module):
-    """module: torch.utils.data._utils.fetch. Runs in the workers, or in the rank where there are none."""
+    """module: torch.utils.data._utils.fetch. Runs in the workers, or in the rank where there are
+    none.
+    """
     for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
         patches.replace(getattr(module, name), "fetch", _fetch)
 
@@ -47,12 +51,24 @@ def hook_worker(module):
 
 
 def _wait(original):
-    span, now, frame, in_loop, part, what = recorder.span, recorder.now, sys._getframe, recorder.in_loop, wire.DATA_WAIT, _WAIT
+    span, now, frame, in_loop, part, what = (
+        recorder.span,
+        recorder.now,
+        sys._getframe,
+        recorder.in_loop,
+        wire.DATA_WAIT,
+        _WAIT,
+    )
 
     def __next__(self):
         if loader_trial.running:
             return original(self)
-        if loader_trial.wanted and recorder.on_training_thread() and training.steps() > 0 and (loader := _loader_of.get(self, _no_loader)()) is not None:
+        if (
+            loader_trial.wanted
+            and recorder.on_training_thread()
+            and training.steps() > 0
+            and (loader := _loader_of.get(self, _no_loader)()) is not None
+        ):
             loader_trial.run(loader)
         begin = now()
         batch = original(self)
@@ -78,11 +94,21 @@ def _begin_pass(original):
         if loader_trial.running:
             return iterator
         try:
-            # One that keeps its iterator would be kept by it for ever; others may live no longer than the loop's first line.
+            # One that keeps its iterator would be kept by it for ever; others may live no longer
+            # than the loop's first line.
             _loader_of[iterator] = weakref.ref(self) if self.persistent_workers else lambda: self
             _describe(self)
             if self.num_workers > 0 and end - begin > recorder.SHORT_NS:
-                recorder.span(wire.DATA_WAIT, _START, begin, end, sys._getframe(0).f_back, 0, 0, id(self.dataset) & 0xFFFFFFFF)
+                recorder.span(
+                    wire.DATA_WAIT,
+                    _START,
+                    begin,
+                    end,
+                    sys._getframe(0).f_back,
+                    0,
+                    0,
+                    id(self.dataset) & 0xFFFFFFFF,
+                )
         except Exception as error:
             recorder.give_up(error, "a data loader")
         return iterator
@@ -96,12 +122,23 @@ def _describe(loader):
     sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
     inner = sampler
     for _ in range(_DEEPEST_SAMPLER):
-        within = next((each for name in ("sampler", "batch_sampler") if (each := getattr(inner, name, None)) is not None), None)
+        within = next(
+            (
+                each
+                for name in ("sampler", "batch_sampler")
+                if (each := getattr(inner, name, None)) is not None
+            ),
+            None,
+        )
         if within is None or within is inner:
             break
         inner = within
     kinds = f"{type(sampler).__name__}/{type(inner).__name__}"
-    sharded = getattr(inner, "num_replicas", None) or getattr(sampler, "num_processes", None) or getattr(inner, "num_processes", None)
+    sharded = (
+        getattr(inner, "num_replicas", None)
+        or getattr(sampler, "num_processes", None)
+        or getattr(inner, "num_processes", None)
+    )
     streams = isinstance(loader.dataset, sys.modules["torch.utils.data"].IterableDataset)
     length = None
     if not streams:  # torch notes that a stream's length was asked for, and warns from then on
@@ -110,10 +147,23 @@ def _describe(loader):
         except Exception:
             pass
     iterable = type(loader.dataset).__name__ if streams else None
-    recorder.fact("loader", id=id(loader.dataset) & 0xFFFFFFFF, passes=passes, workers=loader.num_workers, pin=int(bool(loader.pin_memory)),
-                  persistent=int(bool(loader.persistent_workers)), prefetch=loader.prefetch_factor, batch=loader.batch_size,
-                  batches=length, drop_last=int(bool(loader.drop_last)), shards=sharded, epoch=getattr(inner, "epoch", None),
-                  shuffle=_shuffles(inner), iterable=iterable, sampler=kinds[:60])
+    recorder.fact(
+        "loader",
+        id=id(loader.dataset) & 0xFFFFFFFF,
+        passes=passes,
+        workers=loader.num_workers,
+        pin=int(bool(loader.pin_memory)),
+        persistent=int(bool(loader.persistent_workers)),
+        prefetch=loader.prefetch_factor,
+        batch=loader.batch_size,
+        batches=length,
+        drop_last=int(bool(loader.drop_last)),
+        shards=sharded,
+        epoch=getattr(inner, "epoch", None),
+        shuffle=_shuffles(inner),
+        iterable=iterable,
+        sampler=kinds[:60],
+    )
 
 
 def _shuffles(sampler):
@@ -131,7 +181,16 @@ def _fetch(original):
         batch = original(self, possibly_batched_index)
         if recorder.is_worker():
             try:
-                span(wire.DATA_WAIT, _FETCH, begin, now(), frame(0).f_back, wire.IN_WORKER, 0, id(self.dataset) & 0xFFFFFFFF)
+                span(
+                    wire.DATA_WAIT,
+                    _FETCH,
+                    begin,
+                    now(),
+                    frame(0).f_back,
+                    wire.IN_WORKER,
+                    0,
+                    id(self.dataset) & 0xFFFFFFFF,
+                )
                 recorder.write_queued()
             except Exception as error:
                 recorder.give_up(error, "a loader's worker")

@@ -1,7 +1,10 @@
-"""`lockstep profile --dataloader`: how fast the training loader is by itself, with its own settings and, with --tune, with others.
+"""`lockstep profile --dataloader`: how fast the training loader is by itself, with its own settings
+and, with --tune, with others.
 
-Runs once, on the rank's own dataset, when the first step has shown which loader trains. Random states (torch's, Python's, NumPy's, the
-samplers' own) are put back afterwards, and the training goes on with its own iterator. What a dataset itself counts or draws
+Runs once, on the rank's own dataset, when the first step has shown which loader trains. Random
+states (torch's, Python's, NumPy's, the
+samplers' own) are put back afterwards, and the training goes on with its own iterator. What a
+dataset itself counts or draws
 from a generator of its own is not put back.
 """
 
@@ -21,7 +24,9 @@ running = False
 
 
 def _settings():
-    words = dict(word.split("=", 1) for word in os.environ["LOCKSTEP_PROBE_LOADER"].split(",") if "=" in word)
+    words = dict(
+        word.split("=", 1) for word in os.environ["LOCKSTEP_PROBE_LOADER"].split(",") if "=" in word
+    )
     return int(words.get("batches", 100)), words.get("tune") == "1"
 
 
@@ -33,8 +38,12 @@ def run(loader):
     states = _random_states(loader)
     try:
         batches, tune = _settings()
-        if loader.num_workers == 0 and isinstance(loader.dataset, sys.modules["torch.utils.data"].IterableDataset):
-            raise ValueError("a stream that the training process reads itself would lose what a trial reads")
+        if loader.num_workers == 0 and isinstance(
+            loader.dataset, sys.modules["torch.utils.data"].IterableDataset
+        ):
+            raise ValueError(
+                "a stream that the training process reads itself would lose what a trial reads"
+            )
         _time_alone(loader, batches)
         if tune:
             for workers in _worker_counts():
@@ -48,14 +57,20 @@ def run(loader):
 
 def _worker_counts():
     cores = len(os.sched_getaffinity(0))
-    return [count for count in (0, 1, 2, 4, 8, 16) if count <= max(4, cores)]  # those that wait for a disk need no core
+    # those that wait for a disk need no core
+    return [count for count in (0, 1, 2, 4, 8, 16) if count <= max(4, cores)]
 
 
 def _like(loader, workers):
     """The same loader with another number of workers."""
     cls = sys.modules["torch.utils.data"].DataLoader
-    settings = {"num_workers": workers, "collate_fn": loader.collate_fn, "pin_memory": loader.pin_memory, "timeout": loader.timeout if workers else 0,
-                "worker_init_fn": loader.worker_init_fn}
+    settings = {
+        "num_workers": workers,
+        "collate_fn": loader.collate_fn,
+        "pin_memory": loader.pin_memory,
+        "timeout": loader.timeout if workers else 0,
+        "worker_init_fn": loader.worker_init_fn,
+    }
     if workers:
         settings["prefetch_factor"] = loader.prefetch_factor or 2
         settings["multiprocessing_context"] = loader.multiprocessing_context
@@ -69,7 +84,14 @@ def _like(loader, workers):
 
 
 def _time_alone(loader, batches):
-    kept = _time(_like(loader, loader.num_workers), batches, _MOST_SECONDS, "alone", loader.num_workers, keep=_TRANSFERS)
+    kept = _time(
+        _like(loader, loader.num_workers),
+        batches,
+        _MOST_SECONDS,
+        "alone",
+        loader.num_workers,
+        keep=_TRANSFERS,
+    )
     _time_transfers(kept)
 
 
@@ -93,8 +115,16 @@ def _time(loader, batches, most_seconds, name, workers, keep=0):
     if not lengths:
         return kept
     later = lengths[1:] or lengths  # the first one waits for the workers to start
-    recorder.fact("loader_" + name, workers=workers, batches=len(lengths), first_ms=round(lengths[0] * 1e3, 3), batch_ms=round(sum(later) / len(later) * 1e3, 4),
-                  longest_ms=round(max(later) * 1e3, 3), prefetch=loader.prefetch_factor, batch=loader.batch_size)
+    recorder.fact(
+        "loader_" + name,
+        workers=workers,
+        batches=len(lengths),
+        first_ms=round(lengths[0] * 1e3, 3),
+        batch_ms=round(sum(later) / len(later) * 1e3, 4),
+        longest_ms=round(max(later) * 1e3, 3),
+        prefetch=loader.prefetch_factor,
+        batch=loader.batch_size,
+    )
     return kept
 
 
@@ -131,17 +161,32 @@ def _time_transfers(batches):
             lengths.append(time.perf_counter() - began)
         return sorted(lengths)[len(lengths) // 2] * 1e3
 
-    pageable = [[tensor.clone() if tensor.is_pinned() else tensor for tensor in tensors] for tensors in lists]
-    pinned = [[tensor if tensor.is_pinned() else tensor.pin_memory() for tensor in tensors] for tensors in lists]
+    pageable = [
+        [tensor.clone() if tensor.is_pinned() else tensor for tensor in tensors]
+        for tensors in lists
+    ]
+    pinned = [
+        [tensor if tensor.is_pinned() else tensor.pin_memory() for tensor in tensors]
+        for tensors in lists
+    ]
     timed(pinned[:2], True)  # the first copies set things up
-    recorder.fact("loader_transfer", bytes=size, pageable_ms=round(timed(pageable, False), 4), pinned_ms=round(timed(pinned, True), 4))
+    recorder.fact(
+        "loader_transfer",
+        bytes=size,
+        pageable_ms=round(timed(pageable, False), 4),
+        pinned_ms=round(timed(pinned, True), 4),
+    )
 
 
 def _generators(loader):
     """Those that deal out the user's data: a trial must not draw from them."""
     sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
     holders = (loader, sampler, batches, getattr(batches, "sampler", None))
-    found = {id(each): each for holder in holders if (each := getattr(holder, "generator", None)) is not None and hasattr(each, "get_state")}
+    found = {
+        id(each): each
+        for holder in holders
+        if (each := getattr(holder, "generator", None)) is not None and hasattr(each, "get_state")
+    }
     return list(found.values())
 
 
@@ -150,7 +195,13 @@ def _random_states(loader):
     numpy = sys.modules.get("numpy")
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     own = [(generator, generator.get_state()) for generator in _generators(loader)]
-    return torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None, cuda, own
+    return (
+        torch.get_rng_state(),
+        random.getstate(),
+        numpy.random.get_state() if numpy is not None else None,
+        cuda,
+        own,
+    )
 
 
 def _put_back(states):

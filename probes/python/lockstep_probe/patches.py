@@ -9,7 +9,9 @@ _replaced = []
 
 
 def replace(owner, name, make, for_good=False):
-    """owner.name becomes make(original). Does nothing where there is no such name. `for_good`: put_back_all leaves it."""
+    """owner.name becomes make(original). Does nothing where there is no such name. `for_good`:
+    put_back_all leaves it.
+    """
     original = owner.__dict__.get(name) if isinstance(owner, type) else None
     if original is None:
         original = getattr(owner, name, None)
@@ -28,9 +30,15 @@ def replace(owner, name, make, for_good=False):
 
 
 def compiling_check():
-    """What tells whether torch.compile traces the caller: then a wrapper passes on, or its clock would become part of the graph."""
+    """What tells whether torch.compile traces the caller: then a wrapper passes on, or its clock
+    would become part of the graph.
+    """
     torch = sys.modules.get("torch")
-    for module, name in (("compiler", "is_dynamo_compiling"), ("compiler", "is_compiling"), ("_utils", "is_compiling")):
+    for module, name in (
+        ("compiler", "is_dynamo_compiling"),
+        ("compiler", "is_compiling"),
+        ("_utils", "is_compiling"),
+    ):
         check = getattr(getattr(torch, module, None), name, None)
         if check is not None:
             return check
@@ -58,10 +66,14 @@ def timed(part, what):
 
 
 def put_back_all():
-    """What another tool replaced after us stays: its wrapper calls ours, which then only passes on."""
+    """What another tool replaced after us stays: its wrapper calls ours, which then only passes
+    on.
+    """
     for owner, name, original, replacement, inherited in reversed(_replaced):
         try:
-            current = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
+            current = (
+                owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
+            )
             if current is not replacement:
                 continue
             if inherited:

@@ -1,6 +1,7 @@
 """Which line of the user's code a call comes from.
 
-Frames of the standard library, of torch and of the probe are never the place; those of other installed packages only where
+Frames of the standard library, of torch and of the probe are never the place; those of other
+installed packages only where
 no frame of the user's own is on the stack.
 """
 
@@ -8,7 +9,10 @@ import os
 import sysconfig
 
 _OWN = os.path.dirname(os.path.abspath(__file__))
-_STDLIB = tuple(os.path.join(path, "") for path in {sysconfig.get_paths()["stdlib"], os.path.dirname(os.__file__)})
+_STDLIB = tuple(
+    os.path.join(path, "")
+    for path in {sysconfig.get_paths()["stdlib"], os.path.dirname(os.__file__)}
+)
 _FILE_BYTES = 144
 _USER, _INSTALLED, _NEVER = 0, 1, 2
 
@@ -73,7 +77,9 @@ def users_frame(frame):
 
 
 def loop_line(frame, loop_code):
-    """The line of the training loop from which this frame was reached; 0: it is the loop's own, or there is none."""
+    """The line of the training loop from which this frame was reached; 0: it is the loop's own, or
+    there is none.
+    """
     code = frame.f_code
     if code is loop_code or loop_code is None:
         return 0
@@ -94,4 +100,3 @@ def file_field(name):
         raw = os.fsencode(path)
         field = _files[name] = raw[-_FILE_BYTES:]
     return field
-

@@ -7,7 +7,9 @@ from . import patches
 
 
 def hook(module):
-    """torch.autograd.profiler: what every way of profiling goes through before CUPTI is asked for anything."""
+    """torch.autograd.profiler: what every way of profiling goes through before CUPTI is asked for
+    anything.
+    """
     for name in ("_prepare_profiler", "_enable_profiler"):
         patches.replace(module, name, _make_way)
 

@@ -1,10 +1,14 @@
-"""Takes what the hooks saw and writes it to this process's ring, which is made with the first record.
+"""Takes what the hooks saw and writes it to this process's ring, which is made with the first
+record.
 
-A hook appends one tuple to a queue and is done: behind a training step of a few milliseconds every line of Python is cold in the
-caches (seen: 1.5 microseconds to write a span in a loop, 15 and more between two products of matrices). A thread beside it
+A hook appends one tuple to a queue and is done: behind a training step of a few milliseconds every
+line of Python is cold in the
+caches (seen: 1.5 microseconds to write a span in a loop, 15 and more between two products of
+matrices). A thread beside it
 looks up lines, sums up and writes, many at a time.
 
-Long pieces of work are written one by one. Short ones (a print, an .item() on the CPU) are summed up by place and written at
+Long pieces of work are written one by one. Short ones (a print, an .item() on the CPU) are summed
+up by place and written at
 the end of the step.
 """
 
@@ -35,7 +39,7 @@ _stopped = False
 _role = wire.ROLE_RANK
 _short = {}
 _loop_code = None  # of the function in which steps end: the training loop
-short_way = None   # the same while hooks may use `in_loop`
+short_way = None  # the same while hooks may use `in_loop`
 _training_thread = get_ident()
 _rank = None
 _world_size = None
@@ -57,7 +61,10 @@ def give_up(error, doing):
     _failed, short_way = True, None
     _queue.clear()
     try:
-        print(f"lockstep: the Python probe stops ({doing}): {type(error).__name__}: {error}", file=sys.stderr)
+        print(
+            f"lockstep: the Python probe stops ({doing}): {type(error).__name__}: {error}",
+            file=sys.stderr,
+        )
     except Exception:
         pass
 
@@ -96,7 +103,9 @@ def set_rank(rank, world_size):
 
 
 def become_worker():
-    """This process serves a rank's data loader: a record a batch, written at once, for it has no thread beside it."""
+    """This process serves a rank's data loader: a record a batch, written at once, for it has no
+    thread beside it.
+    """
     global _role
     _role = wire.ROLE_WORKER
 
@@ -106,7 +115,9 @@ def is_worker():
 
 
 def after_fork():
-    """The parent's ring has one writer, the parent. A child that has something to say gets its own."""
+    """The parent's ring has one writer, the parent. A child that has something to say gets its
+    own.
+    """
     global _ring, _training_thread, _writing, _loop_code, short_way, _most
     _ring = _loop_code = short_way = None
     _most = _MOST_UNREAD
@@ -151,10 +162,13 @@ def loop_code():
     return _loop_code
 
 
-# --- what hooks call --------------------------------------------------------------------------------------------------
+# --- what hooks call
+# --------------------------------------------------------------------------------------------------
 
-# The hooks that run every step have a shorter way for calls from the loop itself: `in_loop((site, begin, end, frame.f_lasti))`
-# where `frame.f_code is recorder.short_way`. A site is (part, what, flags, subject). It saves 3 microseconds a call.
+# The hooks that run every step have a shorter way for calls from the loop itself: `in_loop((site,
+# begin, end, frame.f_lasti))`
+# where `frame.f_code is recorder.short_way`. A site is (part, what, flags, subject). It saves 3
+# microseconds a call.
 in_loop = _queue.append
 
 
@@ -163,7 +177,8 @@ def span(part, what, begin, end, frame, flags=0, size=0, subject=0):
     global _lost
     if _failed or _stopped:
         return
-    code = frame.f_code if frame is not None else None  # the collector may run where no Python function does
+    # the collector may run where no Python function does
+    code = frame.f_code if frame is not None else None
     loop = 0
     if code is not _loop_code:
         frame = places.users_frame(frame)
@@ -171,7 +186,21 @@ def span(part, what, begin, end, frame, flags=0, size=0, subject=0):
         if code is not _loop_code and code is not None:
             loop = places.loop_line(frame, _loop_code)
     if len(_queue) < _most:
-        _queue.append((part, what, begin, end, code, frame.f_lasti if code is not None else None, loop, flags, size, subject, get_ident()))
+        _queue.append(
+            (
+                part,
+                what,
+                begin,
+                end,
+                code,
+                frame.f_lasti if code is not None else None,
+                loop,
+                flags,
+                size,
+                subject,
+                get_ident(),
+            )
+        )
     else:
         _lost += 1
 
@@ -184,7 +213,11 @@ def raw_span(part, what, begin, end, flags=0, size=0, subject=0):
 def fact(name, **values):
     """A setting or a count. Values are single words: spaces would end them."""
     if not (_failed or _stopped) and len(_queue) < _MOST_QUEUED:
-        words = [name] + [f"{key}={str(value).replace(' ', '_')}" for key, value in values.items() if value is not None]
+        words = [name] + [
+            f"{key}={str(value).replace(' ', '_')}"
+            for key, value in values.items()
+            if value is not None
+        ]
         _queue.append(" ".join(words).encode("ascii", "replace")[:240])
 
 
@@ -202,7 +235,8 @@ def tell_lost():
         fact("lost", records=lost)
 
 
-# --- the writing end --------------------------------------------------------------------------------------------------
+# --- the writing end
+# --------------------------------------------------------------------------------------------------
 
 _lines = {}  # id of a code object -> (the object, begins of lines, lines)
 
@@ -211,7 +245,11 @@ def _line(code, lasti):
     known = _lines.get(id(code))
     if known is None:
         starts = list(dis.findlinestarts(code))
-        known = _lines[id(code)] = (code, [offset for offset, _ in starts], [line or 0 for _, line in starts])
+        known = _lines[id(code)] = (
+            code,
+            [offset for offset, _ in starts],
+            [line or 0 for _, line in starts],
+        )
     position = bisect_right(known[1], lasti) - 1
     return known[2][position] if position >= 0 else code.co_firstlineno
 
@@ -244,13 +282,47 @@ def _write(entry):
         return
     if flags & wire.STEP_END:
         _write_sums()
-    _ring.write_span(begin, end, end - begin, size, subject, 1, part, flags, line, 0, loop, what, places.file_field(name) if name else b"")
+    _ring.write_span(
+        begin,
+        end,
+        end - begin,
+        size,
+        subject,
+        1,
+        part,
+        flags,
+        line,
+        0,
+        loop,
+        what,
+        places.file_field(name) if name else b"",
+    )
 
 
 def _write_sums():
     """Before the record that ends their step."""
-    for (part, what, name, line, loop, flags, subject), (begin, end, busy, size, count) in _short.items():
-        _ring.write_span(begin, end, busy, size, subject, count, part, flags | wire.SUMMED, line, 0, loop, what, places.file_field(name) if name else b"")
+    for (part, what, name, line, loop, flags, subject), (
+        begin,
+        end,
+        busy,
+        size,
+        count,
+    ) in _short.items():
+        _ring.write_span(
+            begin,
+            end,
+            busy,
+            size,
+            subject,
+            count,
+            part,
+            flags | wire.SUMMED,
+            line,
+            0,
+            loop,
+            what,
+            places.file_field(name) if name else b"",
+        )
     _short.clear()
 
 
@@ -273,4 +345,6 @@ def write_queued(most=None):
 def write_sample(at, weight, line, loop_line, stack, name):
     with _writing:
         if _ring is not None and not _stopped:
-            _ring.write_sample(at, weight, line, loop_line, stack, places.file_field(name) if name else b"")
+            _ring.write_sample(
+                at, weight, line, loop_line, stack, places.file_field(name) if name else b""
+            )

@@ -1,4 +1,5 @@
-"""A thread beside the training: writes what hooks have queued, and looks at the training thread now and then (a hundred times a
+"""A thread beside the training: writes what hooks have queued, and looks at the training thread now
+and then (a hundred times a
 second at first), for what no hook knows still has a line in the source."""
 
 import os
@@ -10,9 +11,10 @@ import time
 from . import device, places, recorder
 
 _PERIOD_S = 0.01
-_LATER_PERIOD_S = 0.1       # a look takes the interpreter from the program for some 0.2 ms
+_LATER_PERIOD_S = 0.1  # a look takes the interpreter from the program for some 0.2 ms
 _LOOKS_AT_FIRST = 500
-_WRITE_EVERY_S = 0.1        # many at a time: the first record of a batch costs ten times what the next ones do
+# many at a time: the first record of a batch costs ten times what the next ones do
+_WRITE_EVERY_S = 0.1
 _MEMORY_EVERY_S = 1.0
 _MOST_FUNCTIONS = 4
 _TELLING = re.compile("save|checkpoint|log|eval|valid|fetch|collate|tokeniz|transform|clip|report")
@@ -29,7 +31,9 @@ def start():
 
 
 def finish():
-    """Before the interpreter goes: a thread that wakes up in the middle of that can take the program down."""
+    """Before the interpreter goes: a thread that wakes up in the middle of that can take the
+    program down.
+    """
     recorder.stop()
     if _thread is not None:
         _thread.join(1.0)
@@ -101,11 +105,20 @@ def _look(now, since):
         below = below.f_back
     if below is None:
         functions = []  # outside the loop: its own functions say nothing of a step
-    recorder.write_sample(now, since, place.f_lineno, places.loop_line(place, loop), "<".join(functions).encode("ascii", "replace")[:72], place.f_code.co_filename)
+    recorder.write_sample(
+        now,
+        since,
+        place.f_lineno,
+        places.loop_line(place, loop),
+        "<".join(functions).encode("ascii", "replace")[:72],
+        place.f_code.co_filename,
+    )
 
 
 def _telling_functions(frame, place):
-    """Of a library's functions between the innermost and the user's, those whose names say what they are for."""
+    """Of a library's functions between the innermost and the user's, those whose names say what
+    they are for.
+    """
     found = []
     while frame is not None and frame is not place and len(found) < 2:
         name = frame.f_code.co_name
@@ -118,7 +131,9 @@ def _telling_functions(frame, place):
 
 
 def _package(name):
-    """`wandb` of .../site-packages/wandb/sdk/run.py, `logging` of .../lib/python3.11/logging/__init__.py, `os` of <frozen os>."""
+    """`wandb` of .../site-packages/wandb/sdk/run.py, `logging` of
+    .../lib/python3.11/logging/__init__.py, `os` of <frozen os>.
+    """
     if name.startswith("<frozen "):
         return name[8:-1].split(".")[0]
     parts = name.split("/")

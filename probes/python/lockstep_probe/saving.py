@@ -14,9 +14,17 @@ def _saves(what, path_at, path_name):
             result = original(*args, **kwargs)
             end = recorder.now()
             if recorder.on_training_thread():
-                target = kwargs.get(path_name) if path_name in kwargs else args[path_at] if len(args) > path_at else None
+                target = (
+                    kwargs.get(path_name)
+                    if path_name in kwargs
+                    else args[path_at]
+                    if len(args) > path_at
+                    else None
+                )
                 size, subject = _about(target)
-                recorder.span(wire.CHECKPOINT, what, begin, end, sys._getframe(0).f_back, 0, size, subject)
+                recorder.span(
+                    wire.CHECKPOINT, what, begin, end, sys._getframe(0).f_back, 0, size, subject
+                )
             return result
 
         return save
@@ -46,4 +54,6 @@ def hook_safetensors(module):
 def hook_distributed_checkpoint(module):
     """module: torch.distributed.checkpoint.state_dict_saver."""
     for name in ("save", "async_save"):
-        patches.replace(module, name, _saves(f"distributed.checkpoint.{name}"[:32].encode(), 9, "checkpoint_id"))
+        patches.replace(
+            module, name, _saves(f"distributed.checkpoint.{name}"[:32].encode(), 9, "checkpoint_id")
+        )

@@ -9,7 +9,9 @@ _checked_copies = 0
 
 
 def hook(torch):
-    """For good: programs and torch itself keep tables by these methods, which must find them when the measuring has ended."""
+    """For good: programs and torch itself keep tables by these methods, which must find them when
+    the measuring has ended.
+    """
     for name in ("item", "tolist", "numpy", "__bool__"):
         _hook_method(torch, name, _reads_value(f"Tensor.{name}".encode()))
     _hook_method(torch, "cpu", _reads_value(b"Tensor.cpu", only_on_device=True))
@@ -22,10 +24,15 @@ def _hook_method(torch, name, make):
     method = getattr(torch.Tensor, name)
     if not getattr(method, "_lockstep", False):
         return
-    method.__module__, method.__qualname__ = "torch", f"Tensor.{name}"  # as it is found when it is pickled
+    # as it is found when it is pickled
+    method.__module__, method.__qualname__ = "torch", f"Tensor.{name}"
     lazy = getattr(torch.nn.parameter, "UninitializedTensorMixin", None)
     allowed = getattr(lazy, "_allowed_methods", None)
-    if isinstance(allowed, list) and name in ("to", "cpu", "cuda") and not any(each is method for each in allowed):
+    if (
+        isinstance(allowed, list)
+        and name in ("to", "cpu", "cuda")
+        and not any(each is method for each in allowed)
+    ):
         allowed.append(method)  # a lazy layer may be moved before it has a shape
 
 
@@ -36,22 +43,40 @@ def hook_cuda(module):
 
 
 def _plain_types():
-    """A subclass's attributes may be anything, and asking for them is seen by its __torch_function__."""
+    """A subclass's attributes may be anything, and asking for them is seen by its
+    __torch_function__.
+    """
     torch = sys.modules["torch"]
     return (torch.Tensor, torch.nn.Parameter)
 
 
 def _reads_value(what, only_on_device=False):
     def make(original):
-        span, now, frame, on_training_thread = recorder.span, recorder.now, sys._getframe, recorder.on_training_thread
-        sync, on_device, plain, is_compiling = wire.SYNC, wire.ON_DEVICE, _plain_types(), patches.compiling_check()
+        span, now, frame, on_training_thread = (
+            recorder.span,
+            recorder.now,
+            sys._getframe,
+            recorder.on_training_thread,
+        )
+        sync, on_device, plain, is_compiling = (
+            wire.SYNC,
+            wire.ON_DEVICE,
+            _plain_types(),
+            patches.compiling_check(),
+        )
 
         def method(self, *args, **kwargs):
-            if is_compiling() or type(self) not in plain or not on_training_thread() or (only_on_device and not self.is_cuda):
+            if (
+                is_compiling()
+                or type(self) not in plain
+                or not on_training_thread()
+                or (only_on_device and not self.is_cuda)
+            ):
                 return original(self, *args, **kwargs)
             on_gpu = self.is_cuda
             caller = frame(0).f_back
-            # Torch reads its own small numbers on the CPU all the time (Adam's step count): no wait, and no line to change.
+            # Torch reads its own small numbers on the CPU all the time (Adam's step count): no
+            # wait, and no line to change.
             if not on_gpu and (caller is None or is_torchs_own(caller.f_code.co_filename)):
                 return original(self, *args, **kwargs)
             begin = now()
@@ -77,9 +102,19 @@ def _moves(what):
             if result is not self and type(result) in plain and result.is_cuda != self.is_cuda:
                 end = now()
                 if result.is_cuda:
-                    recorder.span(wire.COPY, what, begin, end, frame(0).f_back, _how_copied(self, args, kwargs), self.nbytes)
+                    recorder.span(
+                        wire.COPY,
+                        what,
+                        begin,
+                        end,
+                        frame(0).f_back,
+                        _how_copied(self, args, kwargs),
+                        self.nbytes,
+                    )
                 else:
-                    recorder.span(wire.SYNC, what, begin, end, frame(0).f_back, wire.ON_DEVICE, self.nbytes)
+                    recorder.span(
+                        wire.SYNC, what, begin, end, frame(0).f_back, wire.ON_DEVICE, self.nbytes
+                    )
             return result
 
         return method
@@ -88,7 +123,9 @@ def _moves(what):
 
 
 def _how_copied(source, args, kwargs):
-    """Asking whether memory is pinned takes microseconds: of many copies only the first and every 64th are asked."""
+    """Asking whether memory is pinned takes microseconds: of many copies only the first and every
+    64th are asked.
+    """
     global _checked_copies
     _checked_copies += 1
     flags = wire.ON_DEVICE

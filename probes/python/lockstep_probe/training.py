@@ -1,7 +1,10 @@
-"""Forward, backward and optimizer: the parts of a step, and where one step ends and the next begins.
+"""Forward, backward and optimizer: the parts of a step, and where one step ends and the next
+begins.
 
-A step ends with the optimizer's. Of several optimizers the one that stepped first marks it. The models are looked for once, at
-the end of the first step: those that no other module holds. Only these are timed, so a model of a thousand layers costs no more
+A step ends with the optimizer's. Of several optimizers the one that stepped first marks it. The
+models are looked for once, at
+the end of the first step: those that no other module holds. Only these are timed, so a model of a
+thousand layers costs no more
 than one of ten.
 """
 
@@ -18,18 +21,20 @@ _WAIT_FOR_GRADIENTS = b"gradient all-reduce"
 
 _now, _frame, _span, _in_loop = recorder.now, sys._getframe, recorder.span, recorder.in_loop
 _OPTIMIZER, _STEP_END = wire.OPTIMIZER, wire.STEP_END
-_is_compiling = bool   # False until torch is there
-_boundary = None       # a weak reference to the optimizer that marks steps
+_is_compiling = bool  # False until torch is there
+_boundary = None  # a weak reference to the optimizer that marks steps
 _boundary_id = None
 _boundary_site = None
-_next_chore = 0        # the step after which something is due
+_next_chore = 0  # the step after which something is due
 _optimizer_began = 0
-_backward_ended = 0    # a pass within the optimizer's step is its closure's: the step's own work comes after
+# a pass within the optimizer's step is its closure's: the step's own work comes after
+_backward_ended = 0
 _steps = 0
 _handles = []
-_targets = {}          # id of an outermost model -> (where it learns, where it does not, what forgets it when it goes)
-_ddp = []              # weak references to DDP wrappers
-_last_gradient = 0     # when the last hooked gradient was ready
+# id of an outermost model -> (where it learns, where it does not, what forgets it when it goes)
+_targets = {}
+_ddp = []  # weak references to DDP wrappers
+_last_gradient = 0  # when the last hooked gradient was ready
 _forwards_since = 0
 _rescans = 0
 
@@ -72,7 +77,10 @@ def hook_autograd(module):
 
 
 def _will_sync():
-    return any((wrapper := reference()) is not None and wrapper.require_backward_grad_sync for reference in _ddp)
+    return any(
+        (wrapper := reference()) is not None and wrapper.require_backward_grad_sync
+        for reference in _ddp
+    )
 
 
 def hook_optimizer(module):
@@ -122,7 +130,11 @@ def _another_optimizer(optimizer, end, frame):
         _span(_OPTIMIZER, name, _optimizer_began, end, frame)
         return
     recorder.follow_this_thread()
-    _boundary, _boundary_id, _boundary_site = weakref.ref(optimizer, _boundary_gone), id(optimizer), (_OPTIMIZER, name, _STEP_END, 0)
+    _boundary, _boundary_id, _boundary_site = (
+        weakref.ref(optimizer, _boundary_gone),
+        id(optimizer),
+        (_OPTIMIZER, name, _STEP_END, 0),
+    )
     _after_optimizer(optimizer, None, None)
 
 
@@ -144,7 +156,8 @@ def _do_chores(optimizer, frame):
             recorder.set_loop(frame)
             sampler.start()
         elif _forwards_since == 0 and _steps in (4, 12, 32):
-            _look_for_modules()  # the model that is trained was made later, or is called by its parts
+            # the model that is trained was made later, or is called by its parts
+            _look_for_modules()
         if _steps in (2, 4, 12, 48) or _steps % 200 == 0:
             _describe_ddp()
         _forwards_since = 0
@@ -158,17 +171,26 @@ def _describe(optimizer):
 
     group = optimizer.param_groups[0] if optimizer.param_groups else {}
     parameters = group.get("params") or [None]
-    recorder.fact("optimizer", kind=type(optimizer).__name__, fused=int(bool(group.get("fused"))), foreach=group.get("foreach"),
-                  can_fuse=int("fused" in group), device=parameters[0].device.type if parameters[0] is not None else None,
-                  tensors=sum(len(each.get("params", ())) for each in optimizer.param_groups))
+    recorder.fact(
+        "optimizer",
+        kind=type(optimizer).__name__,
+        fused=int(bool(group.get("fused"))),
+        foreach=group.get("foreach"),
+        can_fuse=int("fused" in group),
+        device=parameters[0].device.type if parameters[0] is not None else None,
+        tensors=sum(len(each.get("params", ())) for each in optimizer.param_groups),
+    )
     recorder.fact("seed", torch=torch.initial_seed())
 
 
-# --- the models -------------------------------------------------------------------------------------------------------
+# --- the models -----------------------------------------------------------------------------------
+# --------------------
 
 
 def _look_for_modules():
-    """Finds the outermost models and hooks them; where they are not called as such, the parts they are made of."""
+    """Finds the outermost models and hooks them; where they are not called as such, the parts they
+    are made of.
+    """
     global _rescans
     from torch.nn import Module
 
@@ -184,12 +206,16 @@ def _look_for_modules():
             _hook_module(module)
             hooked += 1
     for module in modules:
-        if "DistributedDataParallel" in {cls.__name__ for cls in type(module).__mro__} and hasattr(module, "_get_ddp_logging_data"):
+        if "DistributedDataParallel" in {cls.__name__ for cls in type(module).__mro__} and hasattr(
+            module, "_get_ddp_logging_data"
+        ):
             _hook_ddp(module)
 
 
 def _children(module):
-    """Of a module that was never set up (no super().__init__()), or scripted, there may be none to be had."""
+    """Of a module that was never set up (no super().__init__()), or scripted, there may be none to
+    be had.
+    """
     try:
         return [child for _, child in module._modules.items() if child is not None]
     except Exception:
@@ -204,11 +230,15 @@ def _parameters(module):
 
 
 def _hook_module(module):
-    """By its class's __call__: hooks of the module itself would be pickled with it, and take torch's slower way through a call."""
+    """By its class's __call__: hooks of the module itself would be pickled with it, and take
+    torch's slower way through a call.
+    """
     learns = any(parameter.requires_grad for parameter in _parameters(module))
     number = id(module) & 0xFFFFFFFF if learns else 0
     _hook_calls(module, number, (wire.FORWARD, _FORWARD, 0, number))
-    while (module := _wrapped(module)) is not None:  # often evaluated by itself; in training the wrapper's call is the pass
+    while (
+        module := _wrapped(module)
+    ) is not None:  # often evaluated by itself; in training the wrapper's call is the pass
         _hook_calls(module, number, None)
 
 
@@ -218,21 +248,37 @@ def _wrapped(module):
         names = dict(module._modules.items())  # a scripted module's have no get
     except Exception:
         return None
-    return next((inner for name in ("module", "_orig_mod") if (inner := names.get(name)) is not None), None)
+    return next(
+        (inner for name in ("module", "_orig_mod") if (inner := names.get(name)) is not None), None
+    )
 
 
 def _hook_calls(module, number, in_training):
     key = id(module)
     if key in _targets and in_training is None:
         return
-    _targets[key] = (in_training, (wire.FORWARD, _FORWARD, wire.NO_TRAINING, number), weakref.ref(module, lambda gone: _targets.pop(key, None)))
+    _targets[key] = (
+        in_training,
+        (wire.FORWARD, _FORWARD, wire.NO_TRAINING, number),
+        weakref.ref(module, lambda gone: _targets.pop(key, None)),
+    )
     patches.replace(type(module), "__call__", _timed_call)
 
 
 def _timed_call(original):
-    targets, now, frame, span, in_loop = _targets, recorder.now, sys._getframe, recorder.span, recorder.in_loop
+    targets, now, frame, span, in_loop = (
+        _targets,
+        recorder.now,
+        sys._getframe,
+        recorder.span,
+        recorder.in_loop,
+    )
     torch = sys.modules["torch"]
-    is_grad_enabled, is_compiling, base = torch.is_grad_enabled, patches.compiling_check(), torch.nn.Module
+    is_grad_enabled, is_compiling, base = (
+        torch.is_grad_enabled,
+        patches.compiling_check(),
+        torch.nn.Module,
+    )
     if original is base.__call__:
         # Found anew at each call: others replace it for a while (torch.fx while it traces).
         def original(self, *args, **kwargs):
@@ -251,7 +297,9 @@ def _timed_call(original):
         begin = now()
         result = original(self, *args, **kwargs)
         end = now()
-        site = known[0] if known[0] is not None and is_grad_enabled() and self.training else known[1]
+        site = (
+            known[0] if known[0] is not None and is_grad_enabled() and self.training else known[1]
+        )
         try:
             caller = frame(1)
         except ValueError:  # called by no Python function
@@ -274,7 +322,9 @@ def _begin_work():
 
 
 def _hook_ddp(wrapper):
-    """The gradients that are ready last end the backward pass: what follows is waiting for the other ranks."""
+    """The gradients that are ready last end the backward pass: what follows is waiting for the
+    other ranks.
+    """
     if any(reference() is wrapper for reference in _ddp):
         return
     _ddp.append(weakref.ref(wrapper))
@@ -286,7 +336,9 @@ def _hook_ddp(wrapper):
     except (ValueError, RuntimeError):
         pass
     for place in last:
-        if place < len(parameters) and hasattr(parameters[place], "register_post_accumulate_grad_hook"):
+        if place < len(parameters) and hasattr(
+            parameters[place], "register_post_accumulate_grad_hook"
+        ):
             _handles.append(parameters[place].register_post_accumulate_grad_hook(_gradient_ready))
 
 
@@ -295,10 +347,20 @@ def _gradient_ready(parameter):
     _last_gradient = recorder.now()
 
 
-_DDP_FACTS = {"backend_name": "backend", "world_size": "world", "find_unused_parameters": "find_unused", "unused_parameter_size": "unused_bytes",
-              "bucket_cap_bytes": "bucket", "gradient_as_bucket_view": "view", "static_graph": "static", "total_parameter_size_bytes": "bytes",
-              "avg_backward_comm_time": "comm_ns", "avg_backward_compute_comm_overlap_time": "overlap_ns",
-              "avg_backward_compute_time": "compute_ns", "num_buckets_reduced": "buckets"}
+_DDP_FACTS = {
+    "backend_name": "backend",
+    "world_size": "world",
+    "find_unused_parameters": "find_unused",
+    "unused_parameter_size": "unused_bytes",
+    "bucket_cap_bytes": "bucket",
+    "gradient_as_bucket_view": "view",
+    "static_graph": "static",
+    "total_parameter_size_bytes": "bytes",
+    "avg_backward_comm_time": "comm_ns",
+    "avg_backward_compute_comm_overlap_time": "overlap_ns",
+    "avg_backward_compute_time": "compute_ns",
+    "num_buckets_reduced": "buckets",
+}
 
 
 def _describe_ddp():
@@ -307,12 +369,16 @@ def _describe_ddp():
         if wrapper is None:
             continue
         data = wrapper._get_ddp_logging_data()
-        recorder.fact("ddp", **{short: data[name] for name, short in _DDP_FACTS.items() if name in data})
+        recorder.fact(
+            "ddp", **{short: data[name] for name, short in _DDP_FACTS.items() if name in data}
+        )
         return
 
 
 def after_fork():
-    """A child that trains on its own begins anew: its models and loaders are copies, and it has no thread yet."""
+    """A child that trains on its own begins anew: its models and loaders are copies, and it has no
+    thread yet.
+    """
     global _boundary, _boundary_id, _steps, _next_chore, _rescans
     _boundary = _boundary_id = None
     _steps = _next_chore = _rescans = 0

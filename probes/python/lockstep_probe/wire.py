@@ -1,7 +1,9 @@
 """The writing end of the wire in Python: probes/wire/lockstep_wire.h, field by field.
 
-A record is one `pack_into`, which holds the interpreter's lock: records of several threads never mix. Python has no store
-barriers, so a reader may see the count before the content; it takes a record only at the look after the one that counted it.
+A record is one `pack_into`, which holds the interpreter's lock: records of several threads never
+mix. Python has no store
+barriers, so a reader may see the count before the content; it takes a record only at the look after
+the one that counted it.
 """
 
 import itertools
@@ -17,9 +19,9 @@ SLOTS = 4096
 WORKER_SLOTS = 256  # a record a batch; each worker of each epoch has one
 
 HEADER = struct.Struct("<QIIIIiIQQiiIi192x")
-SPAN = struct.Struct("<QII" "QQQQQ" "IIIIII" "32s144s")
-SAMPLE = struct.Struct("<QII" "QQII" "72s144s")
-FACT = struct.Struct("<QII" "240s")
+SPAN = struct.Struct("<QIIQQQQQIIIIII32s144s")
+SAMPLE = struct.Struct("<QIIQQII72s144s")
+FACT = struct.Struct("<QII240s")
 COUNT = struct.Struct("<Q")
 COUNT_AT = 40
 RANK = struct.Struct("<ii")
@@ -40,7 +42,9 @@ ROLE_RANK, ROLE_WORKER = 0, 1
 
 
 def folder():
-    """Where rings lie; made when it is not there. None: the place is not ours, so nothing is written."""
+    """Where rings lie; made when it is not there. None: the place is not ours, so nothing is
+    written.
+    """
     named = os.environ.get("LOCKSTEP_PROBE_FOLDER")
     if named:
         return named if os.path.isdir(named) else None
@@ -70,15 +74,33 @@ class Ring:
             pass
         slots = WORKER_SLOTS if role == ROLE_WORKER else SLOTS
         size = HEADER.size + slots * SPAN.size
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         try:
-            os.posix_fallocate(file, 0, size)  # not sparse: a full disk would end us at the first write
+            # not sparse: a full disk would end us at the first write
+            os.posix_fallocate(file, 0, size)
             self._memory = mmap.mmap(file, size)
         finally:
             os.close(file)
         # The magic goes last: readers look for it.
-        HEADER.pack_into(self._memory, 0, 0, VERSION, HEADER.size, SPAN.size, slots, os.getpid(), UNORDERED, time.monotonic_ns(), 0,
-                         0 if rank is None else rank + 1, world_size or 0, role, os.getppid())
+        HEADER.pack_into(
+            self._memory,
+            0,
+            0,
+            VERSION,
+            HEADER.size,
+            SPAN.size,
+            slots,
+            os.getpid(),
+            UNORDERED,
+            time.monotonic_ns(),
+            0,
+            0 if rank is None else rank + 1,
+            world_size or 0,
+            role,
+            os.getppid(),
+        )
         COUNT.pack_into(self._memory, 0, MAGIC)
         self.write_span, self.write_sample, self.write_fact = self._writers(slots - 1)
 
@@ -87,17 +109,54 @@ class Ring:
 
     def _writers(self, mask):
         memory, claim = self._memory, itertools.count().__next__
-        pack_span, pack_sample, pack_fact, pack_count = SPAN.pack_into, SAMPLE.pack_into, FACT.pack_into, COUNT.pack_into
+        pack_span, pack_sample, pack_fact, pack_count = (
+            SPAN.pack_into,
+            SAMPLE.pack_into,
+            FACT.pack_into,
+            COUNT.pack_into,
+        )
 
-        def write_span(begin, end, busy, size, subject, count, part, flags, line, thread, loop_line, what, file):
+        def write_span(
+            begin, end, busy, size, subject, count, part, flags, line, thread, loop_line, what, file
+        ):
             place = claim()
-            pack_span(memory, 256 + (place & mask) * 256, place + 1, SPAN_KIND, 240,
-                      begin, end, busy, size, subject, count, part, flags, line, thread, loop_line, what, file)
+            pack_span(
+                memory,
+                256 + (place & mask) * 256,
+                place + 1,
+                SPAN_KIND,
+                240,
+                begin,
+                end,
+                busy,
+                size,
+                subject,
+                count,
+                part,
+                flags,
+                line,
+                thread,
+                loop_line,
+                what,
+                file,
+            )
             pack_count(memory, COUNT_AT, place + 1)
 
         def write_sample(at, weight, line, loop_line, stack, file):
             place = claim()
-            pack_sample(memory, 256 + (place & mask) * 256, place + 1, SAMPLE_KIND, 240, at, weight, line, loop_line, stack, file)
+            pack_sample(
+                memory,
+                256 + (place & mask) * 256,
+                place + 1,
+                SAMPLE_KIND,
+                240,
+                at,
+                weight,
+                line,
+                loop_line,
+                stack,
+                file,
+            )
             pack_count(memory, COUNT_AT, place + 1)
 
         def write_fact(text):
@@ -106,4 +165,3 @@ class Ring:
             pack_count(memory, COUNT_AT, place + 1)
 
         return write_span, write_sample, write_fact
-

@@ -1,5 +1,5 @@
-// A block has a row of logits, keeps it in shared memory, and writes the gradient where the logits were: one trip there and back
-// instead of the four that a stored softmax in fp32 takes.
+// A block has a row of logits, keeps it in shared memory, and writes the gradient where the logits
+// were: one trip there and back instead of the four that a stored softmax in fp32 takes.
 #include <cuda_pipeline.h>
 
 #include "reference_trainer/cuda/kernels/device_tools.cuh"
@@ -10,7 +10,9 @@ namespace {
 constexpr int kThreads = 512;
 
 // Every thread reads back only what it brought itself, so the row needs no barrier.
-__global__ void __launch_bounds__(kThreads, 2) row_losses(Half* logits, const std::int64_t* targets, float* losses, int padded, int vocabulary, float share) {
+__global__ void __launch_bounds__(kThreads, 2)
+    row_losses(Half* logits, const std::int64_t* targets, float* losses, int padded, int vocabulary,
+               float share) {
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   Half* const row = reinterpret_cast<Half*>(shared_bytes);
   __shared__ float room[33];
@@ -18,10 +20,12 @@ __global__ void __launch_bounds__(kThreads, 2) row_losses(Half* logits, const st
   Half* const outside = logits + static_cast<std::int64_t>(blockIdx.x) * padded;
   const int first = static_cast<int>(threadIdx.x) * kVector;
   constexpr int kStride = kThreads * kVector;
-  for (int column = first; column < padded; column += kStride) __pipeline_memcpy_async(row + column, outside + column, sizeof(Eight));
+  for (int column = first; column < padded; column += kStride)
+    __pipeline_memcpy_async(row + column, outside + column, sizeof(Eight));
   __pipeline_commit();
   const auto target = static_cast<int>(targets[blockIdx.x]);
-  const float at_target = __bfloat162float(outside[target]);  // nobody overwrites it before the barrier below
+  // nobody overwrites it before the barrier below
+  const float at_target = __bfloat162float(outside[target]);
   __pipeline_wait_prior(0);
   float largest = -INFINITY;
   for (int column = first; column < padded; column += kStride) {
@@ -49,7 +53,9 @@ __global__ void __launch_bounds__(kThreads, 2) row_losses(Half* logits, const st
     Eight eight = load_eight(row + column);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
-      const float chance = column + j < vocabulary ? __expf(__bfloat162float(eight.value[j]) - largest) * factor : 0.0F;
+      const float chance = column + j < vocabulary
+                               ? __expf(__bfloat162float(eight.value[j]) - largest) * factor
+                               : 0.0F;
       eight.value[j] = __float2bfloat16(column + j == target ? chance - share : chance);
     }
     store_eight(outside + column, eight);
@@ -58,10 +64,12 @@ __global__ void __launch_bounds__(kThreads, 2) row_losses(Half* logits, const st
 
 }  // namespace
 
-void cross_entropy_in_place(Half* logits, const std::int64_t* targets, float* losses, int rows, int padded_vocabulary, int vocabulary, cudaStream_t stream) {
+void cross_entropy_in_place(Half* logits, const std::int64_t* targets, float* losses, int rows,
+                            int padded_vocabulary, int vocabulary, cudaStream_t stream) {
   const int bytes = padded_vocabulary * static_cast<int>(sizeof(Half));
   cudaFuncSetAttribute(row_losses, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  row_losses<<<rows, kThreads, static_cast<std::size_t>(bytes), stream>>>(logits, targets, losses, padded_vocabulary, vocabulary, 1.0F / static_cast<float>(rows));
+  row_losses<<<rows, kThreads, static_cast<std::size_t>(bytes), stream>>>(
+      logits, targets, losses, padded_vocabulary, vocabulary, 1.0F / static_cast<float>(rows));
 }
 
 }  // namespace lockstep::kernels

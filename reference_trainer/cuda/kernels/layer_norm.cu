@@ -1,16 +1,19 @@
-// A block has a few rows at a time: each thread has eight neighbouring columns of all of them, so that weights stay in registers
-// and the columns' sums need no exchange until the end. (A warp a row, with its weights read again for each, took 73 µs forward and
-// 162 µs back on 32768 rows of 768, an H200; memory alone takes 24 and 48.)
+// A block has a few rows at a time: each thread has eight neighbouring columns of all of them, so
+// that weights stay in registers and the columns' sums need no exchange until the end. (A warp a
+// row, with its weights read again for each, took 73 µs forward and 162 µs back on 32768 rows of
+// 768, an H200; memory alone takes 24 and 48.)
 #include "reference_trainer/cuda/kernels/device_tools.cuh"
 
 namespace lockstep::kernels {
 namespace {
 
 constexpr int kMostWarps = kWidestNorm / kVector / 32;
-constexpr int kRows = 4;               // of a block at a time, forward: so many reads are under way at once
-constexpr int kRowsBack = 2;           // backward, which reads three matrices
-constexpr int kBackwardBlocks = 792;  // six for each of an H200's 132 multiprocessors; each leaves one row of partial sums
-constexpr float kEpsilon = 1e-5F;     // torch.nn.LayerNorm's
+// of a block at a time, forward: so many reads are under way at once
+constexpr int kRows = 4;
+constexpr int kRowsBack = 2;  // backward, which reads three matrices
+// six for each of an H200's 132 multiprocessors; each leaves one row of partial sums
+constexpr int kBackwardBlocks = 792;
+constexpr float kEpsilon = 1e-5F;  // torch.nn.LayerNorm's
 
 struct Columns {
   float value[kVector];
@@ -22,7 +25,8 @@ __device__ inline Columns load_columns(const float* from) {
   return columns;
 }
 
-// Every thread gets the sums over the block of kCount numbers. `room` is free again after the next call with the other room.
+// Every thread gets the sums over the block of kCount numbers. `room` is free again after the next
+// call with the other room.
 template <int kCount>
 __device__ inline void sum_over_columns(float (&value)[kCount], float (*room)[kCount]) {
 #pragma unroll
@@ -38,7 +42,8 @@ __device__ inline void sum_over_columns(float (&value)[kCount], float (*room)[kC
     for (int i = 0; i < kCount; ++i) value[i] += room[warp][i];
 }
 
-__global__ void norm_rows(const Half* x, const float* weight, const float* bias, Half* normed, NormSaved saved, int rows, int width) {
+__global__ void norm_rows(const Half* x, const float* weight, const float* bias, Half* normed,
+                          NormSaved saved, int rows, int width) {
   __shared__ float rooms[2][kMostWarps][kRows];
   const int column = static_cast<int>(threadIdx.x) * kVector;
   const bool has_columns = column < width;
@@ -55,7 +60,8 @@ __global__ void norm_rows(const Half* x, const float* weight, const float* bias,
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       Eight eight{};
-      if (has_columns && first + r < rows) eight = load_eight(x + static_cast<std::int64_t>(first + r) * width + column);
+      if (has_columns && first + r < rows)
+        eight = load_eight(x + static_cast<std::int64_t>(first + r) * width + column);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) value[r][j] = __bfloat162float(eight.value[j]);
     }
@@ -69,7 +75,8 @@ __global__ void norm_rows(const Half* x, const float* weight, const float* bias,
     for (int r = 0; r < kRows; ++r) {
       sum[r] *= share;  // now the mean
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) squares[r] += has_columns ? (value[r][j] - sum[r]) * (value[r][j] - sum[r]) : 0.0F;
+      for (int j = 0; j < kVector; ++j)
+        squares[r] += has_columns ? (value[r][j] - sum[r]) * (value[r][j] - sum[r]) : 0.0F;
     }
     sum_over_columns(squares, rooms[1]);
 #pragma unroll
@@ -84,15 +91,21 @@ __global__ void norm_rows(const Half* x, const float* weight, const float* bias,
       if (!has_columns) continue;
       Eight out;
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) out.value[j] = __float2bfloat16((value[r][j] - sum[r]) * inverse_deviation * weights.value[j] + biases.value[j]);
+      for (int j = 0; j < kVector; ++j)
+        out.value[j] = __float2bfloat16(
+            (value[r][j] - sum[r]) * inverse_deviation * weights.value[j] + biases.value[j]);
       store_eight(normed + static_cast<std::int64_t>(row) * width + column, out);
     }
   }
 }
 
-// kThreads and kBlocks: so that registers are left for as many blocks at once as hide each other's reads.
+// kThreads and kBlocks: so that registers are left for as many blocks at once as hide each other's
+// reads.
 template <bool kSums, int kThreads, int kBlocks>
-__global__ void __launch_bounds__(kThreads, kBlocks) norm_rows_backward(const Half* normed_gradient, const Half* residual_gradient, const Half* x, const float* weight, NormSaved saved, Half* x_gradient, float* partial, int rows, int width) {
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    norm_rows_backward(const Half* normed_gradient, const Half* residual_gradient, const Half* x,
+                       const float* weight, NormSaved saved, Half* x_gradient, float* partial,
+                       int rows, int width) {
   __shared__ float rooms[2][kMostWarps][2 * kRowsBack];
   const int column = static_cast<int>(threadIdx.x) * kVector;
   const bool has_columns = column < width;
@@ -103,7 +116,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_rows_backward(const Ha
   float to_bias[kVector] = {};
   float to_sums[kVector] = {};
   int room = 0;
-  for (int first = blockIdx.x * kRowsBack; first < rows; first += static_cast<int>(gridDim.x) * kRowsBack) {
+  for (int first = blockIdx.x * kRowsBack; first < rows;
+       first += static_cast<int>(gridDim.x) * kRowsBack) {
     Eight gradient[kRowsBack];
     Eight input[kRowsBack];
     Eight past[kRowsBack];
@@ -122,7 +136,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_rows_backward(const Ha
       input[r] = load_once(x + place);
       if (residual_gradient != nullptr) past[r] = load_once(residual_gradient + place);
     }
-    float sums[2 * kRowsBack] = {};  // of the weighed gradient, and of its product with the normal value
+    // of the weighed gradient, and of its product with the normal value
+    float sums[2 * kRowsBack] = {};
 #pragma unroll
     for (int r = 0; r < kRowsBack; ++r)
 #pragma unroll
@@ -145,7 +160,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_rows_backward(const Ha
       for (int j = 0; j < kVector; ++j) {
         const float normal = (__bfloat162float(input[r].value[j]) - mean[r]) * inverse_deviation[r];
         const float weighed = __bfloat162float(gradient[r].value[j]) * weights.value[j];
-        const float all = inverse_deviation[r] * (weighed - sums[2 * r] * share - normal * sums[2 * r + 1] * share) + __bfloat162float(past[r].value[j]);
+        const float all = inverse_deviation[r] *
+                              (weighed - sums[2 * r] * share - normal * sums[2 * r + 1] * share) +
+                          __bfloat162float(past[r].value[j]);
         out.value[j] = __float2bfloat16(all);
         if constexpr (kSums) to_sums[j] += all;
       }
@@ -168,21 +185,32 @@ unsigned threads_for(int width) { return static_cast<unsigned>((width / kVector 
 
 }  // namespace
 
-void layer_norm(const Half* x, const float* weight, const float* bias, Half* normed, NormSaved saved, int rows, int width, cudaStream_t stream) {
+void layer_norm(const Half* x, const float* weight, const float* bias, Half* normed,
+                NormSaved saved, int rows, int width, cudaStream_t stream) {
   constexpr int kMostBlocks = 132 * 16;
   const int blocks = (rows + kRows - 1) / kRows;
-  norm_rows<<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks), threads_for(width), 0, stream>>>(x, weight, bias, normed, saved, rows, width);
+  norm_rows<<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks),
+              threads_for(width), 0, stream>>>(x, weight, bias, normed, saved, rows, width);
 }
 
 std::int64_t layer_norm_scratch(int width) { return std::int64_t{3} * kBackwardBlocks * width; }
 
-void layer_norm_backward(const Half* normed_gradient, const Half* residual_gradient, const Half* x, const float* weight, NormSaved saved, NormGradients gradients, float* scratch, int rows, int width, cudaStream_t stream) {
-  const auto launch = [&](auto kernel) { kernel<<<kBackwardBlocks, threads_for(width), 0, stream>>>(normed_gradient, residual_gradient, x, weight, saved, gradients.x, scratch, rows, width); };
+void layer_norm_backward(const Half* normed_gradient, const Half* residual_gradient, const Half* x,
+                         const float* weight, NormSaved saved, NormGradients gradients,
+                         float* scratch, int rows, int width, cudaStream_t stream) {
+  const auto launch = [&](auto kernel) {
+    kernel<<<kBackwardBlocks, threads_for(width), 0, stream>>>(
+        normed_gradient, residual_gradient, x, weight, saved, gradients.x, scratch, rows, width);
+  };
   const bool sums = gradients.x_sums != nullptr;
-  if (width <= 768) launch(sums ? norm_rows_backward<true, 96, 6> : norm_rows_backward<false, 96, 6>);
-  else if (width <= 1024) launch(sums ? norm_rows_backward<true, 128, 4> : norm_rows_backward<false, 128, 4>);
-  else launch(sums ? norm_rows_backward<true, 256, 2> : norm_rows_backward<false, 256, 2>);
-  add_partial_sums(scratch, {gradients.weight, gradients.bias, gradients.x_sums}, kBackwardBlocks, width, stream);
+  if (width <= 768)
+    launch(sums ? norm_rows_backward<true, 96, 6> : norm_rows_backward<false, 96, 6>);
+  else if (width <= 1024)
+    launch(sums ? norm_rows_backward<true, 128, 4> : norm_rows_backward<false, 128, 4>);
+  else
+    launch(sums ? norm_rows_backward<true, 256, 2> : norm_rows_backward<false, 256, 2>);
+  add_partial_sums(scratch, {gradients.weight, gradients.bias, gradients.x_sums}, kBackwardBlocks,
+                   width, stream);
 }
 
 }  // namespace lockstep::kernels

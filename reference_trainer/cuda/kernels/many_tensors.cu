@@ -7,7 +7,8 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kFour = 4;
 
-// Pieces start at multiples of kPiece within tensors that torch aligns, so all but the last numbers can be read four at a time.
+// Pieces start at multiples of kPiece within tensors that torch aligns, so all but the last numbers
+// can be read four at a time.
 __device__ inline bool whole_four(int place, int size) { return place + kFour <= size; }
 
 __global__ void __launch_bounds__(kThreads) cast_pieces(const CastPiece* pieces) {
@@ -15,7 +16,8 @@ __global__ void __launch_bounds__(kThreads) cast_pieces(const CastPiece* pieces)
   for (int place = threadIdx.x * kFour; place < piece.size; place += kThreads * kFour) {
     if (whole_four(place, piece.size)) {
       const float4 four = *reinterpret_cast<const float4*>(piece.from + place);
-      __nv_bfloat162 both[2] = {__floats2bfloat162_rn(four.x, four.y), __floats2bfloat162_rn(four.z, four.w)};
+      __nv_bfloat162 both[2] = {__floats2bfloat162_rn(four.x, four.y),
+                                __floats2bfloat162_rn(four.z, four.w)};
       *reinterpret_cast<uint2*>(piece.to + place) = *reinterpret_cast<uint2*>(both);
     } else {
       for (int i = place; i < piece.size; ++i) piece.to[i] = __float2bfloat16(piece.from[i]);
@@ -23,7 +25,8 @@ __global__ void __launch_bounds__(kThreads) cast_pieces(const CastPiece* pieces)
   }
 }
 
-__global__ void __launch_bounds__(kThreads) square_pieces(const AdamwPiece* pieces, float* squares) {
+__global__ void __launch_bounds__(kThreads)
+    square_pieces(const AdamwPiece* pieces, float* squares) {
   __shared__ float room[33];
   const AdamwPiece& piece = pieces[blockIdx.x];
   const float* const gradient = piece.gradient;
@@ -50,13 +53,14 @@ __global__ void __launch_bounds__(1024) add_squares(const float* squares, int co
 }
 
 struct Step {
-  float factor;      // of the gradient: below 1 where it is clipped
+  float factor;  // of the gradient: below 1 where it is clipped
   float rate;
-  float first_part;  // rate / (1 - beta1^step)
-  float second_root; // sqrt(1 - beta2^step)
+  float first_part;   // rate / (1 - beta1^step)
+  float second_root;  // sqrt(1 - beta2^step)
 };
 
-__device__ inline float changed(float value, float gradient, float& first, float& second, const AdamwShared& shared, const Step& step, float weight_decay) {
+__device__ inline float changed(float value, float gradient, float& first, float& second,
+                                const AdamwShared& shared, const Step& step, float weight_decay) {
   gradient *= step.factor;
   value -= step.rate * weight_decay * value;
   first = shared.beta1 * first + (1 - shared.beta1) * gradient;
@@ -64,7 +68,8 @@ __device__ inline float changed(float value, float gradient, float& first, float
   return value - step.first_part * first / (sqrtf(second) / step.second_root + shared.epsilon);
 }
 
-__global__ void __launch_bounds__(kThreads) change_pieces(const AdamwPiece* pieces, AdamwShared shared) {
+__global__ void __launch_bounds__(kThreads)
+    change_pieces(const AdamwPiece* pieces, AdamwShared shared) {
   const AdamwPiece piece = pieces[blockIdx.x];
   Step step;
   step.rate = *shared.rate;
@@ -85,10 +90,12 @@ __global__ void __launch_bounds__(kThreads) change_pieces(const AdamwPiece* piec
       *reinterpret_cast<float4*>(piece.value + place) = value;
       *reinterpret_cast<float4*>(piece.first_moment + place) = first;
       *reinterpret_cast<float4*>(piece.second_moment + place) = second;
-      if (shared.clear) *reinterpret_cast<float4*>(piece.gradient + place) = make_float4(0, 0, 0, 0);
+      if (shared.clear)
+        *reinterpret_cast<float4*>(piece.gradient + place) = make_float4(0, 0, 0, 0);
     } else {
       for (int i = place; i < piece.size; ++i) {
-        piece.value[i] = changed(piece.value[i], piece.gradient[i], piece.first_moment[i], piece.second_moment[i], shared, step, piece.weight_decay);
+        piece.value[i] = changed(piece.value[i], piece.gradient[i], piece.first_moment[i],
+                                 piece.second_moment[i], shared, step, piece.weight_decay);
         if (shared.clear) piece.gradient[i] = 0;
       }
     }
@@ -97,13 +104,18 @@ __global__ void __launch_bounds__(kThreads) change_pieces(const AdamwPiece* piec
 
 }  // namespace
 
-void cast_all(const CastPiece* pieces, int count, cudaStream_t stream) { cast_pieces<<<count, kThreads, 0, stream>>>(pieces); }
+void cast_all(const CastPiece* pieces, int count, cudaStream_t stream) {
+  cast_pieces<<<count, kThreads, 0, stream>>>(pieces);
+}
 
-void gradient_norm(const AdamwPiece* pieces, int count, float* scratch, float* norm, cudaStream_t stream) {
+void gradient_norm(const AdamwPiece* pieces, int count, float* scratch, float* norm,
+                   cudaStream_t stream) {
   square_pieces<<<count, kThreads, 0, stream>>>(pieces, scratch);
   add_squares<<<1, 1024, 0, stream>>>(scratch, count, norm);
 }
 
-void adamw(const AdamwPiece* pieces, int count, AdamwShared shared, cudaStream_t stream) { change_pieces<<<count, kThreads, 0, stream>>>(pieces, shared); }
+void adamw(const AdamwPiece* pieces, int count, AdamwShared shared, cudaStream_t stream) {
+  change_pieces<<<count, kThreads, 0, stream>>>(pieces, shared);
+}
 
 }  // namespace lockstep::kernels

@@ -1,4 +1,5 @@
-// How the scripts of a project are started: every command line that runs one, by which launcher, with how many processes.
+// How the scripts of a project are started: every command line that runs one, by which launcher,
+// with how many processes.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +11,26 @@
 
 namespace lockstep {
 
-enum class Launcher : std::uint8_t { python, torchrun, torch_distributed_launch, accelerate, deepspeed, mpi };
+enum class Launcher : std::uint8_t {
+  python,
+  torchrun,
+  torch_distributed_launch,
+  accelerate,
+  deepspeed,
+  mpi
+};
 
 struct Launch {
-  FileId file = 0;                      // where the line stands
+  FileId file = 0;  // where the line stands
   const CommandLineInText* line = nullptr;
   Launcher launcher = Launcher::python;
-  std::size_t first_word = 0;           // the launcher's own words: from here
-  std::size_t script_word = 0;          // up to here, where the script or the module stands
-  bool is_module = false;               // python -m pkg.train
-  std::vector<std::string> options;     // of the launcher, as far as they are known
+  std::size_t first_word = 0;        // the launcher's own words: from here
+  std::size_t script_word = 0;       // up to here, where the script or the module stands
+  bool is_module = false;            // python -m pkg.train
+  std::vector<std::string> options;  // of the launcher, as far as they are known
   std::optional<FileId> script;
-  std::optional<int> processes;         // on this machine, when the line says so
-  std::optional<FileId> config;         // accelerate's --config_file
+  std::optional<int> processes;  // on this machine, when the line says so
+  std::optional<FileId> config;  // accelerate's --config_file
   bool under_srun = false;
 
   // The script's own arguments, as far as they are known.
@@ -33,8 +41,8 @@ struct Launch {
 std::vector<Launch> launches_in(const Project& project, FileId file);
 std::vector<Launch> all_launches(const Project& project);
 
-// How many GPUs a line's processes can see: the entries of CUDA_VISIBLE_DEVICES on the way to it, else what the job asks
-// SLURM or Kubernetes for. Nothing: not known before it runs.
+// How many GPUs a line's processes can see: the entries of CUDA_VISIBLE_DEVICES on the way to it,
+// else what the job asks SLURM or Kubernetes for. Nothing: not known before it runs.
 struct VisibleGpus {
   std::optional<int> count;
   std::string from;  // "CUDA_VISIBLE_DEVICES=0,1"

@@ -1,7 +1,9 @@
-// Which ranks run what: conditions on the rank, and the collectives that each kind of rank comes through.
+// Which ranks run what: conditions on the rank, and the collectives that each kind of rank comes
+// through.
 //
-// A barrier under `if rank == 0` is right when the others meet it under their own condition; so paths are compared, not lines: the
-// collectives that rank 0 comes through in a function, calls followed, against those of the others.
+// A barrier under `if rank == 0` is right when the others meet it under their own condition; so
+// paths are compared, not lines: the collectives that rank 0 comes through in a function, calls
+// followed, against those of the others.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +28,17 @@ bool is_collective(const PythonCall& call);
 // A function or a module in which rank 0 comes through other collectives than the rest.
 struct SplitPath {
   FileId file = 0;
-  Node condition;          // the `if` where the ways part
-  const PythonCall* lone = nullptr;  // the first collective on one side that the other does not meet; none: one side leaves
-  std::string of_main;     // "barrier, all_reduce"
+  Node condition;  // the `if` where the ways part
+  // the first collective on one side that the other does not meet; none: one side leaves
+  const PythonCall* lone = nullptr;
+  std::string of_main;  // "barrier, all_reduce"
   std::string of_others;
 };
-std::vector<SplitPath> split_paths(const Project& project, const TrainingCode& code, const ValueOrigins& origins);
+std::vector<SplitPath> split_paths(const Project& project, const TrainingCode& code,
+                                   const ValueOrigins& origins);
 
-// Whether every rank comes to a node: no condition on the rank around it, no early return of the others before, and the same of at least one
-// call of its function. Nothing: not known.
+// Whether every rank comes to a node: no condition on the rank around it, no early return of the
+// others before, and the same of at least one call of its function. Nothing: not known.
 std::optional<bool> runs_on_every_rank(const ValueOrigins& origins, FileId file, Node node);
 
 // What names the rank at a place: a variable there, else dist.get_rank() as the file can say it.

@@ -1,5 +1,5 @@
-// What a script trains with: the code it reaches over its own functions and those it imports by name, and the calls in it
-// that matter.
+// What a script trains with: the code it reaches over its own functions and those it imports by
+// name, and the calls in it that matter.
 #pragma once
 
 #include <map>
@@ -26,42 +26,46 @@ struct CallAt {
 
 struct TrainingCode {
   FileId script = 0;
-  std::vector<CallAt> trainers;     // Trainer(...), SFTTrainer(...), and classes made from them
-  std::vector<CallAt> arguments;    // TrainingArguments(...) and its like
-  std::vector<CallAt> loads;        // from_pretrained(...), from_config(...) of a model
-  std::vector<CallAt> accelerators; // Accelerator(...)
-  std::vector<CallAt> wraps;        // DistributedDataParallel(...)
-  std::vector<CallAt> joins;        // init_process_group(...)
-  std::vector<CallAt> all;          // every call that is reached
+  std::vector<CallAt> trainers;       // Trainer(...), SFTTrainer(...), and classes made from them
+  std::vector<CallAt> arguments;      // TrainingArguments(...) and its like
+  std::vector<CallAt> loads;          // from_pretrained(...), from_config(...) of a model
+  std::vector<CallAt> accelerators;   // Accelerator(...)
+  std::vector<CallAt> wraps;          // DistributedDataParallel(...)
+  std::vector<CallAt> joins;          // init_process_group(...)
+  std::vector<CallAt> all;            // every call that is reached
   std::set<std::string> environment;  // the variables that are read
   bool trains_with_trainer = false;
   bool trains_with_accelerate = false;
   bool trains_with_ddp = false;
-  std::set<FileId> backward_in;       // files with a backward()
-  bool parses_arguments = false;      // HfArgumentParser
-  std::string starts_itself;          // "mp.spawn": it makes its own processes; empty: it does not
+  std::set<FileId> backward_in;   // files with a backward()
+  bool parses_arguments = false;  // HfArgumentParser
+  std::string starts_itself;      // "mp.spawn": it makes its own processes; empty: it does not
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES as set in the code
-  std::optional<Place> pinned;        // a place that names one GPU, whatever the rank
-  bool sees_one_gpu = false;          // the code hides all but one from itself
+  std::optional<Place> pinned;                 // a place that names one GPU, whatever the rank
+  bool sees_one_gpu = false;                   // the code hides all but one from itself
 
   bool trains() const { return trains_with_trainer || trains_with_accelerate || trains_with_ddp; }
-  bool knows_of_ranks() const { return environment.contains("LOCAL_RANK") || environment.contains("WORLD_SIZE") || environment.contains("RANK"); }
+  bool knows_of_ranks() const {
+    return environment.contains("LOCAL_RANK") || environment.contains("WORLD_SIZE") ||
+           environment.contains("RANK");
+  }
   // Whether the model that is loaded by this call is one that is trained.
   std::set<std::size_t> trained_loads;  // positions in `loads`
 };
 
 TrainingCode training_code(const Project& project, FileId script);
 
-// Where a load's device_map is written when it splits the model: "auto", "balanced" ..., over one variable or a dict passed
-// with **.
+// Where a load's device_map is written when it splits the model: "auto", "balanced" ..., over one
+// variable or a dict passed with **.
 struct SplitMap {
-  Node value;           // the word itself
+  Node value;  // the word itself
   std::string word;
   bool direct = false;  // it is an argument of the load, which can be taken away
   bool shared = false;  // others use the same variable or dict
 };
 std::optional<SplitMap> split_map(const Project& project, const CallAt& load);
-// A map that is neither None, nor by rank, nor a split that split_map finds: who knows where the layers go.
+// A map that is neither None, nor by rank, nor a split that split_map finds: who knows where the
+// layers go.
 bool has_unsettled_map(const Project& project, const CallAt& load);
 // Whether a load is given a map at all; None is none.
 inline bool has_map(const CallAt& load) {

@@ -7,7 +7,9 @@
 namespace lockstep {
 namespace {
 
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
 
 std::string owner_of(const PythonCall& call) {
   const auto dot = call.callee.rfind('.');
@@ -21,10 +23,14 @@ bool is_update(const PythonCall& call) {
   for (const char* other : {"sched", "prof", "env", "logger", "timer", "warmup", "pbar"})
     if (owner.find(other) != std::string::npos) return false;
   if (owner.find("scaler") != std::string::npos) return !call.arguments.empty();
-  return (owner.find("opt") != std::string::npos || owner.find("Opt") != std::string::npos) && call.arguments.empty();
+  return (owner.find("opt") != std::string::npos || owner.find("Opt") != std::string::npos) &&
+         call.arguments.empty();
 }
 
-bool is_bar(const PythonCall& call) { return is_one_of(call.last_name(), {"tqdm", "trange", "track", "progress_bar", "Progress", "metric_logger", "log_every", "prange"}); }
+bool is_bar(const PythonCall& call) {
+  return is_one_of(call.last_name(), {"tqdm", "trange", "track", "progress_bar", "Progress",
+                                      "metric_logger", "log_every", "prange"});
+}
 
 // What a loop goes over without enumerate() and progress bars, and whether it counts.
 void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
@@ -32,7 +38,9 @@ void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
   bool counts = false;
   for (int depth = 0; depth < 4; ++depth) {
     const PythonCall* const call = source.is("call") ? origins.call_at(loop.file, source) : nullptr;
-    if (call == nullptr || call->positional(0) == nullptr || (call->callee != "enumerate" && !is_bar(*call) && call->callee != "iter")) break;
+    if (call == nullptr || call->positional(0) == nullptr ||
+        (call->callee != "enumerate" && !is_bar(*call) && call->callee != "iter"))
+      break;
     if (call->callee == "enumerate") {
       counts = true;
       const PythonArgument* const start = call->given("start", 1);
@@ -48,7 +56,9 @@ void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
     for (const CallAt& bar : origins.calls(loop.file, source, {"tqdm", "track", "enumerate"})) {
       if (bar.file != loop.file || bar.call->positional(0) == nullptr) continue;
       Node inner = bar.call->positional(0)->value;
-      if (const PythonCall* const call = inner.is("call") ? origins.call_at(loop.file, inner) : nullptr; call != nullptr && call->callee == "enumerate" && call->positional(0) != nullptr) {
+      if (const PythonCall* const call =
+              inner.is("call") ? origins.call_at(loop.file, inner) : nullptr;
+          call != nullptr && call->callee == "enumerate" && call->positional(0) != nullptr) {
         inner = call->positional(0)->value;
         counts = true;
       }
@@ -68,10 +78,13 @@ void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
   }
 }
 
-// The `if` between the loop and the update that has no backward() in it: only some turns end with an update.
+// The `if` between the loop and the update that has no backward() in it: only some turns end with
+// an update.
 Node boundary_of(const TrainingLoop& loop) {
   for (Node node = loop.update->node.parent(); node && node != loop.loop; node = node.parent())
-    if (node.is("if_statement") && !node.contains(loop.backward->node) && node.field("condition").text().find('%') != std::string_view::npos) return node;
+    if (node.is("if_statement") && !node.contains(loop.backward->node) &&
+        node.field("condition").text().find('%') != std::string_view::npos)
+      return node;
   return {};
 }
 
@@ -92,7 +105,9 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
     // The innermost loop with an update in it; backward() may stand in a loop of passes within it.
     for (Node outer = inner; outer && loop.update == nullptr; outer = loop_around(outer)) {
       for (const CallAt& item : code.all)
-        if (item.file == loop.file && outer.contains(item.call->node) && function_around(item.call->node) == function && is_update(*item.call) && (loop.update == nullptr || item.call->node.from() > backward.call->node.from())) {
+        if (item.file == loop.file && outer.contains(item.call->node) &&
+            function_around(item.call->node) == function && is_update(*item.call) &&
+            (loop.update == nullptr || item.call->node.from() > backward.call->node.from())) {
           loop.update = item.call;
           if (item.call->node.from() > backward.call->node.from()) break;
         }
@@ -102,14 +117,20 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
       }
     }
     if (loop.update == nullptr) continue;
-    const bool known = std::any_of(loops.begin(), loops.end(), [&](const TrainingLoop& other) { return other.file == loop.file && other.loop == loop.loop; });
+    const bool known = std::ranges::any_of(loops, [&](const TrainingLoop& other) {
+      return other.file == loop.file && other.loop == loop.loop;
+    });
     if (known) continue;  // a second backward() of the same turn
     std::set<std::string> stepped;
     for (const CallAt& item : code.all)
-      if (item.file == loop.file && loop.loop.contains(item.call->node) && is_update(*item.call)) stepped.insert(item.call->positional(0) != nullptr ? std::string(item.call->positional(0)->value.text()) : owner_of(*item.call));
+      if (item.file == loop.file && loop.loop.contains(item.call->node) && is_update(*item.call))
+        stepped.insert(item.call->positional(0) != nullptr
+                           ? std::string(item.call->positional(0)->value.text())
+                           : owner_of(*item.call));
     loop.optimizers = stepped.size();
     loop.epochs = loop_around(loop.loop);
-    loop.scales = backward.call->node.field("function").text().find(".scale(") != std::string_view::npos;
+    loop.scales =
+        backward.call->node.field("function").text().find(".scale(") != std::string_view::npos;
     loop.by_library = backward.call->positional(0) != nullptr;
     loop.boundary = boundary_of(loop);
     if (loop.loop.is("for_statement")) read_source(origins, loop);
@@ -120,15 +141,22 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
 }
 
 bool in_every_turn(Node loop, Node node) {
-  for (Node outer = node.parent(), inner = node; outer && inner != loop; inner = outer, outer = outer.parent()) {
+  for (Node outer = node.parent(), inner = node; outer && inner != loop;
+       inner = outer, outer = outer.parent()) {
     if (outer.is("if_statement") && inner != outer.field("condition")) return false;
-    if (outer.is("else_clause") || outer.is("elif_clause") || outer.is("except_clause") || outer.is("conditional_expression") || outer.is("boolean_operator") || outer.is("function_definition") || outer.is("lambda") || outer.is("case_clause")) return false;
+    if (outer.is("else_clause") || outer.is("elif_clause") || outer.is("except_clause") ||
+        outer.is("conditional_expression") || outer.is("boolean_operator") ||
+        outer.is("function_definition") || outer.is("lambda") || outer.is("case_clause"))
+      return false;
     if (outer.is("if_clause")) return false;
   }
   // What comes after a `continue` under a condition is not met in every turn either.
   const auto before = statements_before(node, loop);
-  return std::none_of(before.begin(), before.end(), [](const Node& statement) {
-    return statement.is("if_statement") && statement.field("condition").text().find('%') != std::string_view::npos && (!statement.descendants("continue_statement").empty() || !statement.descendants("break_statement").empty());
+  return std::ranges::none_of(before, [](const Node& statement) {
+    return statement.is("if_statement") &&
+           statement.field("condition").text().find('%') != std::string_view::npos &&
+           (!statement.descendants("continue_statement").empty() ||
+            !statement.descendants("break_statement").empty());
   });
 }
 
@@ -153,7 +181,8 @@ std::optional<EveryFew> every_few(Node condition) {
     few.period = modulo.field("right");
     Node left = modulo.field("left");
     while (left.is("parenthesized_expression")) left = left.child(0);
-    if (left.is("binary_operator") && left.field("operator").text() == "+" && left.field("right").text() == "1") {
+    if (left.is("binary_operator") && left.field("operator").text() == "+" &&
+        left.field("right").text() == "1") {
       few.plus_one = true;
       left = left.field("left");
     }
@@ -161,7 +190,9 @@ std::optional<EveryFew> every_few(Node condition) {
     few.counter = std::string(left.text());
     Node around = modulo.parent();
     while (around.is("parenthesized_expression")) around = around.parent();
-    few.equals_zero = around.is("comparison_operator") && around.children().size() == 2 && around.child(1).text() == "0" && around.text().find("==") != std::string_view::npos;
+    few.equals_zero = around.is("comparison_operator") && around.children().size() == 2 &&
+                      around.child(1).text() == "0" &&
+                      around.text().find("==") != std::string_view::npos;
     if (around.is("not_operator")) few.equals_zero = true;
     return few;
   }
@@ -172,13 +203,22 @@ std::vector<EpochLoop> epoch_loops(const ValueOrigins& origins, const TrainingLo
   std::vector<EpochLoop> found;
   const auto add = [&](FileId file, Node around) {
     const Node target = around.is("for_statement") ? around.field("left") : Node();
-    // range(n), trange(n), tqdm(range(n)), count(); enumerate() counts by its first name. A list of stages does not count.
+    // range(n), trange(n), tqdm(range(n)), count(); enumerate() counts by its first name. A list of
+    // stages does not count.
     const Node over = around.field("right");
     const std::string_view callee = over.field("function").text();
     const bool enumerates = callee == "enumerate";
-    const bool counts = enumerates || callee == "range" || callee.ends_with("trange") || callee.ends_with("count") || (callee.ends_with("tqdm") && over.text().find("range(") != std::string_view::npos);
-    const std::string counter = !counts ? "" : !enumerates && target.is("identifier") ? std::string(target.text()) : enumerates && target.is("pattern_list") ? std::string(target.child(0).text()) : "";
-    const bool known = std::any_of(found.begin(), found.end(), [&](const EpochLoop& other) { return other.file == file && other.loop == around; });
+    const bool counts =
+        enumerates || callee == "range" || callee.ends_with("trange") ||
+        callee.ends_with("count") ||
+        (callee.ends_with("tqdm") && over.text().find("range(") != std::string_view::npos);
+    const std::string counter =
+        !counts                                   ? ""
+        : !enumerates && target.is("identifier")  ? std::string(target.text())
+        : enumerates && target.is("pattern_list") ? std::string(target.child(0).text())
+                                                  : "";
+    const bool known = std::ranges::any_of(
+        found, [&](const EpochLoop& other) { return other.file == file && other.loop == around; });
     if (!known) found.push_back({file, around, counter});
   };
   if (loop.epochs) {
@@ -187,7 +227,9 @@ std::vector<EpochLoop> epoch_loops(const ValueOrigins& origins, const TrainingLo
   }
   if (!loop.function) return found;
   for (const CallAt& call : origins.callers(loop.file, loop.function))
-    if (const Node around = loop_around(call.call->node); around && !loop.function.contains(call.call->node)) add(call.file, around);
+    if (const Node around = loop_around(call.call->node);
+        around && !loop.function.contains(call.call->node))
+      add(call.file, around);
   return found;
 }
 

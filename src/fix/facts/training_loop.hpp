@@ -1,4 +1,5 @@
-// Training loops written by hand: the `for` whose turns end with an update, what it goes over, and what happens in a turn.
+// Training loops written by hand: the `for` whose turns end with an update, what it goes over, and
+// what happens in a turn.
 #pragma once
 
 #include <optional>
@@ -13,21 +14,24 @@ namespace lockstep {
 
 struct TrainingLoop {
   FileId file = 0;
-  Node loop;            // the innermost loop around backward() and the update
-  Node passes;          // the loop within it around backward(), where an update takes several passes; none: there is none
-  Node epochs;          // the loop around it in the same function; none: there is none
-  Node function;        // that it stands in; none: the module
-  Node source;          // what it goes over, without enumerate and progress bars
-  std::string counter;  // the name that enumerate gives the turn; empty: none
-  int first_count = 0;  // enumerate(loader, 1) starts with 1
+  Node loop;  // the innermost loop around backward() and the update
+  // the loop within it around backward(), where an update takes several passes; none: there is none
+  Node passes;
+  Node epochs;                  // the loop around it in the same function; none: there is none
+  Node function;                // that it stands in; none: the module
+  Node source;                  // what it goes over, without enumerate and progress bars
+  std::string counter;          // the name that enumerate gives the turn; empty: none
+  int first_count = 0;          // enumerate(loader, 1) starts with 1
   std::set<std::string> batch;  // the names of what a turn gets
   const PythonCall* backward = nullptr;
   const PythonCall* update = nullptr;  // optimizer.step(), scaler.step(optimizer)
   std::size_t optimizers = 0;          // that a turn steps: two for a GAN
   bool scales = false;                 // scaler.scale(loss).backward()
-  bool by_library = false;             // accelerator.backward(loss), engine.backward(loss): who knows what else is done there
-  Node boundary;                       // the `if` around the update, where only some turns end with one
-  std::vector<CallAt> loaders;         // the DataLoader(...) calls that it goes over
+  // accelerator.backward(loss), engine.backward(loss): who knows what else is done there
+  bool by_library = false;
+  // the `if` around the update, where only some turns end with one
+  Node boundary;
+  std::vector<CallAt> loaders;  // the DataLoader(...) calls that it goes over
 
   bool accumulates() const { return passes || boundary; }
   // A turn's statements.
@@ -38,7 +42,8 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
 
 // Whether a node is met in every turn of a loop: under no condition and in no handler.
 bool in_every_turn(Node loop, Node node);
-// The loss that backward() starts from: `loss` of loss.backward(), of scaler.scale(loss).backward(), of (loss / 4).backward().
+// The loss that backward() starts from: `loss` of loss.backward(), of
+// scaler.scale(loss).backward(), of (loss / 4).backward().
 Node loss_of(const TrainingLoop& loop);
 // `i % N == 0` and its kin: the counter, N, and whether one is added to the counter first.
 struct EveryFew {

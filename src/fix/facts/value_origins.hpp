@@ -1,7 +1,8 @@
-// Where a value was made: back over assignments, what functions return, parameters and attributes, with functions' own scopes.
+// Where a value was made: back over assignments, what functions return, parameters and attributes,
+// with functions' own scopes.
 //
-// Names are followed without regard to order: all that a name is ever given counts. Where a way is lost (an import from elsewhere, a key that
-// is computed) the answer says that there may be more.
+// Names are followed without regard to order: all that a name is ever given counts. Where a way is
+// lost (an import from elsewhere, a key that is computed) the answer says that there may be more.
 #pragma once
 
 #include <map>
@@ -28,7 +29,8 @@ class ValueOrigins {
 
   Origins of(FileId file, Node expression) const;
   // The calls among them, of these last names: all {"DataLoader"} that a loop may go over.
-  std::vector<CallAt> calls(FileId file, Node expression, std::initializer_list<std::string_view> names) const;
+  std::vector<CallAt> calls(FileId file, Node expression,
+                            std::initializer_list<std::string_view> names) const;
 
   // The function that a call means, over the imports of its file; nothing where two would do.
   struct Function {

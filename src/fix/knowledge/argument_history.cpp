@@ -11,10 +11,13 @@ ArgumentHistory::ArgumentHistory(std::string_view package) {
   const auto table = nlohmann::json::parse(kArgumentsJson).at(std::string(package));
   oldest_ = *Version::parse(table.at("releases").front().get<std::string>());
   newest_ = *Version::parse(table.at("releases").back().get<std::string>());
-  for (const auto& release : table.at("releases")) releases_.push_back(*Version::parse(release.get<std::string>()));
+  for (const auto& release : table.at("releases"))
+    releases_.push_back(*Version::parse(release.get<std::string>()));
   for (const auto& [name, spans] : table.at("fields").items())
     for (const auto& span : spans)
-      fields_[name].push_back({*Version::parse(span.at(0).get<std::string>()), span.at(1).is_null() ? std::nullopt : Version::parse(span.at(1).get<std::string>())});
+      fields_[name].push_back(
+          {*Version::parse(span.at(0).get<std::string>()),
+           span.at(1).is_null() ? std::nullopt : Version::parse(span.at(1).get<std::string>())});
 }
 
 const ArgumentHistory& ArgumentHistory::of_transformers() {
@@ -29,7 +32,9 @@ const ArgumentHistory& ArgumentHistory::of_accelerate() {
 
 bool ArgumentHistory::has(const Version& version, std::string_view field) const {
   const auto found = fields_.find(field);
-  return found != fields_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Span& span) { return !(version < span.from) && (!span.until || version < *span.until); });
+  return found != fields_.end() && std::ranges::any_of(found->second, [&](const Span& span) {
+           return !(version < span.from) && (!span.until || version < *span.until);
+         });
 }
 
 std::optional<Version> ArgumentHistory::first_with(std::string_view field) const {

@@ -1,4 +1,5 @@
-// Which arguments each release of Transformers and Accelerate takes: arguments.json, made by scripts/knowledge.
+// Which arguments each release of Transformers and Accelerate takes: arguments.json, made by
+// scripts/knowledge.
 #pragma once
 
 #include <map>

@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 4> kPackages = {"transformers", "accelerate", "torch", "trl"};
+constexpr std::array<std::string_view, 4> kPackages = {"transformers", "accelerate", "torch",
+                                                       "trl"};
 
 // The site-packages folders below an environment's root.
 std::vector<fs::path> site_packages(const fs::path& environment) {
@@ -28,22 +29,30 @@ std::vector<fs::path> site_packages(const fs::path& environment) {
   return found;
 }
 
-void add_from_environment(Versions& versions, const fs::path& environment, const std::string& from) {
+void add_from_environment(Versions& versions, const fs::path& environment,
+                          const std::string& from) {
   std::error_code ignored;
   for (const fs::path& folder : site_packages(environment))
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
       const std::string name = entry.path().filename().string();
       if (!name.ends_with(".dist-info")) continue;
-      const std::string_view stem = std::string_view(name).substr(0, name.size() - std::string_view(".dist-info").size());
+      const std::string_view stem =
+          std::string_view(name).substr(0, name.size() - std::string_view(".dist-info").size());
       const auto dash = stem.find('-');
-      if (dash == std::string_view::npos || std::find(kPackages.begin(), kPackages.end(), stem.substr(0, dash)) == kPackages.end()) continue;
-      if (const auto version = Version::parse(stem.substr(dash + 1))) versions.emplace(std::string(stem.substr(0, dash)), KnownVersion{*version, from, true});
+      if (dash == std::string_view::npos ||
+          std::ranges::find(kPackages, stem.substr(0, dash)) == kPackages.end())
+        continue;
+      if (const auto version = Version::parse(stem.substr(dash + 1)))
+        versions.emplace(std::string(stem.substr(0, dash)), KnownVersion{*version, from, true});
     }
 }
 
-bool is_dockers(const std::string& name) { return name.starts_with("Dockerfile") || name.ends_with(".dockerfile"); }
+bool is_dockers(const std::string& name) {
+  return name.starts_with("Dockerfile") || name.ends_with(".dockerfile");
+}
 
-// Every line of a requirements file, what a Dockerfile installs, and every quoted requirement of a project's own tables.
+// Every line of a requirements file, what a Dockerfile installs, and every quoted requirement of a
+// project's own tables.
 void add_from_requirements(Versions& versions, const fs::path& file) {
   const auto text = read_small_file(file);
   if (!text) return;
@@ -51,24 +60,31 @@ void add_from_requirements(Versions& versions, const fs::path& file) {
   const bool file_is_dockers = is_dockers(from);
   for (std::string_view line : split(*text, '\n')) {
     line = trim(line.substr(0, line.find('#')));
-    while (!line.empty() && (line.front() == '"' || line.front() == '\'' || line.front() == '-' || line.front() == ' ')) line.remove_prefix(1);
+    while (!line.empty() && (line.front() == '"' || line.front() == '\'' || line.front() == '-' ||
+                             line.front() == ' '))
+      line.remove_prefix(1);
     if (file_is_dockers) {  // RUN pip install transformers==4.33.2 datasets
       for (const std::string_view word : split(line, ' '))
-        if (auto found = requirement(trim(word), from)) versions.emplace(std::move(found->first), std::move(found->second));
+        if (auto found = requirement(trim(word), from))
+          versions.emplace(std::move(found->first), std::move(found->second));
       continue;
     }
-    if (const auto end = line.find_first_of("\"';"); end != std::string_view::npos) line = line.substr(0, end);
-    if (auto found = requirement(line, from)) versions.emplace(std::move(found->first), std::move(found->second));
+    if (const auto end = line.find_first_of("\"';"); end != std::string_view::npos)
+      line = line.substr(0, end);
+    if (auto found = requirement(line, from))
+      versions.emplace(std::move(found->first), std::move(found->second));
   }
 }
 
-// The environment of the Python that would be started: the folder above the one on the PATH that has it.
+// The environment of the Python that would be started: the folder above the one on the PATH that
+// has it.
 std::optional<fs::path> prefix_of_python() {
   const char* const path = std::getenv("PATH");
   std::error_code ignored;
   for (const std::string_view folder : split(path == nullptr ? "" : path, ':'))
     for (const char* name : {"python", "python3"})
-      if (!folder.empty() && fs::exists(fs::path(std::string(folder)) / name, ignored)) return fs::path(std::string(folder)).parent_path();
+      if (!folder.empty() && fs::exists(fs::path(std::string(folder)) / name, ignored))
+        return fs::path(std::string(folder)).parent_path();
   return std::nullopt;
 }
 
@@ -112,10 +128,12 @@ Version after(Version version) {
 }
 }  // namespace
 
-std::optional<std::pair<std::string, KnownVersion>> requirement(std::string_view line, const std::string& from) {
+std::optional<std::pair<std::string, KnownVersion>> requirement(std::string_view line,
+                                                                const std::string& from) {
   const auto end = line.find_first_of("=<>!~ [@");
   const std::string_view name = line.substr(0, end);
-  if (end == std::string_view::npos || std::find(kPackages.begin(), kPackages.end(), name) == kPackages.end()) return std::nullopt;
+  if (end == std::string_view::npos || std::ranges::find(kPackages, name) == kPackages.end())
+    return std::nullopt;
   std::string_view rest = trim(line.substr(end));
   if (rest.starts_with("[")) rest = trim(rest.substr(std::min(rest.size(), rest.find(']') + 1)));
   KnownVersion known{{{0}}, from, false};
@@ -132,10 +150,14 @@ std::optional<std::pair<std::string, KnownVersion>> requirement(std::string_view
     auto version = Version::parse(clause.substr(digits));
     if (!version) continue;
     any = any || sign != "!=";
-    if ((sign == "==" || sign == "===") && clause.find('*') == std::string_view::npos) return std::pair(std::string(name), KnownVersion{*version, from, true});
-    if (sign == ">=" || sign == ">") known.version = *version;
-    else if (sign == "<") known.below = *version;
-    else if (sign == "<=") known.below = after(*version);
+    if ((sign == "==" || sign == "===") && clause.find('*') == std::string_view::npos)
+      return std::pair(std::string(name), KnownVersion{*version, from, true});
+    if (sign == ">=" || sign == ">")
+      known.version = *version;
+    else if (sign == "<")
+      known.below = *version;
+    else if (sign == "<=")
+      known.below = after(*version);
     else if (sign == "==" || sign == "=") {  // 4.45.*, and conda's 4.45
       known.version = *version;
       known.below = after(*version);
@@ -153,12 +175,22 @@ Versions required_versions(const fs::path& folder) {
   Versions versions;
   std::error_code ignored;
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored)) {
+  for (const auto& entry :
+       fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored)) {
     const std::string name = entry.path().filename().string();
-    const bool requirements = name.starts_with("requirements") && (name.ends_with(".txt") || name.ends_with(".lock") || name.ends_with(".in"));
-    if (requirements || is_dockers(name) || name == "pyproject.toml" || name == "setup.py" || name == "setup.cfg" || (name.find("env") != std::string::npos && (name.ends_with(".yml") || name.ends_with(".yaml")))) files.push_back(entry.path());
+    const bool requirements =
+        name.starts_with("requirements") &&
+        (name.ends_with(".txt") || name.ends_with(".lock") || name.ends_with(".in"));
+    if (requirements || is_dockers(name) || name == "pyproject.toml" || name == "setup.py" ||
+        name == "setup.cfg" ||
+        (name.find("env") != std::string::npos &&
+         (name.ends_with(".yml") || name.ends_with(".yaml"))))
+      files.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) { return std::pair(a.filename() != "requirements.txt", a) < std::pair(b.filename() != "requirements.txt", b); });
+  std::ranges::sort(files, [](const fs::path& a, const fs::path& b) {
+    return std::pair(a.filename() != "requirements.txt", a) <
+           std::pair(b.filename() != "requirements.txt", b);
+  });
   for (const fs::path& file : files) add_from_requirements(versions, file);
   return versions;
 }
@@ -168,15 +200,18 @@ Versions environment_of(const std::vector<fs::path>& folders) {
   std::error_code ignored;
   for (const fs::path& folder : folders)
     for (const char* name : {".venv", "venv", "env", ".env"})
-      if (fs::exists(folder / name / "pyvenv.cfg", ignored)) add_from_environment(versions, folder / name, fmt::format("the environment in {}", name));
+      if (fs::exists(folder / name / "pyvenv.cfg", ignored))
+        add_from_environment(versions, folder / name, fmt::format("the environment in {}", name));
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
-    if (const char* const active = std::getenv(variable); active != nullptr && *active != '\0') add_from_environment(versions, active, "the active environment");
+    if (const char* const active = std::getenv(variable); active != nullptr && *active != '\0')
+      add_from_environment(versions, active, "the active environment");
   return versions;
 }
 
 Versions versions_on_path() {
   Versions versions;
-  if (const auto prefix = prefix_of_python()) add_from_environment(versions, *prefix, "the Python on the PATH");
+  if (const auto prefix = prefix_of_python())
+    add_from_environment(versions, *prefix, "the Python on the PATH");
   return versions;
 }
 

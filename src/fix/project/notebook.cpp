@@ -31,7 +31,8 @@ bool is_other_language(std::string_view text) {
 
 std::optional<NotebookCode> code_of_notebook(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("cells") || !json["cells"].is_array()) return std::nullopt;
+  if (!json.is_object() || !json.contains("cells") || !json["cells"].is_array())
+    return std::nullopt;
   NotebookCode code;
   int number = 0;
   int line_number = 1;
@@ -43,7 +44,8 @@ std::optional<NotebookCode> code_of_notebook(std::string_view text) {
     code.cells.push_back({number, line_number});
     for (const std::string_view line : split(source, '\n')) {
       const std::string_view words = trim(line);
-      const bool magic = other || words.starts_with("!") || words.starts_with("%") || words.starts_with("?");
+      const bool magic =
+          other || words.starts_with("!") || words.starts_with("%") || words.starts_with("?");
       code.text += (magic ? "# " : "") + std::string(line) + "\n";
       ++line_number;
     }

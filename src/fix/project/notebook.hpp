@@ -18,8 +18,8 @@ struct NotebookCode {
   std::vector<NotebookCell> cells;  // of code, in order
 };
 
-// Nothing for what is no notebook. Lines for the shell and for IPython (`!pip install`, `%matplotlib`) become comments, and so do whole cells of
-// another language (`%%bash`).
+// Nothing for what is no notebook. Lines for the shell and for IPython (`!pip install`,
+// `%matplotlib`) become comments, and so do whole cells of another language (`%%bash`).
 std::optional<NotebookCode> code_of_notebook(std::string_view json);
 
 }  // namespace lockstep

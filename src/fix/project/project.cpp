@@ -31,9 +31,12 @@ std::optional<FileId> Project::at(const fs::path& path) const {
 }
 
 std::optional<FileId> Project::module(FileId from, std::string_view name) const {
-  // A copy of a library in the tree is still the library: what it does is known, and not the project's own.
-  static constexpr std::array<std::string_view, 8> kLibraries = {"transformers", "torch", "accelerate", "trl", "peft", "deepspeed", "datasets", "diffusers"};
-  if (std::find(kLibraries.begin(), kLibraries.end(), name.substr(0, name.find('.'))) != kLibraries.end()) return std::nullopt;
+  // A copy of a library in the tree is still the library: what it does is known, and not the
+  // project's own.
+  static constexpr std::array<std::string_view, 8> kLibraries = {
+      "transformers", "torch", "accelerate", "trl", "peft", "deepspeed", "datasets", "diffusers"};
+  if (std::ranges::find(kLibraries, name.substr(0, name.find('.'))) != kLibraries.end())
+    return std::nullopt;
   fs::path folder = file(from).path().parent_path();
   const bool relative = name.starts_with(".");
   if (relative) {
@@ -52,13 +55,16 @@ std::optional<FileId> Project::module(FileId from, std::string_view name) const 
   }
 }
 
-std::optional<FileId> Project::script(FileId from, const std::optional<std::string>& folder, std::string_view name) const {
+std::optional<FileId> Project::script(FileId from, const std::optional<std::string>& folder,
+                                      std::string_view name) const {
   const fs::path own = file(from).path().parent_path();
   const bool moved = folder && !folder->empty() && *folder != ".";
   const bool absolute = name.starts_with("/");
   if (moved && !absolute) {
     if (const auto found = at(own / *folder / std::string(name))) return found;
-    if (const auto found = at(contents_.root / *folder / std::string(name)); found && !folder->starts_with("/")) return found;
+    if (const auto found = at(contents_.root / *folder / std::string(name));
+        found && !folder->starts_with("/"))
+      return found;
     if (!folder->starts_with("/")) return std::nullopt;
   } else if (!absolute) {
     for (const fs::path& start : {own, contents_.root, own.parent_path()})
@@ -67,7 +73,8 @@ std::optional<FileId> Project::script(FileId from, const std::optional<std::stri
   } else if (const auto found = at(fs::path(std::string(name)))) {
     return found;
   }
-  const auto [first, last] = index_->by_name.equal_range(fs::path(std::string(name)).filename().string());
+  const auto [first, last] =
+      index_->by_name.equal_range(fs::path(std::string(name)).filename().string());
   return first != last && std::next(first) == last ? std::optional(first->second) : std::nullopt;
 }
 
@@ -77,11 +84,14 @@ const std::vector<FileId>& Project::imports_of(FileId from) const {
     if (module_here == nullptr) return;
     std::set<FileId> found;
     const auto add = [&](std::string_view name) {
-      if (const auto id = module(from, name); id && found.insert(*id).second) imports_->of[from].push_back(*id);
+      if (const auto id = module(from, name); id && found.insert(*id).second)
+        imports_->of[from].push_back(*id);
     };
     for (const PythonImport& import : module_here->imports()) {
       add(import.module);
-      if (!import.name.empty() && import.name != "*") add(import.module.ends_with(".") ? import.module + import.name : import.module + "." + import.name);
+      if (!import.name.empty() && import.name != "*")
+        add(import.module.ends_with(".") ? import.module + import.name
+                                         : import.module + "." + import.name);
     }
   });
   return imports_->of[from];
@@ -99,7 +109,8 @@ std::vector<FileId> Project::with_imports(FileId start) const {
 
 Project Project::with(const std::map<FileId, std::string>& texts) const {
   Contents other = contents_;
-  for (const auto& [id, text] : texts) other.files[id] = std::make_shared<SourceFile>(file(id).with_text(text));
+  for (const auto& [id, text] : texts)
+    other.files[id] = std::make_shared<SourceFile>(file(id).with_text(text));
   return Project(std::move(other), index_, imports_);
 }
 

@@ -1,4 +1,5 @@
-// The files of a project, read once and never changed; a patched project is another one that shares what is the same.
+// The files of a project, read once and never changed; a patched project is another one that shares
+// what is the same.
 #pragma once
 
 #include <filesystem>
@@ -30,8 +31,9 @@ class Project {
     std::vector<std::shared_ptr<const SourceFile>> files;
     std::vector<Refusal> refusals;
     std::filesystem::path root;  // names are shown from here
-    Versions versions;  // that are the same for all files: assumed, installed
-    std::map<std::filesystem::path, Versions> required;  // by folder: those, then what its requirements and those above ask for
+    Versions versions;           // that are the same for all files: assumed, installed
+    // by folder: those, then what its requirements and those above ask for
+    std::map<std::filesystem::path, Versions> required;
   };
   explicit Project(Contents contents);
 
@@ -46,10 +48,11 @@ class Project {
   std::optional<FileId> at(const std::filesystem::path& path) const;
   // The Python file that an import within `from` means, when it is one of the project's.
   std::optional<FileId> module(FileId from, std::string_view name) const;
-  // The file that a command within `from` starts by this name: from the folder that a `cd` went to; without one from the
-  // script's own, the root or the one above; an absolute name (a container's /workspace/train.py) and one after an unknown `cd`
-  // by its last part, when only one file has it.
-  std::optional<FileId> script(FileId from, const std::optional<std::string>& folder, std::string_view name) const;
+  // The file that a command within `from` starts by this name: from the folder that a `cd` went to;
+  // without one from the script's own, the root or the one above; an absolute name (a container's
+  // /workspace/train.py) and one after an unknown `cd` by its last part, when only one file has it.
+  std::optional<FileId> script(FileId from, const std::optional<std::string>& folder,
+                               std::string_view name) const;
   // The file and all files of the project that it imports, directly or not.
   std::vector<FileId> with_imports(FileId file) const;
 
@@ -67,7 +70,8 @@ class Project {
     std::vector<std::once_flag> once;
     std::vector<std::vector<FileId>> of;
   };
-  Project(Contents contents, std::shared_ptr<const Index> index, std::shared_ptr<Imports> imports) : contents_(std::move(contents)), index_(std::move(index)), imports_(std::move(imports)) {}
+  Project(Contents contents, std::shared_ptr<const Index> index, std::shared_ptr<Imports> imports)
+      : contents_(std::move(contents)), index_(std::move(index)), imports_(std::move(imports)) {}
   const std::vector<FileId>& imports_of(FileId file) const;
 
   Contents contents_;
@@ -76,9 +80,14 @@ class Project {
   std::shared_ptr<Imports> imports_;
 };
 
-// Reads files and folders. Hidden folders, virtual environments, caches and other people's packages are passed over.
+// Reads files and folders. Hidden folders, virtual environments, caches and other people's packages
+// are passed over.
 enum class Neighbours : std::uint8_t { context, editable };  // of a file that is named alone
-// `more`: files that are not on the disk, such as the command that the user typed, as a launch line.
-Result<Project> read_project(const std::vector<std::string>& paths, const std::optional<Versions>& assumed, Neighbours neighbours = Neighbours::context, std::vector<SourceFile::Facts> more = {});
+// `more`: files that are not on the disk, such as the command that the user typed, as a launch
+// line.
+Result<Project> read_project(const std::vector<std::string>& paths,
+                             const std::optional<Versions>& assumed,
+                             Neighbours neighbours = Neighbours::context,
+                             std::vector<SourceFile::Facts> more = {});
 
 }  // namespace lockstep

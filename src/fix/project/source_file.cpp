@@ -24,13 +24,16 @@ std::optional<Language> language_of(FileKind kind) {
 SourceFile::Spot SourceFile::spot(std::size_t offset) const {
   Spot spot{facts_.name, line_number(facts_.text, offset)};
   for (auto cell = facts_.cells.rbegin(); cell != facts_.cells.rend(); ++cell)
-    if (cell->first_line <= spot.line) return {fmt::format("{} cell {}", facts_.name, cell->number), spot.line - cell->first_line + 1};
+    if (cell->first_line <= spot.line)
+      return {fmt::format("{} cell {}", facts_.name, cell->number),
+              spot.line - cell->first_line + 1};
   return spot;
 }
 
 const SyntaxTree* SourceFile::tree() const {
   std::call_once(parse_once_, [this] {
-    if (const auto language = language_of(facts_.kind)) tree_ = SyntaxTree::parse(*language, facts_.text);
+    if (const auto language = language_of(facts_.kind))
+      tree_ = SyntaxTree::parse(*language, facts_.text);
   });
   return tree_ ? &*tree_ : nullptr;
 }
@@ -48,9 +51,12 @@ const std::vector<CommandLineInText>& SourceFile::commands() const {
     shell_.emplace();
     const bool parsed = facts_.kind == FileKind::shell || facts_.kind == FileKind::yaml;
     const SyntaxTree* const own = parsed ? tree() : nullptr;
-    if (facts_.kind == FileKind::makefile) shell_ = read_makefile(facts_.text);
-    else if (own != nullptr && facts_.kind == FileKind::shell) shell_ = read_shell(*own);
-    else if (own != nullptr) shell_ = read_yaml_commands(facts_.text, *own);
+    if (facts_.kind == FileKind::makefile)
+      shell_ = read_makefile(facts_.text);
+    else if (own != nullptr && facts_.kind == FileKind::shell)
+      shell_ = read_shell(*own);
+    else if (own != nullptr)
+      shell_ = read_yaml_commands(facts_.text, *own);
   });
   return shell_->commands;
 }

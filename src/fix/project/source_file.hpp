@@ -1,4 +1,5 @@
-// One file of a project: its text as it is on disk, its kind, and its syntax tree, made when first asked for.
+// One file of a project: its text as it is on disk, its kind, and its syntax tree, made when first
+// asked for.
 //
 // The text never changes; a patched file is another SourceFile. Safe to ask from several threads.
 #pragma once
@@ -17,7 +18,8 @@
 
 namespace lockstep {
 
-enum class FileKind : std::uint8_t { python, shell, makefile, yaml, json, notebook };  // a notebook that was read is Python
+// a notebook that was read is Python
+enum class FileKind : std::uint8_t { python, shell, makefile, yaml, json, notebook };
 
 class SourceFile {
  public:
@@ -26,8 +28,9 @@ class SourceFile {
     std::filesystem::path path;  // where it is written back
     FileKind kind = FileKind::python;
     std::string text;
-    std::string refusal;      // why it is never edited; empty: it may be
-    bool asked_for = true;    // false: read to understand its neighbours, neither reported nor edited
+    std::string refusal;  // why it is never edited; empty: it may be
+    // false: read to understand its neighbours, neither reported nor edited
+    bool asked_for = true;
     std::vector<NotebookCell> cells = {};  // of a notebook, whose text is the code of its cells
   };
   explicit SourceFile(Facts facts) : facts_(std::move(facts)) {}
@@ -39,7 +42,8 @@ class SourceFile {
   const std::string& refusal() const { return facts_.refusal; }
   bool asked_for() const { return facts_.asked_for; }
   const std::vector<NotebookCell>& cells() const { return facts_.cells; }
-  // Where a byte stands, for a reader: the file and its line, or the notebook's cell and its line in that.
+  // Where a byte stands, for a reader: the file and its line, or the notebook's cell and its line
+  // in that.
   struct Spot {
     std::string name;
     int line = 0;

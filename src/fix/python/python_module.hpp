@@ -1,7 +1,9 @@
-// What a Python file says, as far as `fix` needs it: imports, calls with their arguments, assignments, functions.
+// What a Python file says, as far as `fix` needs it: imports, calls with their arguments,
+// assignments, functions.
 //
-// Names are followed by their text alone, without regard to order: what is assigned twice has no known value. That is
-// enough to say which model a Trainer gets, and where it is not the rules stay silent.
+// Names are followed by their text alone, without regard to order: what is assigned twice has no
+// known value. That is enough to say which model a Trainer gets, and where it is not the rules stay
+// silent.
 #pragma once
 
 #include <map>
@@ -23,15 +25,16 @@ struct PythonArgument {
 
 struct PythonCall {
   Node node;
-  Node list;               // the argument list with its brackets
-  std::string callee;      // as written: "AutoModel.from_pretrained"
-  std::string full_name;   // with imports followed: "transformers.AutoModel.from_pretrained"
+  Node list;              // the argument list with its brackets
+  std::string callee;     // as written: "AutoModel.from_pretrained"
+  std::string full_name;  // with imports followed: "transformers.AutoModel.from_pretrained"
   std::vector<PythonArgument> arguments;
   bool has_splat = false;  // *args or **kwargs: more than can be seen
 
   const PythonArgument* argument(std::string_view name) const;
   const PythonArgument* positional(std::size_t position) const;
-  const PythonArgument* given(std::string_view name, std::size_t position) const;  // by its name, else by its place
+  // by its name, else by its place
+  const PythonArgument* given(std::string_view name, std::size_t position) const;
   std::string_view last_name() const;  // "from_pretrained"
 };
 
@@ -40,7 +43,8 @@ struct PythonAssignment {
   Node value;
   Node statement;
   Node function;  // the function it stands in; none: the module
-  std::optional<std::size_t> element;  // of the value, where several names are given at once: a, b = f()
+  // of the value, where several names are given at once: a, b = f()
+  std::optional<std::size_t> element;
 };
 
 struct PythonImport {
@@ -106,11 +110,12 @@ std::optional<bool> bool_value(Node node);
 bool is_none(Node node);
 // All the names that an expression reads.
 std::set<std::string> names_in(Node expression);
-// The environment variables that an expression reads: os.environ["X"], os.environ.get("X"), os.getenv("X").
+// The environment variables that an expression reads: os.environ["X"], os.environ.get("X"),
+// os.getenv("X").
 std::set<std::string> environment_read_in(Node expression);
 
-// Where a new import line goes, with the line endings of the file: after the last import at the top, else after the
-// docstring and the comments at the head.
+// Where a new import line goes, with the line endings of the file: after the last import at the
+// top, else after the docstring and the comments at the head.
 std::size_t import_place(const PythonModule& module);
 
 }  // namespace lockstep

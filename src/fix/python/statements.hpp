@@ -1,7 +1,8 @@
-// Edits of whole Python statements: a line above one, a condition around one, one away or somewhere else.
+// Edits of whole Python statements: a line above one, a condition around one, one away or somewhere
+// else.
 //
-// All of them want the statement to have its lines for itself; where it shares one (`for x in y: step()`, `a(); b()`) there are no edits,
-// and the caller shows its finding without a patch.
+// All of them want the statement to have its lines for itself; where it shares one (`for x in y:
+// step()`, `a(); b()`) there are no edits, and the caller shows its finding without a patch.
 #pragma once
 
 #include <optional>
@@ -19,7 +20,8 @@ Node statement_of(Node node);
 Node block_of(Node statement);
 // The statement right after in the same block.
 Node next_statement(Node statement);
-// All statements that stand before a node, in its block and in those around it up to `outermost` (a loop, or none: up to its function).
+// All statements that stand before a node, in its block and in those around it up to `outermost` (a
+// loop, or none: up to its function).
 std::vector<Node> statements_before(Node node, Node outermost);
 // Whether the node is the `for` or `while` of a loop.
 bool is_loop(Node node);
@@ -33,15 +35,18 @@ inline Node function_around(Node node) { return node.enclosing("function_definit
 // One step deeper, as the text does it: four spaces, two, a tab.
 std::string indent_step(std::string_view text);
 
-// Lines above and below a statement, with its indentation; line breaks within `lines` are followed by it too.
+// Lines above and below a statement, with its indentation; line breaks within `lines` are followed
+// by it too.
 std::vector<Edit> line_above(std::string_view text, Node statement, std::string_view lines);
 std::vector<Edit> line_below(std::string_view text, Node statement, std::string_view lines);
 // The first line of a loop's or a function's body, after its docstring.
 std::vector<Edit> first_in_body(std::string_view text, Node owner, std::string_view lines);
-// Statements of one block, from the first to the last, under a line that ends with a colon: `if rank == 0:`. What stands within
-// may be edited, too.
+// Statements of one block, from the first to the last, under a line that ends with a colon: `if
+// rank == 0:`. What stands within may be edited, too.
 std::vector<Edit> put_under(std::string_view text, Node first, Node last, std::string_view header);
-inline std::vector<Edit> put_under(std::string_view text, Node statement, std::string_view header) { return put_under(text, statement, statement, header); }
+inline std::vector<Edit> put_under(std::string_view text, Node statement, std::string_view header) {
+  return put_under(text, statement, statement, header);
+}
 std::vector<Edit> take_away(std::string_view text, Node statement);
 // The statement's text as it would stand right above another.
 std::vector<Edit> move_above(std::string_view text, Node statement, Node target);

@@ -1,10 +1,13 @@
-// Finds accumulation whose updates come at the wrong turn, leave the last passes out, or add gradients up without dividing.
+// Finds accumulation whose updates come at the wrong turn, leave the last passes out, or add
+// gradients up without dividing.
 //
-// Why it matters: with `if i % 4 == 0` and i from 0 the first update has one pass in it, and so much less gradient; the passes after the last
-// boundary of an epoch leak into the next one, or are lost; and a loss that is not divided by the number of passes makes steps that many times
-// larger. All three train, and none says a word.
+// Why it matters: with `if i % 4 == 0` and i from 0 the first update has one pass in it, and so
+// much less gradient; the passes after the last boundary of an epoch leak into the next one, or are
+// lost; and a loss that is not divided by the number of passes makes steps that many times larger.
+// All three train, and none says a word.
 //
-// An update that stands before the pass (`if i % k == 0 and i > 0: update` at the head of the turn) counts what came before it, and is right.
+// An update that stands before the pass (`if i % k == 0 and i > 0: update` at the head of the turn)
+// counts what came before it, and is right.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,41 +17,66 @@
 namespace lockstep {
 namespace {
 
-std::string spaced(Node period) { return period.is("identifier") || period.is("integer") || period.is("attribute") ? std::string(period.text()) : fmt::format("({})", period.text()); }
+std::string spaced(Node period) {
+  return period.is("identifier") || period.is("integer") || period.is("attribute")
+             ? std::string(period.text())
+             : fmt::format("({})", period.text());
+}
 
-// Whether the loss is made smaller anywhere in the turn, or by a mean over the passes: a division or a product beside it.
-bool is_divided(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop, const EveryFew& few) {
+// Whether the loss is made smaller anywhere in the turn, or by a mean over the passes: a division
+// or a product beside it.
+bool is_divided(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop,
+                const EveryFew& few) {
   const Node loss = loss_of(loop);
-  if (loss.is("binary_operator") || !loss.is("identifier")) return true;  // (loss / 4).backward(), or something that is not understood
+  // (loss / 4).backward(), or something that is not understood
+  if (loss.is("binary_operator") || !loss.is("identifier")) return true;
   const std::string name(loss.text());
-  if (!is_assigned_in(input, loop, name)) return true;  // bound by `with amp.scale_loss(loss) as scaled_loss`, or elsewhere
-  const auto speaks_of_period = [&](std::string_view text) { return text.find('/') != std::string_view::npos || text.find(few.period.text()) != std::string_view::npos; };
+  // bound by `with amp.scale_loss(loss) as scaled_loss`, or elsewhere
+  if (!is_assigned_in(input, loop, name)) return true;
+  const auto speaks_of_period = [&](std::string_view text) {
+    return text.find('/') != std::string_view::npos ||
+           text.find(few.period.text()) != std::string_view::npos;
+  };
   for (const Node& item : loop.body().descendants("augmented_assignment"))
-    if (item.field("left").text() == name && (item.field("operator").text() == "/=" || item.field("operator").text() == "*=")) return true;
+    if (item.field("left").text() == name &&
+        (item.field("operator").text() == "/=" || item.field("operator").text() == "*="))
+      return true;
   for (const PythonAssignment& item : module_of(input, loop.file).assignments())
-    if (item.target == name && loop.body().contains(item.statement) && speaks_of_period(item.value.text())) return true;
-  // The function that makes the loss may be told the number of passes; and a sum is not a mean to begin with.
+    if (item.target == name && loop.body().contains(item.statement) &&
+        speaks_of_period(item.value.text()))
+      return true;
+  // The function that makes the loss may be told the number of passes; and a sum is not a mean to
+  // begin with.
   for (const Origin& origin : script.origins->of(loop.file, loss).all)
-    if (speaks_of_period(origin.expression.text()) || origin.expression.text().find(".sum(") != std::string_view::npos) return true;
+    if (speaks_of_period(origin.expression.text()) ||
+        origin.expression.text().find(".sum(") != std::string_view::npos)
+      return true;
   return false;
 }
 
 // len(loader), is_last, the number of turns: the condition knows where the epoch ends.
 bool knows_the_end(Node condition) {
   const std::string_view text = condition.text();
-  return text.find("len(") != std::string_view::npos || text.find(" or ") != std::string_view::npos || text.find("last") != std::string_view::npos;
+  return text.find("len(") != std::string_view::npos ||
+         text.find(" or ") != std::string_view::npos || text.find("last") != std::string_view::npos;
 }
 
-// A turn that may end before the update, by `continue` under a condition, leaves passes out on purpose.
+// A turn that may end before the update, by `continue` under a condition, leaves passes out on
+// purpose.
 bool skips_turns(const TrainingLoop& loop) {
   const auto all = loop.body().descendants("continue_statement");
-  return std::any_of(all.begin(), all.end(), [&](const Node& item) { return loop_around(item) == loop.loop && item.from() < loop.backward->node.from(); });
+  return std::ranges::any_of(all, [&](const Node& item) {
+    return loop_around(item) == loop.loop && item.from() < loop.backward->node.from();
+  });
 }
 
 // model.require_backward_grad_sync = <the update's condition>: it has to change with it.
 Node sync_condition(const RuleInput& input, const TrainingLoop& loop) {
   for (const PythonAssignment& item : module_of(input, loop.file).assignments())
-    if (item.target.ends_with(".require_backward_grad_sync") && loop.body().contains(item.statement) && item.value.text() == loop.boundary.field("condition").text()) return item.value;
+    if (item.target.ends_with(".require_backward_grad_sync") &&
+        loop.body().contains(item.statement) &&
+        item.value.text() == loop.boundary.field("condition").text())
+      return item.value;
   return {};
 }
 
@@ -56,43 +84,71 @@ Node sync_condition(const RuleInput& input, const TrainingLoop& loop) {
 
 bool steps_after(const RuleInput& input, const TrainingLoop& loop) {
   const auto& calls = module_of(input, loop.file).calls();
-  return std::any_of(calls.begin(), calls.end(), [&](const PythonCall& call) { return call.last_name() == "step" && call.callee == loop.update->callee && call.node.from() > loop.loop.to() && function_around(call.node) == loop.function; });
+  return std::ranges::any_of(calls, [&](const PythonCall& call) {
+    return call.last_name() == "step" && call.callee == loop.update->callee &&
+           call.node.from() > loop.loop.to() && function_around(call.node) == loop.function;
+  });
 }
 
-MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop) {
+MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script,
+                               const TrainingLoop& loop) {
   MendedBoundary mended;
-  if (!loop.boundary || loop.by_library || loop.optimizers != 1 || loop.counter.empty() || loop.update->node.from() < loop.backward->node.from()) return mended;
+  if (!loop.boundary || loop.by_library || loop.optimizers != 1 || loop.counter.empty() ||
+      loop.update->node.from() < loop.backward->node.from())
+    return mended;
   const Node condition = loop.boundary.field("condition");
   const auto few = every_few(condition);
-  if (!few || !few->equals_zero || few->counter != loop.counter || is_assigned_in(input, loop, loop.counter) || number_value(few->period) == 1 || loop.first_count < 0) return mended;
-  // The same `if` must not be about something else: an optimizer that is stepped rarely on purpose has its gradients cleared in every turn.
-  const bool clears_each_turn = std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& item) { return item.file == loop.file && item.call->last_name() == "zero_grad" && loop.body().contains(item.call->node) && in_every_turn(loop.loop, item.call->node); });
+  if (!few || !few->equals_zero || few->counter != loop.counter ||
+      is_assigned_in(input, loop, loop.counter) || number_value(few->period) == 1 ||
+      loop.first_count < 0)
+    return mended;
+  // The same `if` must not be about something else: an optimizer that is stepped rarely on purpose
+  // has its gradients cleared in every turn.
+  const bool clears_each_turn = std::ranges::any_of(script.code.all, [&](const CallAt& item) {
+    return item.file == loop.file && item.call->last_name() == "zero_grad" &&
+           loop.body().contains(item.call->node) && in_every_turn(loop.loop, item.call->node);
+  });
   if (clears_each_turn) return mended;
   mended.period = spaced(few->period);
-  const bool simple = condition.text().find(" and ") == std::string_view::npos && condition.text().find('\n') == std::string_view::npos && !knows_the_end(condition);
-  const std::string turn = loop.first_count == 0 ? fmt::format("{} + 1", loop.counter) : loop.counter;
+  const bool simple = condition.text().find(" and ") == std::string_view::npos &&
+                      condition.text().find('\n') == std::string_view::npos &&
+                      !knows_the_end(condition);
+  const std::string turn =
+      loop.first_count == 0 ? fmt::format("{} + 1", loop.counter) : loop.counter;
   const bool counts_right = loop.first_count == 0 ? few->plus_one : !few->plus_one;
   if (simple && !counts_right && loop.first_count <= 1) {
     mended.off_by_one = true;
-    mended.faults.push_back(fmt::format("the first update comes after one pass: `{}` is true at once", condition.text()));
+    mended.faults.push_back(fmt::format(
+        "the first update comes after one pass: `{}` is true at once", condition.text()));
   }
-  const bool has_length = loop.source && (loop.source.is("identifier") || loop.source.is("attribute")) && !loop.loaders.empty() && !is_streamed(input, script, loop.loaders.front());
-  if (simple && has_length && loop.first_count <= 1 && !steps_after(input, loop) && !skips_turns(loop)) {
+  const bool has_length =
+      loop.source && (loop.source.is("identifier") || loop.source.is("attribute")) &&
+      !loop.loaders.empty() && !is_streamed(input, script, loop.loaders.front());
+  if (simple && has_length && loop.first_count <= 1 && !steps_after(input, loop) &&
+      !skips_turns(loop)) {
     mended.loses_tail = true;
-    mended.faults.emplace_back("the passes after the last boundary of an epoch have no update of their own");
+    mended.faults.emplace_back(
+        "the passes after the last boundary of an epoch have no update of their own");
   }
   if (mended.off_by_one || mended.loses_tail) {
-    const std::string window = loop.first_count == 0 ? fmt::format("({}) % {} == 0", turn, mended.period) : fmt::format("{} % {} == 0", turn, mended.period);
-    mended.condition = window + (mended.loses_tail ? fmt::format(" or {} == len({})", turn, loop.source.text()) : "");
+    const std::string window = loop.first_count == 0
+                                   ? fmt::format("({}) % {} == 0", turn, mended.period)
+                                   : fmt::format("{} % {} == 0", turn, mended.period);
+    mended.condition =
+        window +
+        (mended.loses_tail ? fmt::format(" or {} == len({})", turn, loop.source.text()) : "");
   }
   if (!is_divided(input, script, loop, *few)) {
     mended.undivided = true;
-    mended.faults.push_back(fmt::format("the loss is not divided by {}: gradients are the sum of the passes, not their mean", few->period.text()));
+    mended.faults.push_back(fmt::format(
+        "the loss is not divided by {}: gradients are the sum of the passes, not their mean",
+        few->period.text()));
   }
   return mended;
 }
 
-void accumulation_boundary(const RuleInput& input, const ScriptFacts& script, std::vector<CodeFinding>& findings) {
+void accumulation_boundary(const RuleInput& input, const ScriptFacts& script,
+                           std::vector<CodeFinding>& findings) {
   for (const TrainingLoop& loop : script.loops) {
     const MendedBoundary mended = mended_boundary(input, script, loop);
     if (mended.faults.empty()) continue;
@@ -101,14 +157,18 @@ void accumulation_boundary(const RuleInput& input, const ScriptFacts& script, st
     const Node condition = loop.boundary.field("condition");
     const Node loss = loss_of(loop);
     std::vector<Edit> edits;
-    if (!mended.condition.empty()) edits.push_back({condition.from(), condition.to(), mended.condition});
+    if (!mended.condition.empty())
+      edits.push_back({condition.from(), condition.to(), mended.condition});
     if (mended.undivided) {
       const bool bare = loss == loop.backward->node.field("function").field("object");
-      edits.push_back({loss.from(), loss.to(), fmt::format(fmt::runtime(bare ? "({} / {})" : "{} / {}"), loss.text(), mended.period)});
+      edits.push_back(
+          {loss.from(), loss.to(),
+           fmt::format(fmt::runtime(bare ? "({} / {})" : "{} / {}"), loss.text(), mended.period)});
     }
     // Syncs that are left out by the old condition would leave the new updates without theirs.
     const Node sync = sync_condition(input, loop);
-    if (sync && !mended.condition.empty()) edits.push_back({sync.from(), sync.to(), mended.condition});
+    if (sync && !mended.condition.empty())
+      edits.push_back({sync.from(), sync.to(), mended.condition});
     const bool tied = !sync && !mended.condition.empty() && leaves_syncs_out(input, script);
     if (tied) edits.clear();
     propose({.code = FindingCode::accumulation_boundary,
@@ -117,9 +177,17 @@ void accumulation_boundary(const RuleInput& input, const ScriptFacts& script, st
              .confidence = mended.off_by_one ? 0.9 : 0.75,
              .where = {place_of(loop.file, loop.boundary)},
              .reason = std::move(reason),
-             .description = fmt::format("update after every whole window{}{}{}", mended.loses_tail ? ", and at the end of the epoch" : "", mended.undivided ? ", with the mean of its passes" : "", tied ? "; the condition of the gradient sync must change with it" : ""),
+             .description = fmt::format(
+                 "update after every whole window{}{}{}",
+                 mended.loses_tail ? ", and at the end of the epoch" : "",
+                 mended.undivided ? ", with the mean of its passes" : "",
+                 tied ? "; the condition of the gradient sync must change with it" : ""),
              .effect = "every update has its passes, and every pass its update",
-             .changes = mended.undivided ? fmt::format("gradients are {} times smaller: a learning rate tuned to the sum has to grow", mended.period) : "which passes make up an update; one more update an epoch where passes are left over",
+             .changes = mended.undivided ? fmt::format("gradients are {} times smaller: a learning "
+                                                       "rate tuned to the sum has to grow",
+                                                       mended.period)
+                                         : "which passes make up an update; one more update an "
+                                           "epoch where passes are left over",
              .files = {{loop.file, in_order(std::move(edits))}}},
             findings);
   }

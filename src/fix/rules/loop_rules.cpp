@@ -16,14 +16,22 @@ bool is_of_batch(const TrainingLoop& loop, Node object) {
 // "cuda", "cuda:1", a device made of such, or a rank; nothing that may be the CPU or Apple's.
 bool is_cuda(const ScriptFacts& script, FileId file, Node device) {
   const Origins origins = script.origins->of(file, device);
-  return std::any_of(origins.all.begin(), origins.all.end(), [](const Origin& origin) { return origin.expression.text().find("cuda") != std::string_view::npos || speaks_of_ranks(origin.expression); }) &&
-         std::none_of(origins.all.begin(), origins.all.end(), [](const Origin& origin) { return origin.expression.text().find("mps") != std::string_view::npos; });
+  return std::ranges::any_of(origins.all,
+                             [](const Origin& origin) {
+                               return origin.expression.text().find("cuda") !=
+                                          std::string_view::npos ||
+                                      speaks_of_ranks(origin.expression);
+                             }) &&
+         std::ranges::none_of(origins.all, [](const Origin& origin) {
+           return origin.expression.text().find("mps") != std::string_view::npos;
+         });
 }
 
 }  // namespace
 
 void propose(LoopFix fix, std::vector<CodeFinding>& findings) {
-  const bool edits = std::any_of(fix.files.begin(), fix.files.end(), [](const Change& change) { return !change.edits.empty(); });
+  const bool edits =
+      std::ranges::any_of(fix.files, [](const Change& change) { return !change.edits.empty(); });
   CodeFinding finding;
   finding.code = fix.code;
   finding.severity = fix.severity;
@@ -41,13 +49,15 @@ void propose(LoopFix fix, std::vector<CodeFinding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-std::vector<Edit> with_import(std::vector<Edit> edits, const PythonModule& module, std::string_view name) {
+std::vector<Edit> with_import(std::vector<Edit> edits, const PythonModule& module,
+                              std::string_view name) {
   if (edits.empty()) return edits;
   for (Edit& edit : needed_import(module, name)) edits.push_back(std::move(edit));
   return edits;
 }
 
-std::vector<Edit> needed_from_import(const PythonModule& module, std::string_view from, std::string_view name) {
+std::vector<Edit> needed_from_import(const PythonModule& module, std::string_view from,
+                                     std::string_view name) {
   for (const PythonImport& import : module.imports())
     if (import.at_top && import.name == name && import.alias.empty()) return {};
   const std::string_view text = module.tree().source();
@@ -70,29 +80,42 @@ Node class_named(const RuleInput& input, const ScriptFacts& script, std::string_
 
 bool asks_for_cuda(const RuleInput& input, const ScriptFacts& script) {
   const auto files = files_of(script);
-  return std::any_of(files.begin(), files.end(), [&](FileId file) { return text_of(input, file).find("cuda") != std::string_view::npos; });
+  return std::ranges::any_of(files, [&](FileId file) {
+    return text_of(input, file).find("cuda") != std::string_view::npos;
+  });
 }
 
 bool is_hand_made_ddp(const ScriptFacts& script) {
   // Apex has a class of the same name, with other attributes.
-  const bool by_apex = std::any_of(script.code.wraps.begin(), script.code.wraps.end(), [](const CallAt& wrap) { return wrap.call->full_name.starts_with("apex."); });
+  const bool by_apex = std::ranges::any_of(script.code.wraps, [](const CallAt& wrap) {
+    return wrap.call->full_name.starts_with("apex.");
+  });
   // A script that wraps in nn.DataParallel itself, beside another of the project that is DDP's.
   const auto in_script = [&](const CallAt& item) { return item.file == script.code.script; };
-  const bool parallel = std::any_of(script.code.all.begin(), script.code.all.end(), [&](const CallAt& item) { return in_script(item) && item.call->last_name() == "DataParallel"; });
-  if (parallel && std::none_of(script.code.wraps.begin(), script.code.wraps.end(), in_script)) return false;
-  return script.code.trains_with_ddp && script.code.accelerators.empty() && script.code.trainers.empty() && !by_apex;
+  const bool parallel = std::ranges::any_of(script.code.all, [&](const CallAt& item) {
+    return in_script(item) && item.call->last_name() == "DataParallel";
+  });
+  if (parallel && std::ranges::none_of(script.code.wraps, in_script)) return false;
+  return script.code.trains_with_ddp && script.code.accelerators.empty() &&
+         script.code.trainers.empty() && !by_apex;
 }
 
 std::vector<CallAt> wraps_of(const ScriptFacts& script, FileId file, Node expression) {
   std::vector<CallAt> found;
   const Origins origins = script.origins->of(file, expression);
   // model.module if hasattr(model, "module") else model
-  if (std::any_of(origins.all.begin(), origins.all.end(), [](const Origin& origin) { return origin.expression.is("attribute") && origin.expression.text().ends_with(".module"); })) return found;
+  if (std::ranges::any_of(origins.all, [](const Origin& origin) {
+        return origin.expression.is("attribute") && origin.expression.text().ends_with(".module");
+      }))
+    return found;
   for (const Origin& origin : origins.all)
     for (const CallAt& wrap : script.code.wraps)
       if (wrap.file == origin.file && wrap.call->node == origin.expression) {
-        // What stands before the wrap, in the same function and no loop around both, still has the bare model.
-        const bool before = wrap.file == file && function_around(wrap.call->node) == function_around(expression) && expression.to() <= wrap.call->node.from() && !loop_around(wrap.call->node);
+        // What stands before the wrap, in the same function and no loop around both, still has the
+        // bare model.
+        const bool before =
+            wrap.file == file && function_around(wrap.call->node) == function_around(expression) &&
+            expression.to() <= wrap.call->node.from() && !loop_around(wrap.call->node);
         if (!before) found.push_back(wrap);
       }
   return found;
@@ -102,27 +125,41 @@ std::string wrapped_model(const ScriptFacts& script, const TrainingLoop& loop) {
   for (const CallAt& item : script.code.all) {
     if (item.file != loop.file || !loop.loop.contains(item.call->node)) continue;
     const Node callee = item.call->node.field("function");
-    if (!callee.is("identifier") && !(callee.is("attribute") && callee.text().starts_with("self."))) continue;
+    if (!callee.is("identifier") && !(callee.is("attribute") && callee.text().starts_with("self.")))
+      continue;
     if (!wraps_of(script, loop.file, callee).empty()) return std::string(callee.text());
   }
   return "";
 }
 
-std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop) {
+std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const ScriptFacts& script,
+                                              const TrainingLoop& loop) {
   std::vector<const PythonCall*> found;
-  if (text_of(input, loop.file).find("async=True") != std::string_view::npos) return found;  // PyTorch before 0.4 has no non_blocking
+  // PyTorch before 0.4 has no non_blocking
+  if (text_of(input, loop.file).find("async=True") != std::string_view::npos) return found;
   for (const PythonCall* const call : calls_in_turn(input, loop)) {
     const Node function = call->node.field("function");
-    if (!function.is("attribute") || !is_of_batch(loop, function.field("object")) || call->has_splat || call->argument("non_blocking") != nullptr) continue;
+    if (!function.is("attribute") || !is_of_batch(loop, function.field("object")) ||
+        call->has_splat || call->argument("non_blocking") != nullptr)
+      continue;
     const std::string_view name = call->last_name();
-    if (std::any_of(call->arguments.begin(), call->arguments.end(), [](const PythonArgument& argument) { return !argument.name.empty() && argument.name != "device"; })) continue;  // async=True of old
-    if ((name == "cuda" && call->arguments.size() <= 1) || (name == "to" && call->arguments.size() == 1 && is_cuda(script, loop.file, call->arguments.front().value))) found.push_back(call);
+    // async=True of old
+    if (std::ranges::any_of(call->arguments, [](const PythonArgument& argument) {
+          return !argument.name.empty() && argument.name != "device";
+        }))
+      continue;
+    if ((name == "cuda" && call->arguments.size() <= 1) ||
+        (name == "to" && call->arguments.size() == 1 &&
+         is_cuda(script, loop.file, call->arguments.front().value)))
+      found.push_back(call);
   }
   return found;
 }
 
 bool joins_always(const ScriptFacts& script) {
-  return std::none_of(script.code.joins.begin(), script.code.joins.end(), [](const CallAt& join) { return static_cast<bool>(condition_around(join.call->node)); });
+  return std::ranges::none_of(script.code.joins, [](const CallAt& join) {
+    return static_cast<bool>(condition_around(join.call->node));
+  });
 }
 
 Node dataset_of(const PythonCall& loader) {
@@ -132,12 +169,20 @@ Node dataset_of(const PythonCall& loader) {
 
 bool is_streamed(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
   const Node dataset = dataset_of(*loader.call);
-  if (!dataset || dataset.text().find("iter") != std::string_view::npos) return true;  // train_iter of torchtext
+  // train_iter of torchtext
+  if (!dataset || dataset.text().find("iter") != std::string_view::npos) return true;
   for (const Origin& origin : script.origins->of(loader.file, dataset).all) {
     const std::string_view words = origin.expression.text();
-    if (words.find("Iterable") != std::string_view::npos || words.find("streaming") != std::string_view::npos || words.find("WebDataset") != std::string_view::npos) return true;
+    if (words.find("Iterable") != std::string_view::npos ||
+        words.find("streaming") != std::string_view::npos ||
+        words.find("WebDataset") != std::string_view::npos)
+      return true;
     const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
-    if (made != nullptr && class_named(input, script, made->last_name()).field("superclasses").text().find("IterableDataset") != std::string_view::npos) return true;
+    if (made != nullptr && class_named(input, script, made->last_name())
+                                   .field("superclasses")
+                                   .text()
+                                   .find("IterableDataset") != std::string_view::npos)
+      return true;
   }
   return false;
 }
@@ -145,17 +190,24 @@ bool is_streamed(const RuleInput& input, const ScriptFacts& script, const CallAt
 std::vector<const PythonCall*> calls_in_turn(const RuleInput& input, const TrainingLoop& loop) {
   std::vector<const PythonCall*> found;
   for (const PythonCall& call : module_of(input, loop.file).calls())
-    if (loop.body().contains(call.node) && function_around(call.node) == loop.function) found.push_back(&call);
+    if (loop.body().contains(call.node) && function_around(call.node) == loop.function)
+      found.push_back(&call);
   return found;
 }
 
 bool is_assigned_in(const RuleInput& input, const TrainingLoop& loop, std::string_view name) {
   const auto& all = module_of(input, loop.file).assignments();
-  if (std::any_of(all.begin(), all.end(), [&](const PythonAssignment& item) { return item.target == name && loop.body().contains(item.statement); })) return true;
+  if (std::ranges::any_of(all, [&](const PythonAssignment& item) {
+        return item.target == name && loop.body().contains(item.statement);
+      }))
+    return true;
   const auto augmented = loop.body().descendants("augmented_assignment");
-  return std::any_of(augmented.begin(), augmented.end(), [&](const Node& item) { return item.field("left").text() == name; });
+  return std::ranges::any_of(augmented,
+                             [&](const Node& item) { return item.field("left").text() == name; });
 }
 
-std::string words_of(const RuleInput& input, FileId file, Node node) { return place_words(input.project, place_of(file, node)); }
+std::string words_of(const RuleInput& input, FileId file, Node node) {
+  return place_words(input.project, place_of(file, node));
+}
 
 }  // namespace lockstep

@@ -8,12 +8,14 @@
 namespace lockstep {
 
 struct ModelNeeds {
-  bool is_named = false;    // the name is written in the code, with or without a size in it
+  bool is_named = false;   // the name is written in the code, with or without a size in it
   bool fits_80_gb = true;  // also when nothing is known: most models people train do
-  std::string words;       // "7B with LoRA in 4 bit: about 6 GB a GPU before activations"; empty: the name does not tell
+  // "7B with LoRA in 4 bit: about 6 GB a GPU before activations"; empty: the name does not tell
+  std::string words;
 };
 
-ModelNeeds model_needs(const PythonModule& module, const TrainingCode& code, const PythonCall& load, bool quantised);
+ModelNeeds model_needs(const PythonModule& module, const TrainingCode& code, const PythonCall& load,
+                       bool quantised);
 
 // "Llama-2-7b-hf" is 7, "opt-350m" is 0.35 (billions).
 std::optional<double> billions_in_name(std::string_view name);

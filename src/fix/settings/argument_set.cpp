@@ -21,22 +21,28 @@ std::size_t end_of_words(std::string_view text, std::size_t offset) {
   return end > 0 && text[end - 1] == '\r' ? end - 1 : end;
 }
 
-bool starts_its_line(std::string_view text, std::size_t offset) { return trim(text.substr(line_start(text, offset), offset - line_start(text, offset))).empty(); }
+bool starts_its_line(std::string_view text, std::size_t offset) {
+  return trim(text.substr(line_start(text, offset), offset - line_start(text, offset))).empty();
+}
 
-std::string unquoted(std::string_view text) {
-  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front()) text = text.substr(1, text.size() - 2);
+std::string unquoted_word(std::string_view text) {
+  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') &&
+      text.back() == text.front())
+    text = text.substr(1, text.size() - 2);
   return std::string(text);
 }
 
 // What YAML and JSON scalars mean; a YAML `1e-4` is a string to PyYAML, but no setting here cares.
 void read_scalar(Setting& setting, std::string_view text) {
   const bool quoted = text.starts_with('"') || text.starts_with('\'');
-  if (!quoted && (text == "true" || text == "True" || text == "yes" || text == "on")) setting.truth = true;
-  else if (!quoted && (text == "false" || text == "False" || text == "no" || text == "off")) setting.truth = false;
+  if (!quoted && (text == "true" || text == "True" || text == "yes" || text == "on"))
+    setting.truth = true;
+  else if (!quoted && (text == "false" || text == "False" || text == "no" || text == "off"))
+    setting.truth = false;
   double number = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (!quoted && failed == std::errc() && end == text.data() + text.size()) setting.number = number;
-  if (!setting.truth && !setting.number) setting.word = unquoted(text);
+  if (!setting.truth && !setting.number) setting.word = unquoted_word(text);
 }
 
 }  // namespace
@@ -48,7 +54,9 @@ ArgumentSet ArgumentSet::of_call(const PythonCall& call) {
   set.open_ = call.has_splat;
   for (const PythonArgument& item : call.arguments) {
     if (item.name.empty()) continue;
-    set.settings_.push_back({item.name, item.whole.field("name"), item.value, item.whole, bool_value(item.value), number_value(item.value), string_value(item.value)});
+    set.settings_.push_back({item.name, item.whole.field("name"), item.value, item.whole,
+                             bool_value(item.value), number_value(item.value),
+                             string_value(item.value)});
   }
   return set;
 }
@@ -59,11 +67,20 @@ ArgumentSet ArgumentSet::of_yaml(Node block_mapping) {
   set.node_ = block_mapping;
   for (const Node& pair : block_mapping.children()) {
     if (!pair.is("block_mapping_pair")) continue;
-    Setting setting{unquoted(pair.field("key").text()), pair.field("key"), yaml_value(pair.field("value")), pair, {}, {}, {}};
+    Setting setting{unquoted_word(pair.field("key").text()),
+                    pair.field("key"),
+                    yaml_value(pair.field("value")),
+                    pair,
+                    {},
+                    {},
+                    {}};
     if (setting.name == "<<") set.open_ = true;
-    const bool shared = !pair.field("value").descendants("anchor").empty();  // a change would reach every alias
+    // a change would reach every alias
+    const bool shared = !pair.field("value").descendants("anchor").empty();
     if (shared) setting.value = Node();
-    if (setting.value.is("plain_scalar") || setting.value.is("double_quote_scalar") || setting.value.is("single_quote_scalar")) read_scalar(setting, setting.value.text());
+    if (setting.value.is("plain_scalar") || setting.value.is("double_quote_scalar") ||
+        setting.value.is("single_quote_scalar"))
+      read_scalar(setting, setting.value.text());
     set.settings_.push_back(std::move(setting));
   }
   return set;
@@ -75,8 +92,15 @@ ArgumentSet ArgumentSet::of_json(Node object) {
   set.node_ = object;
   for (const Node& pair : object.children()) {
     if (!pair.is("pair")) continue;
-    Setting setting{unquoted(pair.field("key").text()), pair.field("key"), pair.field("value"), pair, {}, {}, {}};
-    if (!setting.value.is("object") && !setting.value.is("array")) read_scalar(setting, setting.value.text());
+    Setting setting{unquoted_word(pair.field("key").text()),
+                    pair.field("key"),
+                    pair.field("value"),
+                    pair,
+                    {},
+                    {},
+                    {}};
+    if (!setting.value.is("object") && !setting.value.is("array"))
+      read_scalar(setting, setting.value.text());
     set.settings_.push_back(std::move(setting));
   }
   return set;
@@ -108,7 +132,7 @@ std::string ArgumentSet::written(std::string_view value) const {
   if (value == "True") return "true";
   if (value == "False") return "false";
   if (value == "None") return "null";
-  if (carrier_ == Carrier::yaml && value.starts_with('"')) return unquoted(value);
+  if (carrier_ == Carrier::yaml && value.starts_with('"')) return unquoted_word(value);
   return std::string(value);
 }
 
@@ -117,7 +141,8 @@ bool ArgumentSet::says(std::string_view name, std::string_view value) const {
   return setting != nullptr && setting->value.text() == written(value);
 }
 
-std::vector<Edit> ArgumentSet::set(std::string_view text, std::string_view name, std::string_view value) const {
+std::vector<Edit> ArgumentSet::set(std::string_view text, std::string_view name,
+                                   std::string_view value) const {
   const Setting* const setting = find(name);
   if (setting == nullptr) return add(text, name, value);
   if (!setting->value) return {};  // empty, or shared by an anchor
@@ -127,38 +152,52 @@ std::vector<Edit> ArgumentSet::set(std::string_view text, std::string_view name,
 std::vector<Edit> ArgumentSet::rename(const Setting& setting, std::string_view name) const {
   const std::string_view old = setting.key.text();
   const bool quoted = old.starts_with('"') || old.starts_with('\'');
-  return {{setting.key.from() + (quoted ? 1 : 0), setting.key.to() - (quoted ? 1 : 0), std::string(name)}};
+  return {{setting.key.from() + (quoted ? 1 : 0), setting.key.to() - (quoted ? 1 : 0),
+           std::string(name)}};
 }
 
-std::vector<Edit> ArgumentSet::add(std::string_view text, std::string_view name, std::string_view value) const {
+std::vector<Edit> ArgumentSet::add(std::string_view text, std::string_view name,
+                                   std::string_view value) const {
   if (settings_.empty() && (carrier_ != Carrier::python || open_)) return {};
   const std::string_view line_ending = line_ending_of(text);
   if (carrier_ == Carrier::yaml) {
     // Under the last plain setting: what nests below the last key would take a new line into it.
     const Setting* anchor = &settings_.front();
     for (const Setting& setting : settings_)
-      if ((setting.truth || setting.number || setting.word) && setting.whole.from() > anchor->whole.from()) anchor = &setting;
+      if ((setting.truth || setting.number || setting.word) &&
+          setting.whole.from() > anchor->whole.from())
+        anchor = &setting;
     const std::string_view indent = indentation_at(text, anchor->whole.from());
-    const std::string own_indent(anchor->whole.from() - line_start(text, anchor->whole.from()), ' ');  // "- key:" counts too
+    // "- key:" counts too
+    const std::string own_indent(anchor->whole.from() - line_start(text, anchor->whole.from()),
+                                 ' ');
     return {{end_of_words(text, anchor->whole.to()), end_of_words(text, anchor->whole.to()),
-             std::string(line_ending) + (indent.size() == own_indent.size() ? std::string(indent) : own_indent) + std::string(name) + ": " + written(value)}};
+             std::string(line_ending) +
+                 (indent.size() == own_indent.size() ? std::string(indent) : own_indent) +
+                 std::string(name) + ": " + written(value)}};
   }
-  const std::string entry = carrier_ == Carrier::json ? "\"" + std::string(name) + "\": " + written(value) : std::string(name) + "=" + written(value);
+  const std::string entry = carrier_ == Carrier::json
+                                ? "\"" + std::string(name) + "\": " + written(value)
+                                : std::string(name) + "=" + written(value);
   // Arguments after the last named one (a splat) stay behind it.
   Node last = settings_.empty() ? Node() : settings_.back().whole;
   if (!last)
     for (const Node& item : node_.children())
       if (!item.is("comment")) last = item;
-  if (!last) return node_.children().empty() ? std::vector<Edit>{{node_.from() + 1, node_.to() - 1, entry}} : std::vector<Edit>{};
+  if (!last)
+    return node_.children().empty() ? std::vector<Edit>{{node_.from() + 1, node_.to() - 1, entry}}
+                                    : std::vector<Edit>{};
   const std::size_t end = last.to();
   if (!starts_its_line(text, last.from())) return {{end, end, ", " + entry}};
-  const std::string fresh_line = std::string(line_ending) + std::string(indentation_at(text, last.from())) + entry;
+  const std::string fresh_line =
+      std::string(line_ending) + std::string(indentation_at(text, last.from())) + entry;
   if (carrier_ == Carrier::json) return {{end, end, "," + fresh_line}};
   const std::size_t next = after_spaces(text, end);
   const bool comma = next < text.size() && text[next] == ',';
   const std::size_t words_end = end_of_words(text, end);
   const bool more_on_line = after_spaces(text, comma ? next + 1 : end) < words_end;
-  if (comma && !(more_on_line && text[after_spaces(text, next + 1)] != '#')) return {{words_end, words_end, fresh_line + ","}};
+  if (comma && !(more_on_line && text[after_spaces(text, next + 1)] != '#'))
+    return {{words_end, words_end, fresh_line + ","}};
   if (comma) return {{end, end, ", " + entry}};
   const bool comment = more_on_line && text[after_spaces(text, end)] == '#';
   if (!comment) return {{end, end, "," + fresh_line}};
@@ -172,15 +211,19 @@ std::vector<Edit> without_range(std::string_view text, std::size_t from, std::si
   const bool comma = next < text.size() && text[next] == ',';
   const std::size_t after = comma ? next + 1 : to;
   const std::size_t rest = after_spaces(text, after);
-  const bool line_is_over = rest >= text.size() || text[rest] == '\n' || text[rest] == '\r' || text[rest] == '#';
+  const bool line_is_over =
+      rest >= text.size() || text[rest] == '\n' || text[rest] == '\r' || text[rest] == '#';
   if (starts_its_line(text, from) && line_is_over) {
-    if (rest < text.size() && text[rest] == '#') return {{from, rest, ""}};  // the user's words stay
+    // the user's words stay
+    if (rest < text.size() && text[rest] == '#') return {{from, rest, ""}};
     return {{line_start(text, from), line_end(text, rest), ""}};
   }
   if (comma) return {{from, after_spaces(text, after), ""}};
   // The last of a line: the comma before it goes too.
   std::size_t before = from;
-  while (before > 0 && (text[before - 1] == ' ' || text[before - 1] == '\t' || text[before - 1] == '\n' || text[before - 1] == '\r')) --before;
+  while (before > 0 && (text[before - 1] == ' ' || text[before - 1] == '\t' ||
+                        text[before - 1] == '\n' || text[before - 1] == '\r'))
+    --before;
   if (before > 0 && text[before - 1] == ',') from = before - 1;
   return {{from, to, ""}};
 }
@@ -188,15 +231,18 @@ std::vector<Edit> without_range(std::string_view text, std::size_t from, std::si
 }  // namespace
 
 std::vector<Edit> without_items(std::string_view text, std::vector<Node> items) {
-  std::sort(items.begin(), items.end(), [](const Node& a, const Node& b) { return a.from() < b.from(); });
+  std::ranges::sort(items, [](const Node& a, const Node& b) { return a.from() < b.from(); });
   std::vector<Edit> edits;
   for (std::size_t first = 0; first < items.size();) {
-    // Neighbours on one line go as one: each for itself they would fight over the comma between them.
+    // Neighbours on one line go as one: each for itself they would fight over the comma between
+    // them.
     std::size_t last = first;
-    while (last + 1 < items.size() && trim(text.substr(items[last].to(), items[last + 1].from() - items[last].to())) == "," &&
+    while (last + 1 < items.size() &&
+           trim(text.substr(items[last].to(), items[last + 1].from() - items[last].to())) == "," &&
            line_start(text, items[last + 1].from()) == line_start(text, items[last].from()))
       ++last;
-    for (Edit& edit : without_range(text, items[first].from(), items[last].to())) edits.push_back(std::move(edit));
+    for (Edit& edit : without_range(text, items[first].from(), items[last].to()))
+      edits.push_back(std::move(edit));
     first = last + 1;
   }
   return edits;
@@ -204,18 +250,23 @@ std::vector<Edit> without_items(std::string_view text, std::vector<Node> items) 
 
 std::vector<Edit> ArgumentSet::remove(std::string_view text, const Setting& setting) const {
   if (carrier_ == Carrier::yaml) {
-    if (starts_its_line(text, setting.whole.from())) return {{line_start(text, setting.whole.from()), line_end(text, std::max<std::size_t>(1, setting.whole.to()) - 1), ""}};
+    if (starts_its_line(text, setting.whole.from()))
+      return {{line_start(text, setting.whole.from()),
+               line_end(text, std::max<std::size_t>(1, setting.whole.to()) - 1), ""}};
     // The first of a list's item: its dash stays for the next.
     for (const Setting& next : settings_)
-      if (next.whole.from() > setting.whole.from()) return {{setting.whole.from(), next.whole.from(), ""}};
+      if (next.whole.from() > setting.whole.from())
+        return {{setting.whole.from(), next.whole.from(), ""}};
     return {};
   }
   if (carrier_ == Carrier::json) {
     // JSON has no comma before its closing bracket.
     const std::size_t next = text.find_first_not_of(" \t\r\n", setting.whole.to());
-    if (next != std::string_view::npos && text[next] == ',') return without_items(text, {setting.whole});
+    if (next != std::string_view::npos && text[next] == ',')
+      return without_items(text, {setting.whole});
     std::size_t from = setting.whole.from();
-    while (from > 0 && std::string_view(" \t\r\n").find(text[from - 1]) != std::string_view::npos) --from;
+    while (from > 0 && std::string_view(" \t\r\n").find(text[from - 1]) != std::string_view::npos)
+      --from;
     if (from > 0 && text[from - 1] == ',') --from;
     return {{from, setting.whole.to(), ""}};
   }

@@ -1,7 +1,8 @@
-// Named values wherever they are written: arguments of a Python call, keys of a YAML mapping or a JSON object.
+// Named values wherever they are written: arguments of a Python call, keys of a YAML mapping or a
+// JSON object.
 //
-// Rules about arguments are written once, against this; how a value is set, added or taken away without touching anything
-// else is known here.
+// Rules about arguments are written once, against this; how a value is set, added or taken away
+// without touching anything else is known here.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ enum class Carrier : std::uint8_t { python, yaml, json };
 
 struct Setting {
   std::string name;
-  Node key;    // where the name stands
+  Node key;  // where the name stands
   Node value;
   Node whole;  // name and value
   std::optional<bool> truth;
@@ -65,7 +66,8 @@ class ArgumentSet {
   bool open_ = false;
 };
 
-// Takes items of a bracketed list away, with their commas, and with their lines where they stand alone on them.
+// Takes items of a bracketed list away, with their commas, and with their lines where they stand
+// alone on them.
 std::vector<Edit> without_items(std::string_view text, std::vector<Node> items);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Training settings wherever a project keeps them: TrainingArguments in code, YAML of LLaMA-Factory and axolotl, JSON.
+// Training settings wherever a project keeps them: TrainingArguments in code, YAML of LLaMA-Factory
+// and axolotl, JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ enum class SettingsKind : std::uint8_t {
   subclass,            // SFTConfig, or a class of the project: has fields of its own
   llama_factory,
   axolotl,
-  arguments_file,      // JSON or YAML for HfArgumentParser, mixed with other classes' fields
+  arguments_file,  // JSON or YAML for HfArgumentParser, mixed with other classes' fields
 };
 
 struct TrainingSettings {

@@ -29,7 +29,9 @@ const TSLanguage* grammar_of(Language language) {
   return nullptr;
 }
 
-const TSLanguage* as_grammar(const void* grammar) { return static_cast<const TSLanguage*>(grammar); }
+const TSLanguage* as_grammar(const void* grammar) {
+  return static_cast<const TSLanguage*>(grammar);
+}
 
 struct Input {
   std::string_view text;
@@ -46,26 +48,35 @@ const char* read_text(void* payload, std::uint32_t offset, TSPoint, std::uint32_
   return text.data() + offset;
 }
 
-bool took_too_long(TSParseState* state) { return std::chrono::steady_clock::now() > static_cast<Input*>(state->payload)->give_up_at; }
+bool took_too_long(TSParseState* state) {
+  return std::chrono::steady_clock::now() > static_cast<Input*>(state->payload)->give_up_at;
+}
 
 // A parser a thread: making one costs more than parsing a small file.
 TSParser* parser_of_this_thread() {
-  thread_local const std::unique_ptr<TSParser, decltype(&ts_parser_delete)> parser(ts_parser_new(), ts_parser_delete);
+  thread_local const std::unique_ptr<TSParser, decltype(&ts_parser_delete)> parser(
+      ts_parser_new(), ts_parser_delete);
   return parser.get();
 }
 
 }  // namespace
 
 std::string_view Node::kind() const {
-  return tree_ == nullptr ? std::string_view() : ts_language_symbol_name(as_grammar(tree_->grammar_), tree_->nodes_[index_].kind);
+  return tree_ == nullptr
+             ? std::string_view()
+             : ts_language_symbol_name(as_grammar(tree_->grammar_), tree_->nodes_[index_].kind);
 }
 std::size_t Node::from() const { return tree_ == nullptr ? 0 : tree_->nodes_[index_].from; }
 std::size_t Node::to() const { return tree_ == nullptr ? 0 : tree_->nodes_[index_].to; }
-std::string_view Node::text() const { return tree_ == nullptr ? std::string_view() : tree_->source_.substr(from(), to() - from()); }
+std::string_view Node::text() const {
+  return tree_ == nullptr ? std::string_view() : tree_->source_.substr(from(), to() - from());
+}
 std::uint32_t Node::end_index() const { return tree_ == nullptr ? 0 : tree_->nodes_[index_].end; }
 bool Node::is_named() const { return tree_ != nullptr && tree_->nodes_[index_].named; }
 
-Node Node::parent() const { return tree_ == nullptr || index_ == 0 ? Node() : Node(*tree_, tree_->nodes_[index_].parent); }
+Node Node::parent() const {
+  return tree_ == nullptr || index_ == 0 ? Node() : Node(*tree_, tree_->nodes_[index_].parent);
+}
 
 Node Node::enclosing(std::string_view kind_wanted) const {
   for (Node node = parent(); node; node = node.parent())
@@ -77,7 +88,8 @@ std::vector<Node> Node::all_children() const {
   std::vector<Node> children;
   if (tree_ == nullptr) return children;
   const std::uint32_t end = tree_->nodes_[index_].end;
-  for (std::uint32_t child = index_ + 1; child < end; child = tree_->nodes_[child].end) children.emplace_back(*tree_, child);
+  for (std::uint32_t child = index_ + 1; child < end; child = tree_->nodes_[child].end)
+    children.emplace_back(*tree_, child);
   return children;
 }
 
@@ -95,7 +107,8 @@ Node Node::child(std::size_t position) const {
 std::vector<Node> Node::fields(std::string_view name) const {
   std::vector<Node> found;
   if (tree_ == nullptr) return found;
-  const TSFieldId id = ts_language_field_id_for_name(as_grammar(tree_->grammar_), name.data(), static_cast<std::uint32_t>(name.size()));
+  const TSFieldId id = ts_language_field_id_for_name(as_grammar(tree_->grammar_), name.data(),
+                                                     static_cast<std::uint32_t>(name.size()));
   const std::uint32_t end = tree_->nodes_[index_].end;
   for (std::uint32_t child = index_ + 1; id != 0 && child < end; child = tree_->nodes_[child].end)
     if (tree_->nodes_[child].field == id) found.emplace_back(*tree_, child);
@@ -111,7 +124,8 @@ std::vector<Node> Node::descendants(std::string_view kind_wanted) const {
   std::vector<Node> found;
   if (tree_ == nullptr) return found;
   for (std::uint32_t index = index_; index < tree_->nodes_[index_].end; ++index)
-    if (const Node node(*tree_, index); node.is_named() && node.kind() == kind_wanted) found.push_back(node);
+    if (const Node node(*tree_, index); node.is_named() && node.kind() == kind_wanted)
+      found.push_back(node);
   return found;
 }
 
@@ -122,7 +136,10 @@ std::optional<SyntaxTree> SyntaxTree::parse(Language language, std::string_view 
   ts_parser_reset(parser);
   Input input{source, std::chrono::steady_clock::now() + kLongest};
   const std::unique_ptr<TSTree, decltype(&ts_tree_delete)> parsed(
-      ts_parser_parse_with_options(parser, nullptr, {&input, read_text, TSInputEncodingUTF8, nullptr}, {&input, took_too_long}), ts_tree_delete);
+      ts_parser_parse_with_options(parser, nullptr,
+                                   {&input, read_text, TSInputEncodingUTF8, nullptr},
+                                   {&input, took_too_long}),
+      ts_tree_delete);
   if (!parsed) {
     ts_parser_reset(parser);
     return std::nullopt;
@@ -136,9 +153,11 @@ std::optional<SyntaxTree> SyntaxTree::parse(Language language, std::string_view 
   for (bool done = false; !done;) {
     const TSNode node = ts_tree_cursor_current_node(&cursor);
     const auto index = static_cast<std::uint32_t>(tree.nodes_.size());
-    tree.nodes_.push_back({ts_node_start_byte(node), ts_node_end_byte(node), open.empty() ? 0 : open.back(), 0, ts_node_symbol(node),
+    tree.nodes_.push_back({ts_node_start_byte(node), ts_node_end_byte(node),
+                           open.empty() ? 0 : open.back(), 0, ts_node_symbol(node),
                            ts_tree_cursor_current_field_id(&cursor), ts_node_is_named(node)});
-    if (ts_node_is_error(node) || ts_node_is_missing(node)) tree.errors_.push_back({ts_node_start_byte(node), ts_node_end_byte(node)});
+    if (ts_node_is_error(node) || ts_node_is_missing(node))
+      tree.errors_.push_back({ts_node_start_byte(node), ts_node_end_byte(node)});
     open.push_back(index);
     if (ts_tree_cursor_goto_first_child(&cursor)) continue;
     for (;;) {

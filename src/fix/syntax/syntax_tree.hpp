@@ -1,7 +1,9 @@
-// A parsed text: its nodes in one array, in the order in which they stand, with byte ranges over the untouched source.
+// A parsed text: its nodes in one array, in the order in which they stand, with byte ranges over
+// the untouched source.
 //
-// tree-sitter makes the tree; it is flattened at once, so that a node's parent is an index and not a walk from the root
-// (ts_node_parent is one), nothing here recurses however deep a text nests, and no other file knows of tree-sitter.
+// tree-sitter makes the tree; it is flattened at once, so that a node's parent is an index and not
+// a walk from the root (ts_node_parent is one), nothing here recurses however deep a text nests,
+// and no other file knows of tree-sitter.
 #pragma once
 
 #include <cstddef>
@@ -37,13 +39,15 @@ class Node {
 
   Node parent() const;
   Node enclosing(std::string_view kind_wanted) const;  // the nearest parent of the kind
-  Node field(std::string_view name) const;   // the child that the grammar calls so
+  Node field(std::string_view name) const;             // the child that the grammar calls so
   std::vector<Node> fields(std::string_view name) const;
-  std::vector<Node> children() const;        // named ones
-  std::vector<Node> all_children() const;    // commas and brackets too
-  Node child(std::size_t position) const;    // among the named
+  std::vector<Node> children() const;      // named ones
+  std::vector<Node> all_children() const;  // commas and brackets too
+  Node child(std::size_t position) const;  // among the named
   std::vector<Node> descendants(std::string_view kind_wanted) const;
-  bool contains(const Node& other) const { return tree_ == other.tree_ && from() <= other.from() && other.to() <= to(); }
+  bool contains(const Node& other) const {
+    return tree_ == other.tree_ && from() <= other.from() && other.to() <= to();
+  }
 
  private:
   const SyntaxTree* tree_ = nullptr;
@@ -57,7 +61,8 @@ struct ByteRange {
 
 class SyntaxTree {
  public:
-  // Nothing when the text takes longer than a few seconds to make sense of. The source must outlive the tree.
+  // Nothing when the text takes longer than a few seconds to make sense of. The source must outlive
+  // the tree.
   static std::optional<SyntaxTree> parse(Language language, std::string_view source);
 
   Node root() const { return {*this, 0}; }

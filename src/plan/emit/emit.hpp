@@ -15,7 +15,8 @@ struct EmitInput {
   const Plan& plan;
   std::string script = "train.py";
   std::vector<std::string> arguments;  // of the script
-  bool by_lockstep = false;            // ranks of a batch job are started by lockstep launch, not by torchrun
+  // ranks of a batch job are started by lockstep launch, not by torchrun
+  bool by_lockstep = false;
 };
 
 struct Emitted {
@@ -24,7 +25,7 @@ struct Emitted {
 };
 
 struct Emitter {
-  std::string_view name;   // of --emit
+  std::string_view name;  // of --emit
   std::string_view what;
   Result<Emitted> (*emit)(const EmitInput& input);
 };

@@ -18,7 +18,8 @@ bool is_sharded(const PlannedWay& way);
 bool is_zero(const PlannedWay& way);
 // Variables to set, in order.
 std::vector<std::pair<std::string, std::string>> variables_of(const Plan& plan);
-// Whether the script is a program that is started as it is: anything but a Python file or -m MODULE.
+// Whether the script is a program that is started as it is: anything but a Python file or -m
+// MODULE.
 bool is_program(const std::string& script);
 // The script and its arguments, quoted for a shell.
 std::string script_words(const EmitInput& input);

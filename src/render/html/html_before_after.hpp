@@ -1,4 +1,5 @@
-// One page with both runs: the speedup, the lanes one above the other, the checklists, the findings that were fixed.
+// One page with both runs: the speedup, the lanes one above the other, the checklists, the findings
+// that were fixed.
 #pragma once
 
 #include <string>

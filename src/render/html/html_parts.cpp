@@ -45,85 +45,125 @@ ul{padding-left:1.2rem}.yes{color:var(--good);font-weight:600}.no{color:var(--ba
 
 // A row of bars a GPU: heights are values, holes are unknown.
 std::string lanes_svg(const LanePicture& picture, std::string_view color) {
-  const bool named = std::any_of(picture.rows.begin(), picture.rows.end(), [](const LaneRow& row) { return !row.place.empty(); });
+  const bool named =
+      std::ranges::any_of(picture.rows, [](const LaneRow& row) { return !row.place.empty(); });
   const double left = named ? 130 : 56;
   const double width = 896 - left;
   constexpr double kRow = 30;
   constexpr double kGap = 6;
   const double height = static_cast<double>(picture.rows.size()) * (kRow + kGap) + 22;
-  std::string svg = fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{} of each GPU over time\">", left + width, height, escaped(picture.made_of));
+  std::string svg = fmt::format(
+      "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{} of each GPU over time\">",
+      left + width, height, escaped(picture.made_of));
   for (std::size_t i = 0; i < picture.rows.size(); ++i) {
     const LaneRow& row = picture.rows[i];
     const double top = static_cast<double>(i) * (kRow + kGap);
-    svg += fmt::format("<text class=\"label\" x=\"0\" y=\"{:.1f}\">{}</text><rect x=\"{}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"var(--lane)\"/>",
-                       top + kRow * 0.65, row.place.empty() ? fmt::format("GPU {}", row.gpu) : escaped(row.place), left, top, width, kRow);
+    svg += fmt::format(
+        "<text class=\"label\" x=\"0\" y=\"{:.1f}\">{}</text><rect x=\"{}\" y=\"{:.1f}\" "
+        "width=\"{}\" height=\"{}\" fill=\"var(--lane)\"/>",
+        top + kRow * 0.65, row.place.empty() ? fmt::format("GPU {}", row.gpu) : escaped(row.place),
+        left, top, width, kRow);
     const double column = width / static_cast<double>(std::max<std::size_t>(1, row.values.size()));
     std::string path;
     for (std::size_t at = 0; at < row.values.size(); ++at) {
       if (!row.values[at] || *row.values[at] <= 0.004) continue;
       const double bar = *row.values[at] * kRow;
-      path += fmt::format("M{:.1f} {:.1f}h{:.2f}v{:.1f}h-{:.2f}z", left + static_cast<double>(at) * column, top + kRow - bar, column, bar, column);
+      path += fmt::format("M{:.1f} {:.1f}h{:.2f}v{:.1f}h-{:.2f}z",
+                          left + static_cast<double>(at) * column, top + kRow - bar, column, bar,
+                          column);
     }
     svg += fmt::format("<path data-gpu=\"{}\" d=\"{}\" fill=\"var(--{})\"/>", row.gpu, path, color);
   }
-  const double length = picture.rows.empty() ? 0 : picture.column_s * static_cast<double>(picture.rows.front().values.size());
-  svg += fmt::format("<text class=\"axis\" x=\"{}\" y=\"{:.1f}\">{:.4g} s</text><text class=\"axis\" x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g} s</text></svg>",
-                     left, height - 6, picture.from_s, left + width, height - 6, picture.from_s + length);
+  const double length =
+      picture.rows.empty()
+          ? 0
+          : picture.column_s * static_cast<double>(picture.rows.front().values.size());
+  svg += fmt::format(
+      "<text class=\"axis\" x=\"{}\" y=\"{:.1f}\">{:.4g} s</text><text class=\"axis\" x=\"{:.0f}\" "
+      "y=\"{:.1f}\" text-anchor=\"end\">{:.4g} s</text></svg>",
+      left, height - 6, picture.from_s, left + width, height - 6, picture.from_s + length);
   return svg;
 }
 
 }  // namespace
 
 std::string picture_html(const LanePicture& picture) {
-  const std::string_view color = picture.made_of == "busy" ? "busy" : picture.made_of == "memory" ? "memory" : "power";
+  const std::string_view color = picture.made_of == "busy"     ? "busy"
+                                 : picture.made_of == "memory" ? "memory"
+                                                               : "power";
   return fmt::format("<h3>{}</h3>{}", escaped(picture.made_of), lanes_svg(picture, color));
 }
 
 // Removed and added lines in their colours.
 std::string diff_html(const std::string& diff) {
   std::string html;
-  for (const std::string_view line : split(diff.ends_with('\n') ? std::string_view(diff).substr(0, diff.size() - 1) : std::string_view(diff), '\n')) {
-    const bool header = line.starts_with("+++") || line.starts_with("---") || line.starts_with("@@");
-    const std::string shown = escaped(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
-    html += header ? fmt::format("<span class=\"soft\">{}</span>\n", shown) : line.starts_with("+") ? fmt::format("<ins>{}</ins>\n", shown) : line.starts_with("-") ? fmt::format("<del>{}</del>\n", shown) : shown + "\n";
+  for (const std::string_view line :
+       split(diff.ends_with('\n') ? std::string_view(diff).substr(0, diff.size() - 1)
+                                  : std::string_view(diff),
+             '\n')) {
+    const bool header =
+        line.starts_with("+++") || line.starts_with("---") || line.starts_with("@@");
+    const std::string shown =
+        escaped(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
+    html += header                  ? fmt::format("<span class=\"soft\">{}</span>\n", shown)
+            : line.starts_with("+") ? fmt::format("<ins>{}</ins>\n", shown)
+            : line.starts_with("-") ? fmt::format("<del>{}</del>\n", shown)
+                                    : shown + "\n";
   }
   return html;
 }
 
 std::string finding_html(const Finding& finding, bool suspected) {
   const FindingName& name = name_of(finding.code);
-  std::string html = fmt::format("<section class=\"finding {}\"><h3>{} {}{}</h3><p class=\"soft\">{}, {:.0f} % sure{}</p>", severity_word(finding.severity), name.id,
-                                 name.name, suspected ? " (suspected)" : "", severity_word(finding.severity), finding.confidence * 100,
-                                 finding.gpus.empty() ? "" : ", on " + escaped(where_words(finding)));
-  if (finding.lost_throughput >= 0.005) html += fmt::format("<p class=\"cost\">{}</p>", escaped(cost_sentence(finding)));
+  std::string html = fmt::format(
+      "<section class=\"finding {}\"><h3>{} {}{}</h3><p class=\"soft\">{}, {:.0f} % sure{}</p>",
+      severity_word(finding.severity), name.id, name.name, suspected ? " (suspected)" : "",
+      severity_word(finding.severity), finding.confidence * 100,
+      finding.gpus.empty() ? "" : ", on " + escaped(where_words(finding)));
+  if (finding.lost_throughput >= 0.005)
+    html += fmt::format("<p class=\"cost\">{}</p>", escaped(cost_sentence(finding)));
   if (!finding.evidence.empty()) {
     html += "<ul>";
-    for (const Evidence& item : finding.evidence) html += fmt::format("<li>{}</li>", escaped(evidence_words(item)));
+    for (const Evidence& item : finding.evidence)
+      html += fmt::format("<li>{}</li>", escaped(evidence_words(item)));
     html += "</ul>";
   }
-  if (!finding.where.empty()) html += fmt::format("<p>at {}{}</p>", escaped(place_list(finding)), finding.reason.empty() ? "" : ": " + escaped(finding.reason));
+  if (!finding.where.empty())
+    html += fmt::format("<p>at {}{}</p>", escaped(place_list(finding)),
+                        finding.reason.empty() ? "" : ": " + escaped(finding.reason));
   for (const Fix& fix : finding.fixes) {
-    html += fmt::format("<p>fix: {}{}</p>", escaped(fix.description), fix.safety == FixSafety::unsafe ? " <span class=\"soft\">(may change results)</span>" : "");
-    if (!fix.command.empty()) html += fmt::format("<pre>{}</pre>", escaped(command_words(fix.command)));
+    html += fmt::format(
+        "<p>fix: {}{}</p>", escaped(fix.description),
+        fix.safety == FixSafety::unsafe ? " <span class=\"soft\">(may change results)</span>" : "");
+    if (!fix.command.empty())
+      html += fmt::format("<pre>{}</pre>", escaped(command_words(fix.command)));
     if (fix.diff) html += fmt::format("<pre class=\"diff\">{}</pre>", diff_html(*fix.diff));
   }
   return html + "</section>";
 }
 
 std::string gpus_html(const Report& report) {
-  std::string html = "<h2>GPUs</h2><table><tr><th>GPU</th><th>name</th><th>busy</th><th>power</th><th>memory</th></tr>";
+  std::string html =
+      "<h2>GPUs</h2><table><tr><th>GPU</th><th>name</th><th>busy</th><th>power</th><th>memory</"
+      "th></tr>";
   for (const GpuReport& gpu : report.gpus)
-    html += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>", escaped(gpu_label(gpu.info)),
-                        escaped(gpu.info.name.value_or("-")), gpu.busy ? fmt::format("{:.0f} %", *gpu.busy * 100) : "-",
-                        gpu.power_mw ? fmt::format("{:.0f} W", *gpu.power_mw / 1e3) : "-", gpu.memory_used_bytes ? format_bytes(*gpu.memory_used_bytes) : "-");
+    html += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td "
+        "class=\"number\">{}</td></tr>",
+        escaped(gpu_label(gpu.info)), escaped(gpu.info.name.value_or("-")),
+        gpu.busy ? fmt::format("{:.0f} %", *gpu.busy * 100) : "-",
+        gpu.power_mw ? fmt::format("{:.0f} W", *gpu.power_mw / 1e3) : "-",
+        gpu.memory_used_bytes ? format_bytes(*gpu.memory_used_bytes) : "-");
   html += "</table>";
   if (report.processes.empty()) return html;
   html += "<h2>Processes</h2><table><tr><th>pid</th><th>GPU</th><th>rank</th><th>command</th></tr>";
   for (const ProcessSample& process : report.processes) {
     std::vector<std::string> gpus;
     for (const ProcessOnGpu& use : process.gpus) gpus.push_back(std::to_string(use.index));
-    html += fmt::format("<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", process.pid, join(gpus, ", "),
-                        process.rank ? std::to_string(*process.rank) : "-", escaped(process.command ? command_words(*process.command) : "-"));
+    html += fmt::format("<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                        process.pid, join(gpus, ", "),
+                        process.rank ? std::to_string(*process.rank) : "-",
+                        escaped(process.command ? command_words(*process.command) : "-"));
   }
   return html + "</table>";
 }
@@ -131,14 +171,17 @@ std::string gpus_html(const Report& report) {
 std::string checklist_html(const std::vector<CheckItem>& items) {
   std::string html = "<table>";
   for (const CheckItem& item : items)
-    html += fmt::format("<tr><td class=\"{0}\">{0}</td><td>{1}</td><td>{2}</td></tr>", item.yes ? "yes" : "no", escaped(item.question), escaped(item.measured));
+    html += fmt::format("<tr><td class=\"{0}\">{0}</td><td>{1}</td><td>{2}</td></tr>",
+                        item.yes ? "yes" : "no", escaped(item.question), escaped(item.measured));
   return html + "</table>";
 }
 
 std::string page_start(std::string_view title) {
-  return fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-                     "<title>lockstep: {}</title><style>{}</style></head><body>",
-                     escaped(title), kStyle);
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\">"
+      "<title>lockstep: {}</title><style>{}</style></head><body>",
+      escaped(title), kStyle);
 }
 
 std::string page_end() { return "</body></html>\n"; }

@@ -1,4 +1,5 @@
-// What lockstep's HTML pages are made of. A page stands alone: no scripts, nothing loaded from elsewhere.
+// What lockstep's HTML pages are made of. A page stands alone: no scripts, nothing loaded from
+// elsewhere.
 #pragma once
 
 #include <string>

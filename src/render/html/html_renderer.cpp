@@ -12,26 +12,49 @@ namespace lockstep {
 
 std::string HtmlRenderer::render(const Report& report) const {
   const bool profiled = !report.verdict && report.steps;
-  const std::string pattern = profiled ? "profile" : report.verdict ? std::string(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)]) : "messages";
+  const std::string pattern =
+      profiled ? "profile"
+      : report.verdict
+          ? std::string(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)])
+          : "messages";
   std::string html = page_start(pattern);
   html += fmt::format("<h1>{}</h1>", escaped(pattern));
-  if (report.verdict) html += fmt::format("<p class=\"sentence\">{} <span class=\"soft\">({:.0f} % sure)</span></p>", escaped(report.verdict->sentence), report.verdict->confidence * 100);
-  if (report.trace) html += fmt::format("<p class=\"soft\">{}: {}</p>", escaped(input_name(report.source_detail)), escaped(trace_sentence(*report.trace)));
-  else if (report.gpus.empty() && report.steps) html += fmt::format("<p class=\"soft\">no GPU was seen; watched {:.1f} s</p>", report.duration_s);
-  else html += fmt::format("<p class=\"soft\">{} {}GPU{}, {}, watched {:.1f} s</p>", report.gpus.size(), is_virtual(report) ? "virtual " : "",
-                      report.gpus.size() == 1 ? "" : "s", escaped(report.source_detail), report.duration_s);
-  if (report.comparison && report.trace) html += changes_html(*report.comparison, input_name(report.source_detail));
+  if (report.verdict)
+    html += fmt::format("<p class=\"sentence\">{} <span class=\"soft\">({:.0f} % sure)</span></p>",
+                        escaped(report.verdict->sentence), report.verdict->confidence * 100);
+  if (report.trace)
+    html += fmt::format("<p class=\"soft\">{}: {}</p>", escaped(input_name(report.source_detail)),
+                        escaped(trace_sentence(*report.trace)));
+  else if (report.gpus.empty() && report.steps)
+    html +=
+        fmt::format("<p class=\"soft\">no GPU was seen; watched {:.1f} s</p>", report.duration_s);
+  else
+    html +=
+        fmt::format("<p class=\"soft\">{} {}GPU{}, {}, watched {:.1f} s</p>", report.gpus.size(),
+                    is_virtual(report) ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
+                    escaped(report.source_detail), report.duration_s);
+  if (report.comparison && report.trace)
+    html += changes_html(*report.comparison, input_name(report.source_detail));
   else if (report.comparison)
-    html += fmt::format("<p class=\"sentence\">speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)</p>", report.comparison->speedup, escaped(report.comparison->against),
-                        report.comparison->ideal, report.comparison->efficiency * 100);
-  if (report.throughput && !report.findings.empty()) html += fmt::format("<p>throughput now: <b>{:.0f} %</b> of what {} could do</p>", report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
+    html += fmt::format(
+        "<p class=\"sentence\">speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} "
+        "%)</p>",
+        report.comparison->speedup, escaped(report.comparison->against), report.comparison->ideal,
+        report.comparison->efficiency * 100);
+  if (report.throughput && !report.findings.empty())
+    html +=
+        fmt::format("<p>throughput now: <b>{:.0f} %</b> of what {} could do</p>",
+                    report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());
   if (report.steps) html += steps_html(*report.steps);
   html += devices_html(report);
   if (report.trace) html += trace_html(*report.trace);
-  if (report.loader) html += fmt::format("<h2>Data loader</h2><p>{}</p>", escaped(report.loader->sentence));
+  if (report.loader)
+    html += fmt::format("<h2>Data loader</h2><p>{}</p>", escaped(report.loader->sentence));
   html += report.findings.empty() ? "<h2>No findings</h2>" : "<h2>Findings</h2>";
-  if (report.findings_left_out > 0) html += fmt::format("<p class=\"soft\">{} not asked for and left out</p>", report.findings_left_out);
+  if (report.findings_left_out > 0)
+    html += fmt::format("<p class=\"soft\">{} not asked for and left out</p>",
+                        report.findings_left_out);
   for (const Finding& finding : report.findings) html += finding_html(finding, false);
   for (std::size_t i = 1; i < report.pictures.size(); ++i) html += picture_html(report.pictures[i]);
   if (!report.checklist.empty()) html += "<h2>Checklist</h2>" + checklist_html(report.checklist);
@@ -40,7 +63,8 @@ std::string HtmlRenderer::render(const Report& report) const {
   if (!report.gpus.empty()) html += gpus_html(report);
   if (!report.not_measured.empty()) {
     html += "<h2>Not measured</h2><ul class=\"soft\">";
-    for (const NotMeasured& entry : report.not_measured) html += fmt::format("<li>{}: {}</li>", escaped(entry.signal), escaped(entry.reason));
+    for (const NotMeasured& entry : report.not_measured)
+      html += fmt::format("<li>{}: {}</li>", escaped(entry.signal), escaped(entry.reason));
     html += "</ul>";
   }
   return html + page_end();

@@ -1,4 +1,5 @@
-// The report as one HTML file that needs nothing else: lanes, power and memory as SVG, findings, fixes; light and dark.
+// The report as one HTML file that needs nothing else: lanes, power and memory as SVG, findings,
+// fixes; light and dark.
 #pragma once
 
 #include "lockstep/renderer.hpp"

@@ -1,4 +1,5 @@
-// Where each step's time goes, as part of a page: tables by part and by line, and pictures of the median and the worst step.
+// Where each step's time goes, as part of a page: tables by part and by line, and pictures of the
+// median and the worst step.
 #pragma once
 
 #include <string>

@@ -15,13 +15,15 @@ std::string table_html(const WordTable& table) {
   const auto cell = [&](const char* tag, const std::vector<std::string>& row, std::size_t i) {
     // Words to the left, numbers to the right.
     const bool is_number = i > 0 && !(table.heading[i] == "kind");
-    return fmt::format("<{0}{1}>{2}</{0}>", tag, is_number ? " class=\"number\"" : "", escaped(row[i]));
+    return fmt::format("<{0}{1}>{2}</{0}>", tag, is_number ? " class=\"number\"" : "",
+                       escaped(row[i]));
   };
   for (std::size_t i = 0; i < table.heading.size(); ++i) html += cell("th", table.heading, i);
   html += "</tr>";
   for (const std::vector<std::string>& row : table.rows) {
     html += "<tr>";
-    for (std::size_t i = 0; i < row.size() && i < table.heading.size(); ++i) html += cell("td", row, i);
+    for (std::size_t i = 0; i < row.size() && i < table.heading.size(); ++i)
+      html += cell("td", row, i);
     html += "</tr>";
   }
   return html + "</table>";
@@ -29,7 +31,8 @@ std::string table_html(const WordTable& table) {
 
 std::string list_html(const std::vector<std::string>& sentences) {
   std::string html = "<ul>";
-  for (const std::string& sentence : sentences) html += fmt::format("<li>{}</li>", escaped(sentence));
+  for (const std::string& sentence : sentences)
+    html += fmt::format("<li>{}</li>", escaped(sentence));
   return html + "</ul>";
 }
 
@@ -37,8 +40,10 @@ std::string list_html(const std::vector<std::string>& sentences) {
 
 std::string trace_html(const TraceSignals& trace) {
   std::string html = "<h2>Trace</h2>";
-  if (const std::string path = critical_path_words(trace); !path.empty()) html += fmt::format("<p><b>critical path</b>: {}</p>", escaped(path));
-  if (const auto sentences = what_if_sentences(trace); !sentences.empty()) html += "<h3>what if</h3>" + list_html(sentences);
+  if (const std::string path = critical_path_words(trace); !path.empty())
+    html += fmt::format("<p><b>critical path</b>: {}</p>", escaped(path));
+  if (const auto sentences = what_if_sentences(trace); !sentences.empty())
+    html += "<h3>what if</h3>" + list_html(sentences);
   for (const WordTable& table : trace_tables(trace)) html += table_html(table);
   return html;
 }
@@ -48,8 +53,10 @@ std::string devices_html(const Report& report) {
   if (const auto jobs = job_table(report)) html += table_html(*jobs);
   if (const auto clocks = clock_table(report)) html += table_html(*clocks);
   for (const WordTable& table : device_tables(report)) html += table_html(table);
-  if (const auto sentences = device_sentences(report); !sentences.empty()) html += list_html(sentences);
-  if (const std::string standing = standing_words(report); !standing.empty()) html += fmt::format("<p class=\"soft\">{}</p>", escaped(standing));
+  if (const auto sentences = device_sentences(report); !sentences.empty())
+    html += list_html(sentences);
+  if (const std::string standing = standing_words(report); !standing.empty())
+    html += fmt::format("<p class=\"soft\">{}</p>", escaped(standing));
   return html;
 }
 

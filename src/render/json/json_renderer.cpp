@@ -51,7 +51,9 @@ const char* name_of(SourceKind kind) {
 }
 
 const char* name_of(Severity severity) {
-  return severity == Severity::info ? "info" : severity == Severity::warning ? "warning" : "critical";
+  return severity == Severity::info      ? "info"
+         : severity == Severity::warning ? "warning"
+                                         : "critical";
 }
 
 const char* name_of(FixKind kind) {
@@ -82,7 +84,10 @@ Json hosts_json(const std::vector<HostGpus>& hosts) {
 }
 
 Json job_json(const Job& job) {
-  Json json = {{"gpus", job.gpus}, {"pids", job.pids}, {"ranks", job.ranks}, {"verdict", verdict_json(job.verdict)}};
+  Json json = {{"gpus", job.gpus},
+               {"pids", job.pids},
+               {"ranks", job.ranks},
+               {"verdict", verdict_json(job.verdict)}};
   if (!job.name.empty()) json["name"] = job.name;
   if (!job.hosts.empty()) {
     json["hosts"] = hosts_json(job.hosts);
@@ -106,7 +111,8 @@ Json fix_json(const Fix& fix) {
 
 Json finding_json(const Finding& finding) {
   Json where = Json::array();
-  for (const SourceLine& line : finding.where) where.push_back({{"file", line.file}, {"line", line.line}});
+  for (const SourceLine& line : finding.where)
+    where.push_back({{"file", line.file}, {"line", line.line}});
   Json evidence = Json::array();
   for (const Evidence& item : finding.evidence)
     evidence.push_back({{"signal", item.signal},
@@ -117,19 +123,21 @@ Json finding_json(const Finding& finding) {
   for (const Fix& fix : finding.fixes) fixes.push_back(fix_json(fix));
   const FindingName& name = name_of(finding.code);
   Json json = {{"code", name.id},
-          {"name", name.name},
-          {"severity", name_of(finding.severity)},
-          {"confidence", number(finding.confidence)},
-          {"lost_throughput", number(finding.lost_throughput)},
-          {"lost_hours_a_day", number(24 * finding.lost_throughput)},
-          {"lost_gpu_hours_a_day", number(24 * finding.lost_throughput * static_cast<double>(std::max<std::size_t>(1, finding.gpus.size())))},
-          {"cause_of", finding.cause_of ? Json(name_of(*finding.cause_of).id) : Json(nullptr)},
-          {"gpus", finding.gpus},
-          {"pids", finding.pids},
-          {"ranks", finding.ranks},
-          {"where", where},
-          {"evidence", evidence},
-          {"fixes", fixes}};
+               {"name", name.name},
+               {"severity", name_of(finding.severity)},
+               {"confidence", number(finding.confidence)},
+               {"lost_throughput", number(finding.lost_throughput)},
+               {"lost_hours_a_day", number(24 * finding.lost_throughput)},
+               {"lost_gpu_hours_a_day",
+                number(24 * finding.lost_throughput *
+                       static_cast<double>(std::max<std::size_t>(1, finding.gpus.size())))},
+               {"cause_of", finding.cause_of ? Json(name_of(*finding.cause_of).id) : Json(nullptr)},
+               {"gpus", finding.gpus},
+               {"pids", finding.pids},
+               {"ranks", finding.ranks},
+               {"where", where},
+               {"evidence", evidence},
+               {"fixes", fixes}};
   if (!finding.hosts.empty()) json["hosts"] = hosts_json(finding.hosts);
   if (!finding.reason.empty()) json["reason"] = finding.reason;
   json["rung"] = finding.rung;
@@ -158,7 +166,8 @@ Json gpu_json(const GpuReport& gpu) {
                {"temperature_c", number(gpu.latest.temperature_c.value())},
                {"limits", limits},
                {"lost", gpu.lost}};
-  if (gpu.info.mig) json["mig"] = {{"parent", gpu.info.mig->parent}, {"instance", gpu.info.mig->instance}};
+  if (gpu.info.mig)
+    json["mig"] = {{"parent", gpu.info.mig->parent}, {"instance", gpu.info.mig->instance}};
   if (gpu.info.host) json["host"] = *gpu.info.host;
   if (gpu.info.host_index) json["host_index"] = *gpu.info.host_index;
   if (gpu.info.job) json["job"] = *gpu.info.job;
@@ -199,10 +208,19 @@ Json where_json(const StepSignals& steps, StepPart part) {
   constexpr double kWorthALine = 0.001;
   Json list = Json::array();
   for (const PlaceSignals& place : steps.places)
-    if (place.part == part && !place.place.file.empty() && (place.share >= kWorthALine || place.present > 0.9))
-      list.push_back({{"file", place.place.file}, {"line", place.place.line}, {"what", place.place.what}, {"share", number(place.share)}, {"hidden_share", number(place.hidden_share)},
-                      {"step_p50_ms", number(place.step_p50_ms)}, {"step_max_ms", number(place.step_max_ms)}, {"present", number(place.present)}, {"calls_a_step", number(place.calls_a_step)},
-                      {"bytes_a_step", number(place.bytes_a_step)}, {"ranks", place.ranks}});
+    if (place.part == part && !place.place.file.empty() &&
+        (place.share >= kWorthALine || place.present > 0.9))
+      list.push_back({{"file", place.place.file},
+                      {"line", place.place.line},
+                      {"what", place.place.what},
+                      {"share", number(place.share)},
+                      {"hidden_share", number(place.hidden_share)},
+                      {"step_p50_ms", number(place.step_p50_ms)},
+                      {"step_max_ms", number(place.step_max_ms)},
+                      {"present", number(place.present)},
+                      {"calls_a_step", number(place.calls_a_step)},
+                      {"bytes_a_step", number(place.bytes_a_step)},
+                      {"ranks", place.ranks}});
   return list;
 }
 
@@ -217,10 +235,17 @@ Json steps_json(const StepSignals& steps) {
                      {"where", where_json(steps, static_cast<StepPart>(i))}});
   const auto rank_json = [](const RankSteps& rank) {
     Json shares = Json::object();
-    for (std::size_t i = 0; i < kStepSpanNames.size(); ++i) shares[std::string(kStepSpanNames[i])] = number(rank.share[i]);
-    return Json{{"rank", rank.rank}, {"count", rank.count}, {"duration_p50_ms", number(rank.duration_ms)}, {"shares", shares}};
+    for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+      shares[std::string(kStepSpanNames[i])] = number(rank.share[i]);
+    return Json{{"rank", rank.rank},
+                {"count", rank.count},
+                {"duration_p50_ms", number(rank.duration_ms)},
+                {"shares", shares}};
   };
-  Json json = {{"count", steps.count}, {"duration_p50_ms", number(steps.duration_p50_ms)}, {"parts", parts}, {"ranks", list_json(steps.ranks, rank_json)}};
+  Json json = {{"count", steps.count},
+               {"duration_p50_ms", number(steps.duration_p50_ms)},
+               {"parts", parts},
+               {"ranks", list_json(steps.ranks, rank_json)}};
   if (steps.places.empty()) return json;
   json["wall_ms"] = number(steps.wall_ms);
   json["gpu_idle_share"] = number(steps.gpu_idle_share);
@@ -232,16 +257,30 @@ Json steps_json(const StepSignals& steps) {
 
 Json loader_json(const LoaderAnswer& answer) {
   const auto trial_json = [](const LoaderTrial& trial) {
-    return Json{{"workers", trial.workers}, {"batches", trial.batches}, {"first_ms", number(trial.first_ms)}, {"batch_ms", number(trial.batch_ms)}};
+    return Json{{"workers", trial.workers},
+                {"batches", trial.batches},
+                {"first_ms", number(trial.first_ms)},
+                {"batch_ms", number(trial.batch_ms)}};
   };
-  Json json = {{"alone", trial_json(answer.alone)}, {"trials", list_json(answer.trials, trial_json)}, {"step_alone_ms", number(answer.step_alone_ms)}, {"loading_is_slow", answer.loading_is_slow},
-               {"enough_workers", or_null(answer.enough_workers)}, {"enough_prefetch", or_null(answer.enough_prefetch)}, {"tried", answer.tried}, {"sentence", answer.sentence}, {"warnings", answer.warnings}};
-  if (answer.transfer) json["transfer"] = {{"bytes", number(answer.transfer->bytes)}, {"pageable_ms", number(answer.transfer->pageable_ms)}, {"pinned_ms", number(answer.transfer->pinned_ms)}};
+  Json json = {{"alone", trial_json(answer.alone)},
+               {"trials", list_json(answer.trials, trial_json)},
+               {"step_alone_ms", number(answer.step_alone_ms)},
+               {"loading_is_slow", answer.loading_is_slow},
+               {"enough_workers", or_null(answer.enough_workers)},
+               {"enough_prefetch", or_null(answer.enough_prefetch)},
+               {"tried", answer.tried},
+               {"sentence", answer.sentence},
+               {"warnings", answer.warnings}};
+  if (answer.transfer)
+    json["transfer"] = {{"bytes", number(answer.transfer->bytes)},
+                        {"pageable_ms", number(answer.transfer->pageable_ms)},
+                        {"pinned_ms", number(answer.transfer->pinned_ms)}};
   return json;
 }
 
 Json verification_json(const Verification& verification) {
-  static constexpr std::array<const char*, 4> kBases = {"samples", "batches", "gpu_work", "whole_run"};
+  static constexpr std::array<const char*, 4> kBases = {"samples", "batches", "gpu_work",
+                                                        "whole_run"};
   Json variants = Json::array();
   for (std::size_t i = 0; i < verification.variants.size(); ++i) {
     const VerifiedVariant& variant = verification.variants[i];
@@ -254,27 +293,37 @@ Json verification_json(const Verification& verification) {
                         {"low", number(speedup.low)},
                         {"high", number(speedup.high)}});
   }
-  return {{"measured_by", kBases[static_cast<std::size_t>(verification.basis)]}, {"cut_short", verification.cut_short}, {"variants", std::move(variants)}};
+  return {{"measured_by", kBases[static_cast<std::size_t>(verification.basis)]},
+          {"cut_short", verification.cut_short},
+          {"variants", std::move(variants)}};
 }
 
 Json comparison_json(const Comparison& comparison) {
   Json json = {{"against", comparison.against},
-          {"speedup", number(comparison.speedup)},
-          {"ideal", number(comparison.ideal)},
-          {"efficiency", number(comparison.efficiency)},
-          {"measured_by", comparison.measured_by},
-          {"missing", list_json(comparison.missing, [](const Comparison::Share& share) { return Json{{"code", share.code}, {"lost", number(share.lost)}}; })}};
+               {"speedup", number(comparison.speedup)},
+               {"ideal", number(comparison.ideal)},
+               {"efficiency", number(comparison.efficiency)},
+               {"measured_by", comparison.measured_by},
+               {"missing", list_json(comparison.missing, [](const Comparison::Share& share) {
+                  return Json{{"code", share.code}, {"lost", number(share.lost)}};
+                })}};
   json["only_here"] = comparison.only_here;
   json["only_there"] = comparison.only_there;
   if (!comparison.changes.empty())
-    json["changes"] = list_json(comparison.changes, [](const Comparison::Change& change) { return Json{{"what", change.what}, {"own", number(change.own)}, {"other", number(change.other)}, {"unit", change.unit}}; });
+    json["changes"] = list_json(comparison.changes, [](const Comparison::Change& change) {
+      return Json{{"what", change.what},
+                  {"own", number(change.own)},
+                  {"other", number(change.other)},
+                  {"unit", change.unit}};
+    });
   return json;
 }
 
 Json report_json(const Report& report) {
   Json throughput = nullptr;
   if (report.throughput)
-    throughput = {{"now", number(report.throughput->now)}, {"possible", number(report.throughput->possible)}};
+    throughput = {{"now", number(report.throughput->now)},
+                  {"possible", number(report.throughput->possible)}};
   Json json = {
       {"lockstep_report", kReportVersion},
       {"source", {{"kind", name_of(report.source_kind)}, {"detail", report.source_detail}}},
@@ -288,23 +337,34 @@ Json report_json(const Report& report) {
       {"suspicions", list_json(report.suspicions, finding_json)},
       {"events", list_json(report.events,
                            [](const Event& event) {
-                             return Json{{"kind", event.kind}, {"gpu", or_null(event.gpu)}, {"detail", event.detail}};
+                             return Json{{"kind", event.kind},
+                                         {"gpu", or_null(event.gpu)},
+                                         {"detail", event.detail}};
                            })},
       {"not_measured", list_json(report.not_measured, [](const NotMeasured& entry) {
          return Json{{"signal", entry.signal}, {"reason", entry.reason}};
        })}};
   if (!report.clocks.empty())
     json["clocks"] = list_json(report.clocks, [](const HostClock& clock) {
-      return Json{{"host", clock.host}, {"input", clock.input}, {"ahead_ms", number(clock.ahead_ms)}, {"error_ms", clock.error_ms ? number(*clock.error_ms) : Json(nullptr)}, {"drift_ppm", number(clock.drift_ppm)}, {"matched_steps", clock.matched_steps}};
+      return Json{{"host", clock.host},
+                  {"input", clock.input},
+                  {"ahead_ms", number(clock.ahead_ms)},
+                  {"error_ms", clock.error_ms ? number(*clock.error_ms) : Json(nullptr)},
+                  {"drift_ppm", number(clock.drift_ppm)},
+                  {"matched_steps", clock.matched_steps}};
     });
   if (!report.checklist.empty())
-    json["checklist"] = list_json(report.checklist, [](const CheckItem& item) { return Json{{"question", item.question}, {"measured", item.measured}, {"yes", item.yes}}; });
+    json["checklist"] = list_json(report.checklist, [](const CheckItem& item) {
+      return Json{{"question", item.question}, {"measured", item.measured}, {"yes", item.yes}};
+    });
   if (report.findings_left_out > 0) json["findings_left_out"] = report.findings_left_out;
   if (report.steps) json["steps"] = steps_json(*report.steps);
-  if (report.steps && report.steps->devices) json["steps"]["on_gpus"] = devices_json(*report.steps->devices);
+  if (report.steps && report.steps->devices)
+    json["steps"]["on_gpus"] = devices_json(*report.steps->devices);
   if (report.collectives) json["collectives"] = collectives_json(*report.collectives);
   if (report.communicators) json["communicators"] = communicators_json(*report.communicators);
-  if (!report.probes.empty()) json["probes"] = {{"heard", report.probes}, {"rung", rung_of(report.probes)}};
+  if (!report.probes.empty())
+    json["probes"] = {{"heard", report.probes}, {"rung", rung_of(report.probes)}};
   if (report.loader) json["dataloader"] = loader_json(*report.loader);
   if (report.command)
     json["command"] = {{"command", report.command->command},
@@ -316,16 +376,28 @@ Json report_json(const Report& report) {
   return json;
 }
 
-std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
-Json run_json(const MeasuredRun& run) { return {{"tokens_per_s", number(run.tokens_per_s)}, {"command", run.command}, {"report", report_json(run.report)}}; }
+Json run_json(const MeasuredRun& run) {
+  return {{"tokens_per_s", number(run.tokens_per_s)},
+          {"command", run.command},
+          {"report", report_json(run.report)}};
+}
 
 }  // namespace
 
-std::string JsonRenderer::render(const Report& report) const { return text_of(report_json(report)); }
+std::string JsonRenderer::render(const Report& report) const {
+  return text_of(report_json(report));
+}
 
 std::string before_after_json(const BeforeAfter& runs) {
-  Json json = {{"lockstep_demo", 1}, {"speedup", number(runs.speedup())}, {"disturbed_by", or_null(runs.disturbed_by)}, {"before", run_json(runs.before)}, {"after", run_json(runs.after)}};
+  Json json = {{"lockstep_demo", 1},
+               {"speedup", number(runs.speedup())},
+               {"disturbed_by", or_null(runs.disturbed_by)},
+               {"before", run_json(runs.before)},
+               {"after", run_json(runs.after)}};
   return text_of(json);
 }
 

@@ -13,7 +13,8 @@ class JsonRenderer : public Renderer {
   std::string render(const Report& report) const override;
 };
 
-// Both runs of a demo: {"lockstep_demo":1,"speedup":…,"before":{"tokens_per_s":…,"command":[…],"report":{…}},"after":{…}}.
+// Both runs of a demo:
+// {"lockstep_demo":1,"speedup":…,"before":{"tokens_per_s":…,"command":[…],"report":{…}},"after":{…}}.
 std::string before_after_json(const BeforeAfter& runs);
 
 }  // namespace lockstep

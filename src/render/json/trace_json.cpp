@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "render/json/json_values.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -10,15 +12,18 @@ using Json = nlohmann::ordered_json;
 
 // Nanoseconds are exact: three decimals of a microsecond.
 Json us(double value) { return std::round(value * 1e3) / 1e3; }
-Json rounded(double value, double steps) { return std::isfinite(value) ? Json(std::round(value * steps) / steps) : Json(nullptr); }
-Json share(double value) { return rounded(value, 1e4); }
+Json trace_share(double value) { return rounded(value, 1e4); }
 
 // As HolisticTraceAnalysis rounds: two digits of a percentage.
-Json percentage(double part, double whole) { return whole > 0 ? rounded(100 * part / whole, 100) : Json(nullptr); }
+Json percentage(double part, double whole) {
+  return whole > 0 ? rounded(100 * part / whole, 100) : Json(nullptr);
+}
 
 Json stream_json(const StreamIdle& stream) {
   const double idle = stream.host_wait_us + stream.kernel_wait_us + stream.other_us;
-  const auto ratio = [&](double value) { return idle != 0 ? rounded(value / idle, 100) : Json(nullptr); };
+  const auto ratio = [&](double value) {
+    return idle != 0 ? rounded(value / idle, 100) : Json(nullptr);
+  };
   return {{"device", stream.device},
           {"stream", stream.stream},
           {"host_wait_us", us(stream.host_wait_us)},
@@ -47,7 +52,11 @@ Json rank_json(const RankBreakdown& rank) {
   for (const auto& [category, count] : rank.rows) json["gpu_rows"][category] = count;
   for (const StreamIdle& stream : rank.streams) json["streams"].push_back(stream_json(stream));
   for (const KernelSum& kernel : rank.kernels)
-    json["kernels"].push_back({{"name", kernel.name}, {"type", kKernelTypeNames[static_cast<std::size_t>(kernel.type)]}, {"count", kernel.count}, {"sum_us", us(kernel.sum_us)}, {"longest_us", us(kernel.longest_us)}});
+    json["kernels"].push_back({{"name", kernel.name},
+                               {"type", kKernelTypeNames[static_cast<std::size_t>(kernel.type)]},
+                               {"count", kernel.count},
+                               {"sum_us", us(kernel.sum_us)},
+                               {"longest_us", us(kernel.longest_us)}});
   return json;
 }
 
@@ -57,8 +66,12 @@ Json types_json(const TraceBreakdown& breakdown) {
   for (const TypeSum& sum : breakdown.types) all += sum.sum_us;
   for (const TypeSum& sum : breakdown.types) {
     std::string name;
-    for (const KernelType type : sum.types) name += (name.empty() ? "" : " overlapping ") + std::string(kKernelTypeNames[static_cast<std::size_t>(type)]);
-    list.push_back({{"type", name}, {"sum_us", us(sum.sum_us)}, {"percent", all > 0 ? rounded(100 * sum.sum_us / all, 10) : Json(nullptr)}});
+    for (const KernelType type : sum.types)
+      name += (name.empty() ? "" : " overlapping ") +
+              std::string(kKernelTypeNames[static_cast<std::size_t>(type)]);
+    list.push_back({{"type", name},
+                    {"sum_us", us(sum.sum_us)},
+                    {"percent", all > 0 ? rounded(100 * sum.sum_us / all, 10) : Json(nullptr)}});
   }
   return list;
 }
@@ -76,16 +89,24 @@ nlohmann::ordered_json trace_object(const TraceSignals& trace) {
                {"arrivals", Json::array()},
                {"critical_path", Json::array()},
                {"what_if", Json::object()},
-               {"replay_error", share(trace.replay_error)}};
+               {"replay_error", trace_share(trace.replay_error)}};
   for (const RankBreakdown& rank : trace.breakdown.ranks) json["ranks"].push_back(rank_json(rank));
   for (const TraceRankSignals& rank : trace.ranks)
-    json["arrivals"].push_back({{"rank", rank.rank}, {"late_a_step_ms", rounded(rank.late_ms_a_step, 1e4)}, {"late_share", share(rank.late_share)}, {"exposed_communication", share(rank.exposed_communication)}});
-  for (const CriticalShare& part : trace.critical_path) json["critical_path"].push_back({{"what", part.what}, {"rank", part.rank}, {"share", share(part.share)}});
+    json["arrivals"].push_back(
+        {{"rank", rank.rank},
+         {"late_a_step_ms", rounded(rank.late_ms_a_step, 1e4)},
+         {"late_share", trace_share(rank.late_share)},
+         {"exposed_communication", trace_share(rank.exposed_communication)}});
+  for (const CriticalShare& part : trace.critical_path)
+    json["critical_path"].push_back(
+        {{"what", part.what}, {"rank", part.rank}, {"share", trace_share(part.share)}});
   // What would be given back: a share of the captured time.
   for (std::size_t part = 0; part < kStepSpanNames.size(); ++part)
-    if (trace.removable[part] > 0) json["what_if"]["without_" + std::string(kStepSpanNames[part])] = share(trace.removable[part]);
-  json["what_if"]["free_launches"] = share(trace.removable_launches);
-  json["what_if"]["free_collectives"] = share(trace.removable_collectives);
+    if (trace.removable[part] > 0)
+      json["what_if"]["without_" + std::string(kStepSpanNames[part])] =
+          trace_share(trace.removable[part]);
+  json["what_if"]["free_launches"] = trace_share(trace.removable_launches);
+  json["what_if"]["free_collectives"] = trace_share(trace.removable_collectives);
   return json;
 }
 

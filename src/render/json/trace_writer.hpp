@@ -1,4 +1,5 @@
-// The steps that probes saw as a trace for chrome://tracing and Perfetto: a process a rank, a row for steps and one for pieces.
+// The steps that probes saw as a trace for chrome://tracing and Perfetto: a process a rank, a row
+// for steps and one for pieces.
 #pragma once
 
 #include <string>

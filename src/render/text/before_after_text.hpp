@@ -10,6 +10,7 @@
 
 namespace lockstep {
 
-std::string before_after_text(const BeforeAfter& runs, Colors colors, std::optional<std::size_t> width);
+std::string before_after_text(const BeforeAfter& runs, Colors colors,
+                              std::optional<std::size_t> width);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// A benchmark for people: the table, bars of the speedups, what the fit expects, and what guides published.
+// A benchmark for people: the table, bars of the speedups, what the fit expects, and what guides
+// published.
 #pragma once
 
 #include <optional>

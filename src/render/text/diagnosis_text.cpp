@@ -10,21 +10,25 @@
 #include "render/text/steps_text.hpp"
 #include "render/text/table.hpp"
 #include "render/text/trace_text.hpp"
-#include "render/words/trace_words.hpp"
 #include "render/words/fleet_words.hpp"
+#include "render/words/trace_words.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
 namespace {
 
-std::string seconds(double value) { return format_duration(std::chrono::nanoseconds(std::llround(value * 1e9))); }
+std::string seconds(double value) {
+  return format_duration(std::chrono::nanoseconds(std::llround(value * 1e9)));
+}
 
 std::string numbers_of(const GpuReport& gpu) {
   std::vector<std::string> parts;
   if (gpu.busy) parts.push_back(fmt::format("{:3.0f} % busy", *gpu.busy * 100));
   if (gpu.power_mw)
-    parts.push_back(gpu.info.power_limit_mw ? fmt::format("{:3.0f} of {:.0f} W", *gpu.power_mw / 1e3, *gpu.info.power_limit_mw / 1e3)
-                                            : fmt::format("{:.0f} W", *gpu.power_mw / 1e3));
+    parts.push_back(gpu.info.power_limit_mw
+                        ? fmt::format("{:3.0f} of {:.0f} W", *gpu.power_mw / 1e3,
+                                      *gpu.info.power_limit_mw / 1e3)
+                        : fmt::format("{:.0f} W", *gpu.power_mw / 1e3));
   if (gpu.memory_used_bytes) parts.push_back(format_bytes(*gpu.memory_used_bytes));
   return join(parts, "  ");
 }
@@ -47,30 +51,47 @@ std::string lanes_text(const Report& report, std::size_t width, const Painter& p
     label_width = std::max(label_width, display_width(rows.back().label));
   }
   const std::size_t taken = label_width + 46;
-  const std::size_t columns = std::clamp<std::size_t>(width > taken + 8 ? width - taken : 20, 20, kLaneColumns);
+  const std::size_t columns =
+      std::clamp<std::size_t>(width > taken + 8 ? width - taken : 20, 20, kLaneColumns);
   std::string text;
   for (std::size_t i = 0; i < rows.size(); ++i)
-    text += fmt::format("  {}{} {}  {}\n", rows[i].label, std::string(label_width - display_width(rows[i].label), ' '), lane_bars(picture.rows[i], columns), rows[i].numbers);
-  const double length = picture.column_s * static_cast<double>(picture.rows.empty() ? 0 : picture.rows.front().values.size());
+    text += fmt::format("  {}{} {}  {}\n", rows[i].label,
+                        std::string(label_width - display_width(rows[i].label), ' '),
+                        lane_bars(picture.rows[i], columns), rows[i].numbers);
+  const double length =
+      picture.column_s *
+      static_cast<double>(picture.rows.empty() ? 0 : picture.rows.front().values.size());
   const std::string from = seconds(picture.from_s);
   const std::string to = seconds(picture.from_s + length);
   const std::size_t gap = columns > from.size() + to.size() ? columns - from.size() - to.size() : 1;
-  text += paint.faint(fmt::format("{}{}{}{}  ({})", std::string(label_width + 3, ' '), from, std::string(gap, ' '), to, picture.made_of)) + "\n";
+  text += paint.faint(fmt::format("{}{}{}{}  ({})", std::string(label_width + 3, ' '), from,
+                                  std::string(gap, ' '), to, picture.made_of)) +
+          "\n";
   return text + "\n";
 }
 
-std::string finding_text(const Finding& finding, std::size_t number, std::size_t width, const Painter& paint) {
+std::string finding_text(const Finding& finding, std::size_t number, std::size_t width,
+                         const Painter& paint) {
   const FindingName& name = name_of(finding.code);
-  std::string text = fmt::format("{}. {}  {}, {:.0f} % sure{}\n", number, paint.of(finding.severity, fmt::format("{} {}", name.id, name.name)),
-                                 severity_word(finding.severity), finding.confidence * 100,
-                                 !finding.gpus.empty() ? "  on " + where_words(finding) : finding.is_fault ? " " + rank_list(finding) : "");
+  std::string text =
+      fmt::format("{}. {}  {}, {:.0f} % sure{}\n", number,
+                  paint.of(finding.severity, fmt::format("{} {}", name.id, name.name)),
+                  severity_word(finding.severity), finding.confidence * 100,
+                  !finding.gpus.empty() ? "  on " + where_words(finding)
+                  : finding.is_fault    ? " " + rank_list(finding)
+                                        : "");
   if (finding.lost_throughput >= 0.005) text += wrapped(cost_sentence(finding), 3, width);
   std::vector<std::string> evidence;
   for (const Evidence& item : finding.evidence) evidence.push_back(evidence_words(item));
   if (!evidence.empty()) text += wrapped("seen: " + join(evidence, "; "), 3, width);
-  if (!finding.where.empty()) text += wrapped(fmt::format("at: {}{}", place_list(finding), finding.reason.empty() ? "" : ": " + printable(finding.reason)), 3, width);
+  if (!finding.where.empty())
+    text += wrapped(fmt::format("at: {}{}", place_list(finding),
+                                finding.reason.empty() ? "" : ": " + printable(finding.reason)),
+                    3, width);
   for (const Fix& fix : finding.fixes) {
-    text += wrapped(fmt::format("fix: {}{}", printable(fix.description), fix.safety == FixSafety::unsafe ? " (may change results)" : ""), 3, width);
+    text += wrapped(fmt::format("fix: {}{}", printable(fix.description),
+                                fix.safety == FixSafety::unsafe ? " (may change results)" : ""),
+                    3, width);
     if (!fix.command.empty()) text += "     " + paint.bold(command_words(fix.command)) + "\n";
     if (fix.diff) text += diff_text(*fix.diff, 5, paint);
   }
@@ -81,20 +102,24 @@ std::string finding_text(const Finding& finding, std::size_t number, std::size_t
 std::string checklist_text(const Report& report, const Painter& paint) {
   std::string text;
   for (const CheckItem& item : report.checklist)
-    text += fmt::format("  {}  {}: {}\n", item.yes ? paint.good("yes") : "no ", item.question, item.measured);
+    text += fmt::format("  {}  {}: {}\n", item.yes ? paint.good("yes") : "no ", item.question,
+                        item.measured);
   return text.empty() ? text : text + "\n";
 }
 
 // Two traces: what a step takes in each, and which findings are gone.
-std::string changes_text(const Comparison& comparison, const std::string& own, std::size_t width, const Painter& paint) {
+std::string changes_text(const Comparison& comparison, const std::string& own, std::size_t width,
+                         const Painter& paint) {
   std::string text;
-  for (const std::string& sentence : change_sentences(comparison, own)) text += (text.empty() ? paint.bold(sentence) : sentence) + "\n";
+  for (const std::string& sentence : change_sentences(comparison, own))
+    text += (text.empty() ? paint.bold(sentence) : sentence) + "\n";
   return text + "\n" + word_table_text(change_table(comparison, own), width, paint);
 }
 
 std::string comparison_text(const Comparison& comparison, const Painter& paint) {
   std::string text = paint.bold(fmt::format("speedup: {:.2f}x", comparison.speedup)) +
-                     fmt::format(" against {} (ideal {:.2f}x, efficiency {:.0f} %, by {})\n", printable(comparison.against), comparison.ideal,
+                     fmt::format(" against {} (ideal {:.2f}x, efficiency {:.0f} %, by {})\n",
+                                 printable(comparison.against), comparison.ideal,
                                  comparison.efficiency * 100, comparison.measured_by);
   double explained = 0;
   for (const Comparison::Share& share : comparison.missing) {
@@ -102,7 +127,8 @@ std::string comparison_text(const Comparison& comparison, const Painter& paint) 
     explained += share.lost;
   }
   const double rest = 1 - comparison.efficiency - explained;
-  if (rest > 0.02) text += fmt::format("  missing {:.2f}x: not explained by a finding\n", rest * comparison.ideal);
+  if (rest > 0.02)
+    text += fmt::format("  missing {:.2f}x: not explained by a finding\n", rest * comparison.ideal);
   return text + "\n";
 }
 
@@ -115,17 +141,31 @@ std::string DiagnosisText::render(const Report& report) const {
   std::string text;
   if (report.verdict) {
     const std::string pattern(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)]);
-    text += wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence), report.verdict->confidence * 100), 0, width);
-    if (const auto end = text.find(':'); colors_ == Colors::on) text = paint.bold(text.substr(0, end)) + text.substr(end);
+    text +=
+        wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence),
+                            report.verdict->confidence * 100),
+                0, width);
+    if (const auto end = text.find(':'); colors_ == Colors::on)
+      text = paint.bold(text.substr(0, end)) + text.substr(end);
   }
   if (!report.verdict && !report.steps && report.command && report.command->exit_code)
-    text += fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n", *report.command->exit_code);
-  if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps)) text += paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s))) + "\n\n";
-  else if (report.trace) text += paint.faint(fmt::format("{}: {}", printable(input_name(report.source_detail)), trace_sentence(*report.trace))) + "\n\n";
-  else if (report.source_kind == SourceKind::log) text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
+    text += fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n",
+                        *report.command->exit_code);
+  if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps))
+    text += paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s))) +
+            "\n\n";
+  else if (report.trace)
+    text += paint.faint(fmt::format("{}: {}", printable(input_name(report.source_detail)),
+                                    trace_sentence(*report.trace))) +
+            "\n\n";
+  else if (report.source_kind == SourceKind::log)
+    text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
   else
-    text += paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(), virtual_gpus ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
-                                  printable(report.source_detail), seconds(report.duration_s))) + "\n\n";
+    text +=
+        paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(),
+                                virtual_gpus ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
+                                printable(report.source_detail), seconds(report.duration_s))) +
+        "\n\n";
   text += lanes_text(report, width, paint);
   const auto jobs = job_table(report);
   if (jobs) text += word_table_text(*jobs, width, paint);
@@ -135,40 +175,65 @@ std::string DiagnosisText::render(const Report& report) const {
       text += fmt::format("also: {} ({})\n", printable(report.jobs[i].verdict->sentence),
                           kPatternNames[static_cast<std::size_t>(report.jobs[i].verdict->pattern)]);
   if (report.jobs.size() > 1 && !jobs) text += "\n";
-  if (report.comparison && report.trace) text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);
-  else if (report.comparison) text += comparison_text(*report.comparison, paint);
+  if (report.comparison && report.trace)
+    text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);
+  else if (report.comparison)
+    text += comparison_text(*report.comparison, paint);
   if (report.throughput && !report.findings.empty())
-    text += fmt::format("throughput now: {:.0f} % of what {} could do\n\n", report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
+    text +=
+        fmt::format("throughput now: {:.0f} % of what {} could do\n\n",
+                    report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
   if (report.steps) text += steps_text(*report.steps, width, paint);
   text += devices_text(report, width, paint);
   if (report.trace) text += trace_text(*report.trace, width, paint);
   if (report.loader) text += loader_text(*report.loader, width, paint);
-  for (std::size_t i = 0; i < report.findings.size(); ++i) text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
+  for (std::size_t i = 0; i < report.findings.size(); ++i)
+    text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
   if (report.findings.empty()) {
     const bool in_step = report.verdict && report.verdict->pattern == Pattern::in_step;
-    const bool all_yes = std::all_of(report.checklist.begin(), report.checklist.end(), [](const CheckItem& item) { return item.yes; });
+    const bool all_yes =
+        std::ranges::all_of(report.checklist, [](const CheckItem& item) { return item.yes; });
     const bool heard_all = report.findings_left_out == 0;
-    const bool heavy_suspicion = std::any_of(report.suspicions.begin(), report.suspicions.end(), [](const Finding& finding) { return finding.lost_throughput > 0.3; });
-    text += in_step && all_yes && heard_all && !heavy_suspicion ? paint.good("healthy") + ": nothing found that costs 2 % or more\n" : heard_all ? "no findings\n" : "no findings of those asked for\n";
-    if (in_step) text += checklist_text(report, paint);
-    else text += "\n";
+    const bool heavy_suspicion = std::ranges::any_of(
+        report.suspicions, [](const Finding& finding) { return finding.lost_throughput > 0.3; });
+    text += in_step && all_yes && heard_all && !heavy_suspicion
+                ? paint.good("healthy") + ": nothing found that costs 2 % or more\n"
+            : heard_all ? "no findings\n"
+                        : "no findings of those asked for\n";
+    if (in_step)
+      text += checklist_text(report, paint);
+    else
+      text += "\n";
   }
   if (report.findings_left_out > 0)
-    text += fmt::format("left out by --only, --ignore or --min-severity: {} finding{}\n", report.findings_left_out, report.findings_left_out == 1 ? "" : "s");
+    text += fmt::format("left out by --only, --ignore or --min-severity: {} finding{}\n",
+                        report.findings_left_out, report.findings_left_out == 1 ? "" : "s");
   for (const Finding& suspicion : report.suspicions) {
     const FindingName& name = name_of(suspicion.code);
-    text += wrapped(fmt::format("suspicion: {} {} ({:.0f} % sure{}): lockstep explain {}", name.id, name.name, suspicion.confidence * 100,
-                                suspicion.lost_throughput >= 0.005 ? fmt::format(", up to {:.0f} %", suspicion.lost_throughput * 100) : "", name.id),
-                    0, width);
+    text +=
+        wrapped(fmt::format("suspicion: {} {} ({:.0f} % sure{}): lockstep explain {}", name.id,
+                            name.name, suspicion.confidence * 100,
+                            suspicion.lost_throughput >= 0.005
+                                ? fmt::format(", up to {:.0f} %", suspicion.lost_throughput * 100)
+                                : "",
+                            name.id),
+                0, width);
   }
   // What is simply not in a file is one line; what a driver refused has its reason.
   constexpr std::string_view kAbsent = "not in the input";
   std::vector<std::string> absent;
   for (const NotMeasured& entry : report.not_measured) {
-    if (entry.reason.starts_with(kAbsent)) absent.push_back(printable(entry.signal));
-    else text += paint.faint(fmt::format("not measured: {}: {}", printable(entry.signal), printable(entry.reason))) + "\n";
+    if (entry.reason.starts_with(kAbsent))
+      absent.push_back(printable(entry.signal));
+    else
+      text += paint.faint(fmt::format("not measured: {}: {}", printable(entry.signal),
+                                      printable(entry.reason))) +
+              "\n";
   }
-  if (!absent.empty()) text += paint.faint(fmt::format("not measured: {}: {} (--json says what each would tell)", join(absent, ", "), kAbsent)) + "\n";
+  if (!absent.empty())
+    text += paint.faint(fmt::format("not measured: {}: {} (--json says what each would tell)",
+                                    join(absent, ", "), kAbsent)) +
+            "\n";
   return text;
 }
 

@@ -1,4 +1,5 @@
-// The report of `lockstep diagnose` for a person at a terminal: verdict, lanes, findings with cost and fix.
+// The report of `lockstep diagnose` for a person at a terminal: verdict, lanes, findings with cost
+// and fix.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@ namespace lockstep {
 
 class DiagnosisText : public Renderer {
  public:
-  explicit DiagnosisText(Colors colors = Colors::off, std::optional<std::size_t> width = std::nullopt)
+  explicit DiagnosisText(Colors colors = Colors::off,
+                         std::optional<std::size_t> width = std::nullopt)
       : colors_(colors), width_(width) {}
   std::string render(const Report& report) const override;
 

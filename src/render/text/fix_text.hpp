@@ -1,4 +1,5 @@
-// The report of `lockstep fix` for a person: each patch with its reason, its safety, what it gains and changes, and its diff.
+// The report of `lockstep fix` for a person: each patch with its reason, its safety, what it gains
+// and changes, and its diff.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@ namespace lockstep {
 
 class FixText : public Renderer {
  public:
-  explicit FixText(Colors colors = Colors::off, std::optional<std::size_t> width = std::nullopt) : colors_(colors), width_(width) {}
+  explicit FixText(Colors colors = Colors::off, std::optional<std::size_t> width = std::nullopt)
+      : colors_(colors), width_(width) {}
   std::string render(const Report& report) const override;
 
  private:

@@ -32,18 +32,21 @@ std::string percent(double fraction) { return fmt::format("{:.0f} %", fraction *
 
 std::string power(const GpuReport& gpu) {
   const auto watts = [](double milliwatts) { return fmt::format("{:.0f}", milliwatts / 1e3); };
-  const std::string now =
-      gpu.power_mw && gpu.latest.power_mw.state() == ReadingState::value ? watts(*gpu.power_mw)
-                                                                         : shown(gpu.latest.power_mw, watts);
+  const std::string now = gpu.power_mw && gpu.latest.power_mw.state() == ReadingState::value
+                              ? watts(*gpu.power_mw)
+                              : shown(gpu.latest.power_mw, watts);
   if (now == kNone || now == kFailed) return now;
-  return gpu.info.power_limit_mw ? fmt::format("{} / {} W", now, watts(*gpu.info.power_limit_mw)) : now + " W";
+  return gpu.info.power_limit_mw ? fmt::format("{} / {} W", now, watts(*gpu.info.power_limit_mw))
+                                 : now + " W";
 }
 
 std::string memory(const GpuReport& gpu) {
-  const std::string used =
-      shown(gpu.latest.memory_used_bytes, [](std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); });
+  const std::string used = shown(gpu.latest.memory_used_bytes, [](std::uint64_t bytes) {
+    return format_bytes(static_cast<double>(bytes));
+  });
   if (used == kNone || used == kFailed || !gpu.info.memory_total_bytes) return used;
-  return fmt::format("{} / {}", used, format_bytes(static_cast<double>(*gpu.info.memory_total_bytes)));
+  return fmt::format("{} / {}", used,
+                     format_bytes(static_cast<double>(*gpu.info.memory_total_bytes)));
 }
 
 std::string limits(const GpuReport& gpu) {
@@ -63,28 +66,43 @@ std::string busy(const GpuReport& gpu) {
 
 std::string gpu_name(const GpuReport& gpu) {
   std::string name = printable(gpu.info.name.value_or("unknown"));
-  if (gpu.info.mig) name += fmt::format(" (MIG {} of GPU {})", gpu.info.mig->instance, gpu.info.mig->parent);
+  if (gpu.info.mig)
+    name += fmt::format(" (MIG {} of GPU {})", gpu.info.mig->instance, gpu.info.mig->parent);
   if (gpu.lost) name += " (LOST)";
   return name;
 }
 
 std::string gpus_text(const Report& report, std::optional<std::size_t> width) {
-  Table table({{"", Align::left}, {"busy", Align::right}, {"SM", Align::right}, {"power", Align::right},
-               {"memory", Align::right}, {"temp", Align::right}, {"clock", Align::right}, {"name", Align::left},
+  Table table({{"", Align::left},
+               {"busy", Align::right},
+               {"SM", Align::right},
+               {"power", Align::right},
+               {"memory", Align::right},
+               {"temp", Align::right},
+               {"clock", Align::right},
+               {"name", Align::left},
                {"limits", Align::left}});
   for (const GpuReport& gpu : report.gpus) {
-    table.add({gpu_label(gpu.info), busy(gpu), shown(gpu.latest.sm, percent), power(gpu), memory(gpu),
-               shown(gpu.latest.temperature_c, [](double celsius) { return fmt::format("{:.0f} C", celsius); }),
-               shown(gpu.latest.sm_clock_mhz, [](double mhz) { return fmt::format("{:.0f} MHz", mhz); }), gpu_name(gpu),
-               limits(gpu)});
+    table.add(
+        {gpu_label(gpu.info), busy(gpu), shown(gpu.latest.sm, percent), power(gpu), memory(gpu),
+         shown(gpu.latest.temperature_c,
+               [](double celsius) { return fmt::format("{:.0f} C", celsius); }),
+         shown(gpu.latest.sm_clock_mhz, [](double mhz) { return fmt::format("{:.0f} MHz", mhz); }),
+         gpu_name(gpu), limits(gpu)});
   }
   return table.text(width);
 }
 
 std::string processes_text(const Report& report, std::optional<std::size_t> width) {
   if (report.processes.empty()) return "no process on a GPU\n";
-  Table table({{"pid", Align::right}, {"GPU", Align::left}, {"rank", Align::left}, {"launcher", Align::left},
-               {"user", Align::left}, {"CPU", Align::right}, {"GPU memory", Align::right}, {"loaders", Align::right},
+  Table table({{"pid", Align::right},
+               {"GPU", Align::left},
+               {"rank", Align::left},
+               {"launcher", Align::left},
+               {"user", Align::left},
+               {"CPU", Align::right},
+               {"GPU memory", Align::right},
+               {"loaders", Align::right},
                {"command", Align::left}});
   for (const ProcessSample& process : report.processes) {
     std::vector<std::string> gpus;
@@ -96,12 +114,13 @@ std::string processes_text(const Report& report, std::optional<std::size_t> widt
     std::vector<std::string> words;
     for (const std::string& word : process.command.value_or(std::vector<std::string>{}))
       words.push_back(printable(shell_quoted(word)));
-    const std::string rank =
-        !process.rank ? kNone
-        : process.world_size ? fmt::format("{} of {}", *process.rank, *process.world_size) : std::to_string(*process.rank);
-    table.add({std::to_string(process.pid), join(gpus, ","), rank, printable(process.launcher.value_or(kNone)),
-               printable(process.user.value_or(kNone)), process.cpu ? percent(*process.cpu) : kNone,
-               bytes ? format_bytes(*bytes) : kNone,
+    const std::string rank = !process.rank ? kNone
+                             : process.world_size
+                                 ? fmt::format("{} of {}", *process.rank, *process.world_size)
+                                 : std::to_string(*process.rank);
+    table.add({std::to_string(process.pid), join(gpus, ","), rank,
+               printable(process.launcher.value_or(kNone)), printable(process.user.value_or(kNone)),
+               process.cpu ? percent(*process.cpu) : kNone, bytes ? format_bytes(*bytes) : kNone,
                process.loader_workers ? std::to_string(*process.loader_workers) : kNone,
                words.empty() ? kNone : join(words, " ")});
   }
@@ -111,9 +130,10 @@ std::string processes_text(const Report& report, std::optional<std::size_t> widt
 std::string heading(const Report& report) {
   const std::size_t count = report.gpus.size();
   const bool virtual_gpus = is_virtual(report);
-  return fmt::format("{} {}GPU{} ({}), over {}\n", count, virtual_gpus ? "virtual " : "", count == 1 ? "" : "s",
-                     printable(report.source_detail),
-                     format_duration(std::chrono::nanoseconds(std::llround(report.duration_s * 1e9))));
+  return fmt::format(
+      "{} {}GPU{} ({}), over {}\n", count, virtual_gpus ? "virtual " : "", count == 1 ? "" : "s",
+      printable(report.source_detail),
+      format_duration(std::chrono::nanoseconds(std::llround(report.duration_s * 1e9))));
 }
 
 std::string bold(const std::string& text, Colors colors) {
@@ -128,7 +148,8 @@ std::string MonitorTable::render(const Report& report) const {
   text += processes_text(report, width_);
   if (!report.events.empty()) text += "\n";
   for (const Event& event : report.events)
-    text += fmt::format("event: {}{} {}\n", printable(event.kind), event.gpu ? fmt::format(" on GPU {}:", *event.gpu) : ":",
+    text += fmt::format("event: {}{} {}\n", printable(event.kind),
+                        event.gpu ? fmt::format(" on GPU {}:", *event.gpu) : ":",
                         printable(event.detail));
   if (!report.not_measured.empty()) text += "\n";
   for (const NotMeasured& entry : report.not_measured)

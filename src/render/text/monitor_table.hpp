@@ -1,4 +1,5 @@
-// The plain table of `lockstep monitor --once`: a row a GPU, a row a process, and what could not be measured.
+// The plain table of `lockstep monitor --once`: a row a GPU, a row a process, and what could not be
+// measured.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@ namespace lockstep {
 
 class MonitorTable : public Renderer {
  public:
-  explicit MonitorTable(Colors colors = Colors::off, std::optional<std::size_t> width = std::nullopt)
+  explicit MonitorTable(Colors colors = Colors::off,
+                        std::optional<std::size_t> width = std::nullopt)
       : colors_(colors), width_(width) {}
   std::string render(const Report& report) const override;
 

@@ -28,7 +28,8 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
 
 namespace {
 
-// Tabs and carriage returns stay, so that `lockstep fix . | patch -p1` finds its lines; nothing else that a terminal acts on.
+// Tabs and carriage returns stay, so that `lockstep fix . | patch -p1` finds its lines; nothing
+// else that a terminal acts on.
 std::string diff_line(std::string_view line) {
   const bool carriage_return = line.ends_with('\r');
   if (carriage_return) line.remove_suffix(1);
@@ -47,7 +48,11 @@ std::string diff_text(const std::string& diff, std::size_t indent, const Painter
   for (const std::string_view line : split(lines, '\n')) {
     const std::string shown = space + diff_line(line);
     const bool header = line.starts_with("+++") || line.starts_with("---");
-    text += header ? paint.bold(shown) : line.starts_with("+") ? paint.good(shown) : line.starts_with("-") ? paint.bad(shown) : line.starts_with("@@") ? paint.faint(shown) : shown;
+    text += header                   ? paint.bold(shown)
+            : line.starts_with("+")  ? paint.good(shown)
+            : line.starts_with("-")  ? paint.bad(shown)
+            : line.starts_with("@@") ? paint.faint(shown)
+                                     : shown;
     text += "\n";
   }
   return text;

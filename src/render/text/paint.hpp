@@ -14,7 +14,10 @@ class Painter {
   std::string bold(const std::string& text) const { return paint("1", text); }
   std::string faint(const std::string& text) const { return paint("2", text); }
   std::string of(Severity severity, const std::string& text) const {
-    return paint(severity == Severity::critical ? "1;31" : severity == Severity::warning ? "33" : "36", text);
+    return paint(severity == Severity::critical  ? "1;31"
+                 : severity == Severity::warning ? "33"
+                                                 : "36",
+                 text);
   }
   std::string good(const std::string& text) const { return paint("32", text); }
   std::string bad(const std::string& text) const { return paint("31", text); }

@@ -10,9 +10,9 @@ namespace lockstep {
 
 struct PlanTextOptions {
   Colors colors = Colors::off;
-  bool compare = false;      // the best of every other strategy
-  bool why = false;          // how each number comes about
-  std::string start;         // the line that starts it; empty: none
+  bool compare = false;  // the best of every other strategy
+  bool why = false;      // how each number comes about
+  std::string start;     // the line that starts it; empty: none
 };
 std::string plan_text(const Plan& plan, const PlanTextOptions& options);
 

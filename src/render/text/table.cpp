@@ -5,9 +5,8 @@
 namespace lockstep {
 
 std::size_t display_width(std::string_view utf8) {
-  return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80;
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      utf8, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80; }));
 }
 
 namespace {
@@ -41,7 +40,8 @@ void Table::add(std::vector<std::string> cells) {
 std::string Table::text(std::optional<std::size_t> width) const {
   std::vector<std::size_t> widths(align_.size(), 0);
   for (const auto& row : rows_)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], display_width(row[i]));
   std::string text;
   for (const auto& row : rows_) {
     std::string line;

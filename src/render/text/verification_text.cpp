@@ -44,38 +44,68 @@ const char* basis_words(SpeedBasis basis) {
   return "";
 }
 
-bool variants_are_single(const Verification& verification) { return verification.variants.front().speeds.size() < 2; }
+bool variants_are_single(const Verification& verification) {
+  return verification.variants.front().speeds.size() < 2;
+}
 
 std::string verdict(const Verification& verification, bool only_steps, const Painter& paint) {
   const Speedup& all = verification.speedups.back();
   const double before = median(verification.variants.front().seconds);
   const double after = median(verification.variants.back().seconds);
-  const std::string times = verification.cut_short ? "" : fmt::format(": {} -> {}", time_words(before), time_words(after));
-  if (only_steps) return paint.bold(fmt::format("not shown to help: the steps are {:.2f} times as fast, and the runs took no less time{}; measure with a longer run", all.ratio, times)) + "\n";
-  if (all.helped()) return paint.good(fmt::format("it helped: {:.2f}x (95 % interval {}){}", all.ratio, interval_words(all), times)) + "\n";
-  if (all.harmed()) return paint.bold(fmt::format("it made things slower: {:.2f}x (95 % interval {}){}", all.ratio, interval_words(all), times)) + "\n";
-  if (variants_are_single(verification)) return paint.bold(fmt::format("one round of each: {:.2f}x{}; what that is worth needs more (--rounds 5)", all.ratio, times)) + "\n";
-  return paint.bold(fmt::format("not shown to help: {:.2f}x, and the interval ({}) does not exclude that nothing changed{}", all.ratio, interval_words(all), times)) + "\n";
+  const std::string times = verification.cut_short
+                                ? ""
+                                : fmt::format(": {} -> {}", time_words(before), time_words(after));
+  if (only_steps)
+    return paint.bold(fmt::format("not shown to help: the steps are {:.2f} times as fast, and the "
+                                  "runs took no less time{}; measure with a longer run",
+                                  all.ratio, times)) +
+           "\n";
+  if (all.helped())
+    return paint.good(fmt::format("it helped: {:.2f}x (95 % interval {}){}", all.ratio,
+                                  interval_words(all), times)) +
+           "\n";
+  if (all.harmed())
+    return paint.bold(fmt::format("it made things slower: {:.2f}x (95 % interval {}){}", all.ratio,
+                                  interval_words(all), times)) +
+           "\n";
+  if (variants_are_single(verification))
+    return paint.bold(fmt::format(
+               "one round of each: {:.2f}x{}; what that is worth needs more (--rounds 5)",
+               all.ratio, times)) +
+           "\n";
+  return paint.bold(fmt::format("not shown to help: {:.2f}x, and the interval ({}) does not "
+                                "exclude that nothing changed{}",
+                                all.ratio, interval_words(all), times)) +
+         "\n";
 }
 
 }  // namespace
 
-std::string verification_text(const Verification& verification, bool only_steps, const std::vector<CheckItem>& checklist, Colors colors) {
+std::string verification_text(const Verification& verification, bool only_steps,
+                              const std::vector<CheckItem>& checklist, Colors colors) {
   const Painter paint(colors);
   const auto& variants = verification.variants;
-  std::string text = fmt::format("measured by {}, {} {} by turns\n\n", basis_words(verification.basis), variants.front().speeds.size(), variants.front().speeds.size() == 1 ? "round" : "rounds");
+  std::string text = fmt::format("measured by {}, {} {} by turns\n\n",
+                                 basis_words(verification.basis), variants.front().speeds.size(),
+                                 variants.front().speeds.size() == 1 ? "round" : "rounds");
   const bool ladder = variants.size() > 2;
   for (std::size_t i = 0; i < variants.size(); ++i) {
     const Speedup& speedup = verification.speedups[i];
-    const std::string gain = i == 0 ? "" : fmt::format("{:.2f}x ({})", speedup.ratio, interval_words(speedup));
+    const std::string gain =
+        i == 0 ? "" : fmt::format("{:.2f}x ({})", speedup.ratio, interval_words(speedup));
     if (ladder) text += fmt::format("  {}  {}\n", i, printable(variants[i].title));
-    text += fmt::format("  {:<24}{:>10}  {:>18}  {}\n", ladder ? "" : printable(variants[i].title), time_words(median(variants[i].seconds)), speed_words(verification.basis, median(variants[i].speeds)), gain);
+    text += fmt::format("  {:<24}{:>10}  {:>18}  {}\n", ladder ? "" : printable(variants[i].title),
+                        time_words(median(variants[i].seconds)),
+                        speed_words(verification.basis, median(variants[i].speeds)), gain);
   }
   if (ladder) text += "\n  each line has all patches of the lines above it\n";
   text += "\n" + verdict(verification, only_steps, paint);
-  text += fmt::format("  as it is: {}\n  patched:  {}\n", command_words(variants.front().command), command_words(variants.back().command));
+  text += fmt::format("  as it is: {}\n  patched:  {}\n", command_words(variants.front().command),
+                      command_words(variants.back().command));
   if (!checklist.empty()) text += "\na healthy run, patched:\n";
-  for (const CheckItem& item : checklist) text += fmt::format("  {}  {}: {}\n", item.yes ? paint.good("yes") : "no ", item.question, item.measured);
+  for (const CheckItem& item : checklist)
+    text += fmt::format("  {}  {}: {}\n", item.yes ? paint.good("yes") : "no ", item.question,
+                        item.measured);
   return text;
 }
 

@@ -1,4 +1,5 @@
-// What patches brought, for a person: every version with its speed and its gain, the sentence that sums it up, the commands that were run.
+// What patches brought, for a person: every version with its speed and its gain, the sentence that
+// sums it up, the commands that were run.
 #pragma once
 
 #include <string>
@@ -9,6 +10,7 @@
 namespace lockstep {
 
 // `only_steps`: the steps got faster, and the whole runs did not.
-std::string verification_text(const Verification& verification, bool only_steps, const std::vector<CheckItem>& checklist, Colors colors);
+std::string verification_text(const Verification& verification, bool only_steps,
+                              const std::vector<CheckItem>& checklist, Colors colors);
 
 }  // namespace lockstep

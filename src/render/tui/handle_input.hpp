@@ -1,4 +1,5 @@
-// What a key or a click does: the state before in, the state after out, and what is asked of others.
+// What a key or a click does: the state before in, the state after out, and what is asked of
+// others.
 #pragma once
 
 #include <span>

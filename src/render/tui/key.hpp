@@ -8,8 +8,36 @@
 namespace lockstep {
 
 enum class KeyCode : std::uint8_t {
-  character, enter, escape, tab, back_tab, backspace, remove, up, down, left, right, home, end, page_up, page_down,
-  f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, interrupt /* Ctrl-C */, redraw /* Ctrl-L */, unknown
+  character,
+  enter,
+  escape,
+  tab,
+  back_tab,
+  backspace,
+  remove,
+  up,
+  down,
+  left,
+  right,
+  home,
+  end,
+  page_up,
+  page_down,
+  f1,
+  f2,
+  f3,
+  f4,
+  f5,
+  f6,
+  f7,
+  f8,
+  f9,
+  f10,
+  f11,
+  f12,
+  interrupt /* Ctrl-C */,
+  redraw /* Ctrl-L */,
+  unknown
 };
 
 struct Key {

@@ -17,20 +17,33 @@ constexpr int kRowsAFinding = 2;  // itself, and its fix
 int wanted_rows(Panel panel, const Monitored& seen, const MonitorState& state) {
   switch (panel) {
     case Panel::gpus: return static_cast<int>(seen.gpus.size());
-    case Panel::steps: return state.setup.show_steps && step_rows(seen) > 0 ? 1 + step_rows(seen) : 0;
-    case Panel::ranks: return state.setup.show_ranks ? 1 + std::max<int>(1, static_cast<int>(rank_rows(seen, state, Workers::shown).size())) : 0;
-    case Panel::findings: return state.setup.show_findings ? 1 + std::max<int>(1, kRowsAFinding * static_cast<int>(finding_rows(seen, state).size())) : 0;
+    case Panel::steps:
+      return state.setup.show_steps && step_rows(seen) > 0 ? 1 + step_rows(seen) : 0;
+    case Panel::ranks:
+      return state.setup.show_ranks
+                 ? 1 + std::max<int>(
+                           1, static_cast<int>(rank_rows(seen, state, Workers::shown).size()))
+                 : 0;
+    case Panel::findings:
+      return state.setup.show_findings
+                 ? 1 + std::max<int>(
+                           1, kRowsAFinding * static_cast<int>(finding_rows(seen, state).size()))
+                 : 0;
   }
   return 0;
 }
 
-// Shares rows among the panels below the lanes: first a heading and a row for each, the focused one first, then the rest.
+// Shares rows among the panels below the lanes: first a heading and a row for each, the focused one
+// first, then the rest.
 std::array<int, kPanels> share(int rows, const std::array<int, kPanels>& wanted, Panel focus) {
   constexpr int kLeast = 2;
   constexpr int kRoomForOne = 5;  // then the others would show a heading and next to nothing
   std::array<int, kPanels> given{};
   if (rows <= kRoomForOne) {
-    const Panel only = focus != Panel::gpus && wanted[static_cast<std::size_t>(focus)] > 0 ? focus : wanted[3] > 0 ? Panel::findings : wanted[2] > 0 ? Panel::ranks : Panel::steps;
+    const Panel only = focus != Panel::gpus && wanted[static_cast<std::size_t>(focus)] > 0 ? focus
+                       : wanted[3] > 0 ? Panel::findings
+                       : wanted[2] > 0 ? Panel::ranks
+                                       : Panel::steps;
     const auto i = static_cast<std::size_t>(only);
     if (rows >= kLeast) given[i] = std::min(rows, wanted[i]);
     return given;
@@ -58,7 +71,8 @@ std::array<int, kPanels> share(int rows, const std::array<int, kPanels>& wanted,
 
 void place_columns(const Monitored& seen, Layout& layout) {
   for (const GpuNow& gpu : seen.gpus)
-    if (gpu.info.host && layout.columns >= 80) layout.lane_x = std::max(layout.lane_x, ftxui::string_width(short_gpu_label(gpu.info)) + 1);
+    if (gpu.info.host && layout.columns >= 80)
+      layout.lane_x = std::max(layout.lane_x, ftxui::string_width(short_gpu_label(gpu.info)) + 1);
   const bool wide = layout.columns >= 100;
   layout.all_numbers = layout.columns >= 72;
   const int numbers = layout.all_numbers ? 34 : 12;  // " 100%  80%  650/700W   71/80G  65C"
@@ -84,7 +98,8 @@ Layout layout_of(const Monitored& seen, const MonitorState& state, int columns, 
   place_columns(seen, layout);
 
   std::array<int, kPanels> wanted{};
-  for (std::size_t i = 0; i < kPanels; ++i) wanted[i] = wanted_rows(static_cast<Panel>(i), seen, state);
+  for (std::size_t i = 0; i < kPanels; ++i)
+    wanted[i] = wanted_rows(static_cast<Panel>(i), seen, state);
   const int gpus = std::max(1, wanted[0]);
   const int verdict_rows = rows >= 16 ? 2 : 1;
   const int body = rows - 3 - verdict_rows;  // title, axis, footer
@@ -112,7 +127,9 @@ Layout layout_of(const Monitored& seen, const MonitorState& state, int columns, 
   for (const Panel panel : {Panel::steps, Panel::ranks, Panel::findings})
     layout.panels[static_cast<std::size_t>(panel)] = place(given[static_cast<std::size_t>(panel)]);
   layout.footer = {rows - 1, 1};
-  layout.fold_workers = state.order == RankOrder::tree && given[static_cast<std::size_t>(Panel::ranks)] < wanted[static_cast<std::size_t>(Panel::ranks)];
+  layout.fold_workers =
+      state.order == RankOrder::tree && given[static_cast<std::size_t>(Panel::ranks)] <
+                                            wanted[static_cast<std::size_t>(Panel::ranks)];
 
   const int selected = std::clamp(state.selected[0], 0, gpus - 1);
   layout.first_gpu = first_shown(selected, gpus, layout.gpus_shown);

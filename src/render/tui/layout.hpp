@@ -1,4 +1,5 @@
-// Where everything lies on a screen of a given size: readable with 8 GPUs at 80x24, useful at 40x12.
+// Where everything lies on a screen of a given size: readable with 8 GPUs at 80x24, useful at
+// 40x12.
 #pragma once
 
 #include <array>
@@ -26,24 +27,27 @@ struct Layout {
   int rows = 0;
   Band title;
   Band verdict;
-  Band axis;                      // names of the columns beside the lanes, and times
+  Band axis;  // names of the columns beside the lanes, and times
   Band lanes;
-  int lane_rows = 1;              // of one GPU
+  int lane_rows = 1;  // of one GPU
   int gpus_shown = 0;
-  int first_gpu = 0;              // the topmost one shown
-  std::array<Band, kPanels> panels;  // by Panel; gpus is `lanes`; the first row of the others is their heading
+  int first_gpu = 0;  // the topmost one shown
+  // by Panel; gpus is `lanes`; the first row of the others is their heading
+  std::array<Band, kPanels> panels;
   Band footer;
-  int last_scroll = 0;            // of the window that lies over the screen
-  bool fold_workers = false;      // no rows of their own for loader workers: there is no room
+  int last_scroll = 0;        // of the window that lies over the screen
+  bool fold_workers = false;  // no rows of their own for loader workers: there is no room
 
-  int lane_x = 6;                 // after "GPU 0 "
+  int lane_x = 6;  // after "GPU 0 "
   int lane_columns = 0;
-  int numbers_x = 0;              // busy, SM, power, memory, temperature
-  bool all_numbers = true;        // else busy and power alone
+  int numbers_x = 0;        // busy, SM, power, memory, temperature
+  bool all_numbers = true;  // else busy and power alone
   int word_x = 0;
   int word_columns = 0;
 
-  const Band& of(Panel panel) const { return panel == Panel::gpus ? lanes : panels[static_cast<std::size_t>(panel)]; }
+  const Band& of(Panel panel) const {
+    return panel == Panel::gpus ? lanes : panels[static_cast<std::size_t>(panel)];
+  }
   bool too_small() const { return columns < kLeastColumns || rows < kLeastRows; }
 };
 
@@ -56,8 +60,11 @@ constexpr int first_shown(int selected, int count, int visible) {
   return wanted < 0 ? 0 : wanted > most ? most : wanted;
 }
 
-// Rows that one finding takes in a panel of this height: itself and its fix, where there is room for all of them.
-constexpr int rows_a_finding(int count, const Band& band) { return 2 * count <= band.height - 1 ? 2 : 1; }
+// Rows that one finding takes in a panel of this height: itself and its fix, where there is room
+// for all of them.
+constexpr int rows_a_finding(int count, const Band& band) {
+  return 2 * count <= band.height - 1 ? 2 : 1;
+}
 
 // Ranks that have marked steps lately.
 int step_rows(const Monitored& seen);

@@ -23,7 +23,8 @@ std::optional<Window> window_of(const Scene& scene) {
 std::vector<Line> all_lines(const Scene& scene) {
   std::vector<Line> lines(static_cast<std::size_t>(scene.layout.rows));
   const auto put = [&](const Band& band, std::vector<Line> content) {
-    for (std::size_t i = 0; i < content.size() && static_cast<int>(i) < band.height; ++i) lines[static_cast<std::size_t>(band.y) + i] = std::move(content[i]);
+    for (std::size_t i = 0; i < content.size() && static_cast<int>(i) < band.height; ++i)
+      lines[static_cast<std::size_t>(band.y) + i] = std::move(content[i]);
   };
   put(scene.layout.title, title_lines(scene));
   put(scene.layout.verdict, verdict_lines(scene));
@@ -39,14 +40,17 @@ std::vector<Line> all_lines(const Scene& scene) {
 // A sentence for a terminal that has no room for anything else.
 std::vector<Line> too_small(Size size) {
   std::vector<Line> lines;
-  for (std::string& part : wrapped(fmt::format("lockstep needs {}x{}, this is {}x{}; q quits", kLeastColumns, kLeastRows, size.columns, size.rows), std::max(1, size.columns)))
+  for (std::string& part : wrapped(fmt::format("lockstep needs {}x{}, this is {}x{}; q quits",
+                                               kLeastColumns, kLeastRows, size.columns, size.rows),
+                                   std::max(1, size.columns)))
     lines.emplace_back(std::move(part));
   return lines;
 }
 
 }  // namespace
 
-Frame draw_monitor(const Monitored& seen, const MonitorState& state, Size size, std::string_view (*explain)(FindingCode)) {
+Frame draw_monitor(const Monitored& seen, const MonitorState& state, Size size,
+                   std::string_view (*explain)(FindingCode)) {
   Frame frame;
   frame.size = {std::max(1, size.columns), std::max(1, size.rows)};
   frame.theme.colors = state.setup.colors;
@@ -55,7 +59,8 @@ Frame draw_monitor(const Monitored& seen, const MonitorState& state, Size size, 
   if (frame.layout.too_small()) {
     frame.rows = too_small(size);
   } else {
-    const Scene scene{seen, state, frame.layout, time_view(seen, state, frame.layout.lane_columns), explain};
+    const Scene scene{seen, state, frame.layout, time_view(seen, state, frame.layout.lane_columns),
+                      explain};
     frame.rows = all_lines(scene);
     frame.lanes = lane_strips(scene);
     frame.window = window_of(scene);

@@ -1,5 +1,5 @@
-// The whole live screen as a picture: what is known and what was chosen in, rows of words out. Time is passed in with what
-// is known.
+// The whole live screen as a picture: what is known and what was chosen in, rows of words out. Time
+// is passed in with what is known.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +31,13 @@ struct Window {
 
   // Rows of it that a screen of so many rows shows.
   int visible(int rows) const { return std::max(1, rows - (fills ? 2 : 4)); }
-  int last_scroll(int rows) const { return std::max(0, static_cast<int>(lines.size()) - visible(rows)); }
+  int last_scroll(int rows) const {
+    return std::max(0, static_cast<int>(lines.size()) - visible(rows));
+  }
 };
 
-// One lane: a bar a column, over the blanks that its rows leave for it. Kept apart from the rows because they are most of
-// the screen and hardly any of them changes from one frame to the next.
+// One lane: a bar a column, over the blanks that its rows leave for it. Kept apart from the rows
+// because they are most of the screen and hardly any of them changes from one frame to the next.
 struct LaneStrip {
   struct Bar {
     std::uint8_t eighths = 0;  // of a row, over all rows of the lane; kNone, kGap: no bar
@@ -64,6 +66,7 @@ struct Frame {
 };
 
 // `explain` gives the page of a finding; none where there are no pages.
-Frame draw_monitor(const Monitored& seen, const MonitorState& state, Size size, std::string_view (*explain)(FindingCode) = nullptr);
+Frame draw_monitor(const Monitored& seen, const MonitorState& state, Size size,
+                   std::string_view (*explain)(FindingCode) = nullptr);
 
 }  // namespace lockstep

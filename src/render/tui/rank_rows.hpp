@@ -31,7 +31,8 @@ int selected_rank_row(const std::vector<RankRow>& rows, const MonitorState& stat
 // "rank 0 of 2", "pid 4242".
 std::string rank_name(const ProcessSample& process);
 std::string command_line_of(const ProcessSample& process);
-// The same with the program without its folder: where there is little room, the script is what people look for.
+// The same with the program without its folder: where there is little room, the script is what
+// people look for.
 std::string short_command_of(const ProcessSample& process);
 std::optional<double> gpu_memory_of(const ProcessSample& process);
 

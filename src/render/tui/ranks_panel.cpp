@@ -68,9 +68,15 @@ Line process_line(const RankRow& row, const Columns& columns, Workers workers) {
     const auto memory = gpu_memory_of(process);
     line.right(memory ? format_bytes(*memory) : "-", columns.memory);
   }
-  if (columns.cpu > 0) line.right(process.cpu ? fmt::format("{:.0f}%", *process.cpu * 100) : "-", columns.cpu);
-  if (columns.state > 0) line.add(" ").left(state_word(process), columns.state - 1, {process.state == 'D' || process.state == 'T' ? Tone::waiting : Tone::plain, false, false});
-  if (const int loaders = process.loader_workers.value_or(0); loaders > 0 && workers == Workers::folded) line.add(fmt::format(" +{} loader{}", loaders, loaders == 1 ? "" : "s"));
+  if (columns.cpu > 0)
+    line.right(process.cpu ? fmt::format("{:.0f}%", *process.cpu * 100) : "-", columns.cpu);
+  if (columns.state > 0)
+    line.add(" ").left(
+        state_word(process), columns.state - 1,
+        {process.state == 'D' || process.state == 'T' ? Tone::waiting : Tone::plain, false, false});
+  if (const int loaders = process.loader_workers.value_or(0);
+      loaders > 0 && workers == Workers::folded)
+    line.add(fmt::format(" +{} loader{}", loaders, loaders == 1 ? "" : "s"));
   return line.add(" ").add(short_command_of(process), {Tone::faint, false, false});
 }
 
@@ -78,7 +84,10 @@ Line process_line(const RankRow& row, const Columns& columns, Workers workers) {
 std::string header_words(const Columns& columns) {
   constexpr int kDashes = 3;
   Line line;
-  line.left("ranks", columns.rank - kDashes).left("GPU", columns.gpu).right("pid", columns.pid).add(" ");
+  line.left("ranks", columns.rank - kDashes)
+      .left("GPU", columns.gpu)
+      .right("pid", columns.pid)
+      .add(" ");
   if (columns.user > 0) line.left("user", columns.user);
   if (columns.memory > 0) line.right("memory", columns.memory);
   if (columns.cpu > 0) line.right("CPU", columns.cpu);
@@ -91,11 +100,13 @@ Line row_line(const RankRow& row, const Columns& columns, Workers workers) {
     case RankRow::Kind::launcher: {
       Line line(printable(row.launcher), {Tone::accent, false, false});
       line.add(row.launcher_pid ? fmt::format(" {}", *row.launcher_pid) : std::string());
-      return line.add(fmt::format(", {} rank{}", row.ranks, row.ranks == 1 ? "" : "s"), {Tone::faint, false, false});
+      return line.add(fmt::format(", {} rank{}", row.ranks, row.ranks == 1 ? "" : "s"),
+                      {Tone::faint, false, false});
     }
     case RankRow::Kind::workers: {
       const int loaders = row.process->loader_workers.value_or(0);
-      return Line(row.branch + fmt::format("{} loader worker{}", loaders, loaders == 1 ? "" : "s"), {Tone::faint, false, false});
+      return Line(row.branch + fmt::format("{} loader worker{}", loaders, loaders == 1 ? "" : "s"),
+                  {Tone::faint, false, false});
     }
     case RankRow::Kind::process: return process_line(row, columns, workers);
   }
@@ -114,15 +125,28 @@ std::vector<Line> rank_lines(const Scene& scene) {
   const int selected = selected_rank_row(rows, scene.state);
   const int visible = band.height - 1;
   const int first = first_shown(selected, static_cast<int>(rows.size()), visible);
-  const std::string order = scene.state.order == RankOrder::tree ? "" : fmt::format("by {}", kRankOrderNames[static_cast<std::size_t>(scene.state.order)]);
-  const std::string where = static_cast<int>(rows.size()) > visible ? fmt::format("{}-{} of {}", first + 1, std::min(first + visible, static_cast<int>(rows.size())), rows.size()) : std::string();
-  lines.push_back(heading(scene, Panel::ranks, header_words(columns), join(std::vector<std::string>{order, where}, order.empty() || where.empty() ? "" : ", ")));
+  const std::string order =
+      scene.state.order == RankOrder::tree
+          ? ""
+          : fmt::format("by {}", kRankOrderNames[static_cast<std::size_t>(scene.state.order)]);
+  const std::string where =
+      static_cast<int>(rows.size()) > visible
+          ? fmt::format("{}-{} of {}", first + 1,
+                        std::min(first + visible, static_cast<int>(rows.size())), rows.size())
+          : std::string();
+  lines.push_back(heading(
+      scene, Panel::ranks, header_words(columns),
+      join(std::vector<std::string>{order, where}, order.empty() || where.empty() ? "" : ", ")));
   if (rows.empty()) {
     const bool none = scene.seen.processes.empty();
-    lines.emplace_back(!scene.seen.open ? "" : none ? "no process on a GPU" : "no process matches the filter", Style{Tone::faint, false, false});
+    lines.emplace_back(!scene.seen.open ? ""
+                       : none           ? "no process on a GPU"
+                                        : "no process matches the filter",
+                       Style{Tone::faint, false, false});
   }
   for (int i = first; i < std::min(first + visible, static_cast<int>(rows.size())); ++i) {
-    Line line = row_line(rows[static_cast<std::size_t>(i)], columns, workers).fit(scene.layout.columns);
+    Line line =
+        row_line(rows[static_cast<std::size_t>(i)], columns, workers).fit(scene.layout.columns);
     if (scene.state.focus == Panel::ranks && i == selected) line.inverted();
     lines.push_back(std::move(line));
   }
@@ -137,26 +161,43 @@ std::vector<Line> finding_lines(const Scene& scene) {
   const int count = static_cast<int>(rows.size());
   const int each = rows_a_finding(count, band);
   const int visible = (band.height - 1) / each;
-  const int selected = std::clamp(scene.state.selected[static_cast<std::size_t>(Panel::findings)], 0, std::max(0, count - 1));
+  const int selected = std::clamp(scene.state.selected[static_cast<std::size_t>(Panel::findings)],
+                                  0, std::max(0, count - 1));
   const int first = first_shown(selected, count, visible);
-  lines.push_back(heading(scene, Panel::findings, "findings", count > visible ? fmt::format("{}-{} of {}, Enter for more", first + 1, std::min(first + visible, count), count) : count > 0 ? "Enter: why and how" : ""));
-  if (rows.empty()) lines.emplace_back(scene.seen.report ? "none" : "none yet", Style{Tone::faint, false, false});
+  lines.push_back(heading(scene, Panel::findings, "findings",
+                          count > visible ? fmt::format("{}-{} of {}, Enter for more", first + 1,
+                                                        std::min(first + visible, count), count)
+                          : count > 0     ? "Enter: why and how"
+                                          : ""));
+  if (rows.empty())
+    lines.emplace_back(scene.seen.report ? "none" : "none yet", Style{Tone::faint, false, false});
   for (int i = first; i < std::min(first + visible, count); ++i) {
     const Finding& finding = *rows[static_cast<std::size_t>(i)].finding;
     const bool suspicion = rows[static_cast<std::size_t>(i)].suspicion;
-    const Tone tone = suspicion ? Tone::faint : finding.severity == Severity::critical ? Tone::problem : Tone::waiting;
+    const Tone tone = suspicion                                ? Tone::faint
+                      : finding.severity == Severity::critical ? Tone::problem
+                                                               : Tone::waiting;
     Line line;
-    line.add(suspicion ? "? " : finding.severity == Severity::critical ? "! " : "* ", {tone, true, false});
-    line.add(fmt::format("{} {}", name_of(finding.code).id, name_of(finding.code).name), {tone, true, false});
+    line.add(suspicion                                ? "? "
+             : finding.severity == Severity::critical ? "! "
+                                                      : "* ",
+             {tone, true, false});
+    line.add(fmt::format("{} {}", name_of(finding.code).id, name_of(finding.code).name),
+             {tone, true, false});
     if (!finding.gpus.empty()) line.add("  " + where_words(finding), {Tone::plain, false, false});
-    if (suspicion) line.add("  suspicion", {Tone::faint, false, false});
-    else if (finding.lost_throughput > 0) line.add(fmt::format("  costs {:.0f}%", finding.lost_throughput * 100));
+    if (suspicion)
+      line.add("  suspicion", {Tone::faint, false, false});
+    else if (finding.lost_throughput > 0)
+      line.add(fmt::format("  costs {:.0f}%", finding.lost_throughput * 100));
     const std::string fix = fix_words(finding);
     if (each == 1 && !fix.empty()) line.add("  fix: " + fix, {Tone::good, false, false});
     line.fit(scene.layout.columns);
     if (scene.state.focus == Panel::findings && i == selected) line.inverted();
     lines.push_back(std::move(line));
-    if (each == 2) lines.push_back(Line("  fix: ", {Tone::faint, false, false}).add(fix.empty() ? "see Enter" : fix, {Tone::good, false, false}).fit(scene.layout.columns));
+    if (each == 2)
+      lines.push_back(Line("  fix: ", {Tone::faint, false, false})
+                          .add(fix.empty() ? "see Enter" : fix, {Tone::good, false, false})
+                          .fit(scene.layout.columns));
   }
   return lines;
 }

@@ -39,7 +39,8 @@ Readings readings_now(const GpuNow& gpu, const Monitored& seen) {
   readings.limits = latest.limits.last_value().value_or(ClockLimits{});
   readings.state = gpu.lost ? GpuState::lost : gpu.state;
   const double now = seen.history.newest_ms();
-  constexpr double kOldAfterMs = 3000;  // and three ticks: a GPU that the kernel has put to sleep is not asked
+  // and three ticks: a GPU that the kernel has put to sleep is not asked
+  constexpr double kOldAfterMs = 3000;
   const bool silent = now - gpu.heard_ms > std::max(kOldAfterMs, 3 * seen.history.spacing_ms());
   readings.old = gpu.lost || seen.driver_gone || seen.silence.has_value() || silent;
   if (readings.old && !gpu.lost) readings.state = GpuState::no_reading;
@@ -69,7 +70,9 @@ Readings readings_at(const GpuNow& gpu, const Monitored& seen, double from_ms, d
   return readings;
 }
 
-std::string percent_of(const std::optional<double>& fraction) { return fraction ? fmt::format("{:.0f}%", *fraction * 100) : "-"; }
+std::string percent_of(const std::optional<double>& fraction) {
+  return fraction ? fmt::format("{:.0f}%", *fraction * 100) : "-";
+}
 
 std::string power_of_limit(const Readings& readings, const GpuInfo& info) {
   if (!readings.power_mw) return "-";
@@ -80,10 +83,13 @@ std::string power_of_limit(const Readings& readings, const GpuInfo& info) {
 std::string memory_of_total(const Readings& readings, const GpuInfo& info) {
   if (!readings.memory_bytes) return "-";
   if (!info.memory_total_bytes) return gibibytes(*readings.memory_bytes) + "G";
-  return fmt::format("{}/{}G", gibibytes(*readings.memory_bytes), gibibytes(static_cast<double>(*info.memory_total_bytes)));
+  return fmt::format("{}/{}G", gibibytes(*readings.memory_bytes),
+                     gibibytes(static_cast<double>(*info.memory_total_bytes)));
 }
 
-std::string temperature_of(const Readings& readings) { return readings.temperature_c ? fmt::format("{:.0f}C", *readings.temperature_c) : "-"; }
+std::string temperature_of(const Readings& readings) {
+  return readings.temperature_c ? fmt::format("{:.0f}C", *readings.temperature_c) : "-";
+}
 
 std::string limits_of(const ClockLimits& limits) {
   std::vector<std::string> names;
@@ -92,7 +98,8 @@ std::string limits_of(const ClockLimits& limits) {
   return names.empty() ? "none" : join(names, ", ");
 }
 
-std::optional<double> lane_value(Quantity quantity, const std::optional<double>& value, const GpuInfo& info, double highest) {
+std::optional<double> lane_value(Quantity quantity, const std::optional<double>& value,
+                                 const GpuInfo& info, double highest) {
   if (!value) return std::nullopt;
   double most = 1;
   switch (quantity) {
@@ -101,7 +108,9 @@ std::optional<double> lane_value(Quantity quantity, const std::optional<double>&
     case Quantity::tensor:
     case Quantity::dram: break;
     case Quantity::power: most = info.power_limit_mw.value_or(highest); break;
-    case Quantity::memory: most = info.memory_total_bytes ? static_cast<double>(*info.memory_total_bytes) : highest; break;
+    case Quantity::memory:
+      most = info.memory_total_bytes ? static_cast<double>(*info.memory_total_bytes) : highest;
+      break;
     case Quantity::temperature: most = 100; break;
     case Quantity::pcie:
     case Quantity::nvlink:

@@ -8,12 +8,15 @@
 
 namespace lockstep {
 
-// The quantities of one GPU at one moment: the newest readings, or what history holds of a past one.
+// The quantities of one GPU at one moment: the newest readings, or what history holds of a past
+// one.
 struct Readings {
-  std::optional<double> busy, sm, tensor, dram, power_mw, memory_bytes, temperature_c, clock_mhz, pcie_bytes_s, nvlink_bytes_s;
+  std::optional<double> busy, sm, tensor, dram, power_mw, memory_bytes, temperature_c, clock_mhz,
+      pcie_bytes_s, nvlink_bytes_s;
   ClockLimits limits;
   GpuState state = GpuState::unknown;
-  bool old = false;  // the driver does not answer, or the GPU is lost: these were the last good ones
+  // the driver does not answer, or the GPU is lost: these were the last good ones
+  bool old = false;
 };
 
 Readings readings_now(const GpuNow& gpu, const Monitored& seen);
@@ -28,6 +31,7 @@ std::string temperature_of(const Readings& readings);
 std::string limits_of(const ClockLimits& limits);
 
 // 0..1 for a lane, by what the GPU can do at most; rates by `highest`, what the busiest link did.
-std::optional<double> lane_value(Quantity quantity, const std::optional<double>& value, const GpuInfo& info, double highest);
+std::optional<double> lane_value(Quantity quantity, const std::optional<double>& value,
+                                 const GpuInfo& info, double highest);
 
 }  // namespace lockstep

@@ -17,9 +17,12 @@ ftxui::Element element_of(Window window, int rows, const Theme& theme) {
   const int count = static_cast<int>(window.lines.size());
   const int first = std::clamp(window.scroll, 0, window.last_scroll(rows));
   std::string title = " " + window.title + " ";
-  if (count > visible) title += fmt::format("{}-{} of {} ", first + 1, std::min(first + visible, count), count);
+  if (count > visible)
+    title += fmt::format("{}-{} of {} ", first + 1, std::min(first + visible, count), count);
   if (window.fills) title += "(Esc closes) ";
-  std::vector<Line> lines(std::make_move_iterator(window.lines.begin() + first), std::make_move_iterator(window.lines.begin() + std::min(first + visible, count)));
+  std::vector<Line> lines(
+      std::make_move_iterator(window.lines.begin() + first),
+      std::make_move_iterator(window.lines.begin() + std::min(first + visible, count)));
   auto body = element_of(std::move(lines), theme);
   auto framed = ftxui::window(ftxui::text(title), window.fills ? body | ftxui::flex : body);
   if (window.fills) return framed | ftxui::clear_under;
@@ -29,7 +32,8 @@ ftxui::Element element_of(Window window, int rows, const Theme& theme) {
 std::string_view glyph_of(const LaneStrip::Bar& bar, int row_from_bottom) {
   if (bar.eighths == LaneStrip::kNone) return " ";
   if (bar.eighths == LaneStrip::kGap) return row_from_bottom == 0 ? "\u00B7" : " ";
-  if (bar.eighths == 0) return row_from_bottom == 0 ? "_" : " ";  // nothing was done, and that is known
+  // nothing was done, and that is known
+  if (bar.eighths == 0) return row_from_bottom == 0 ? "_" : " ";
   return kLaneBars[static_cast<std::size_t>(std::clamp(bar.eighths - 8 * row_from_bottom, 0, 8))];
 }
 
@@ -44,7 +48,9 @@ bool starts_alike(const Line& a, const Line& b) {
 }
 
 // Whether a lane lies where it lay, so that only its bars can have changed.
-bool same_place(const LaneStrip& a, const LaneStrip& b) { return a.x == b.x && a.y == b.y && a.rows == b.rows && a.bars.size() == b.bars.size(); }
+bool same_place(const LaneStrip& a, const LaneStrip& b) {
+  return a.x == b.x && a.y == b.y && a.rows == b.rows && a.bars.size() == b.bars.size();
+}
 
 }  // namespace
 
@@ -52,7 +58,9 @@ bool same_place(const LaneStrip& a, const LaneStrip& b) { return a.x == b.x && a
 void ScreenPainter::paint_lanes(const Frame& frame, bool whole, std::vector<CellRun>& changed) {
   for (std::size_t i = 0; i < frame.lanes.size(); ++i) {
     const LaneStrip& lane = frame.lanes[i];
-    const LaneStrip* const before = !whole && i < shown_->lanes.size() && same_place(lane, shown_->lanes[i]) ? &shown_->lanes[i] : nullptr;
+    const LaneStrip* const before =
+        !whole && i < shown_->lanes.size() && same_place(lane, shown_->lanes[i]) ? &shown_->lanes[i]
+                                                                                 : nullptr;
     for (int row = 0; row < lane.rows; ++row) {
       const int y = lane.y + lane.rows - 1 - row;
       CellRun& run = changed[static_cast<std::size_t>(y)];
@@ -61,7 +69,8 @@ void ScreenPainter::paint_lanes(const Frame& frame, bool whole, std::vector<Cell
         const LaneStrip::Bar& bar = lane.bars[column];
         if (!row_is_new && bar == before->bars[column]) continue;
         const int x = lane.x + static_cast<int>(column);
-        draw_glyph(*cells_, x, y, glyph_of(bar, row), {bar.eighths == 0 ? Tone::faint : bar.tone, false, bar.inverted}, frame.theme);
+        draw_glyph(*cells_, x, y, glyph_of(bar, row),
+                   {bar.eighths == 0 ? Tone::faint : bar.tone, false, bar.inverted}, frame.theme);
         run.include(x);
       }
     }
@@ -70,8 +79,11 @@ void ScreenPainter::paint_lanes(const Frame& frame, bool whole, std::vector<Cell
 
 ScreenPainter::Painted ScreenPainter::paint(Frame frame) {
   const int rows = frame.size.rows;
-  const bool whole = !shown_ || shown_->size != frame.size || shown_->theme.colors != frame.theme.colors || shown_->ascii != frame.ascii || shown_->window || frame.window;
-  if (!cells_ || cells_->dimx() != frame.size.columns || cells_->dimy() != rows) cells_.emplace(frame.size.columns, rows);
+  const bool whole = !shown_ || shown_->size != frame.size ||
+                     shown_->theme.colors != frame.theme.colors || shown_->ascii != frame.ascii ||
+                     shown_->window || frame.window;
+  if (!cells_ || cells_->dimx() != frame.size.columns || cells_->dimy() != rows)
+    cells_.emplace(frame.size.columns, rows);
   std::vector<CellRun> changed;
   for (int y = 0; y < rows; ++y) changed.push_back({y, 0, 0});
   // Where a lane stays where it was, what stands beside it changes without it.

@@ -1,4 +1,5 @@
-// Paints frames into cells, touching only the rows that changed: most of the screen is the same ten times a second.
+// Paints frames into cells, touching only the rows that changed: most of the screen is the same ten
+// times a second.
 #pragma once
 
 #include <ftxui/screen/screen.hpp>

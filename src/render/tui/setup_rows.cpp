@@ -10,10 +10,12 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array kLaneQuantities = {Quantity::busy, Quantity::sm, Quantity::tensor, Quantity::power, Quantity::memory, Quantity::pcie, Quantity::nvlink};
+constexpr std::array kLaneQuantities = {Quantity::busy,  Quantity::sm,     Quantity::tensor,
+                                        Quantity::power, Quantity::memory, Quantity::pcie,
+                                        Quantity::nvlink};
 
 Quantity next_quantity(Quantity now, int by) {
-  const auto at = std::find(kLaneQuantities.begin(), kLaneQuantities.end(), now) - kLaneQuantities.begin();
+  const auto at = std::ranges::find(kLaneQuantities, now) - kLaneQuantities.begin();
   const auto count = static_cast<std::ptrdiff_t>(kLaneQuantities.size());
   return kLaneQuantities[static_cast<std::size_t>((at % count + by + count) % count)];
 }

@@ -19,7 +19,8 @@ std::string bar_of(const StepParts& parts, int columns, std::vector<Style>& styl
   for (std::size_t i = 0; i < kStepLetters.size(); ++i) {
     if (!kStepLetters[i].counts) continue;
     passed += parts.share[i];
-    while (static_cast<int>(bar.size()) < static_cast<int>(passed * columns + 0.5) && static_cast<int>(bar.size()) < columns) {
+    while (static_cast<int>(bar.size()) < static_cast<int>(passed * columns + 0.5) &&
+           static_cast<int>(bar.size()) < columns) {
       bar += kStepLetters[i].letter;
       styles.push_back({tone_of(kStepLetters[i].concern), false, false});
     }
@@ -44,7 +45,8 @@ std::map<int, StepParts> step_parts(const Monitored& seen, double until_ms) {
     if (entry->t_ms < until_ms - kLookBackMs && parts.steps >= kFewest) continue;
     ++parts.steps;
     parts.duration_ms += entry->step.duration_ms;
-    for (std::size_t i = 0; i < kStepSpanNames.size(); ++i) parts.share[i] += entry->step.spans_ms[i].value_or(0);
+    for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+      parts.share[i] += entry->step.spans_ms[i].value_or(0);
   }
   for (auto& [rank, parts] : ranks) {
     for (double& share : parts.share) share = parts.duration_ms > 0 ? share / parts.duration_ms : 0;
@@ -61,12 +63,15 @@ std::vector<Line> step_lines(const Scene& scene) {
   const auto ranks = step_parts(scene.seen, until);
   std::string legend;
   for (const StepLetter& part : kStepLetters)
-    if (part.counts) legend += fmt::format("{}{} {}", legend.empty() ? "" : "  ", part.letter, part.words);
-  lines.push_back(heading(scene, Panel::steps, "steps", cut(legend, std::max(0, scene.layout.columns - 16))));
+    if (part.counts)
+      legend += fmt::format("{}{} {}", legend.empty() ? "" : "  ", part.letter, part.words);
+  lines.push_back(
+      heading(scene, Panel::steps, "steps", cut(legend, std::max(0, scene.layout.columns - 16))));
 
   const int visible = band.height - 1;
   const int count = static_cast<int>(ranks.size());
-  const int selected = std::clamp(scene.state.selected[static_cast<std::size_t>(Panel::steps)], 0, std::max(0, count - 1));
+  const int selected = std::clamp(scene.state.selected[static_cast<std::size_t>(Panel::steps)], 0,
+                                  std::max(0, count - 1));
   const int first = first_shown(selected, count, visible);
   const int words_columns = scene.layout.columns >= 100 ? 44 : scene.layout.columns >= 72 ? 24 : 0;
   const int bar_columns = std::max(8, scene.layout.columns - 20 - words_columns);
@@ -76,7 +81,8 @@ std::vector<Line> step_lines(const Scene& scene) {
     if (here < first || here >= first + visible) continue;
     Line line;
     const bool marked = scene.state.focus == Panel::steps && here == selected;
-    line.left(fmt::format("rank {}", rank), 8, {marked ? Tone::accent : Tone::plain, marked, marked});
+    line.left(fmt::format("rank {}", rank), 8,
+              {marked ? Tone::accent : Tone::plain, marked, marked});
     line.right(fmt::format("{:.1f} ms", parts.duration_ms), 10).add("  ");
     std::vector<Style> styles;
     const std::string bar = bar_of(parts, bar_columns, styles);
@@ -85,9 +91,11 @@ std::vector<Line> step_lines(const Scene& scene) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < kStepLetters.size(); ++i)
       if (kStepLetters[i].concern == Concern::waiting && parts.share[i] >= 0.01) order.push_back(i);
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return parts.share[a] > parts.share[b]; });
+    std::ranges::sort(
+        order, [&](std::size_t a, std::size_t b) { return parts.share[a] > parts.share[b]; });
     std::string words;
-    for (const std::size_t i : order) words += fmt::format("  {} {:.0f}%", kStepLetters[i].words, parts.share[i] * 100);
+    for (const std::size_t i : order)
+      words += fmt::format("  {} {:.0f}%", kStepLetters[i].words, parts.share[i] * 100);
     line.add(words_columns > 0 ? words : "");
     lines.push_back(std::move(line.fit(scene.layout.columns)));
   }

@@ -10,7 +10,8 @@ namespace lockstep {
 namespace {
 
 bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char letter) { return static_cast<unsigned char>(letter) < 0x80; });
+  return std::ranges::all_of(text,
+                             [](char letter) { return static_cast<unsigned char>(letter) < 0x80; });
 }
 
 // Bytes of the UTF-8 letter that starts so.
@@ -39,18 +40,21 @@ ftxui::Color color_of(Tone tone) {
   return ftxui::Color::Default;
 }
 
-void put(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Style& style, const Theme& theme) {
+void put(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Style& style,
+         const Theme& theme) {
   ftxui::Pixel& pixel = screen.PixelAt(x, y);
   pixel.character.assign(glyph);
   pixel.automerge = false;  // the frame of a window that was here before
   pixel.bold = style.bold || (!theme.colors && style.tone == Tone::problem);
   pixel.dim = !theme.colors && style.tone == Tone::faint;
   pixel.inverted = style.inverted;
-  pixel.foreground_color = theme.colors ? color_of(style.tone) : ftxui::Color(ftxui::Color::Default);
+  pixel.foreground_color =
+      theme.colors ? color_of(style.tone) : ftxui::Color(ftxui::Color::Default);
 }
 
 // The column after the last one written.
-int draw_spans(ftxui::Screen& screen, const Line& line, int x, int y, int last, const Theme& theme, int spared_from = 0, int spared_to = 0) {
+int draw_spans(ftxui::Screen& screen, const Line& line, int x, int y, int last, const Theme& theme,
+               int spared_from = 0, int spared_to = 0) {
   const auto write = [&](std::string_view glyph, const Style& style) {
     if (x < spared_from || x >= spared_to) put(screen, x, y, glyph, style, theme);
   };
@@ -75,7 +79,8 @@ int draw_spans(ftxui::Screen& screen, const Line& line, int x, int y, int last, 
 // Rows of words within a window.
 class LinesNode : public ftxui::Node {
  public:
-  LinesNode(std::vector<Line> lines, const Theme& theme) : lines_(std::move(lines)), theme_(theme) {}
+  LinesNode(std::vector<Line> lines, const Theme& theme)
+      : lines_(std::move(lines)), theme_(theme) {}
 
   void ComputeRequirement() override {
     requirement_.min_y = static_cast<int>(lines_.size());
@@ -102,14 +107,20 @@ struct AsciiGlyph {
   char letter;
 };
 constexpr std::array kAsciiGlyphs = {
-    AsciiGlyph{"\u2581", '.'}, AsciiGlyph{"\u2582", ','}, AsciiGlyph{"\u2583", '-'}, AsciiGlyph{"\u2584", '~'}, AsciiGlyph{"\u2585", '+'},
-    AsciiGlyph{"\u2586", 'x'}, AsciiGlyph{"\u2587", 'X'}, AsciiGlyph{"\u2588", '#'}, AsciiGlyph{"\u00B7", '.'}, AsciiGlyph{"\u2500", '-'},
-    AsciiGlyph{"\u2502", '|'}, AsciiGlyph{"\u251C", '|'}, AsciiGlyph{"\u2514", '`'}, AsciiGlyph{"\u250C", '+'}, AsciiGlyph{"\u2510", '+'},
-    AsciiGlyph{"\u2518", '+'}, AsciiGlyph{"\u2524", '|'}, AsciiGlyph{"\u252C", '+'}, AsciiGlyph{"\u2534", '+'}, AsciiGlyph{"\u256D", '+'},
-    AsciiGlyph{"\u256E", '+'}, AsciiGlyph{"\u256F", '+'}, AsciiGlyph{"\u2570", '+'}, AsciiGlyph{"\u25CF", '*'}, AsciiGlyph{"\u25B6", '>'},
-    AsciiGlyph{"\u25BC", 'v'}, AsciiGlyph{"\u25B2", '^'}, AsciiGlyph{"\u2026", '~'}, AsciiGlyph{"\u00D7", 'x'}, AsciiGlyph{"\u2192", '>'},
-    AsciiGlyph{"\u2190", '<'}, AsciiGlyph{"\u2191", '^'}, AsciiGlyph{"\u2193", 'v'}, AsciiGlyph{"\u2212", '-'}, AsciiGlyph{"\u2013", '-'},
-    AsciiGlyph{"\u2713", 'o'}, AsciiGlyph{"\u2016", '|'}, AsciiGlyph{"\u2022", '*'}, AsciiGlyph{"\u2265", '>'}, AsciiGlyph{"\u2264", '<'}};
+    AsciiGlyph{"\u2581", '.'}, AsciiGlyph{"\u2582", ','}, AsciiGlyph{"\u2583", '-'},
+    AsciiGlyph{"\u2584", '~'}, AsciiGlyph{"\u2585", '+'}, AsciiGlyph{"\u2586", 'x'},
+    AsciiGlyph{"\u2587", 'X'}, AsciiGlyph{"\u2588", '#'}, AsciiGlyph{"\u00B7", '.'},
+    AsciiGlyph{"\u2500", '-'}, AsciiGlyph{"\u2502", '|'}, AsciiGlyph{"\u251C", '|'},
+    AsciiGlyph{"\u2514", '`'}, AsciiGlyph{"\u250C", '+'}, AsciiGlyph{"\u2510", '+'},
+    AsciiGlyph{"\u2518", '+'}, AsciiGlyph{"\u2524", '|'}, AsciiGlyph{"\u252C", '+'},
+    AsciiGlyph{"\u2534", '+'}, AsciiGlyph{"\u256D", '+'}, AsciiGlyph{"\u256E", '+'},
+    AsciiGlyph{"\u256F", '+'}, AsciiGlyph{"\u2570", '+'}, AsciiGlyph{"\u25CF", '*'},
+    AsciiGlyph{"\u25B6", '>'}, AsciiGlyph{"\u25BC", 'v'}, AsciiGlyph{"\u25B2", '^'},
+    AsciiGlyph{"\u2026", '~'}, AsciiGlyph{"\u00D7", 'x'}, AsciiGlyph{"\u2192", '>'},
+    AsciiGlyph{"\u2190", '<'}, AsciiGlyph{"\u2191", '^'}, AsciiGlyph{"\u2193", 'v'},
+    AsciiGlyph{"\u2212", '-'}, AsciiGlyph{"\u2013", '-'}, AsciiGlyph{"\u2713", 'o'},
+    AsciiGlyph{"\u2016", '|'}, AsciiGlyph{"\u2022", '*'}, AsciiGlyph{"\u2265", '>'},
+    AsciiGlyph{"\u2264", '<'}};
 
 }  // namespace
 
@@ -123,13 +134,16 @@ std::string cut(std::string_view text, int columns) {
   std::string result;
   int width = 0;
   for (const std::string& glyph : ftxui::Utf8ToGlyphs(std::string(text))) {
-    const int taken = glyph.empty() ? 0 : columns_of(glyph);  // a wide one is followed by an empty one
+    // a wide one is followed by an empty one
+    const int taken = glyph.empty() ? 0 : columns_of(glyph);
     if (width + taken + 1 > columns) break;
     result += glyph;
     width += taken;
   }
   result += "\u2026";
-  return width + 1 < columns ? result + std::string(static_cast<std::size_t>(columns - width - 1), ' ') : result;
+  return width + 1 < columns
+             ? result + std::string(static_cast<std::size_t>(columns - width - 1), ' ')
+             : result;
 }
 
 std::vector<std::string> wrapped(std::string_view text, int columns) {
@@ -155,7 +169,8 @@ std::vector<std::string> wrapped(std::string_view text, int columns) {
       std::string head;
       int taken = 0;
       const auto glyphs = ftxui::Utf8ToGlyphs(word);
-      for (; taken < columns && taken < static_cast<int>(glyphs.size()); ++taken) head += glyphs[static_cast<std::size_t>(taken)];
+      for (; taken < columns && taken < static_cast<int>(glyphs.size()); ++taken)
+        head += glyphs[static_cast<std::size_t>(taken)];
       if (head.empty()) break;
       word = word.substr(head.size());
       line += head;
@@ -233,21 +248,30 @@ std::string Line::text() const {
   return all;
 }
 
-ftxui::Element element_of(std::vector<Line> lines, const Theme& theme) { return std::make_shared<LinesNode>(std::move(lines), theme); }
+ftxui::Element element_of(std::vector<Line> lines, const Theme& theme) {
+  return std::make_shared<LinesNode>(std::move(lines), theme);
+}
 
-void draw_glyph(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Style& style, const Theme& theme) { put(screen, x, y, glyph, style, theme); }
+void draw_glyph(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Style& style,
+                const Theme& theme) {
+  put(screen, x, y, glyph, style, theme);
+}
 
-void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme, int spared_from, int spared_to) {
-  for (int x = draw_spans(screen, line, 0, y, screen.dimx() - 1, theme, spared_from, spared_to); x < screen.dimx(); ++x)
+void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme, int spared_from,
+              int spared_to) {
+  for (int x = draw_spans(screen, line, 0, y, screen.dimx() - 1, theme, spared_from, spared_to);
+       x < screen.dimx(); ++x)
     if (x < spared_from || x >= spared_to) put(screen, x, y, " ", {}, theme);
 }
 
 void make_ascii(ftxui::Screen& screen, int y) {
   for (int x = 0; x < screen.dimx(); ++x) {
     std::string& character = screen.PixelAt(x, y).character;
-    if (character.empty()) character = " ";  // the second half of a wide letter, which has become a narrow one
+    // the second half of a wide letter, which has become a narrow one
+    if (character.empty()) character = " ";
     if (is_ascii(character)) continue;
-    const auto known = std::find_if(kAsciiGlyphs.begin(), kAsciiGlyphs.end(), [&](const AsciiGlyph& row) { return row.glyph == character; });
+    const auto known = std::ranges::find_if(
+        kAsciiGlyphs, [&](const AsciiGlyph& row) { return row.glyph == character; });
     character = std::string(1, known == kAsciiGlyphs.end() ? '?' : known->letter);
   }
 }

@@ -12,7 +12,8 @@
 
 namespace lockstep {
 
-// Colour marks the problem, not the load. Whatever a tone says is also said by a word or a glyph beside it.
+// Colour marks the problem, not the load. Whatever a tone says is also said by a word or a glyph
+// beside it.
 enum class Tone : std::uint8_t { plain, faint, accent, good, waiting, problem };
 
 constexpr Tone tone_of(Concern concern) {
@@ -82,9 +83,12 @@ std::vector<std::string> wrapped(std::string_view text, int columns);
 
 ftxui::Element element_of(std::vector<Line> lines, const Theme& theme);
 
-void draw_glyph(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Style& style, const Theme& theme);
-// Writes a row into the screen's cells; the rest of the row is blank. Columns [spared_from, spared_to) are left as they are.
-void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme, int spared_from = 0, int spared_to = 0);
+void draw_glyph(ftxui::Screen& screen, int x, int y, std::string_view glyph, const Style& style,
+                const Theme& theme);
+// Writes a row into the screen's cells; the rest of the row is blank. Columns [spared_from,
+// spared_to) are left as they are.
+void draw_row(ftxui::Screen& screen, const Line& line, int y, const Theme& theme,
+              int spared_from = 0, int spared_to = 0);
 
 // For terminals without UTF-8: bars and rules become letters that everyone has.
 void make_ascii(ftxui::Screen& screen, int row);

@@ -26,7 +26,8 @@ void zoom_to(MonitorState& state, const Monitored& seen, int columns, double col
   state.zoomed = true;
   if (state.cursor_ms && state.right_ms) {
     const double columns_right = (before.right_ms - *state.cursor_ms) / before.column_ms;
-    state.right_ms = std::min(*state.cursor_ms + columns_right * column_ms, std::max(seen.now_ms(), *state.cursor_ms));
+    state.right_ms = std::min(*state.cursor_ms + columns_right * column_ms,
+                              std::max(seen.now_ms(), *state.cursor_ms));
   }
   state.message = column_words(column_ms) + " a column";
   if (column_ms < 100) state.message += ": power comes every 20 ms, the other readings do not";
@@ -44,11 +45,13 @@ void hold_or_follow(MonitorState& state, const Monitored& seen) {
   state.cursor_ms.reset();
 }
 
-// The first press puts the cursor on the newest column; a moving picture would carry it away, so it stands still.
+// The first press puts the cursor on the newest column; a moving picture would carry it away, so it
+// stands still.
 void move_cursor(MonitorState& state, const Monitored& seen, int columns, int by) {
   const TimeView now = time_view(seen, state, columns);
   if (!state.cursor_ms) {
-    state.cursor_ms = std::min(state.right_ms.value_or(seen.now_ms()), seen.history.newest_ms());  // the newest that was read
+    // the newest that was read
+    state.cursor_ms = std::min(state.right_ms.value_or(seen.now_ms()), seen.history.newest_ms());
     if (by > 0) return;
     state.cursor_ms = *state.cursor_ms - (now.follows ? 0 : now.column_ms);
   } else {
@@ -62,14 +65,21 @@ void move_cursor(MonitorState& state, const Monitored& seen, int columns, int by
 void scroll_view(MonitorState& state, const Monitored& seen, int columns, int by) {
   const TimeView now = time_view(seen, state, columns);
   const double newest = seen.now_ms();
-  const double oldest_right = seen.history.oldest_ms() + now.column_ms * std::max(1, now.columns / 2);
+  const double oldest_right =
+      seen.history.oldest_ms() + now.column_ms * std::max(1, now.columns / 2);
   const double right = state.right_ms.value_or(newest) + by * now.column_ms;
-  if (right >= newest && !state.paused && !state.cursor_ms) state.right_ms.reset();
-  else state.right_ms = std::clamp(right, std::min(oldest_right, newest), newest);
+  if (right >= newest && !state.paused && !state.cursor_ms)
+    state.right_ms.reset();
+  else
+    state.right_ms = std::clamp(right, std::min(oldest_right, newest), newest);
 }
 
-void zoom_in(MonitorState& state, const Monitored& seen, int columns) { zoom_to(state, seen, columns, finer(time_view(seen, state, columns).column_ms)); }
-void zoom_out(MonitorState& state, const Monitored& seen, int columns) { zoom_to(state, seen, columns, coarser(time_view(seen, state, columns).column_ms)); }
+void zoom_in(MonitorState& state, const Monitored& seen, int columns) {
+  zoom_to(state, seen, columns, finer(time_view(seen, state, columns).column_ms));
+}
+void zoom_out(MonitorState& state, const Monitored& seen, int columns) {
+  zoom_to(state, seen, columns, coarser(time_view(seen, state, columns).column_ms));
+}
 
 void mark_moment(MonitorState& state, const Monitored& seen) {
   constexpr std::size_t kMostMarks = 100;
@@ -78,8 +88,9 @@ void mark_moment(MonitorState& state, const Monitored& seen) {
     return;
   }
   const double at = state.cursor_ms.value_or(seen.now_ms());
-  state.marks.insert(std::upper_bound(state.marks.begin(), state.marks.end(), at), at);
-  state.message = fmt::format("marked {}; n and N go from mark to mark", time_code(at - seen.origin_ms(), state.setup.column_ms));
+  state.marks.insert(std::ranges::upper_bound(state.marks, at), at);
+  state.message = fmt::format("marked {}; n and N go from mark to mark",
+                              time_code(at - seen.origin_ms(), state.setup.column_ms));
 }
 
 void go_to_mark(MonitorState& state, const Monitored& seen, int columns, int direction) {
@@ -92,7 +103,8 @@ void go_to_mark(MonitorState& state, const Monitored& seen, int columns, int dir
     if (!nearest || std::abs(place - at) < std::abs(*nearest - at)) nearest = place;
   }
   if (!nearest) {
-    state.message = places.empty() ? "no mark or event yet; m makes a mark" : "no further mark or event";
+    state.message =
+        places.empty() ? "no mark or event yet; m makes a mark" : "no further mark or event";
     return;
   }
   state.cursor_ms = *nearest;

@@ -10,14 +10,16 @@
 
 namespace lockstep {
 
-// What a column may stand for. The finest is the driver's power sample; the coarsest shows half a day on 100 columns.
-inline constexpr std::array<double, 13> kColumnMs = {20, 50, 100, 200, 500, 1000, 2000, 5000, 10'000, 30'000, 60'000, 120'000, 300'000};
+// What a column may stand for. The finest is the driver's power sample; the coarsest shows half a
+// day on 100 columns.
+inline constexpr std::array<double, 13> kColumnMs = {
+    20, 50, 100, 200, 500, 1000, 2000, 5000, 10'000, 30'000, 60'000, 120'000, 300'000};
 
 struct TimeView {
-  double right_ms = 0;   // end of the last column
+  double right_ms = 0;  // end of the last column
   double column_ms = 200;
   int columns = 0;
-  bool follows = true;   // the right edge is the present
+  bool follows = true;  // the right edge is the present
 
   double left_ms() const { return right_ms - column_ms * columns; }
   double start_of(int column) const { return left_ms() + column_ms * column; }

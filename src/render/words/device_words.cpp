@@ -19,31 +19,50 @@ constexpr double kWorthSaying = 0.005;
 std::string percent_words(double share) { return fmt::format("{:.1f} %", share * 100); }
 
 WordTable time_table(const DeviceSignals& devices) {
-  WordTable table{"on the GPUs, by their own records", {"rank, GPU", "computes", "only collectives", "only copies", "idle", "collectives hidden", "kernels a step"}, {}};
+  WordTable table{"on the GPUs, by their own records",
+                  {"rank, GPU", "computes", "only collectives", "only copies", "idle",
+                   "collectives hidden", "kernels a step"},
+                  {}};
   for (const RankDevices& rank : devices.ranks)
     for (const DeviceUse& use : rank.devices)
       if (table.rows.size() < kMostRows)
-        table.rows.push_back({fmt::format("{}, {}", rank.rank, use.device), percent_words(use.computes), percent_words(use.exposed), percent_words(use.copies), percent_words(use.idle), percent_words(use.hidden), fmt::format("{:.0f}", use.kernels_a_step)});
+        table.rows.push_back(
+            {fmt::format("{}, {}", rank.rank, use.device), percent_words(use.computes),
+             percent_words(use.exposed), percent_words(use.copies), percent_words(use.idle),
+             percent_words(use.hidden), fmt::format("{:.0f}", use.kernels_a_step)});
   return table;
 }
 
 WordTable speed_table(const CollectiveSignals& collectives) {
-  WordTable table{"collectives", {"operation", "ranks", "size", "times", "transfer", "bus speed", "of the link"}, {}};
+  WordTable table{"collectives",
+                  {"operation", "ranks", "size", "times", "transfer", "bus speed", "of the link"},
+                  {}};
   for (const CollectiveSpeed& speed : collectives.speeds)
     if (table.rows.size() < kMostRows)
-      table.rows.push_back({fmt::format("{} {} {}", speed.operation, speed.algorithm, speed.protocol), std::to_string(speed.size), format_bytes(speed.bytes), std::to_string(speed.count), milliseconds_words(speed.transfer_ms), format_bytes(speed.bus_bytes_s) + "/s",
-                            collectives.link_bytes_s ? fmt::format("{:.0f} %", 100 * speed.bus_bytes_s / *collectives.link_bytes_s) : "?"});
+      table.rows.push_back(
+          {fmt::format("{} {} {}", speed.operation, speed.algorithm, speed.protocol),
+           std::to_string(speed.size), format_bytes(speed.bytes), std::to_string(speed.count),
+           milliseconds_words(speed.transfer_ms), format_bytes(speed.bus_bytes_s) + "/s",
+           collectives.link_bytes_s
+               ? fmt::format("{:.0f} %", 100 * speed.bus_bytes_s / *collectives.link_bytes_s)
+               : "?"});
   return table;
 }
 
 WordTable arrival_table(const CollectiveSignals& collectives) {
-  WordTable table{fmt::format("who comes late to {} collectives", collectives.matched), {"rank", "is the last", "others wait for it", "its host asked late", "its GPU was busy"}, {}};
+  WordTable table{
+      fmt::format("who comes late to {} collectives", collectives.matched),
+      {"rank", "is the last", "others wait for it", "its host asked late", "its GPU was busy"},
+      {}};
   if (collectives.matched == 0 || collectives.ranks.size() < 2) return table;
   std::vector<RankArrival> latest = collectives.ranks;
-  std::stable_sort(latest.begin(), latest.end(), [](const RankArrival& a, const RankArrival& b) { return a.late > b.late; });
+  std::ranges::stable_sort(
+      latest, [](const RankArrival& a, const RankArrival& b) { return a.late > b.late; });
   for (const RankArrival& rank : latest)
     if (table.rows.size() < kMostRows)
-      table.rows.push_back({std::to_string(rank.rank), percent_words(rank.last), percent_words(rank.late), percent_words(rank.late_on_host), collectives.on_device ? percent_words(rank.late_on_gpu) : "?"});
+      table.rows.push_back({std::to_string(rank.rank), percent_words(rank.last),
+                            percent_words(rank.late), percent_words(rank.late_on_host),
+                            collectives.on_device ? percent_words(rank.late_on_gpu) : "?"});
   return table;
 }
 
@@ -51,28 +70,44 @@ WordTable arrival_table(const CollectiveSignals& collectives) {
 std::string idle_sentence(const DeviceSignals& devices) {
   const RankDevices* worst = nullptr;
   for (const RankDevices& rank : devices.ranks)
-    if (rank.main() != nullptr && (worst == nullptr || rank.main()->idle > worst->main()->idle)) worst = &rank;
+    if (rank.main() != nullptr && (worst == nullptr || rank.main()->idle > worst->main()->idle))
+      worst = &rank;
   if (worst == nullptr || worst->main()->idle < kWorthSaying) return "";
   std::vector<std::pair<double, std::string>> parts;
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
     if (worst->idle[i] >= kWorthSaying) parts.emplace_back(worst->idle[i], part_words(i));
   std::sort(parts.rbegin(), parts.rend());
   std::vector<std::string> words;
-  for (const auto& [share, part] : parts) words.push_back(fmt::format("{} {:.1f} %", part, share * 100));
-  std::string text = fmt::format("{}the GPU was idle {:.1f} % of the time", devices.ranks.size() > 1 ? fmt::format("rank {}: ", worst->rank) : "", worst->main()->idle * 100);
+  for (const auto& [share, part] : parts)
+    words.push_back(fmt::format("{} {:.1f} %", part, share * 100));
+  std::string text =
+      fmt::format("{}the GPU was idle {:.1f} % of the time",
+                  devices.ranks.size() > 1 ? fmt::format("rank {}: ", worst->rank) : "",
+                  worst->main()->idle * 100);
   if (!words.empty()) text += ", while the host was in: " + join(words, ", ");
-  if (worst->launch_gaps >= kWorthSaying) text += fmt::format("; {:.1f} % in {:.0f} short gaps a step between kernels that were launched too slowly", worst->launch_gaps * 100, worst->launch_gaps_a_step);
+  if (worst->launch_gaps >= kWorthSaying)
+    text += fmt::format(
+        "; {:.1f} % in {:.0f} short gaps a step between kernels that were launched too slowly",
+        worst->launch_gaps * 100, worst->launch_gaps_a_step);
   return text;
 }
 
 std::string turns_sentence(const RankDevices& rank) {
-  return fmt::format("of the time in which a GPU of rank {} computed, exactly one did {:.1f} %, with {:.1f} hand-overs a step", rank.rank, rank.exclusive * 100, rank.hand_overs_a_step);
+  return fmt::format(
+      "of the time in which a GPU of rank {} computed, exactly one did {:.1f} %, with {:.1f} "
+      "hand-overs a step",
+      rank.rank, rank.exclusive * 100, rank.hand_overs_a_step);
 }
 
 std::string communicator_sentence(const CommunicatorSignals& signals) {
-  std::string text = fmt::format("NCCL {} itself counts {} communicator{}, the largest of {} rank{} in {} process{}", signals.nccl_version, signals.communicators, signals.communicators == 1 ? "" : "s", signals.largest,
-                                 signals.largest == 1 ? "" : "s", signals.processes, signals.processes == 1 ? "" : "es");
-  if (signals.looks > 1) text += fmt::format("; {} collectives were begun between {} looks", signals.begun, signals.looks);
+  std::string text = fmt::format(
+      "NCCL {} itself counts {} communicator{}, the largest of {} rank{} in {} process{}",
+      signals.nccl_version, signals.communicators, signals.communicators == 1 ? "" : "s",
+      signals.largest, signals.largest == 1 ? "" : "s", signals.processes,
+      signals.processes == 1 ? "" : "es");
+  if (signals.looks > 1)
+    text +=
+        fmt::format("; {} collectives were begun between {} looks", signals.begun, signals.looks);
   return text;
 }
 
@@ -92,7 +127,8 @@ std::vector<WordTable> device_tables(const Report& report) {
 std::vector<std::string> device_sentences(const Report& report) {
   std::vector<std::string> sentences;
   if (report.steps && report.steps->devices) {
-    if (std::string idle = idle_sentence(*report.steps->devices); !idle.empty()) sentences.push_back(std::move(idle));
+    if (std::string idle = idle_sentence(*report.steps->devices); !idle.empty())
+      sentences.push_back(std::move(idle));
     for (const RankDevices& rank : report.steps->devices->ranks)
       if (rank.devices.size() > 1) sentences.push_back(turns_sentence(rank));
   }
@@ -104,7 +140,8 @@ std::string standing_words(const Report& report) {
   if (report.probes.empty()) return "";
   std::vector<std::string> words;
   for (const ProbeName& probe : kProbeNames)
-    if (std::find(report.probes.begin(), report.probes.end(), probe.name) != report.probes.end()) words.push_back(fmt::format("{} ({})", probe.gives, probe.name));
+    if (std::ranges::find(report.probes, probe.name) != report.probes.end())
+      words.push_back(fmt::format("{} ({})", probe.gives, probe.name));
   return fmt::format("rung {}: {}", rung_of(report.probes), join(words, ", "));
 }
 

@@ -1,4 +1,5 @@
-// What the GPUs' own records and NCCL's say, in tables and sentences that all renderers for people share.
+// What the GPUs' own records and NCCL's say, in tables and sentences that all renderers for people
+// share.
 #pragma once
 
 #include <string>
@@ -9,7 +10,8 @@
 
 namespace lockstep {
 
-// Where each GPU's time went; what collectives moved and how fast; who came late. Only those that there is something to say in.
+// Where each GPU's time went; what collectives moved and how fast; who came late. Only those that
+// there is something to say in.
 std::vector<WordTable> device_tables(const Report& report);
 // Why GPUs were idle; which ranks NCCL knows.
 std::vector<std::string> device_sentences(const Report& report);

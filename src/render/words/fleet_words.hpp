@@ -23,7 +23,8 @@ bool has_several_machines(const Report& report);
 // The jobs of several machines, those with findings first; nothing where one machine was watched.
 std::optional<WordTable> job_table(const Report& report);
 
-// How the clocks of machines whose recordings were put together lie apart; nothing where there is one.
+// How the clocks of machines whose recordings were put together lie apart; nothing where there is
+// one.
 std::optional<WordTable> clock_table(const Report& report);
 
 }  // namespace lockstep

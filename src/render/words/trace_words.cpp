@@ -16,37 +16,53 @@ constexpr std::size_t kMostRanks = 16;
 constexpr std::size_t kMostStreams = 8;
 constexpr std::size_t kMostKernels = 10;
 constexpr std::size_t kNameColumns = 54;
-constexpr double kWorthSaying = 0.01;
+constexpr double kTraceWorthSaying = 0.01;
 
-std::string percent(double part, double whole) { return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-"; }
-std::string us_words(double us) { return us < 1000 ? fmt::format("{:.1f} us", us) : milliseconds_words(us / 1e3); }
+std::string percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
+}
+std::string us_words(double us) {
+  return us < 1000 ? fmt::format("{:.1f} us", us) : milliseconds_words(us / 1e3);
+}
 
-// Kernel names are templates of several hundred letters: the function and the first of its arguments tell them apart.
+// Kernel names are templates of several hundred letters: the function and the first of its
+// arguments tell them apart.
 std::string short_kernel(const std::string& name) {
   constexpr std::string_view kNowhere = "(anonymous namespace)::";
   std::string whole = name;
-  for (auto at = whole.find(kNowhere); at != std::string::npos; at = whole.find(kNowhere)) whole.erase(at, kNowhere.size());
+  for (auto at = whole.find(kNowhere); at != std::string::npos; at = whole.find(kNowhere))
+    whole.erase(at, kNowhere.size());
   std::string_view rest = whole;
   if (rest.starts_with("void ")) rest.remove_prefix(5);
   // "Memcpy HtoD (Pageable -> Device)" says something in its brackets.
-  if (const auto open = rest.find('('); open != std::string_view::npos && open > 0 && !rest.starts_with("Mem")) rest = rest.substr(0, open);
+  if (const auto open = rest.find('(');
+      open != std::string_view::npos && open > 0 && !rest.starts_with("Mem"))
+    rest = rest.substr(0, open);
   std::string words = printable(rest);
   if (words.size() > kNameColumns) words = words.substr(0, kNameColumns - 1) + "\u2026";
   return words;
 }
 
-WordTable time_table(const TraceSignals& trace) {
-  WordTable table{"where the GPU's time went", {"rank", "span", "idle", "computing", "only moving data", "collectives under computing"}, {}};
+WordTable trace_time_table(const TraceSignals& trace) {
+  WordTable table{
+      "where the GPU's time went",
+      {"rank", "span", "idle", "computing", "only moving data", "collectives under computing"},
+      {}};
   for (const RankBreakdown& rank : trace.breakdown.ranks) {
     if (table.rows.size() == kMostRanks) break;
-    table.rows.push_back({std::to_string(rank.rank), us_words(rank.span_us), percent(rank.idle_us, rank.span_us), percent(rank.compute_us, rank.span_us), percent(rank.non_compute_us, rank.span_us),
-                          rank.overlap ? fmt::format("{:.1f} %", *rank.overlap * 100) : "-"});
+    table.rows.push_back(
+        {std::to_string(rank.rank), us_words(rank.span_us), percent(rank.idle_us, rank.span_us),
+         percent(rank.compute_us, rank.span_us), percent(rank.non_compute_us, rank.span_us),
+         rank.overlap ? fmt::format("{:.1f} %", *rank.overlap * 100) : "-"});
   }
   return table;
 }
 
 WordTable idle_table(const TraceSignals& trace) {
-  WordTable table{"why streams were idle", {"rank, GPU, stream", "idle", "not launched yet", "being launched", "launched, but waited"}, {}};
+  WordTable table{
+      "why streams were idle",
+      {"rank, GPU, stream", "idle", "not launched yet", "being launched", "launched, but waited"},
+      {}};
   struct Row {
     double idle;
     std::vector<std::string> cells;
@@ -56,7 +72,10 @@ WordTable idle_table(const TraceSignals& trace) {
     for (const StreamIdle& stream : rank.streams) {
       const double idle = stream.host_wait_us + stream.kernel_wait_us + stream.other_us;
       if (idle <= 0) continue;
-      rows.push_back({idle, {fmt::format("{}, {}, {}", rank.rank, stream.device, stream.stream), us_words(idle), percent(stream.host_wait_us, idle), percent(stream.kernel_wait_us, idle), percent(stream.other_us, idle)}});
+      rows.push_back({idle,
+                      {fmt::format("{}, {}, {}", rank.rank, stream.device, stream.stream),
+                       us_words(idle), percent(stream.host_wait_us, idle),
+                       percent(stream.kernel_wait_us, idle), percent(stream.other_us, idle)}});
     }
   for (Row& row : rows)
     if (table.rows.size() < kMostStreams) table.rows.push_back(std::move(row.cells));
@@ -70,7 +89,10 @@ WordTable kernel_table(const TraceSignals& trace) {
   if (trace.breakdown.ranks.size() > 1) table.title += fmt::format(" (rank {})", rank.rank);
   for (const KernelSum& kernel : rank.kernels) {
     if (table.rows.size() == kMostKernels) break;
-    table.rows.push_back({short_kernel(kernel.name), std::string(kKernelTypeNames[static_cast<std::size_t>(kernel.type)]), std::to_string(kernel.count), us_words(kernel.sum_us), us_words(kernel.longest_us)});
+    table.rows.push_back({short_kernel(kernel.name),
+                          std::string(kKernelTypeNames[static_cast<std::size_t>(kernel.type)]),
+                          std::to_string(kernel.count), us_words(kernel.sum_us),
+                          us_words(kernel.longest_us)});
   }
   return table;
 }
@@ -83,7 +105,7 @@ std::string path_word(const std::string& what) {
   if (what == "other") return "host elsewhere";
   if (what == "copy") return "copying";
   std::string words = what;
-  std::replace(words.begin(), words.end(), '_', ' ');
+  std::ranges::replace(words, '_', ' ');
   return words;
 }
 
@@ -92,15 +114,19 @@ std::string path_word(const std::string& what) {
 std::string input_name(const std::string& detail) { return detail.substr(detail.rfind('/') + 1); }
 
 std::string trace_sentence(const TraceSignals& trace) {
-  std::string words = fmt::format("{} rank{}", trace.ranks.size(), trace.ranks.size() == 1 ? "" : "s");
-  if (trace.steps > 0) words += fmt::format(", {} step{} of {} (median)", trace.steps, trace.steps == 1 ? "" : "s", milliseconds_words(trace.step_ms));
-  else words += ", no steps marked (ProfilerStep or Optimizer.step)";
+  std::string words =
+      fmt::format("{} rank{}", trace.ranks.size(), trace.ranks.size() == 1 ? "" : "s");
+  if (trace.steps > 0)
+    words += fmt::format(", {} step{} of {} (median)", trace.steps, trace.steps == 1 ? "" : "s",
+                         milliseconds_words(trace.step_ms));
+  else
+    words += ", no steps marked (ProfilerStep or Optimizer.step)";
   if (trace.breakdown.like_hta) words += ", numbers as HolisticTraceAnalysis has them";
   return words;
 }
 
 std::vector<WordTable> trace_tables(const TraceSignals& trace) {
-  std::vector<WordTable> tables = {time_table(trace), idle_table(trace), kernel_table(trace)};
+  std::vector<WordTable> tables = {trace_time_table(trace), idle_table(trace), kernel_table(trace)};
   std::erase_if(tables, [](const WordTable& table) { return table.rows.empty(); });
   return tables;
 }
@@ -108,8 +134,10 @@ std::vector<WordTable> trace_tables(const TraceSignals& trace) {
 std::string critical_path_words(const TraceSignals& trace) {
   std::vector<std::string> words;
   for (const CriticalShare& share : trace.critical_path) {
-    if (share.share < kWorthSaying || words.size() == 8) continue;
-    words.push_back(fmt::format("{} {:.0f} %{}", path_word(share.what), share.share * 100, trace.ranks.size() > 1 ? fmt::format(" on rank {}", share.rank) : ""));
+    if (share.share < kTraceWorthSaying || words.size() == 8) continue;
+    words.push_back(
+        fmt::format("{} {:.0f} %{}", path_word(share.what), share.share * 100,
+                    trace.ranks.size() > 1 ? fmt::format(" on rank {}", share.rank) : ""));
   }
   return join(words, ", ");
 }
@@ -117,18 +145,27 @@ std::string critical_path_words(const TraceSignals& trace) {
 std::vector<std::string> what_if_sentences(const TraceSignals& trace) {
   std::vector<std::pair<double, std::string>> gains;
   const auto add = [&](double gain, const char* without) {
-    if (gain >= kWorthSaying) gains.emplace_back(gain, without);
+    if (gain >= kTraceWorthSaying) gains.emplace_back(gain, without);
   };
-  constexpr std::array<std::pair<StepPart, const char*>, 7> kParts = {{{StepPart::data_wait, "without waiting for data"}, {StepPart::sync, "without waiting for the GPU"}, {StepPart::copy, "without waiting for copies"},
-                                                                      {StepPart::logging, "without logging"}, {StepPart::checkpoint, "without saving"}, {StepPart::evaluation, "without evaluating"},
-                                                                      {StepPart::other, "without what the host does outside operators"}}};
+  constexpr std::array<std::pair<StepPart, const char*>, 7> kParts = {
+      {{StepPart::data_wait, "without waiting for data"},
+       {StepPart::sync, "without waiting for the GPU"},
+       {StepPart::copy, "without waiting for copies"},
+       {StepPart::logging, "without logging"},
+       {StepPart::checkpoint, "without saving"},
+       {StepPart::evaluation, "without evaluating"},
+       {StepPart::other, "without what the host does outside operators"}}};
   for (const auto& [part, words] : kParts) add(trace.removable[index_of(part)], words);
   add(trace.removable_launches, "with launches that take no time");
   add(trace.removable_collectives, "with data that moves at once between the ranks");
   std::sort(gains.rbegin(), gains.rend());
   std::vector<std::string> sentences;
   for (const auto& [gain, words] : gains) {
-    const std::string step = trace.steps > 0 ? fmt::format("a step would take {}", milliseconds_words(trace.step_ms * (1 - gain))) : fmt::format("the captured part would take {}", milliseconds_words(trace.captured_s * 1e3 * (1 - gain)));
+    const std::string step =
+        trace.steps > 0
+            ? fmt::format("a step would take {}", milliseconds_words(trace.step_ms * (1 - gain)))
+            : fmt::format("the captured part would take {}",
+                          milliseconds_words(trace.captured_s * 1e3 * (1 - gain)));
     sentences.push_back(fmt::format("{} {} ({:.0f} % less)", words, step, gain * 100));
   }
   return sentences;
@@ -140,14 +177,21 @@ std::vector<std::string> change_sentences(const Comparison& comparison, const st
   if (comparison.speedup > 0) {
     const bool own_faster = comparison.speedup >= 1;
     const double times = own_faster ? comparison.speedup : 1 / comparison.speedup;
-    sentences.push_back(times < 1.005 ? fmt::format("{} and {} are equally fast", own, other) : fmt::format("{} is {:.2f}x as fast as {}", own_faster ? own : other, times, own_faster ? other : own));
+    sentences.push_back(times < 1.005
+                            ? fmt::format("{} and {} are equally fast", own, other)
+                            : fmt::format("{} is {:.2f}x as fast as {}", own_faster ? own : other,
+                                          times, own_faster ? other : own));
   }
   if (comparison.alike && *comparison.alike < 0.3) {
-    sentences.assign(1, fmt::format("the two hardly share a kernel ({:.0f} % of the time): traces of different programs do not compare", *comparison.alike * 100));
+    sentences.assign(1, fmt::format("the two hardly share a kernel ({:.0f} % of the time): traces "
+                                    "of different programs do not compare",
+                                    *comparison.alike * 100));
     return sentences;
   }
-  for (const std::string& finding : comparison.only_here) sentences.push_back(fmt::format("{}: in {}, fixed in {}", finding, own, other));
-  for (const std::string& finding : comparison.only_there) sentences.push_back(fmt::format("{}: in {}, not in {}", finding, other, own));
+  for (const std::string& finding : comparison.only_here)
+    sentences.push_back(fmt::format("{}: in {}, fixed in {}", finding, own, other));
+  for (const std::string& finding : comparison.only_there)
+    sentences.push_back(fmt::format("{}: in {}, not in {}", finding, other, own));
   return sentences;
 }
 
@@ -155,9 +199,14 @@ WordTable change_table(const Comparison& comparison, const std::string& own) {
   WordTable table{"what changed", {"", own, input_name(comparison.against), "change"}, {}};
   for (const Comparison::Change& change : comparison.changes) {
     const bool share = change.unit == "fraction";
-    const auto words = [&](double value) { return share ? fmt::format("{:.1f} %", value * 100) : milliseconds_words(value); };
+    const auto words = [&](double value) {
+      return share ? fmt::format("{:.1f} %", value * 100) : milliseconds_words(value);
+    };
     const double difference = change.other - change.own;
-    table.rows.push_back({change.what, words(change.own), words(change.other), share ? fmt::format("{:+.1f} points", difference * 100) : fmt::format("{}{}", difference < 0 ? "-" : "+", milliseconds_words(std::abs(difference)))});
+    table.rows.push_back({change.what, words(change.own), words(change.other),
+                          share ? fmt::format("{:+.1f} points", difference * 100)
+                                : fmt::format("{}{}", difference < 0 ? "-" : "+",
+                                              milliseconds_words(std::abs(difference)))});
   }
   return table;
 }

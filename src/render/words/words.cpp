@@ -11,12 +11,14 @@ namespace lockstep {
 namespace {
 
 std::string amount(double value, const std::string& unit) {
-  if (unit == "fraction") return fmt::format("{:.{}f} %", value * 100, value > 0 && value < 0.01 ? 1 : 0);
+  if (unit == "fraction")
+    return fmt::format("{:.{}f} %", value * 100, value > 0 && value < 0.01 ? 1 : 0);
   if (unit == "bytes") return format_bytes(value);
   if (unit == "bytes/s") return format_bytes(value) + "/s";
   if (unit == "mW") return fmt::format("{:.0f} W", value / 1e3);
   if (unit == "ms" && value >= 1000) return fmt::format("{:.1f} s", value / 1e3);
-  if (unit == "ms") return fmt::format("{:.{}f} ms", value, value == std::floor(value) || value >= 10 ? 0 : 2);
+  if (unit == "ms")
+    return fmt::format("{:.{}f} ms", value, value == std::floor(value) || value >= 10 ? 0 : 2);
   if (unit == "ratio" || unit == "correlation") return fmt::format("{:.2f}", value);
   if (unit == "GPUs" || unit == "cores") return fmt::format("{:.2f} {}", value, unit);
   if (unit == "yes" || unit == "set") return value != 0 ? unit : "no";
@@ -27,7 +29,8 @@ std::string amount(double value, const std::string& unit) {
 
 std::string bar(const std::optional<double>& value) {
   if (!value) return "\u00B7";
-  return std::string(kLaneBars[static_cast<std::size_t>(std::lround(std::clamp(*value, 0.0, 1.0) * 8))]);
+  return std::string(
+      kLaneBars[static_cast<std::size_t>(std::lround(std::clamp(*value, 0.0, 1.0) * 8))]);
 }
 
 }  // namespace
@@ -49,10 +52,14 @@ std::string lane_bars(const LaneRow& row, std::size_t columns) {
   return text;
 }
 
-std::string_view safety_word(FixSafety safety) { return safety == FixSafety::safe ? "safe" : safety == FixSafety::unsafe ? "unsafe" : "manual"; }
+std::string_view safety_word(FixSafety safety) {
+  return safety == FixSafety::safe ? "safe" : safety == FixSafety::unsafe ? "unsafe" : "manual";
+}
 
 std::string_view severity_word(Severity severity) {
-  return severity == Severity::info ? "info" : severity == Severity::warning ? "warning" : "critical";
+  return severity == Severity::info      ? "info"
+         : severity == Severity::warning ? "warning"
+                                         : "critical";
 }
 
 std::string gpu_list(const std::vector<int>& gpus) {
@@ -70,30 +77,37 @@ std::string rank_list(const Finding& finding) {
 
 std::string place_list(const Finding& finding) {
   std::string text;
-  for (const SourceLine& line : finding.where) text += fmt::format("{}{}:{}", text.empty() ? "" : ", ", printable(line.file), line.line);
+  for (const SourceLine& line : finding.where)
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ", ", printable(line.file), line.line);
   return text;
 }
 
 std::string cost_sentence(const Finding& finding) {
-  if (finding.cause_of) return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);
+  if (finding.cause_of)
+    return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);
   if (finding.lost_throughput < 0.0005) return "costs no throughput";
   const double hours = 24 * finding.lost_throughput;
-  std::string words = fmt::format("costs {:.{}f} % of the throughput: {:.1f} h of every day", finding.lost_throughput * 100, finding.lost_throughput < 0.01 ? 1 : 0, hours);
-  if (!finding.gpus.empty()) words += fmt::format(", {:.1f} GPU-hours", hours * static_cast<double>(finding.gpus.size()));
+  std::string words =
+      fmt::format("costs {:.{}f} % of the throughput: {:.1f} h of every day",
+                  finding.lost_throughput * 100, finding.lost_throughput < 0.01 ? 1 : 0, hours);
+  if (!finding.gpus.empty())
+    words += fmt::format(", {:.1f} GPU-hours", hours * static_cast<double>(finding.gpus.size()));
   return words;
 }
 
 std::string evidence_words(const Evidence& evidence) {
   std::string name = printable(evidence.signal);
   if (evidence.unit == "message") return name;
-  if (name.find('=') == std::string::npos) std::replace(name.begin(), name.end(), '_', ' ');
+  if (name.find('=') == std::string::npos) std::ranges::replace(name, '_', ' ');
   if (name.ends_with(" ms")) name.resize(name.size() - 3);
   // "processes 1", not "processes 1 processes".
-  const bool counts = evidence.unit == "processes" || evidence.unit == "ranks" || evidence.unit == "stalls" || evidence.unit == "GPUs";
+  const bool counts = evidence.unit == "processes" || evidence.unit == "ranks" ||
+                      evidence.unit == "stalls" || evidence.unit == "GPUs";
   const bool named_twice = counts && (name.ends_with(evidence.unit) || name.ends_with("gpus"));
   const std::string unit = named_twice ? "number" : evidence.unit;
   std::string words = fmt::format("{} {}", name, amount(evidence.value, unit));
-  if (evidence.threshold) words += fmt::format(" (threshold {})", amount(*evidence.threshold, unit));
+  if (evidence.threshold)
+    words += fmt::format(" (threshold {})", amount(*evidence.threshold, unit));
   return words;
 }
 
@@ -105,13 +119,16 @@ std::string command_words(const std::vector<std::string>& command) {
 
 std::string part_words(std::size_t part) {
   std::string words(kStepSpanNames[part]);
-  std::replace(words.begin(), words.end(), '_', ' ');
+  std::ranges::replace(words, '_', ' ');
   return words;
 }
 
 std::string milliseconds_words(double milliseconds) {
   if (milliseconds >= 10'000) return fmt::format("{:.1f} s", milliseconds / 1e3);
-  return fmt::format("{:.{}f} ms", milliseconds, milliseconds >= 100 ? 0 : milliseconds >= 10 ? 1 : 2);
+  return fmt::format("{:.{}f} ms", milliseconds,
+                     milliseconds >= 100  ? 0
+                     : milliseconds >= 10 ? 1
+                                          : 2);
 }
 
 std::string short_place(const std::string& file, int line, std::size_t columns) {
@@ -131,9 +148,14 @@ std::string what_words(const PlaceSignals& place) {
 
 std::string how_often_words(const PlaceSignals& place) {
   std::string words;
-  if (place.present > 0.95) words = fmt::format("{} in every step", milliseconds_words(place.step_p50_ms));
-  else if (place.present > 0.4) words = fmt::format("{} in {:.0f} % of steps", milliseconds_words(place.step_p50_ms), place.present * 100);
-  else words = fmt::format("{} in every {:.0f}th step", milliseconds_words(place.step_p50_ms), 1 / std::max(place.present, 1e-9));
+  if (place.present > 0.95)
+    words = fmt::format("{} in every step", milliseconds_words(place.step_p50_ms));
+  else if (place.present > 0.4)
+    words = fmt::format("{} in {:.0f} % of steps", milliseconds_words(place.step_p50_ms),
+                        place.present * 100);
+  else
+    words = fmt::format("{} in every {:.0f}th step", milliseconds_words(place.step_p50_ms),
+                        1 / std::max(place.present, 1e-9));
   const double calls = place.calls_a_step / std::max(place.present, 1e-9);
   if (calls > 1.5) words += fmt::format(", {:.0f} calls", calls);
   if (place.hidden_share > 0.5 * place.share) words += ", hidden behind the GPU";

@@ -12,7 +12,8 @@ namespace lockstep {
 
 inline constexpr std::size_t kLaneColumns = 60;
 // Eight heights of a block, and none: a lane is read like a bar chart.
-inline constexpr std::array<std::string_view, 9> kLaneBars = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+inline constexpr std::array<std::string_view, 9> kLaneBars = {
+    " ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
 
 // A lane as a bar chart of one line, so many columns wide.
 std::string lane_bars(const LaneRow& row, std::size_t columns);

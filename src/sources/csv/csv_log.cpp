@@ -10,7 +10,21 @@
 namespace lockstep {
 namespace {
 
-enum class Role { none, time, gpu, name, uuid, busy, memory_used, memory_total, memory_share, power, power_limit, temperature, clock };
+enum class Role {
+  none,
+  time,
+  gpu,
+  name,
+  uuid,
+  busy,
+  memory_used,
+  memory_total,
+  memory_share,
+  power,
+  power_limit,
+  temperature,
+  clock
+};
 
 struct Column {
   Role role = Role::none;
@@ -19,18 +33,24 @@ struct Column {
   double tick_s = 1;       // of a time that counts from the start: "elapsed_ms", "Time (s)"
 };
 
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
+bool has(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
 
 // "gpu0_util", "util_gpu_3", "gpu.1.power": the number behind the last "gpu".
 std::optional<int> gpu_in_name(std::string_view name) {
   std::optional<int> found;
   for (auto at = name.find("gpu"); at != std::string_view::npos; at = name.find("gpu", at + 3)) {
     std::size_t digit = at + 3;
-    if (digit < name.size() && (name[digit] == '_' || name[digit] == '.' || name[digit] == ' ' || name[digit] == '-')) ++digit;
-    if (digit < name.size() && name[digit] >= '0' && name[digit] <= '9') found = std::atoi(std::string(name.substr(digit, 4)).c_str());
+    if (digit < name.size() &&
+        (name[digit] == '_' || name[digit] == '.' || name[digit] == ' ' || name[digit] == '-'))
+      ++digit;
+    if (digit < name.size() && name[digit] >= '0' && name[digit] <= '9')
+      found = std::atoi(std::string(name.substr(digit, 4)).c_str());
   }
   // "util0", "power_1": a number behind the quantity itself.
-  if (!found && !name.empty() && name.back() >= '0' && name.back() <= '9' && (has(name, "util") || has(name, "power") || has(name, "mem") || has(name, "temp"))) {
+  if (!found && !name.empty() && name.back() >= '0' && name.back() <= '9' &&
+      (has(name, "util") || has(name, "power") || has(name, "mem") || has(name, "temp"))) {
     std::size_t digit = name.size();
     while (digit > 0 && name[digit - 1] >= '0' && name[digit - 1] <= '9') --digit;
     if (name.size() - digit <= 2) found = std::atoi(std::string(name.substr(digit)).c_str());
@@ -40,31 +60,47 @@ std::optional<int> gpu_in_name(std::string_view name) {
 
 Role role_of(std::string_view name, bool numbered) {
   const bool limit = has(name, "limit") || has(name, "cap") || has(name, "max");
-  for (const char* other : {"cpu", "encod", "decod", "_enc", "_dec", ".enc", ".dec", "jpeg", "jpg", "ofa", "disk", "swap", "reserved"})
+  for (const char* other : {"cpu", "encod", "decod", "_enc", "_dec", ".enc", ".dec", "jpeg", "jpg",
+                            "ofa", "disk", "swap", "reserved"})
     if (has(name, other)) return Role::none;  // loads of something else
-  if (has(name, "util") || has(name, "busy") || name == "gpu %" || name == "gpu%" || name == "sm" || (numbered && has(name, "load")))
+  if (has(name, "util") || has(name, "busy") || name == "gpu %" || name == "gpu%" || name == "sm" ||
+      (numbered && has(name, "load")))
     return has(name, "mem") ? Role::none : Role::busy;  // a memory's utilization is its bus's
-  if (has(name, "power") || has(name, "watt")) return has(name, "max_limit") || has(name, "min_limit") || has(name, "default") ? Role::none : limit ? Role::power_limit : has(name, "state") || has(name, "manag") ? Role::none : Role::power;
+  if (has(name, "power") || has(name, "watt"))
+    return has(name, "max_limit") || has(name, "min_limit") || has(name, "default") ? Role::none
+           : limit                                    ? Role::power_limit
+           : has(name, "state") || has(name, "manag") ? Role::none
+                                                      : Role::power;
   if (has(name, "temp")) return limit || has(name, "memory") ? Role::none : Role::temperature;
   if (has(name, "mem")) {
     if (has(name, "clock") || has(name, "free") || has(name, "temp")) return Role::none;
     if (has(name, "total") || limit) return Role::memory_total;
     return unit_in_name(name) == Unit::percent ? Role::memory_share : Role::memory_used;
   }
-  if (has(name, "clock")) return limit ? Role::none : has(name, "sm") || has(name, "graphics") || name == "clock" ? Role::clock : Role::none;
-  if (has(name, "uuid") || has(name, "bus_id") || has(name, "bus-id") || has(name, "busid")) return Role::uuid;
+  if (has(name, "clock"))
+    return limit                                                         ? Role::none
+           : has(name, "sm") || has(name, "graphics") || name == "clock" ? Role::clock
+                                                                         : Role::none;
+  if (has(name, "uuid") || has(name, "bus_id") || has(name, "bus-id") || has(name, "busid"))
+    return Role::uuid;
   if (has(name, "time") || has(name, "date")) return Role::time;
-  if (name == "name" || name == "gpu_name" || name == "product" || name == "model") return Role::name;
-  if (!numbered && (name == "index" || name == "gpu" || name == "id" || name == "gpu_index" || name == "gpu_id" || name == "gpu index" ||
-                    name == "device" || name == "device_id" || name == "gpu id" || name == "gpuid" || name.ends_with("idx") || name.ends_with("gpu_id") || name.ends_with("index") || name == "rank" || name == "local_rank"))
+  if (name == "name" || name == "gpu_name" || name == "product" || name == "model")
+    return Role::name;
+  if (!numbered &&
+      (name == "index" || name == "gpu" || name == "id" || name == "gpu_index" ||
+       name == "gpu_id" || name == "gpu index" || name == "device" || name == "device_id" ||
+       name == "gpu id" || name == "gpuid" || name.ends_with("idx") || name.ends_with("gpu_id") ||
+       name.ends_with("index") || name == "rank" || name == "local_rank"))
     return Role::gpu;
-  for (const char* time : {"t", "ts", "t_s", "t_ms", "t (s)", "epoch", "unix", "sec", "secs", "seconds", "ms"})
+  for (const char* time :
+       {"t", "ts", "t_s", "t_ms", "t (s)", "epoch", "unix", "sec", "secs", "seconds", "ms"})
     if (name == time) return Role::time;
   return has(name, "elapsed") ? Role::time : Role::none;
 }
 
 double tick_of(std::string_view name) {
-  if (has(name, "milli") || name.ends_with("ms") || has(name, "(ms") || has(name, "[ms")) return 1e-3;
+  if (has(name, "milli") || name.ends_with("ms") || has(name, "(ms") || has(name, "[ms"))
+    return 1e-3;
   if (has(name, "minute") || name.ends_with("min") || has(name, "(min")) return 60;
   return 1;
 }
@@ -81,7 +117,9 @@ struct Layout {
   bool wide = false;
 
   bool usable() const {
-    return std::any_of(columns.begin(), columns.end(), [](const Column& column) { return column.role == Role::busy || column.role == Role::power; });
+    return std::ranges::any_of(columns, [](const Column& column) {
+      return column.role == Role::busy || column.role == Role::power;
+    });
   }
 };
 
@@ -94,9 +132,10 @@ std::optional<Layout> layout_by_names(std::string_view line, char separator) {
     const std::string name = lower_case(raw);
     const auto gpu = gpu_in_name(name);
     Column column{role_of(name, gpu.has_value()), unit_in_name(name), gpu, tick_of(name)};
-    const bool repeated = column.role != Role::time && std::any_of(layout.columns.begin(), layout.columns.end(), [&](const Column& other) {
-      return other.role == column.role && other.gpu == column.gpu;
-    });
+    const bool repeated =
+        column.role != Role::time && std::ranges::any_of(layout.columns, [&](const Column& other) {
+          return other.role == column.role && other.gpu == column.gpu;
+        });
     if (repeated) column.role = Role::none;  // the first column of a kind is the one that is meant
     layout.wide = layout.wide || (gpu && column.role != Role::none);
     layout.columns.push_back(column);
@@ -111,7 +150,10 @@ std::optional<Layout> layout_by_content(const std::vector<std::vector<std::strin
   if (rows.empty() || rows.front().size() < 2) return std::nullopt;
   Layout layout;
   layout.columns.resize(rows.front().size());
-  const auto taken = [&](Role role) { return std::any_of(layout.columns.begin(), layout.columns.end(), [&](const Column& column) { return column.role == role; }); };
+  const auto taken = [&](Role role) {
+    return std::ranges::any_of(layout.columns,
+                               [&](const Column& column) { return column.role == role; });
+  };
   for (std::size_t at = 0; at < layout.columns.size(); ++at) {
     Column& column = layout.columns[at];
     std::set<double> distinct;
@@ -125,42 +167,60 @@ std::optional<Layout> layout_by_content(const std::vector<std::vector<std::strin
       if (!cell) continue;
       ++numbers;
       if (cell->unit != Unit::none) column.unit = cell->unit;
-      whole = whole && cell->value == std::floor(cell->value) && row[at].find('.') == std::string::npos;
+      whole =
+          whole && cell->value == std::floor(cell->value) && row[at].find('.') == std::string::npos;
       if (distinct.size() < 64) distinct.insert(cell->value);
       least = std::min(least, cell->value);
       most = std::max(most, cell->value);
     }
     const std::string& sample = rows.front()[at];
     if (numbers * 2 < rows.size()) {
-      if (parse_time(sample) && sample.find(':') != std::string::npos) column.role = Role::time;
-      else if (sample.starts_with("GPU-")) column.role = Role::uuid;
-      else if (has(sample, "NVIDIA") || has(sample, "Tesla") || has(sample, "GeForce") || has(sample, "Quadro")) column.role = Role::name;
+      if (parse_time(sample) && sample.find(':') != std::string::npos)
+        column.role = Role::time;
+      else if (sample.starts_with("GPU-"))
+        column.role = Role::uuid;
+      else if (has(sample, "NVIDIA") || has(sample, "Tesla") || has(sample, "GeForce") ||
+               has(sample, "Quadro"))
+        column.role = Role::name;
       continue;
     }
     switch (column.unit) {
       case Unit::percent: column.role = taken(Role::busy) ? Role::none : Role::busy; break;
       case Unit::watt:
       case Unit::milliwatt:
-        if (!taken(Role::power)) column.role = Role::power;
-        else if (distinct.size() <= rows.size() / 2 + 1) column.role = Role::power_limit;
+        if (!taken(Role::power))
+          column.role = Role::power;
+        else if (distinct.size() <= rows.size() / 2 + 1)
+          column.role = Role::power_limit;
         break;
       case Unit::mebibyte:
       case Unit::gibibyte:
       case Unit::megabyte:
       case Unit::gigabyte:
-      case Unit::byte: column.role = taken(Role::memory_used) ? Role::memory_total : Role::memory_used; break;
+      case Unit::byte:
+        column.role = taken(Role::memory_used) ? Role::memory_total : Role::memory_used;
+        break;
       case Unit::megahertz: column.role = taken(Role::clock) ? Role::none : Role::clock; break;
       case Unit::celsius: column.role = Role::temperature; break;
       case Unit::none:
-        if (most > 5e8 && !taken(Role::time)) column.role = Role::time;
-        else if (whole && least == 0 && most <= 63 && static_cast<double>(distinct.size()) == most + 1 && !taken(Role::gpu) && rows.size() >= distinct.size())
+        if (most > 5e8 && !taken(Role::time))
+          column.role = Role::time;
+        else if (whole && least == 0 && most <= 63 &&
+                 static_cast<double>(distinct.size()) == most + 1 && !taken(Role::gpu) &&
+                 rows.size() >= distinct.size())
           column.role = Role::gpu;
-        else if (whole && most > 200 && !taken(Role::memory_used)) column.role = Role::memory_used;
-        else if (whole && most > 200) column.role = Role::memory_total;
-        else if (!whole && most > 3 && !taken(Role::power)) column.role = Role::power;
-        else if (whole && most <= 100 && (least < 15 || most > 97) && !taken(Role::busy)) column.role = Role::busy;
-        else if (whole && least >= 15 && most <= 110 && !taken(Role::temperature)) column.role = Role::temperature;
-        else if (whole && most <= 100 && !taken(Role::busy)) column.role = Role::busy;
+        else if (whole && most > 200 && !taken(Role::memory_used))
+          column.role = Role::memory_used;
+        else if (whole && most > 200)
+          column.role = Role::memory_total;
+        else if (!whole && most > 3 && !taken(Role::power))
+          column.role = Role::power;
+        else if (whole && most <= 100 && (least < 15 || most > 97) && !taken(Role::busy))
+          column.role = Role::busy;
+        else if (whole && least >= 15 && most <= 110 && !taken(Role::temperature))
+          column.role = Role::temperature;
+        else if (whole && most <= 100 && !taken(Role::busy))
+          column.role = Role::busy;
         break;
     }
   }
@@ -178,14 +238,19 @@ std::optional<Layout> layout_by_content(const std::vector<std::vector<std::strin
     const auto b = parse_cell(rows.front()[total_at]);
     if (a && b && a->value > b->value) std::swap(used->role, total->role);
   }
-  const bool any_unit = std::any_of(layout.columns.begin(), layout.columns.end(), [](const Column& column) { return column.unit == Unit::percent || column.unit == Unit::watt || column.unit == Unit::mebibyte; });
-  const bool clear = any_unit ? taken(Role::time) || taken(Role::gpu) : taken(Role::time) && taken(Role::busy);
+  const bool any_unit = std::ranges::any_of(layout.columns, [](const Column& column) {
+    return column.unit == Unit::percent || column.unit == Unit::watt ||
+           column.unit == Unit::mebibyte;
+  });
+  const bool clear =
+      any_unit ? taken(Role::time) || taken(Role::gpu) : taken(Role::time) && taken(Role::busy);
   return layout.usable() && clear ? std::optional(layout) : std::nullopt;
 }
 
 class Rows {
  public:
-  Rows(Layout layout, SourceKind kind) : layout_(std::move(layout)), builder_(kind, ProcessCoverage::none) {}
+  Rows(Layout layout, SourceKind kind)
+      : layout_(std::move(layout)), builder_(kind, ProcessCoverage::none) {}
 
   void add(const std::vector<std::string>& cells, double busy_scale) {
     std::optional<double> time;
@@ -196,24 +261,31 @@ class Rows {
       const Column& column = layout_.columns[at];
       if (column.role == Role::time) {
         auto part = parse_time(cells[at]);
-        if (const auto count = part ? std::nullopt : parse_cell(cells[at]); count && count->unit == Unit::none && count->value >= 0)
+        if (const auto count = part ? std::nullopt : parse_cell(cells[at]);
+            count && count->unit == Unit::none && count->value >= 0)
           part = count->value * column.tick_s;
         // A date in one column and the time of day in the next.
-        if (part && time && *part < 86400 && std::fmod(*time, 86400) == 0) time = *time + *part;
-        else if (part && !time) time = part;
+        if (part && time && *part < 86400 && std::fmod(*time, 86400) == 0)
+          time = *time + *part;
+        else if (part && !time)
+          time = part;
       }
       if (column.role == Role::uuid) uuid = cells[at];
       if (column.role == Role::gpu) {
         std::string_view text = cells[at];
-        while (!text.empty() && (text.front() < '0' || text.front() > '9')) text.remove_prefix(1);  // "GPU 0", "cuda:1"
-        if (const auto number = parse_integer(text); number && *number >= 0 && *number < 1024) gpu = static_cast<int>(*number);
+        // "GPU 0", "cuda:1"
+        while (!text.empty() && (text.front() < '0' || text.front() > '9')) text.remove_prefix(1);
+        if (const auto number = parse_integer(text); number && *number >= 0 && *number < 1024)
+          gpu = static_cast<int>(*number);
       }
     }
     if (!gpu && uuid.empty() && !layout_.wide) gpu = position(time);
-    if (!gpu && !uuid.empty()) gpu = uuids_.emplace(uuid, static_cast<int>(uuids_.size())).first->second;
+    if (!gpu && !uuid.empty())
+      gpu = uuids_.emplace(uuid, static_cast<int>(uuids_.size())).first->second;
     for (std::size_t at = 0; at < cells.size() && at < layout_.columns.size(); ++at) {
       const Column& column = layout_.columns[at];
-      if (column.role == Role::none || column.role == Role::time || column.role == Role::gpu) continue;
+      if (column.role == Role::none || column.role == Role::time || column.role == Role::gpu)
+        continue;
       if (layout_.wide && !column.gpu) continue;
       const int index = layout_.wide ? *column.gpu : *gpu;
       LogRow& row = rows[index];
@@ -242,11 +314,15 @@ class Rows {
     if (!cell) return;
     const Unit unit = cell->unit != Unit::none ? cell->unit : column.unit;
     switch (column.role) {
-      case Role::busy: row.busy = unit == Unit::percent ? cell->value / 100 : cell->value * busy_scale; break;
+      case Role::busy:
+        row.busy = unit == Unit::percent ? cell->value / 100 : cell->value * busy_scale;
+        break;
       case Role::memory_share: row.memory_fraction = cell->value / 100; break;
       case Role::memory_used:
-        if (unit == Unit::percent) row.memory_fraction = cell->value / 100;
-        else row.memory_used_bytes = as_bytes(cell->value, unit);
+        if (unit == Unit::percent)
+          row.memory_fraction = cell->value / 100;
+        else
+          row.memory_used_bytes = as_bytes(cell->value, unit);
         break;
       case Role::memory_total: row.memory_total_bytes = as_bytes(cell->value, unit); break;
       case Role::power: row.power_mw = as_milliwatts(cell->value, unit); break;
@@ -312,24 +388,31 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   // A first line of words names other things than these: it is no log of GPUs.
   if (!layout && !lines.empty()) {
     const auto first = csv_cells(lines.front(), separator);
-    const auto numbers = std::count_if(first.begin(), first.end(), [](const std::string& cell) { return parse_cell(cell) || parse_time(cell); });
+    const auto numbers = std::ranges::count_if(
+        first, [](const std::string& cell) { return parse_cell(cell) || parse_time(cell); });
     if (numbers * 2 >= static_cast<std::ptrdiff_t>(first.size())) layout = layout_by_content(rows);
   }
   if (!layout || rows.empty()) return std::nullopt;
-  const bool by_nvidia_smi = has(header, "utilization.gpu") || has(header, "power.draw") || has(header, "memory.used [") ||
-                             (!layout->header && (has(lines.front(), " %") || has(lines.front(), " MiB") || has(lines.front(), " W")));
+  const bool by_nvidia_smi =
+      has(header, "utilization.gpu") || has(header, "power.draw") || has(header, "memory.used [") ||
+      (!layout->header &&
+       (has(lines.front(), " %") || has(lines.front(), " MiB") || has(lines.front(), " W")));
   Rows collected(*layout, by_nvidia_smi ? SourceKind::nvidia_smi : SourceKind::csv);
   const double scale = busy_scale(*layout, rows);
   for (const auto& cells : rows) {
     // A header in the middle: the tool was started again.
-    const bool any_number = std::any_of(cells.begin(), cells.end(), [](const std::string& cell) { return parse_cell(cell).has_value(); });
+    const bool any_number = std::ranges::any_of(
+        cells, [](const std::string& cell) { return parse_cell(cell).has_value(); });
     if (any_number) collected.add(cells, scale);
   }
   auto log = collected.build();
-  const bool any_reading = log && std::any_of(log->records.begin(), log->records.end(), [](const Record& record) {
-    const auto* tick = std::get_if<GpuTick>(&record.content);
-    return tick != nullptr && std::any_of(tick->begin(), tick->end(), [](const GpuSample& gpu) { return gpu.busy.has_value() || gpu.power_mw.has_value(); });
-  });
+  const bool any_reading =
+      log && std::ranges::any_of(log->records, [](const Record& record) {
+        const auto* tick = std::get_if<GpuTick>(&record.content);
+        return tick != nullptr && std::ranges::any_of(*tick, [](const GpuSample& gpu) {
+                 return gpu.busy.has_value() || gpu.power_mw.has_value();
+               });
+      });
   return any_reading ? std::move(log) : std::nullopt;
 }
 

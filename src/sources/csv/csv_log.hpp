@@ -1,4 +1,5 @@
-// CSV that nvidia-smi or people's own scripts wrote: columns found by their words, or by their content without a header.
+// CSV that nvidia-smi or people's own scripts wrote: columns found by their words, or by their
+// content without a header.
 #pragma once
 
 #include <optional>

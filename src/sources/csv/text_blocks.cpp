@@ -16,9 +16,12 @@ std::optional<double> time_in(std::string_view line) {
     if (end != std::string_view::npos)
       if (const auto time = parse_time(line.substr(1, end - 1))) return time;
   }
-  for (const std::size_t length : {line.size(), std::size_t{26}, std::size_t{24}, std::size_t{23}, std::size_t{19}})
+  for (const std::size_t length :
+       {line.size(), std::size_t{26}, std::size_t{24}, std::size_t{23}, std::size_t{19}})
     if (length <= line.size())
-      if (const auto time = parse_time(line.substr(0, length)); time && line.substr(0, length).find(':') != std::string_view::npos) return time;
+      if (const auto time = parse_time(line.substr(0, length));
+          time && line.substr(0, length).find(':') != std::string_view::npos)
+        return time;
   return std::nullopt;
 }
 
@@ -28,7 +31,9 @@ std::optional<int> take_gpu(std::string_view& line) {
   const auto at = lower.find("gpu");
   if (at == std::string::npos || at > 30) return std::nullopt;
   std::size_t digit = at + 3;
-  while (digit < line.size() && (line[digit] == ' ' || line[digit] == '#' || line[digit] == '[' || line[digit] == '_' || line[digit] == ':')) ++digit;
+  while (digit < line.size() && (line[digit] == ' ' || line[digit] == '#' || line[digit] == '[' ||
+                                 line[digit] == '_' || line[digit] == ':'))
+    ++digit;
   if (digit >= line.size() || line[digit] < '0' || line[digit] > '9') return std::nullopt;
   std::size_t end = digit;
   while (end < line.size() && line[end] >= '0' && line[end] <= '9') ++end;
@@ -44,15 +49,19 @@ std::optional<Cell> value_after(std::string_view text, std::size_t from) {
   std::string_view rest = trim(text.substr(mark + 1));
   const auto end = rest.find_first_not_of("0123456789.+-");
   std::string_view number = rest.substr(0, end);
-  std::string_view unit = end == std::string_view::npos ? std::string_view() : trim(rest.substr(end));
+  std::string_view unit =
+      end == std::string_view::npos ? std::string_view() : trim(rest.substr(end));
   const auto unit_end = unit.find_first_of(" |,/;)");
   return parse_cell(std::string(number) + " " + std::string(unit.substr(0, unit_end)));
 }
 
-std::optional<Cell> find_value(std::string_view text, std::string_view word, std::string_view not_before = "") {
+std::optional<Cell> find_value(std::string_view text, std::string_view word,
+                               std::string_view not_before = "") {
   const std::string lower = lower_case(text);
   for (auto at = lower.find(word); at != std::string::npos; at = lower.find(word, at + 1)) {
-    if (!not_before.empty() && at >= not_before.size() && lower.compare(at - not_before.size(), not_before.size(), not_before) == 0) continue;
+    if (!not_before.empty() && at >= not_before.size() &&
+        lower.compare(at - not_before.size(), not_before.size(), not_before) == 0)
+      continue;
     if (const auto cell = value_after(text, at)) return cell;
   }
   return std::nullopt;
@@ -81,10 +90,13 @@ std::optional<ParsedLog> parse_text_blocks(const std::vector<std::string>& lines
       rest = rest.substr(colon + 2);
     }
     const auto busy = find_value(rest, "util", "memory ");
-    if (busy && (busy->unit == Unit::percent || busy->unit == Unit::none)) row.busy = busy->value / 100;
-    if (const auto power = find_value(rest, "power")) row.power_mw = as_milliwatts(power->value, power->unit);
+    if (busy && (busy->unit == Unit::percent || busy->unit == Unit::none))
+      row.busy = busy->value / 100;
+    if (const auto power = find_value(rest, "power"))
+      row.power_mw = as_milliwatts(power->value, power->unit);
     if (const auto temperature = find_value(rest, "temp")) row.temperature_c = temperature->value;
-    if (const auto memory = find_value(rest, "mem"); memory && memory->unit != Unit::percent && memory->unit != Unit::none)
+    if (const auto memory = find_value(rest, "mem");
+        memory && memory->unit != Unit::percent && memory->unit != Unit::none)
       row.memory_used_bytes = as_bytes(memory->value, memory->unit);
     if (!row.busy && !row.power_mw) continue;
     ++found;

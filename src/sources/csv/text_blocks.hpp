@@ -1,4 +1,5 @@
-// Text that people's own scripts print: blocks of "GPU 0 (name): GPU Utilization: 97% | ..." under a time.
+// Text that people's own scripts print: blocks of "GPU 0 (name): GPU Utilization: 97% | ..." under
+// a time.
 #pragma once
 
 #include <optional>

@@ -18,14 +18,21 @@ constexpr std::size_t kMostCopied = std::size_t{1} << 30U;
 constexpr std::size_t kDeepest = 64;
 
 Error not_data(const std::string& name, std::string what) {
-  return {fmt::format("{} is refused: {}", printable(name), what), "a flight recorder's dump holds data only; do not load this file with Python's pickle either"};
+  return {fmt::format("{} is refused: {}", printable(name), what),
+          "a flight recorder's dump holds data only; do not load this file with Python's pickle "
+          "either"};
 }
 
-Error broken(const std::string& name) { return {fmt::format("{} is no whole pickle: it ends or breaks in the middle", printable(name)), "take another dump; it is written when a collective times out"}; }
+Error broken(const std::string& name) {
+  return {fmt::format("{} is no whole pickle: it ends or breaks in the middle", printable(name)),
+          "take another dump; it is written when a collective times out"};
+}
 
 // Lists of numbers come as a call of these, which only say of what kind the list is.
 bool is_kind_of_list(std::string_view module, std::string_view function) {
-  return module == "torch.jit._pickle" && (function == "build_intlist" || function == "build_doublelist" || function == "build_boollist" || function == "build_tensorlist");
+  return module == "torch.jit._pickle" &&
+         (function == "build_intlist" || function == "build_doublelist" ||
+          function == "build_boollist" || function == "build_tensorlist");
 }
 
 class Unpickler {
@@ -63,7 +70,8 @@ class Unpickler {
       failed_ = true;
       return value;
     }
-    std::memcpy(&value, bytes_.data() + at_, sizeof(T));  // little-endian, as all machines with a GPU are
+    // little-endian, as all machines with a GPU are
+    std::memcpy(&value, bytes_.data() + at_, sizeof(T));
     at_ += sizeof(T);
     return value;
   }
@@ -154,38 +162,51 @@ class Unpickler {
       failed_ = true;
       return;
     }
-    for (std::size_t i = 0; i < items.size(); i += 2) stack_.back().dictionary->entries[key_of(items[i].value)] = std::move(items[i + 1].value);
+    for (std::size_t i = 0; i < items.size(); i += 2)
+      stack_.back().dictionary->entries[key_of(items[i].value)] = std::move(items[i + 1].value);
   }
 
   void remember(std::uint64_t place) {
-    if (stack_.empty() || place > kMostContainers) failed_ = true;
-    else memory_[place] = stack_.back();
+    if (stack_.empty() || place > kMostContainers)
+      failed_ = true;
+    else
+      memory_[place] = stack_.back();
   }
 
   void recall(std::uint64_t place) {
     const auto found = memory_.find(place);
-    if (found == memory_.end()) failed_ = true;
-    else push_copy(found->second);
+    if (found == memory_.end())
+      failed_ = true;
+    else
+      push_copy(found->second);
   }
 
-  // Texts are copied: a few bytes that ask for the same one a million times must not fill the memory.
+  // Texts are copied: a few bytes that ask for the same one a million times must not fill the
+  // memory.
   void push_copy(Slot slot) {
     if (const auto* words = std::get_if<std::string>(&slot.value)) copied_bytes_ += words->size();
-    if (copied_bytes_ > kMostCopied) failed_ = true;
-    else stack_.push_back(std::move(slot));
+    if (copied_bytes_ > kMostCopied)
+      failed_ = true;
+    else
+      stack_.push_back(std::move(slot));
   }
 
   void long_number(std::size_t length) {
     const std::string_view digits = text(length);
     std::uint64_t value = 0;
-    for (std::size_t i = 0; i < digits.size() && i < 8; ++i) value |= static_cast<std::uint64_t>(static_cast<unsigned char>(digits[i])) << (8 * i);
-    if (!digits.empty() && digits.size() < 8 && (static_cast<unsigned char>(digits.back()) & 0x80U) != 0) value |= ~std::uint64_t{0} << (8 * digits.size());
+    for (std::size_t i = 0; i < digits.size() && i < 8; ++i)
+      value |= static_cast<std::uint64_t>(static_cast<unsigned char>(digits[i])) << (8 * i);
+    if (!digits.empty() && digits.size() < 8 &&
+        (static_cast<unsigned char>(digits.back()) & 0x80U) != 0)
+      value |= ~std::uint64_t{0} << (8 * digits.size());
     push(static_cast<std::int64_t>(value));
   }
 
   std::optional<Error> name_of_code(std::string_view module, std::string_view function) {
     if (failed_) return std::nullopt;
-    if (!is_kind_of_list(module, function)) return not_data(name_, fmt::format("it names code to run, {}.{}", printable(module), printable(function)));
+    if (!is_kind_of_list(module, function))
+      return not_data(name_, fmt::format("it names code to run, {}.{}", printable(module),
+                                         printable(function)));
     push({});
     stack_.back().is_kind = true;
     return std::nullopt;
@@ -196,19 +217,25 @@ class Unpickler {
     const Slot arguments = pop();
     const Slot kind = pop();
     if (failed_) return std::nullopt;
-    if (!kind.is_kind || arguments.list == nullptr || arguments.list->items.empty()) return not_data(name_, "it calls something");
+    if (!kind.is_kind || arguments.list == nullptr || arguments.list->items.empty())
+      return not_data(name_, "it calls something");
     push(arguments.list->items.front());
     return std::nullopt;
   }
 
   std::optional<Error> step(unsigned char instruction) {
     switch (instruction) {
-      case 0x80: number<std::uint8_t>(); break;                       // protocol
-      case 0x95: number<std::uint64_t>(); break;                      // frame
+      case 0x80: number<std::uint8_t>(); break;   // protocol
+      case 0x95: number<std::uint64_t>(); break;  // frame
       case '(': stack_.push_back({{}, nullptr, nullptr, true, false}); break;
       case '0': pop(); break;
       case '1': pop_to_mark(); break;
-      case '2': if (stack_.empty()) failed_ = true; else push_copy(stack_.back()); break;
+      case '2':
+        if (stack_.empty())
+          failed_ = true;
+        else
+          push_copy(stack_.back());
+        break;
       case 'N': push({}); break;
       case 0x88: push(true); break;
       case 0x89: push(false); break;
@@ -218,28 +245,54 @@ class Unpickler {
       case 0x8a: long_number(number<std::uint8_t>()); break;
       case 0x8b: long_number(number<std::uint32_t>()); break;
       case 'G': push(std::bit_cast<double>(swapped(number<std::uint64_t>()))); break;  // big-endian
-      case 'X': case 'B': push(std::string(text(number<std::uint32_t>()))); break;
-      case 0x8c: case 'C': push(std::string(text(number<std::uint8_t>()))); break;
-      case 0x8d: case 0x8e: push(std::string(text(number<std::uint64_t>()))); break;
-      case ']': case ')': push_list(); break;
+      case 'X':
+      case 'B': push(std::string(text(number<std::uint32_t>()))); break;
+      case 0x8c:
+      case 'C': push(std::string(text(number<std::uint8_t>()))); break;
+      case 0x8d:
+      case 0x8e: push(std::string(text(number<std::uint64_t>()))); break;
+      case ']':
+      case ')': push_list(); break;
       case '}': push_dictionary(); break;
-      case 'l': case 't': tuple_of(pop_to_mark()); break;
+      case 'l':
+      case 't': tuple_of(pop_to_mark()); break;
       case 0x85: tuple_of_last(1); break;
       case 0x86: tuple_of_last(2); break;
       case 0x87: tuple_of_last(3); break;
-      case 'a': { std::vector<Slot> one; one.push_back(pop()); append(std::move(one)); break; }
+      case 'a': {
+        std::vector<Slot> one;
+        one.push_back(pop());
+        append(std::move(one));
+        break;
+      }
       case 'e': append(pop_to_mark()); break;
-      case 's': { std::vector<Slot> two(2); two[1] = pop(); two[0] = pop(); set(std::move(two)); break; }
+      case 's': {
+        std::vector<Slot> two(2);
+        two[1] = pop();
+        two[0] = pop();
+        set(std::move(two));
+        break;
+      }
       case 'u': set(pop_to_mark()); break;
       case 'q': remember(number<std::uint8_t>()); break;
       case 'r': remember(number<std::uint32_t>()); break;
       case 0x94: remember(memory_.size()); break;
       case 'h': recall(number<std::uint8_t>()); break;
       case 'j': recall(number<std::uint32_t>()); break;
-      case 'c': { const auto module = line(); const auto function = line(); return name_of_code(module, function); }
-      case 0x93: { const Slot function = pop(); const Slot module = pop(); return name_of_code(key_of(module.value), key_of(function.value)); }
+      case 'c': {
+        const auto module = line();
+        const auto function = line();
+        return name_of_code(module, function);
+      }
+      case 0x93: {
+        const Slot function = pop();
+        const Slot module = pop();
+        return name_of_code(key_of(module.value), key_of(function.value));
+      }
       case 'R': return call();
-      default: return not_data(name_, fmt::format("it holds an instruction that builds no data (0x{:02x})", instruction));
+      default:
+        return not_data(name_, fmt::format("it holds an instruction that builds no data (0x{:02x})",
+                                           instruction));
     }
     return std::nullopt;
   }
@@ -273,7 +326,8 @@ Value value_of(const nlohmann::json& json, DataTree& tree, std::size_t depth) {
   }
   if (json.is_object()) {
     DataTree::Dictionary* const dictionary = tree.make_dictionary();
-    for (const auto& [key, item] : json.items()) dictionary->entries[key] = value_of(item, tree, depth + 1);
+    for (const auto& [key, item] : json.items())
+      dictionary->entries[key] = value_of(item, tree, depth + 1);
     return dictionary;
   }
   return {};
@@ -281,11 +335,15 @@ Value value_of(const nlohmann::json& json, DataTree& tree, std::size_t depth) {
 
 }  // namespace
 
-Result<DataTree> read_pickle(std::string_view bytes, const std::string& name) { return Unpickler(bytes, name).read(); }
+Result<DataTree> read_pickle(std::string_view bytes, const std::string& name) {
+  return Unpickler(bytes, name).read();
+}
 
 Result<DataTree> read_json(std::string_view text, const std::string& name) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return Error{fmt::format("{} is no whole JSON", printable(name)), "take another dump; it is written when a collective times out"};
+  if (json.is_discarded())
+    return Error{fmt::format("{} is no whole JSON", printable(name)),
+                 "take another dump; it is written when a collective times out"};
   DataTree tree;
   tree.root = value_of(json, tree, 0);
   return tree;

@@ -1,4 +1,5 @@
-// Plain data: numbers, texts, lists, dictionaries. What a JSON file or a pickle without code comes to.
+// Plain data: numbers, texts, lists, dictionaries. What a JSON file or a pickle without code comes
+// to.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ class DataTree {
  public:
   struct List;
   struct Dictionary;
-  using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string, const List*, const Dictionary*>;
+  using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string, const List*,
+                             const Dictionary*>;
   struct List {
     std::vector<Value> items;
   };
@@ -27,7 +29,9 @@ class DataTree {
   };
 
   List* make_list() { return lists_.emplace_back(std::make_unique<List>()).get(); }
-  Dictionary* make_dictionary() { return dictionaries_.emplace_back(std::make_unique<Dictionary>()).get(); }
+  Dictionary* make_dictionary() {
+    return dictionaries_.emplace_back(std::make_unique<Dictionary>()).get();
+  }
   std::size_t size() const { return lists_.size() + dictionaries_.size(); }
 
   Value root;
@@ -38,7 +42,8 @@ class DataTree {
   std::vector<std::unique_ptr<Dictionary>> dictionaries_;
 };
 
-// A pickle is a program. Only the instructions that build data are known; any other, and any name of code, is refused.
+// A pickle is a program. Only the instructions that build data are known; any other, and any name
+// of code, is refused.
 Result<DataTree> read_pickle(std::string_view bytes, const std::string& name);
 Result<DataTree> read_json(std::string_view text, const std::string& name);
 

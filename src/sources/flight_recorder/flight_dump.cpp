@@ -18,7 +18,7 @@ using Dictionary = DataTree::Dictionary;
 using List = DataTree::List;
 using Value = DataTree::Value;
 
-constexpr std::size_t kLargest = std::size_t{1} << 30U;
+constexpr std::size_t kLargestDump = std::size_t{1} << 30U;
 
 const Value* entry_of(const Dictionary& dictionary, std::string_view key) {
   const auto found = dictionary.entries.find(key);
@@ -37,7 +37,7 @@ const List* list_in(const Dictionary& dictionary, std::string_view key) {
   return found == nullptr ? nullptr : *found;
 }
 
-std::string text_in(const Dictionary& dictionary, std::string_view key) {
+std::string words_in(const Dictionary& dictionary, std::string_view key) {
   const Value* const value = entry_of(dictionary, key);
   const auto* const found = value == nullptr ? nullptr : std::get_if<std::string>(value);
   return found == nullptr ? std::string() : *found;
@@ -56,9 +56,12 @@ std::string shape_words(const List* list, int depth = 0) {
   std::string words = "[";
   for (std::size_t i = 0; i < list->items.size() && i < kMost; ++i) {
     if (i > 0) words += ", ";
-    if (const auto* number = std::get_if<std::int64_t>(&list->items[i])) words += std::to_string(*number);
-    else if (const auto* inner = std::get_if<const List*>(&list->items[i])) words += shape_words(*inner, depth + 1);
-    else words += "?";
+    if (const auto* number = std::get_if<std::int64_t>(&list->items[i]))
+      words += std::to_string(*number);
+    else if (const auto* inner = std::get_if<const List*>(&list->items[i]))
+      words += shape_words(*inner, depth + 1);
+    else
+      words += "?";
   }
   return words + "]";
 }
@@ -69,10 +72,13 @@ std::optional<SourceLine> own_line(const List* frames) {
   for (const Value& value : frames->items) {
     const auto* const frame = std::get_if<const Dictionary*>(&value);
     if (frame == nullptr) continue;
-    const std::string file = text_in(**frame, "filename");
+    const std::string file = words_in(**frame, "filename");
     const auto line = number_in(**frame, "line");
     if (!file.ends_with(".py") || !line || *line <= 0 || *line > INT32_MAX) continue;
-    if (file.find("site-packages/") != std::string::npos || file.find("/lib/python") != std::string::npos || file.find("dist-packages/") != std::string::npos) continue;
+    if (file.find("site-packages/") != std::string::npos ||
+        file.find("/lib/python") != std::string::npos ||
+        file.find("dist-packages/") != std::string::npos)
+      continue;
     return SourceLine{file, static_cast<int>(*line)};
   }
   return std::nullopt;
@@ -87,7 +93,8 @@ std::vector<int> ranks_in(const std::string& text) {
     if (from == std::string_view::npos) break;
     rest.remove_prefix(from);
     const std::size_t length = std::min(rest.size(), rest.find_first_not_of("0123456789"));
-    if (const auto number = parse_integer(rest.substr(0, length)); number && *number < 1'000'000) ranks.push_back(static_cast<int>(*number));
+    if (const auto number = parse_integer(rest.substr(0, length)); number && *number < 1'000'000)
+      ranks.push_back(static_cast<int>(*number));
     rest.remove_prefix(length);
   }
   return ranks;
@@ -99,8 +106,8 @@ void take_groups(const Dictionary& root, FlightDump& dump) {
   for (const auto& [name, value] : configuration->entries) {
     const auto* const group = std::get_if<const Dictionary*>(&value);
     if (group == nullptr) continue;
-    dump.groups[name] = ranks_in(text_in(**group, "ranks"));
-    dump.descriptions[name] = text_in(**group, "desc");
+    dump.groups[name] = ranks_in(words_in(**group, "ranks"));
+    dump.descriptions[name] = words_in(**group, "desc");
   }
 }
 
@@ -112,16 +119,22 @@ bool is_true(const Dictionary& dictionary, std::string_view key) {
 
 FlightEntry entry_from(const Dictionary& told, FlightDump& dump) {
   FlightEntry entry;
-  if (const List* const group = list_in(told, "process_group"); group != nullptr && !group->items.empty()) {  // its name, and what it is for
+  // its name, and what it is for
+  if (const List* const group = list_in(told, "process_group");
+      group != nullptr && !group->items.empty()) {
     if (const auto* name = std::get_if<std::string>(&group->items.front())) entry.group = *name;
     if (group->items.size() > 1)
-      if (const auto* words = std::get_if<std::string>(&group->items[1])) dump.descriptions[entry.group] = *words;
+      if (const auto* words = std::get_if<std::string>(&group->items[1]))
+        dump.descriptions[entry.group] = *words;
   }
-  entry.sequence = number_in(told, "collective_seq_id").value_or(number_in(told, "seq_id").value_or(0));
-  entry.operation = text_in(told, "profiling_name");
-  if (const auto colon = entry.operation.find(':'); colon != std::string::npos) entry.operation.erase(0, colon + 1);  // nccl:, gloo:
+  entry.sequence =
+      number_in(told, "collective_seq_id").value_or(number_in(told, "seq_id").value_or(0));
+  entry.operation = words_in(told, "profiling_name");
+  // nccl:, gloo:
+  if (const auto colon = entry.operation.find(':'); colon != std::string::npos)
+    entry.operation.erase(0, colon + 1);
   entry.shape = shape_words(list_in(told, "input_sizes"));
-  const std::string state = text_in(told, "state");
+  const std::string state = words_in(told, "state");
   entry.started = state == "started" || state == "completed";
   entry.completed = state == "completed";
   entry.given_up = is_true(told, "retired");
@@ -145,33 +158,38 @@ std::optional<int> rank_of_file(const std::string& path) {
 
 bool looks_like_flight_dump(std::string_view start) {
   if (start.size() > 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) return true;
-  return trim(start).starts_with('{') && start.find("\"entries\"") != std::string_view::npos && (start.find("\"pg_config\"") != std::string_view::npos || start.find("\"collective_seq_id\"") != std::string_view::npos);
+  return trim(start).starts_with('{') && start.find("\"entries\"") != std::string_view::npos &&
+         (start.find("\"pg_config\"") != std::string_view::npos ||
+          start.find("\"collective_seq_id\"") != std::string_view::npos);
 }
 
 Result<FlightDump> parse_flight_dump(std::string_view bytes, const std::string& name) {
-  auto tree = !bytes.empty() && bytes.front() == '\x80' ? read_pickle(bytes, name) : read_json(bytes, name);
-  if (!tree) return std::move(tree).error();
-  const auto* const root = std::get_if<const Dictionary*>(&tree->root);
+  auto tree = TRY(!bytes.empty() && bytes.front() == '\x80' ? read_pickle(bytes, name)
+                                                            : read_json(bytes, name));
+  const auto* const root = std::get_if<const Dictionary*>(&tree.root);
   const List* const entries = root == nullptr ? nullptr : list_in(**root, "entries");
   if (entries == nullptr)
-    return Error{fmt::format("{} is no dump of the flight recorder: it has no entries", printable(name)), "give the files that TORCH_NCCL_DEBUG_INFO_TEMP_FILE names, one a rank"};
+    return Error{
+        fmt::format("{} is no dump of the flight recorder: it has no entries", printable(name)),
+        "give the files that TORCH_NCCL_DEBUG_INFO_TEMP_FILE names, one a rank"};
   FlightDump dump;
   dump.file = name;
-  if (const auto rank = number_in(**root, "rank"); rank && *rank >= 0 && *rank < 1'000'000) dump.told_rank = static_cast<int>(*rank);
+  if (const auto rank = number_in(**root, "rank"); rank && *rank >= 0 && *rank < 1'000'000)
+    dump.told_rank = static_cast<int>(*rank);
   take_groups(**root, dump);
   for (const Value& value : entries->items)
-    if (const auto* entry = std::get_if<const Dictionary*>(&value)) dump.entries.push_back(entry_from(**entry, dump));
+    if (const auto* entry = std::get_if<const Dictionary*>(&value))
+      dump.entries.push_back(entry_from(**entry, dump));
   return dump;
 }
 
 Result<std::vector<FlightDump>> read_flight_dumps(const std::vector<std::string>& paths) {
   std::vector<FlightDump> dumps;
   for (const std::string& path : paths) {
-    const auto bytes = read_small_file(path, kLargest);
+    const auto bytes = read_small_file(path, kLargestDump);
     if (!bytes) return cannot_read(path, errno);
-    auto dump = parse_flight_dump(*bytes, path);
-    if (!dump) return std::move(dump).error();
-    dumps.push_back(std::move(*dump));
+    auto dump = TRY(parse_flight_dump(*bytes, path));
+    dumps.push_back(std::move(dump));
   }
   std::set<int> ranks;
   bool known = true;
@@ -185,7 +203,8 @@ Result<std::vector<FlightDump>> read_flight_dumps(const std::vector<std::string>
       dumps[i].rank = static_cast<int>(i);
       dumps[i].rank_is_a_guess = true;
     }
-  std::stable_sort(dumps.begin(), dumps.end(), [](const FlightDump& a, const FlightDump& b) { return a.rank < b.rank; });
+  std::ranges::stable_sort(
+      dumps, [](const FlightDump& a, const FlightDump& b) { return a.rank < b.rank; });
   return dumps;
 }
 

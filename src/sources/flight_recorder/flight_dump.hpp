@@ -1,4 +1,5 @@
-// Reads the dumps of PyTorch's NCCL flight recorder: pickles (TORCH_NCCL_DEBUG_INFO_TEMP_FILE) and JSON.
+// Reads the dumps of PyTorch's NCCL flight recorder: pickles (TORCH_NCCL_DEBUG_INFO_TEMP_FILE) and
+// JSON.
 #pragma once
 
 #include <string>

@@ -20,8 +20,10 @@ std::vector<std::string_view> objects_in(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (quoted) {
-      if (c == '\\') ++i;
-      else if (c == '"') quoted = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        quoted = false;
     } else if (c == '"') {
       quoted = true;
     } else if (c == '{') {
@@ -33,27 +35,29 @@ std::vector<std::string_view> objects_in(std::string_view text) {
   return objects;
 }
 
-std::optional<double> number(const Json& object, const char* name) {
+std::optional<double> number_in(const Json& object, const char* name) {
   const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+  return found != object.end() && found->is_number() ? std::optional(found->get<double>())
+                                                     : std::nullopt;
 }
 
-std::string text_of(const Json& object, const char* name) {
+std::string text_under(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 std::optional<ProcessSample> process_of(const Json& entry, int gpu) {
-  const auto pid = number(entry, "pid");
+  const auto pid = number_in(entry, "pid");
   if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF) return std::nullopt;
   ProcessSample process;
   process.pid = static_cast<int>(*pid);
   ProcessOnGpu use{gpu, std::nullopt};
-  if (const auto memory = number(entry, "gpu_memory_usage"); memory && *memory >= 0 && *memory < 1e9)
+  if (const auto memory = number_in(entry, "gpu_memory_usage");
+      memory && *memory >= 0 && *memory < 1e9)
     use.memory_bytes = static_cast<std::uint64_t>(*memory * 1048576);
   process.gpus = {use};
-  if (const auto cpu = number(entry, "cpu_percent"); cpu && *cpu >= 0) process.cpu = *cpu / 100;
-  if (const std::string user = text_of(entry, "username"); !user.empty()) process.user = user;
+  if (const auto cpu = number_in(entry, "cpu_percent"); cpu && *cpu >= 0) process.cpu = *cpu / 100;
+  if (const std::string user = text_under(entry, "username"); !user.empty()) process.user = user;
   const auto command = entry.find("full_command");
   if (command != entry.end() && command->is_array()) {
     std::vector<std::string> words;
@@ -65,22 +69,24 @@ std::optional<ProcessSample> process_of(const Json& entry, int gpu) {
 }
 
 void add_query(const Json& query, LogBuilder& builder) {
-  const auto time = parse_time(text_of(query, "query_time"));
+  const auto time = parse_time(text_under(query, "query_time"));
   for (const Json& gpu : query.at("gpus")) {
     if (!gpu.is_object()) continue;
     LogRow row;
     row.time_s = time;
-    const auto index = number(gpu, "index");
+    const auto index = number_in(gpu, "index");
     if (!index || *index < 0 || *index > 1023) continue;
     row.gpu = static_cast<int>(*index);
-    row.name = text_of(gpu, "name");
-    row.uuid = text_of(gpu, "uuid");
-    if (const auto busy = number(gpu, "utilization.gpu")) row.busy = *busy / 100;
-    if (const auto used = number(gpu, "memory.used")) row.memory_used_bytes = *used * 1048576;
-    if (const auto total = number(gpu, "memory.total")) row.memory_total_bytes = *total * 1048576;
-    if (const auto power = number(gpu, "power.draw")) row.power_mw = *power * 1e3;
-    if (const auto limit = number(gpu, "enforced.power.limit")) row.power_limit_mw = *limit * 1e3;
-    row.temperature_c = number(gpu, "temperature.gpu");
+    row.name = text_under(gpu, "name");
+    row.uuid = text_under(gpu, "uuid");
+    if (const auto busy = number_in(gpu, "utilization.gpu")) row.busy = *busy / 100;
+    if (const auto used = number_in(gpu, "memory.used")) row.memory_used_bytes = *used * 1048576;
+    if (const auto total = number_in(gpu, "memory.total"))
+      row.memory_total_bytes = *total * 1048576;
+    if (const auto power = number_in(gpu, "power.draw")) row.power_mw = *power * 1e3;
+    if (const auto limit = number_in(gpu, "enforced.power.limit"))
+      row.power_limit_mw = *limit * 1e3;
+    row.temperature_c = number_in(gpu, "temperature.gpu");
     const int at = row.gpu;
     builder.add(std::move(row));
     const auto processes = gpu.find("processes");
@@ -109,13 +115,15 @@ std::optional<ParsedLog> parse_gpustat_log(const std::string& text) {
   }
   auto log = queries > 0 ? builder.build() : std::nullopt;
   // In a container the lists are empty though GPUs are in use: then they say nothing.
-  const bool any_process = log && std::any_of(log->records.begin(), log->records.end(), [](const Record& record) {
-    const auto* processes = std::get_if<ProcessTick>(&record.content);
-    return processes != nullptr && !processes->empty();
-  });
+  const bool any_process = log && std::ranges::any_of(log->records, [](const Record& record) {
+                             const auto* processes = std::get_if<ProcessTick>(&record.content);
+                             return processes != nullptr && !processes->empty();
+                           });
   if (log && !any_process) {
     log->machine.process_coverage = ProcessCoverage::none;
-    std::erase_if(log->records, [](const Record& record) { return std::holds_alternative<ProcessTick>(record.content); });
+    std::erase_if(log->records, [](const Record& record) {
+      return std::holds_alternative<ProcessTick>(record.content);
+    });
   }
   return log;
 }

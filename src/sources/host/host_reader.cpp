@@ -16,10 +16,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kTreeEvery = 10s;           // the whole of /proc, 15 us a process; at once when a new one is on a GPU
-constexpr auto kTreeAtFirst = 30s;         // so long after that it is read at every look: loaders start their workers late (seen on an
-                                           // H200: a diagnosis of ten seconds that never saw the four workers)
-constexpr auto kLibrariesAgainAfter = 10s; // torch is loaded some seconds after the process starts
+// the whole of /proc, 15 us a process; at once when a new one is on a GPU
+constexpr auto kTreeEvery = 10s;
+constexpr auto kTreeAtFirst =
+    30s;  // so long after that it is read at every look: loaders start their workers late (seen on
+          // an H200: a diagnosis of ten seconds that never saw the four workers)
+constexpr auto kLibrariesAgainAfter = 10s;  // torch is loaded some seconds after the process starts
 constexpr int kMostAncestors = 32;
 
 }  // namespace
@@ -64,28 +66,34 @@ std::optional<int> HostReader::local_pid(int driver_pid) {
   const bool exists = read(driver_pid, "stat", 16).has_value();
   if (options_.pid_origin == PidOrigin::this_machine || !in_pid_namespace_) {
     if (exists) return driver_pid;
-    unreadable_["the driver lists it, /proc does not: it has just ended, or runs in another container"].insert(driver_pid);
+    unreadable_
+        ["the driver lists it, /proc does not: it has just ended, or runs in another container"]
+            .insert(driver_pid);
     return std::nullopt;
   }
-  // In a container of its own the driver may speak of the host's pids. A process of that number here is the
-  // one only if it holds the GPU; else one whose outer pid is that number, where /proc shows outer pids.
+  // In a container of its own the driver may speak of the host's pids. A process of that number
+  // here is the one only if it holds the GPU; else one whose outer pid is that number, where /proc
+  // shows outer pids.
   if (exists && holds_nvidia_device(driver_pid)) return driver_pid;
   std::optional<int> found;
   for_each_number_in(proc_, [&](int pid) {
     const auto status = parse_status(read(pid, "status").value_or(""));
     const auto& pids = status.namespace_pids;
-    if (pids.size() > 1 && std::find(pids.begin(), pids.end(), driver_pid) != pids.end()) found = pid;
+    if (pids.size() > 1 && std::ranges::find(pids, driver_pid) != pids.end()) found = pid;
   });
   if (!found)
-    unreadable_["it lives outside this container's PID namespace: run lockstep on the host, or start the container "
-                "with --pid=host"]
-        .insert(driver_pid);
+    unreadable_
+        ["it lives outside this container's PID namespace: run lockstep on the host, or start the "
+         "container "
+         "with --pid=host"]
+            .insert(driver_pid);
   return found;
 }
 
 bool HostReader::holds_nvidia_device(int pid) const {
   std::error_code unreadable;
-  for (const auto& entry : std::filesystem::directory_iterator(proc_ / std::to_string(pid) / "fd", unreadable)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(proc_ / std::to_string(pid) / "fd", unreadable)) {
     const auto target = std::filesystem::read_symlink(entry.path(), unreadable);
     if (target.string().starts_with("/dev/nvidia")) return true;
   }
@@ -94,10 +102,12 @@ bool HostReader::holds_nvidia_device(int pid) const {
 
 // Who is whose child, for launchers, ranks of mp.spawn and loader workers.
 void HostReader::scan_tree(const ProcessTick& processes, std::chrono::nanoseconds now) {
-  const bool all_known = std::all_of(processes.begin(), processes.end(),
-                                     [&](const ProcessSample& process) { return tree_.contains(process.pid); });
+  const bool all_known = std::ranges::all_of(
+      processes, [&](const ProcessSample& process) { return tree_.contains(process.pid); });
   if (!all_known || !tree_read_) new_process_at_ = now;
-  if (tree_read_ && all_known && now - *tree_read_ < kTreeEvery && now - new_process_at_ > kTreeAtFirst) return;
+  if (tree_read_ && all_known && now - *tree_read_ < kTreeEvery &&
+      now - new_process_at_ > kTreeAtFirst)
+    return;
   tree_read_ = now;
   tree_.clear();
   children_.clear();
@@ -109,19 +119,21 @@ void HostReader::scan_tree(const ProcessTick& processes, std::chrono::nanosecond
   });
 }
 
-HostReader::Facts& HostReader::facts_of(int pid, const ProcStat& stat, std::chrono::nanoseconds now) {
+HostReader::Facts& HostReader::facts_of(int pid, const ProcStat& stat,
+                                        std::chrono::nanoseconds now) {
   const auto [entry, is_new] = facts_.try_emplace(Identity{pid, stat.start_ticks});
   Facts& facts = entry->second;
   if (is_new) {
     if (auto command = command_of(pid)) facts.command = redact_command(std::move(*command));
-    if (const auto environment = read(pid, "environ", 4U << 20U)) facts.environment = parse_environment(*environment);
+    if (const auto environment = read(pid, "environ", 4U << 20U))
+      facts.environment = parse_environment(*environment);
     if (const auto id = parse_status(read(pid, "status").value_or("")).user_id) {
       const auto user = users_.find(*id);
       facts.user = user != users_.end() ? user->second : std::to_string(*id);
     }
   }
-  const bool torch_seen = facts.libraries && std::find(facts.libraries->begin(), facts.libraries->end(), "torch") !=
-                                                 facts.libraries->end();
+  const bool torch_seen =
+      facts.libraries && std::ranges::find(*facts.libraries, "torch") != facts.libraries->end();
   if (is_new || (!torch_seen && now - facts.libraries_read >= kLibrariesAgainAfter)) {
     facts.libraries_read = now;
     if (const auto maps = read(pid, "maps", 16U << 20U)) facts.libraries = parse_libraries(*maps);
@@ -143,8 +155,9 @@ void HostReader::describe_one(ProcessSample& process, int pid, std::chrono::nano
   process.environment = facts.environment;
   process.libraries = facts.libraries;
   if (!facts.environment)
-    unreadable_[fmt::format("environment and written bytes belong to user {}: run as that user or as root",
-                            facts.user.value_or("unknown"))]
+    unreadable_[fmt::format(
+                    "environment and written bytes belong to user {}: run as that user or as root",
+                    facts.user.value_or("unknown"))]
         .insert(pid);
 
   // A clock tick is 10 ms: a shorter span than this measures nothing, and the last figure stands.
@@ -152,8 +165,9 @@ void HostReader::describe_one(ProcessSample& process, int pid, std::chrono::nano
   const double elapsed_s = std::chrono::duration<double>(now - facts.last_cpu_read).count();
   if (!facts.cpu_read || elapsed_s >= kShortestSpanS) {
     if (facts.cpu_read)
-      facts.cpu = static_cast<double>(stat->cpu_ticks - std::min(stat->cpu_ticks, facts.last_cpu_ticks)) /
-                  ticks_per_second_ / elapsed_s;
+      facts.cpu =
+          static_cast<double>(stat->cpu_ticks - std::min(stat->cpu_ticks, facts.last_cpu_ticks)) /
+          ticks_per_second_ / elapsed_s;
     facts.cpu_read = true;
     facts.last_cpu_ticks = stat->cpu_ticks;
     facts.last_cpu_read = now;
@@ -165,22 +179,25 @@ void HostReader::describe_one(ProcessSample& process, int pid, std::chrono::nano
   process.local_rank = numbers.local_rank;
   process.world_size = numbers.world_size;
   process.launcher = launcher_of(pid);
-  if (!process.launcher && facts.environment) process.launcher = launcher_hinted_by(*facts.environment);
+  if (!process.launcher && facts.environment)
+    process.launcher = launcher_hinted_by(*facts.environment);
   if (!process.launcher && facts.command && is_python(*facts.command)) process.launcher = "python";
   count_loader_workers(process, pid);
 }
 
-// The nearest ancestor that is a launcher. SLURM's step daemon stands above everything in a job; it is the
-// launcher of its tasks, not of what a batch script starts.
+// The nearest ancestor that is a launcher. SLURM's step daemon stands above everything in a job; it
+// is the launcher of its tasks, not of what a batch script starts.
 std::optional<std::string> HostReader::launcher_of(int pid) const {
   bool below_batch_script = false;
   auto entry = tree_.find(pid);
-  for (int depth = 0; depth < kMostAncestors && entry != tree_.end() && entry->second.parent_pid > 1; ++depth) {
+  for (int depth = 0;
+       depth < kMostAncestors && entry != tree_.end() && entry->second.parent_pid > 1; ++depth) {
     const int parent = entry->second.parent_pid;
     const auto command = command_of(parent).value_or(Command{});
-    below_batch_script = below_batch_script || std::any_of(command.begin(), command.end(), [](const std::string& word) {
-                           return word.ends_with("/slurm_script");
-                         });
+    below_batch_script =
+        below_batch_script || std::ranges::any_of(command, [](const std::string& word) {
+          return word.ends_with("/slurm_script");
+        });
     auto launcher = launcher_named_by(command);
     if (launcher && !(launcher == "srun" && below_batch_script)) return launcher;
     entry = tree_.find(parent);
@@ -188,8 +205,8 @@ std::optional<std::string> HostReader::launcher_of(int pid) const {
   return std::nullopt;
 }
 
-// Children of mp.spawn set RANK after they start, which /proc does not show: they are ranks by their place.
-// torch starts them in order, so the order of birth is the rank.
+// Children of mp.spawn set RANK after they start, which /proc does not show: they are ranks by
+// their place. torch starts them in order, so the order of birth is the rank.
 void HostReader::find_spawned_ranks(ProcessTick& processes) {
   for (ProcessSample& process : processes) {
     if (process.rank || !process.parent_pid || !process.command) continue;
@@ -199,16 +216,19 @@ void HostReader::find_spawned_ranks(ProcessTick& processes) {
     const auto is_sibling_rank = [&](const Command& command) {
       return is_multiprocessing_child(command) || command == *parent_command;
     };
-    if (!is_sibling_rank(*process.command) && redact_command(*parent_command) != *process.command) continue;
+    if (!is_sibling_rank(*process.command) && redact_command(*parent_command) != *process.command)
+      continue;
 
     std::vector<std::pair<std::uint64_t, int>> born;
     const auto [first, last] = children_.equal_range(parent);
     for (auto child = first; child != last; ++child) {
       const auto command = command_of(child->second);
-      if (command && is_sibling_rank(*command)) born.emplace_back(tree_[child->second].start_ticks, child->second);
+      if (command && is_sibling_rank(*command))
+        born.emplace_back(tree_[child->second].start_ticks, child->second);
     }
-    std::sort(born.begin(), born.end());
-    const auto self = std::find_if(born.begin(), born.end(), [&](const auto& entry) { return entry.second == process.pid; });
+    std::ranges::sort(born);
+    const auto self =
+        std::ranges::find_if(born, [&](const auto& entry) { return entry.second == process.pid; });
     if (self == born.end()) continue;
     process.rank = process.local_rank = static_cast<int>(self - born.begin());
     process.world_size = static_cast<int>(born.size());
@@ -216,8 +236,10 @@ void HostReader::find_spawned_ranks(ProcessTick& processes) {
   }
 }
 
-// Children that are neither on a GPU nor helpers: forks of the rank itself, or multiprocessing children.
-std::vector<int> HostReader::loader_workers_of(int pid, const std::optional<Command>& command) const {
+// Children that are neither on a GPU nor helpers: forks of the rank itself, or multiprocessing
+// children.
+std::vector<int> HostReader::loader_workers_of(int pid,
+                                               const std::optional<Command>& command) const {
   std::vector<int> workers;
   const auto [first, last] = children_.equal_range(pid);
   for (auto child = first; child != last; ++child) {
@@ -230,7 +252,8 @@ std::vector<int> HostReader::loader_workers_of(int pid, const std::optional<Comm
       continue;
     }
     const auto relative = tree_.find(worker);
-    const bool named = relative != tree_.end() && relative->second.name.starts_with("pt_data_worker");
+    const bool named =
+        relative != tree_.end() && relative->second.name.starts_with("pt_data_worker");
     const bool twin = command && redact_command(*theirs) == *command;
     if (named || twin || is_multiprocessing_child(*theirs)) workers.push_back(worker);
   }

@@ -1,7 +1,8 @@
-// Tells what the host knows of the processes on the GPUs: command, user, launcher, rank, CPU, loader workers.
+// Tells what the host knows of the processes on the GPUs: command, user, launcher, rank, CPU,
+// loader workers.
 //
-// Reads /proc only, without privileges for one's own processes; for others' it says what it may not read.
-// One thread. Facts that do not change are read once a process.
+// Reads /proc only, without privileges for one's own processes; for others' it says what it may not
+// read. One thread. Facts that do not change are read once a process.
 #pragma once
 
 #include <chrono>

@@ -58,9 +58,10 @@ PythonTarget python_target(const Command& command) {
   constexpr std::array<std::string_view, 2> kWithValue = {"-X", "-W"};
   for (std::size_t i = 1; i < command.size(); ++i) {
     const std::string_view word = command[i];
-    if (word == "-m") return {{}, i + 1 < command.size() ? std::string_view(command[i + 1]) : std::string_view()};
+    if (word == "-m")
+      return {{}, i + 1 < command.size() ? std::string_view(command[i + 1]) : std::string_view()};
     if (word == "-c") return {};
-    if (std::find(kWithValue.begin(), kWithValue.end(), word) != kWithValue.end()) {
+    if (std::ranges::find(kWithValue, word) != kWithValue.end()) {
       ++i;
       continue;
     }
@@ -69,7 +70,7 @@ PythonTarget python_target(const Command& command) {
   return {};
 }
 
-std::optional<int> number(const Environment& environment, const char* name) {
+std::optional<int> number_of_variable(const Environment& environment, const char* name) {
   const auto entry = environment.find(name);
   if (entry == environment.end()) return std::nullopt;
   const auto value = parse_integer(trim(entry->second));
@@ -77,15 +78,17 @@ std::optional<int> number(const Environment& environment, const char* name) {
   return static_cast<int>(*value);
 }
 
-std::optional<int> first_of(const Environment& environment, std::initializer_list<const char*> names) {
+std::optional<int> first_of(const Environment& environment,
+                            std::initializer_list<const char*> names) {
   for (const char* const name : names)
-    if (const auto value = number(environment, name)) return value;
+    if (const auto value = number_of_variable(environment, name)) return value;
   return std::nullopt;
 }
 
 // sbatch sets SLURM_PROCID=0 for the batch script itself; only a step of several tasks has ranks.
 bool slurm_has_ranks(const Environment& environment) {
-  return number(environment, "SLURM_PROCID") && number(environment, "SLURM_NTASKS").value_or(1) > 1;
+  return number_of_variable(environment, "SLURM_PROCID") &&
+         number_of_variable(environment, "SLURM_NTASKS").value_or(1) > 1;
 }
 
 bool starts_code_with(const Command& command, std::string_view start) {
@@ -104,13 +107,15 @@ bool is_python(const Command& command) {
 
 std::optional<std::string> launcher_named_by(const Command& command) {
   if (command.empty()) return std::nullopt;
-  if (base_name(command[0]) == "lockstep" && command.size() > 1 && (command[1] == "launch" || command[1] == "train"))
+  if (base_name(command[0]) == "lockstep" && command.size() > 1 &&
+      (command[1] == "launch" || command[1] == "train"))
     return "lockstep";
   if (auto launcher = program_launcher(command[0])) return launcher;
   if (!is_python(command)) return std::nullopt;
   const PythonTarget target = python_target(command);
   for (const Sign& sign : kModules)
-    if (target.module == sign.word || (target.module.starts_with(sign.word) && target.module[sign.word.size()] == '.'))
+    if (target.module == sign.word ||
+        (target.module.starts_with(sign.word) && target.module[sign.word.size()] == '.'))
       return std::string(sign.launcher);
   return target.script.empty() ? std::nullopt : program_launcher(target.script);
 }
@@ -135,16 +140,17 @@ RankNumbers ranks_in(const Environment& environment) {
   numbers.local_rank = first_of(environment, {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"});
   numbers.world_size = first_of(environment, {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
   if (slurm_has_ranks(environment)) {
-    if (!numbers.rank) numbers.rank = number(environment, "SLURM_PROCID");
-    if (!numbers.local_rank) numbers.local_rank = number(environment, "SLURM_LOCALID");
-    if (!numbers.world_size) numbers.world_size = number(environment, "SLURM_NTASKS");
+    if (!numbers.rank) numbers.rank = number_of_variable(environment, "SLURM_PROCID");
+    if (!numbers.local_rank) numbers.local_rank = number_of_variable(environment, "SLURM_LOCALID");
+    if (!numbers.world_size) numbers.world_size = number_of_variable(environment, "SLURM_NTASKS");
   }
   return numbers;
 }
 
 std::optional<std::string> launcher_hinted_by(const Environment& environment) {
   if (environment.contains("TORCHELASTIC_RUN_ID")) return "torchrun";
-  if (environment.contains("OMPI_COMM_WORLD_RANK") || environment.contains("PMI_RANK")) return "mpirun";
+  if (environment.contains("OMPI_COMM_WORLD_RANK") || environment.contains("PMI_RANK"))
+    return "mpirun";
   if (environment.contains("RANK") && environment.contains("WORLD_SIZE")) return "environment";
   if (slurm_has_ranks(environment)) return "srun";
   return std::nullopt;

@@ -14,7 +14,8 @@ using Environment = std::map<std::string, std::string>;
 // The launcher that this command line is: torchrun, lockstep, accelerate, deepspeed, srun, mpirun.
 std::optional<std::string> launcher_named_by(const Command& command);
 
-// A child made by Python's multiprocessing with a fresh interpreter (spawn, forkserver): it shows no script.
+// A child made by Python's multiprocessing with a fresh interpreter (spawn, forkserver): it shows
+// no script.
 bool is_multiprocessing_child(const Command& command);
 // Python's own helpers, which are neither ranks nor loader workers.
 bool is_multiprocessing_helper(const Command& command);

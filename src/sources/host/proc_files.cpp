@@ -10,15 +10,41 @@ namespace lockstep {
 namespace {
 
 // design.md §5: what may be recorded of an environment. Everything else is the user's own business.
-constexpr std::array<std::string_view, 35> kRecordedVariables = {
-    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
-    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
-    "SLURM_JOB_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NNODES",
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "PMI_RANK", "PMI_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-    "NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_PROTO",
-    "NCCL_SOCKET_IFNAME", "NCCL_RAS_ENABLE", "CUDA_LAUNCH_BLOCKING", "OMP_NUM_THREADS", "TORCH_DISTRIBUTED_DEBUG",
-    "PYTORCH_CUDA_ALLOC_CONF"};
+constexpr std::array<std::string_view, 35> kRecordedVariables = {"RANK",
+                                                                 "LOCAL_RANK",
+                                                                 "WORLD_SIZE",
+                                                                 "LOCAL_WORLD_SIZE",
+                                                                 "GROUP_RANK",
+                                                                 "MASTER_ADDR",
+                                                                 "MASTER_PORT",
+                                                                 "CUDA_VISIBLE_DEVICES",
+                                                                 "NVIDIA_VISIBLE_DEVICES",
+                                                                 "SLURM_JOB_ID",
+                                                                 "SLURM_PROCID",
+                                                                 "SLURM_LOCALID",
+                                                                 "SLURM_NODEID",
+                                                                 "SLURM_NTASKS",
+                                                                 "SLURM_NNODES",
+                                                                 "OMPI_COMM_WORLD_RANK",
+                                                                 "OMPI_COMM_WORLD_SIZE",
+                                                                 "OMPI_COMM_WORLD_LOCAL_RANK",
+                                                                 "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                                                 "PMI_RANK",
+                                                                 "PMI_SIZE",
+                                                                 "TORCHELASTIC_RUN_ID",
+                                                                 "TORCHELASTIC_RESTART_COUNT",
+                                                                 "NCCL_DEBUG",
+                                                                 "NCCL_P2P_DISABLE",
+                                                                 "NCCL_SHM_DISABLE",
+                                                                 "NCCL_IB_DISABLE",
+                                                                 "NCCL_ALGO",
+                                                                 "NCCL_PROTO",
+                                                                 "NCCL_SOCKET_IFNAME",
+                                                                 "NCCL_RAS_ENABLE",
+                                                                 "CUDA_LAUNCH_BLOCKING",
+                                                                 "OMP_NUM_THREADS",
+                                                                 "TORCH_DISTRIBUTED_DEBUG",
+                                                                 "PYTORCH_CUDA_ALLOC_CONF"};
 
 std::vector<std::string_view> fields_of(std::string_view text) {
   std::vector<std::string_view> fields;
@@ -43,8 +69,8 @@ std::optional<ProcStat> parse_stat(std::string_view text) {
   const auto start = parse_unsigned(fields[kStart]);
   if (!parent || !user || !system || !start) return std::nullopt;
   const auto open = text.find('(');
-  return ProcStat{std::string(text.substr(open + 1, text.rfind(')') - open - 1)), fields[kState].front(),
-                  static_cast<int>(*parent), *user + *system, *start};
+  return ProcStat{std::string(text.substr(open + 1, text.rfind(')') - open - 1)),
+                  fields[kState].front(), static_cast<int>(*parent), *user + *system, *start};
 }
 
 ProcStatus parse_status(std::string_view text) {
@@ -56,7 +82,8 @@ ProcStatus parse_status(std::string_view text) {
       if (id) status.user_id = static_cast<unsigned int>(*id);
     } else if (line.starts_with("NSpid:")) {
       for (const std::string_view field : fields_of(line.substr(6)))
-        if (const auto pid = parse_integer(field)) status.namespace_pids.push_back(static_cast<int>(*pid));
+        if (const auto pid = parse_integer(field))
+          status.namespace_pids.push_back(static_cast<int>(*pid));
     }
   }
   return status;
@@ -76,7 +103,7 @@ std::map<std::string, std::string> parse_environment(std::string_view text) {
     const auto equals = entry.find('=');
     if (equals == std::string_view::npos) continue;
     const std::string_view name = entry.substr(0, equals);
-    if (std::find(kRecordedVariables.begin(), kRecordedVariables.end(), name) != kRecordedVariables.end())
+    if (std::ranges::find(kRecordedVariables, name) != kRecordedVariables.end())
       recorded.emplace(name, entry.substr(equals + 1));
   }
   return recorded;
@@ -120,10 +147,10 @@ std::vector<std::string> parse_libraries(std::string_view text) {
     const std::string_view path = line.substr(path_at);
     for (const Sign& sign : kSigns)
       if (path.find(sign.part_of_path) != std::string_view::npos &&
-          std::find(found.begin(), found.end(), sign.library) == found.end())
+          std::ranges::find(found, sign.library) == found.end())
         found.emplace_back(sign.library);
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 

@@ -17,9 +17,11 @@ std::string shown(const std::string& line, const KnownMessage& message) {
   constexpr std::size_t kBefore = 60;
   const std::string_view begin = message.words.substr(0, message.words.find(" ... "));
   const std::size_t at = line.find(begin);
-  const std::size_t from = at == std::string::npos || at < kBefore || line.size() <= kLongest ? 0 : at - kBefore;
+  const std::size_t from =
+      at == std::string::npos || at < kBefore || line.size() <= kLongest ? 0 : at - kBefore;
   std::vector<std::string> words;
-  for (const std::string_view word : split(trim(std::string_view(line).substr(from)), ' ')) words.emplace_back(word);
+  for (const std::string_view word : split(trim(std::string_view(line).substr(from)), ' '))
+    words.emplace_back(word);
   return join(redact_command(std::move(words)), " ").substr(0, kLongest);
 }
 
@@ -35,7 +37,10 @@ std::optional<ParsedLog> parse_training_log(const std::vector<std::string>& line
     if (message == nullptr) continue;
     // One of each kind is enough: every rank prints the same.
     if (!seen.insert(message->code).second) continue;
-    log.records.push_back({static_cast<double>(i), Event{"message", std::nullopt, fmt::format("{} line {}: {}", name_of(message->code).id, i + 1, shown(lines[i], *message))}});
+    log.records.push_back(
+        {static_cast<double>(i), Event{"message", std::nullopt,
+                                       fmt::format("{} line {}: {}", name_of(message->code).id,
+                                                   i + 1, shown(lines[i], *message))}});
   }
   if (log.records.empty()) return std::nullopt;
   return log;

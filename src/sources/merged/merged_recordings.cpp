@@ -27,7 +27,8 @@ struct Survey {
   std::vector<double> lengths_ms;
 
   void begin_at(std::int64_t unix_ns) {
-    const double later_ms = (static_cast<double>(unix_ns) - static_cast<double>(machine.started_unix_ns)) / 1e6;
+    const double later_ms =
+        (static_cast<double>(unix_ns) - static_cast<double>(machine.started_unix_ns)) / 1e6;
     machine.started_unix_ns = unix_ns;
     for (auto& [rank, ends] : ends_unix_ms)
       for (auto& [index, end] : ends) end += later_ms;
@@ -35,12 +36,11 @@ struct Survey {
 };
 
 Result<Survey> survey(const std::string& path) {
-  auto reader = RecordingReader::open(path);
-  if (!reader) return std::move(reader).error();
+  auto reader = TRY(RecordingReader::open(path));
   Survey seen;
-  seen.machine = reader->machine();
+  seen.machine = reader.machine();
   const double start_ms = static_cast<double>(seen.machine.started_unix_ns) / 1e6;
-  while (const auto record = reader->next())
+  while (const auto record = reader.next())
     if (const auto* step = std::get_if<StepMark>(&record->content)) {
       seen.ends_unix_ms[step->rank][step->index] = start_ms + record->t_ms;
       seen.lengths_ms.push_back(step->duration_ms);
@@ -48,7 +48,8 @@ Result<Survey> survey(const std::string& path) {
   return seen;
 }
 
-// Of all ranks of a machine: a step ends for the machine when the middle one of those that have it ends it.
+// Of all ranks of a machine: a step ends for the machine when the middle one of those that have it
+// ends it.
 StepEnds ends_of(const std::vector<const Survey*>& surveys) {
   std::map<std::int64_t, std::vector<double>> all;
   std::vector<double> lengths;
@@ -72,27 +73,37 @@ struct Part {
   std::size_t host = 0;
   std::optional<ClockOffset> clock;  // nothing: as it is
   double start_unix_ms = 0;
-  std::map<int, int> gpus;           // its own number to the common one; one that is not here is another file's
-  std::set<int> ranks_of_others;     // steps that another file of the same machine tells
-  std::optional<Record> upcoming;    // on the common clock
+  // its own number to the common one; one that is not here is another file's
+  std::map<int, int> gpus;
+  std::set<int> ranks_of_others;   // steps that another file of the same machine tells
+  std::optional<Record> upcoming;  // on the common clock
 };
 
 class MergedSource : public Source {
  public:
-  MergedSource(Machine machine, std::vector<Part> parts, std::vector<std::string> hosts, std::vector<NotMeasured> missing)
-      : machine_(std::move(machine)), parts_(std::move(parts)), hosts_(std::move(hosts)), missing_(std::move(missing)), processes_(parts_.size()) {
+  MergedSource(Machine machine, std::vector<Part> parts, std::vector<std::string> hosts,
+               std::vector<NotMeasured> missing)
+      : machine_(std::move(machine)),
+        parts_(std::move(parts)),
+        hosts_(std::move(hosts)),
+        missing_(std::move(missing)),
+        processes_(parts_.size()) {
     for (Part& part : parts_) advance(part);
   }
 
   SourceKind kind() const override { return SourceKind::recording; }
-  std::string detail() const override { return fmt::format("{} recordings of {} {}, {} the first", parts_.size(), hosts_.size(), hosts_.size() == 1 ? "machine" : "machines", parts_.front().name); }
+  std::string detail() const override {
+    return fmt::format("{} recordings of {} {}, {} the first", parts_.size(), hosts_.size(),
+                       hosts_.size() == 1 ? "machine" : "machines", parts_.front().name);
+  }
   const Machine& machine() const override { return machine_; }
   std::vector<NotMeasured> not_measured() const override { return missing_; }
 
   Result<NextRecord> next(std::chrono::milliseconds) override {
     Part* first = nullptr;
     for (Part& part : parts_)
-      if (part.upcoming && (first == nullptr || part.upcoming->t_ms < first->upcoming->t_ms)) first = &part;
+      if (part.upcoming && (first == nullptr || part.upcoming->t_ms < first->upcoming->t_ms))
+        first = &part;
     if (first == nullptr) return NextRecord(EndOfInput{});
     Record record = std::move(*first->upcoming);
     advance(*first);
@@ -103,7 +114,9 @@ class MergedSource : public Source {
       for (const ProcessTick& of_file : processes_)
         for (const ProcessSample& process : of_file) {
           const auto [known, is_new] = all.emplace(process.pid, process);
-          if (!is_new) known->second.gpus.insert(known->second.gpus.end(), process.gpus.begin(), process.gpus.end());
+          if (!is_new)
+            known->second.gpus.insert(known->second.gpus.end(), process.gpus.begin(),
+                                      process.gpus.end());
         }
       list->clear();
       for (auto& [pid, process] : all) list->push_back(std::move(process));
@@ -114,7 +127,8 @@ class MergedSource : public Source {
   std::optional<std::string> repair_note() const override {
     std::vector<std::string> notes;
     for (const Part& part : parts_)
-      if (const ReadLosses losses = part.reader.losses(); losses.any()) notes.push_back(fmt::format("{}: {}", printable(part.name), describe(losses)));
+      if (const ReadLosses losses = part.reader.losses(); losses.any())
+        notes.push_back(fmt::format("{}: {}", printable(part.name), describe(losses)));
     if (notes.empty()) return std::nullopt;
     return join(notes, "; ") + "; the rest was read";
   }
@@ -122,11 +136,14 @@ class MergedSource : public Source {
  private:
   double common_ms(const Part& part, double t_ms) const {
     const double unix_ms = part.start_unix_ms + t_ms;
-    return (part.clock ? part.clock->aligned(unix_ms) : unix_ms) - static_cast<double>(machine_.started_unix_ns) / 1e6;
+    return (part.clock ? part.clock->aligned(unix_ms) : unix_ms) -
+           static_cast<double>(machine_.started_unix_ns) / 1e6;
   }
 
   // Linux counts to four million; whoever writes more is no Linux.
-  static int common_pid(std::size_t host, int pid) { return pid > 0 ? pid % kPidsOfAMachine + static_cast<int>(host) * kPidsOfAMachine : pid; }
+  static int common_pid(std::size_t host, int pid) {
+    return pid > 0 ? pid % kPidsOfAMachine + static_cast<int>(host) * kPidsOfAMachine : pid;
+  }
 
   // The part's next record that is its own to tell, in common numbers and on the common clock.
   void advance(Part& part) {
@@ -142,7 +159,8 @@ class MergedSource : public Source {
   // Whether anything of it is left.
   bool take(const Part& part, Record& record) {
     if (auto* tick = std::get_if<GpuTick>(&record.content)) {
-      std::erase_if(*tick, [&](const GpuSample& sample) { return !part.gpus.contains(sample.index); });
+      std::erase_if(*tick,
+                    [&](const GpuSample& sample) { return !part.gpus.contains(sample.index); });
       for (GpuSample& sample : *tick) {
         sample.index = part.gpus.at(sample.index);
         if (auto samples = sample.power_samples.value(); samples && samples->first_ms) {
@@ -156,12 +174,14 @@ class MergedSource : public Source {
       for (ProcessSample& process : *list) {
         process.pid = common_pid(part.host, process.pid);
         if (process.parent_pid) process.parent_pid = common_pid(part.host, *process.parent_pid);
-        std::erase_if(process.gpus, [&](const ProcessOnGpu& use) { return !part.gpus.contains(use.index); });
+        std::erase_if(process.gpus,
+                      [&](const ProcessOnGpu& use) { return !part.gpus.contains(use.index); });
         for (ProcessOnGpu& use : process.gpus) use.index = part.gpus.at(use.index);
       }
       return !part.gpus.empty();
     }
-    if (const auto* step = std::get_if<StepMark>(&record.content)) return !part.ranks_of_others.contains(step->rank);
+    if (const auto* step = std::get_if<StepMark>(&record.content))
+      return !part.ranks_of_others.contains(step->rank);
     if (auto* event = std::get_if<Event>(&record.content)) {
       if (!event->gpu) return true;
       const auto gpu = part.gpus.find(*event->gpu);
@@ -189,7 +209,8 @@ class MergedSource : public Source {
     if (auto* census = std::get_if<CommunicatorCensus>(&record.content))
       for (Communicator& communicator : census->communicators)
         for (CommunicatorRank& rank : communicator.ranks)
-          if (const auto host = std::find(hosts_.begin(), hosts_.end(), rank.host); host != hosts_.end()) rank.pid = common_pid(static_cast<std::size_t>(host - hosts_.begin()), rank.pid);
+          if (const auto host = std::ranges::find(hosts_, rank.host); host != hosts_.end())
+            rank.pid = common_pid(static_cast<std::size_t>(host - hosts_.begin()), rank.pid);
     return true;
   }
 
@@ -217,22 +238,27 @@ std::set<std::string> uuids_of(const Machine& machine) {
 }
 
 bool share_one(const std::set<std::string>& a, const std::set<std::string>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const std::string& entry) { return b.contains(entry); });
+  return std::ranges::any_of(a, [&](const std::string& entry) { return b.contains(entry); });
 }
 
-// Two files are of one machine where a GPU is in both, or where the names are equal and no GPU says otherwise: many machines are called localhost.
-std::vector<RecordedHost> hosts_in(const std::vector<Survey>& surveys, const std::vector<std::string>& paths) {
+// Two files are of one machine where a GPU is in both, or where the names are equal and no GPU says
+// otherwise: many machines are called localhost.
+std::vector<RecordedHost> hosts_in(const std::vector<Survey>& surveys,
+                                   const std::vector<std::string>& paths) {
   std::vector<RecordedHost> hosts;
   for (std::size_t i = 0; i < surveys.size(); ++i) {
     const std::string own_name = surveys[i].machine.host.value_or("");
     const std::set<std::string> uuids = uuids_of(surveys[i].machine);
-    auto known = std::find_if(hosts.begin(), hosts.end(), [&](const RecordedHost& host) {
+    auto known = std::ranges::find_if(hosts, [&](const RecordedHost& host) {
       if (share_one(host.uuids, uuids)) return true;
-      return !own_name.empty() && host.own_name == own_name && (uuids.empty() || host.uuids.empty());
+      return !own_name.empty() && host.own_name == own_name &&
+             (uuids.empty() || host.uuids.empty());
     });
     if (known == hosts.end()) {
-      std::string name = own_name.empty() ? std::filesystem::path(paths[i]).stem().string() : own_name;
-      if (std::any_of(hosts.begin(), hosts.end(), [&](const RecordedHost& host) { return host.name == name; })) name = own_name.empty() ? paths[i] : fmt::format("{} ({})", own_name, paths[i]);
+      std::string name =
+          own_name.empty() ? std::filesystem::path(paths[i]).stem().string() : own_name;
+      if (std::ranges::any_of(hosts, [&](const RecordedHost& host) { return host.name == name; }))
+        name = own_name.empty() ? paths[i] : fmt::format("{} ({})", own_name, paths[i]);
       known = hosts.insert(hosts.end(), {name, own_name, {}, {}});
     }
     known->uuids.insert(uuids.begin(), uuids.end());
@@ -241,8 +267,10 @@ std::vector<RecordedHost> hosts_in(const std::vector<Survey>& surveys, const std
   return hosts;
 }
 
-// The GPUs of a file that no file before it has, counted on from those. A fleet's recording knows their machines itself.
-std::map<int, int> place_gpus(const Survey& seen, const std::string& host, std::vector<GpuInfo>& all) {
+// The GPUs of a file that no file before it has, counted on from those. A fleet's recording knows
+// their machines itself.
+std::map<int, int> place_gpus(const Survey& seen, const std::string& host,
+                              std::vector<GpuInfo>& all) {
   std::map<int, int> places;
   std::map<int, int> common;  // of all of them, for slices
   const std::size_t before = all.size();
@@ -253,19 +281,23 @@ std::map<int, int> place_gpus(const Survey& seen, const std::string& host, std::
     placed.host_index = gpu.host_index.value_or(gpu.index);
     const auto old_end = all.begin() + static_cast<std::ptrdiff_t>(before);
     const auto same = std::find_if(all.begin(), old_end, [&](const GpuInfo& known) {
-      return known.host == placed.host && (gpu.uuid && known.uuid ? *gpu.uuid == *known.uuid : known.host_index == placed.host_index);
+      return known.host == placed.host &&
+             (gpu.uuid && known.uuid ? *gpu.uuid == *known.uuid
+                                     : known.host_index == placed.host_index);
     });
     common[gpu.index] = same != old_end ? same->index : placed.index;
     if (same != old_end) continue;
     places[gpu.index] = placed.index;
-    if (placed.mig && common.contains(placed.mig->parent)) placed.mig->parent = common[placed.mig->parent];
+    if (placed.mig && common.contains(placed.mig->parent))
+      placed.mig->parent = common[placed.mig->parent];
     all.push_back(std::move(placed));
   }
   return places;
 }
 
 // The machine whose clock is taken: the first that tells steps.
-std::size_t reference_of(const std::vector<RecordedHost>& hosts, const std::vector<Survey>& surveys) {
+std::size_t reference_of(const std::vector<RecordedHost>& hosts,
+                         const std::vector<Survey>& surveys) {
   for (std::size_t host = 0; host < hosts.size(); ++host)
     for (const std::size_t file : hosts[host].files)
       if (!surveys[file].ends_unix_ms.empty()) return host;
@@ -285,8 +317,11 @@ struct AlignedClocks {
   std::vector<NotMeasured> missing;
 };
 
-// Machines with a rank of the same number train different models: equal steps would end together by chance, at any distance.
-AlignedClocks align_hosts(const std::vector<RecordedHost>& hosts, const std::vector<Survey>& surveys, const std::vector<std::string>& paths) {
+// Machines with a rank of the same number train different models: equal steps would end together by
+// chance, at any distance.
+AlignedClocks align_hosts(const std::vector<RecordedHost>& hosts,
+                          const std::vector<Survey>& surveys,
+                          const std::vector<std::string>& paths) {
   AlignedClocks clocks;
   clocks.offsets.resize(hosts.size());
   const std::size_t reference = reference_of(hosts, surveys);
@@ -306,9 +341,13 @@ AlignedClocks align_hosts(const std::vector<RecordedHost>& hosts, const std::vec
       continue;
     }
     const std::set<int> ranks = ranks_of(hosts[host], surveys);
-    const auto twice = std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return first_ranks.contains(rank); });
+    const auto twice =
+        std::ranges::find_if(ranks, [&](int rank) { return first_ranks.contains(rank); });
     if (twice != ranks.end()) {
-      clocks.missing.push_back({"clock of " + clock.host, fmt::format("it has a rank {} as {} has: the recordings are not of one job, and its own clock is taken as it is", *twice, hosts[reference].name)});
+      clocks.missing.push_back({"clock of " + clock.host,
+                                fmt::format("it has a rank {} as {} has: the recordings are not of "
+                                            "one job, and its own clock is taken as it is",
+                                            *twice, hosts[reference].name)});
     } else if (auto offset = align_clocks(first, ends_of(surveys_of(host)))) {
       clock.ahead_ms = offset->ahead_ms;
       clock.drift_ppm = offset->drift_ppm;
@@ -316,7 +355,10 @@ AlignedClocks align_hosts(const std::vector<RecordedHost>& hosts, const std::vec
       clock.matched_steps = offset->matched;
       clocks.offsets[host] = offset;
     } else {
-      clocks.missing.push_back({"clock of " + clock.host, "no steps that end together with those of " + hosts[reference].name + ": its own clock is taken as it is, and lanes of the two may be shifted"});
+      clocks.missing.push_back(
+          {"clock of " + clock.host,
+           "no steps that end together with those of " + hosts[reference].name +
+               ": its own clock is taken as it is, and lanes of the two may be shifted"});
     }
     clocks.told.push_back(std::move(clock));
   }
@@ -328,15 +370,16 @@ AlignedClocks align_hosts(const std::vector<RecordedHost>& hosts, const std::vec
 Result<std::unique_ptr<Source>> open_merged_recordings(const std::vector<std::string>& paths) {
   std::vector<Survey> surveys;
   for (const std::string& path : paths) {
-    auto seen = survey(path);
-    if (!seen) return std::move(seen).error();
-    surveys.push_back(std::move(*seen));
+    auto seen = TRY(survey(path));
+    surveys.push_back(std::move(seen));
   }
   // One that does not say when it began is taken to have begun with the first.
   for (Survey& seen : surveys)
     if (seen.machine.started_unix_ns <= 0) seen.begin_at(surveys.front().machine.started_unix_ns);
   const std::vector<RecordedHost> hosts = hosts_in(surveys, paths);
-  if (hosts.size() > kMostHosts) return usage_error(fmt::format("recordings of {} machines at once", hosts.size()), fmt::format("at most {}: diagnose them in groups", kMostHosts));
+  if (hosts.size() > kMostHosts)
+    return usage_error(fmt::format("recordings of {} machines at once", hosts.size()),
+                       fmt::format("at most {}: diagnose them in groups", kMostHosts));
   AlignedClocks clocks = align_hosts(hosts, surveys, paths);
 
   Machine machine = surveys.front().machine;
@@ -350,32 +393,48 @@ Result<std::unique_ptr<Source>> open_merged_recordings(const std::vector<std::st
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     names.push_back(hosts[host].name);
     for (const std::size_t file : hosts[host].files) {
-      auto reader = RecordingReader::open(paths[file]);
-      if (!reader) return std::move(reader).error();
-      Part part{std::move(*reader), paths[file], host, clocks.offsets[host], static_cast<double>(surveys[file].machine.started_unix_ns) / 1e6, {}, {}, std::nullopt};
+      auto reader = TRY(RecordingReader::open(paths[file]));
+      Part part{std::move(reader),
+                paths[file],
+                host,
+                clocks.offsets[host],
+                static_cast<double>(surveys[file].machine.started_unix_ns) / 1e6,
+                {},
+                {},
+                std::nullopt};
       part.gpus = place_gpus(surveys[file], hosts[host].name, machine.gpus);
       for (const auto& [rank, ends] : surveys[file].ends_unix_ms) {
         const auto [teller, is_first] = host_of_rank.emplace(rank, host);
         if (is_first) continue;
         part.ranks_of_others.insert(rank);
         if (teller->second != host)
-          clocks.missing.push_back({"steps of " + hosts[host].name, fmt::format("{} has a rank {}, too: one job has a rank once, and the steps of the second are left out", hosts[teller->second].name, rank)});
+          clocks.missing.push_back({"steps of " + hosts[host].name,
+                                    fmt::format("{} has a rank {}, too: one job has a rank once, "
+                                                "and the steps of the second are left out",
+                                                hosts[teller->second].name, rank)});
       }
-      const double start = part.clock ? part.clock->aligned(part.start_unix_ms) : part.start_unix_ms;
+      const double start =
+          part.clock ? part.clock->aligned(part.start_unix_ms) : part.start_unix_ms;
       start_unix_ms = parts.empty() ? start : std::min(start_unix_ms, start);
-      machine.process_coverage = std::max(machine.process_coverage, surveys[file].machine.process_coverage);
+      machine.process_coverage =
+          std::max(machine.process_coverage, surveys[file].machine.process_coverage);
       parts.push_back(std::move(part));
     }
   }
   constexpr double kLatest_ns = 9.2e18;  // in the year 2261; what a file says may be anything
-  machine.started_unix_ns = static_cast<std::int64_t>(std::clamp(start_unix_ms * 1e6, 0.0, kLatest_ns));
+  machine.started_unix_ns =
+      static_cast<std::int64_t>(std::clamp(start_unix_ms * 1e6, 0.0, kLatest_ns));
   machine.host.reset();
-  const bool one_machine = hosts.size() == 1 && std::all_of(machine.gpus.begin(), machine.gpus.end(), [&](const GpuInfo& gpu) { return gpu.host == hosts.front().name; });
+  const bool one_machine =
+      hosts.size() == 1 && std::ranges::all_of(machine.gpus, [&](const GpuInfo& gpu) {
+        return gpu.host == hosts.front().name;
+      });
   if (one_machine) {
     machine.host = hosts.front().name;
     for (GpuInfo& gpu : machine.gpus) gpu.host.reset();
   }
-  return std::unique_ptr<Source>(std::make_unique<MergedSource>(std::move(machine), std::move(parts), std::move(names), std::move(clocks.missing)));
+  return std::unique_ptr<Source>(std::make_unique<MergedSource>(
+      std::move(machine), std::move(parts), std::move(names), std::move(clocks.missing)));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Recordings of several machines as one: GPUs counted over all of them, processes told apart, records in the order in which they
-// happened, by clocks that were aligned.
+// Recordings of several machines as one: GPUs counted over all of them, processes told apart,
+// records in the order in which they happened, by clocks that were aligned.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,9 @@
 
 namespace lockstep {
 
-// Each a recording, in a file: they are read twice. The first machine that tells steps gives the clock. Of machines with several files each GPU
-// and each rank is taken from the first file that has it.
+// Each a recording, in a file: they are read twice. The first machine that tells steps gives the
+// clock. Of machines with several files each GPU and each rank is taken from the first file that
+// has it.
 Result<std::unique_ptr<Source>> open_merged_recordings(const std::vector<std::string>& paths);
 
 }  // namespace lockstep

@@ -12,18 +12,20 @@ namespace {
 
 // `--format csv` puts commas where the columns were parted by blanks.
 std::string parted_by_blanks(std::string line) {
-  std::replace(line.begin(), line.end(), ',', ' ');
+  std::ranges::replace(line, ',', ' ');
   return line;
 }
 
-// The names of the columns, when the line is such a heading: "# gpu   pwr gtemp ..." or "#Date Time gpu ...".
+// The names of the columns, when the line is such a heading: "# gpu   pwr gtemp ..." or "#Date Time
+// gpu ...".
 std::optional<std::vector<std::string>> names_in(const std::string& line) {
   if (!line.starts_with("#")) return std::nullopt;
   std::vector<std::string> names;
   const std::string heading = parted_by_blanks(line.substr(1));
   for (const std::string_view word : words_in(heading)) names.push_back(lower_case(word));
-  const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-  const bool known = has("sm") || has("pwr") || has("pid") || has("gtemp") || has("pclk") || has("fb");
+  const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  const bool known =
+      has("sm") || has("pwr") || has("pid") || has("gtemp") || has("pclk") || has("fb");
   return has("gpu") && known ? std::optional(names) : std::nullopt;
 }
 
@@ -39,7 +41,8 @@ struct ColumnRow {
   }
 };
 
-ColumnRow row_of(const std::vector<std::string>& names, const std::vector<std::string_view>& words) {
+ColumnRow row_of(const std::vector<std::string>& names,
+                 const std::vector<std::string_view>& words) {
   ColumnRow row;
   std::string time;
   for (std::size_t i = 0; i < names.size() && i < words.size(); ++i) {
@@ -58,16 +61,20 @@ void add_process(const ColumnRow& row, LogBuilder& builder, std::map<int, double
   const auto pid = row.number("pid");
   if (!gpu || *gpu < 0 || *gpu > 1023) return;
   const int index = static_cast<int>(*gpu);
-  // A GPU with two processes has two lines: its share of SMs is their sum. The first line of a GPU begins it.
-  if (const auto sm = row.number("sm")) busy_of_gpu[index] = std::min(1.0, busy_of_gpu[index] + *sm / 100);
-  else busy_of_gpu.try_emplace(index, 0.0);
+  // A GPU with two processes has two lines: its share of SMs is their sum. The first line of a GPU
+  // begins it.
+  if (const auto sm = row.number("sm"))
+    busy_of_gpu[index] = std::min(1.0, busy_of_gpu[index] + *sm / 100);
+  else
+    busy_of_gpu.try_emplace(index, 0.0);
   if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF) return;
   const auto type = row.cells.find("type");
   if (type != row.cells.end() && type->second == "G") return;
   ProcessSample process;
   process.pid = static_cast<int>(*pid);
   ProcessOnGpu use{index, std::nullopt};
-  if (const auto memory = row.number("fb")) use.memory_bytes = static_cast<std::uint64_t>(std::clamp(*memory, 0.0, 1e8) * 1048576);
+  if (const auto memory = row.number("fb"))
+    use.memory_bytes = static_cast<std::uint64_t>(std::clamp(*memory, 0.0, 1e8) * 1048576);
   process.gpus = {use};
   builder.add_processes(row.time_s, {std::move(process)});
 }
@@ -97,8 +104,10 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
   for (const std::string& line : lines) {
     if (auto found = names_in(line)) {
       names = std::move(*found);
-      of_processes = std::find(names.begin(), names.end(), "pid") != names.end();
-      if (!builder) builder.emplace(SourceKind::nvidia_smi, of_processes ? ProcessCoverage::all : ProcessCoverage::none);
+      of_processes = std::ranges::find(names, "pid") != names.end();
+      if (!builder)
+        builder.emplace(SourceKind::nvidia_smi,
+                        of_processes ? ProcessCoverage::all : ProcessCoverage::none);
       continue;
     }
     if (line.starts_with("#") || names.empty() || trim(line).empty()) continue;
@@ -108,8 +117,12 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
     if (!gpu || *gpu < 0 || *gpu > 1023) continue;
     ++rows;
     if (of_processes) {
-      // Lines are in the order of GPUs: a smaller number, or a process that comes again, begins the next round.
-      const bool again = !in_round.insert({static_cast<int>(*gpu), row.cells.contains("pid") ? row.cells.at("pid") : ""}).second;
+      // Lines are in the order of GPUs: a smaller number, or a process that comes again, begins the
+      // next round.
+      const bool again = !in_round
+                              .insert({static_cast<int>(*gpu),
+                                       row.cells.contains("pid") ? row.cells.at("pid") : ""})
+                              .second;
       if (static_cast<int>(*gpu) < last_gpu || again) {
         flush_processes();
         in_round = {{static_cast<int>(*gpu), row.cells.contains("pid") ? row.cells.at("pid") : ""}};
@@ -124,7 +137,8 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
     entry.time_s = row.time_s;
     if (const auto sm = row.number("sm")) entry.busy = *sm / 100;
     if (const auto power = row.number("pwr")) entry.power_mw = *power * 1e3;
-    if (const auto temperature = row.number(row.cells.contains("gtemp") ? "gtemp" : "temp")) entry.temperature_c = *temperature;
+    if (const auto temperature = row.number(row.cells.contains("gtemp") ? "gtemp" : "temp"))
+      entry.temperature_c = *temperature;
     if (const auto clock = row.number("pclk")) entry.sm_clock_mhz = *clock;
     if (const auto memory = row.number("fb")) entry.memory_used_bytes = *memory * 1048576;
     builder->add(std::move(entry));

@@ -23,7 +23,9 @@ std::optional<LogRow> first_line_of_gpu(std::string_view line) {
   if (words.size() < 2) return std::nullopt;
   const auto index = parse_integer(words.front());
   const auto bus = words_in(line.substr(bar + 1));
-  if (!index || *index < 0 || *index > 1023 || bus.empty() || std::count(bus.front().begin(), bus.front().end(), ':') != 2) return std::nullopt;
+  if (!index || *index < 0 || *index > 1023 || bus.empty() ||
+      std::ranges::count(bus.front(), ':') != 2)
+    return std::nullopt;
   LogRow row;
   row.gpu = static_cast<int>(*index);
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -42,14 +44,18 @@ bool second_line_of_gpu(std::string_view line, LogRow& row) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto cell = unit_cell(words[i]);
     if (!cell) continue;
-    if (cell->unit == Unit::watt) (row.power_mw ? row.power_limit_mw : row.power_mw) = cell->value * 1e3;
+    if (cell->unit == Unit::watt)
+      (row.power_mw ? row.power_limit_mw : row.power_mw) = cell->value * 1e3;
     if (cell->unit == Unit::celsius && !row.temperature_c) row.temperature_c = cell->value;
     if (cell->unit == Unit::mebibyte) {
-      (row.memory_used_bytes ? row.memory_total_bytes : row.memory_used_bytes) = cell->value * 1048576;
+      (row.memory_used_bytes ? row.memory_total_bytes : row.memory_used_bytes) =
+          cell->value * 1048576;
       percent_after_memory = 1;
       any = true;
     }
-    if (cell->unit == Unit::percent && percent_after_memory == 1 && !row.busy) row.busy = cell->value / 100;  // the one before is the fan's
+    // the one before is the fan's
+    if (cell->unit == Unit::percent && percent_after_memory == 1 && !row.busy)
+      row.busy = cell->value / 100;
   }
   return any;
 }
@@ -63,14 +69,17 @@ std::optional<ProcessSample> process_line(std::string_view line) {
   if (!gpu || *gpu < 0 || *gpu > 1023) return std::nullopt;
   for (std::size_t i = 1; i + 2 < words.size(); ++i) {
     const auto pid = parse_integer(words[i]);
-    const bool type = words[i + 1] == "C" || words[i + 1] == "G" || words[i + 1] == "C+G" || words[i + 1] == "M+C";
+    const bool type = words[i + 1] == "C" || words[i + 1] == "G" || words[i + 1] == "C+G" ||
+                      words[i + 1] == "M+C";
     if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF || !type) continue;
     if (words[i + 1] == "G") return std::nullopt;  // draws a screen
     ProcessSample process;
     process.pid = static_cast<int>(*pid);
     ProcessOnGpu use{static_cast<int>(*gpu), std::nullopt};
     for (std::size_t rest = i + 2; rest < words.size(); ++rest)
-      if (const auto cell = unit_cell(words[rest]); cell && cell->unit == Unit::mebibyte && cell->value < 1e8) use.memory_bytes = static_cast<std::uint64_t>(cell->value * 1048576);
+      if (const auto cell = unit_cell(words[rest]);
+          cell && cell->unit == Unit::mebibyte && cell->value < 1e8)
+        use.memory_bytes = static_cast<std::uint64_t>(cell->value * 1048576);
     process.gpus = {use};
     return process;
   }
@@ -97,7 +106,8 @@ std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>&
       in_processes = false;
       both([](LogBuilder& builder) { builder.end_tick(); });
     }
-    if (const auto seen = parse_time(line); seen && line.find('|') == std::string::npos) time = seen;
+    if (const auto seen = parse_time(line); seen && line.find('|') == std::string::npos)
+      time = seen;
     if (line.find("| Processes:") != std::string::npos) in_processes = true;
     if (in_processes) {
       if (auto process = process_line(line)) {

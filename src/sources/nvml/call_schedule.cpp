@@ -15,8 +15,8 @@ constexpr double kJoins = 0.3;
 constexpr CallSchedule::Time kSlowest = 60s;
 // How much a new cost counts against the old mean: ten or so readings make the figure.
 constexpr double kNewCostWeight = 0.1;
-// Until so many readings the least of them counts: first calls pay for the driver's own set-up, and one
-// in a few waits for its refresh (utilization on an H200: 0.4 us, now and then 2 ms).
+// Until so many readings the least of them counts: first calls pay for the driver's own set-up, and
+// one in a few waits for its refresh (utilization on an H200: 0.4 us, now and then 2 ms).
 constexpr int kFirstReadings = 8;
 
 }  // namespace
@@ -37,8 +37,10 @@ void CallSchedule::wish_all(Time start) {
     const Time due = old.period > Time{} ? std::min(old.due, start + period) : start;
     old = {period, std::max(kSlowest, period), period, due, old.cost_ns, old.measurements};
   };
-  for (const CallKind kind : {CallKind::busy, CallKind::clocks, CallKind::power}) wish(kind, interval_);
-  // Costs of one H200 (design): memory 4 us, field values 118 us, the power buffer 1.4 ms and 2.4 s long.
+  for (const CallKind kind : {CallKind::busy, CallKind::clocks, CallKind::power})
+    wish(kind, interval_);
+  // Costs of one H200 (design): memory 4 us, field values 118 us, the power buffer 1.4 ms and 2.4 s
+  // long.
   wish(CallKind::memory, std::max<Time>(interval_, 500ms));
   wish(CallKind::temperature, std::max<Time>(interval_, 1s));
   wish(CallKind::limits, std::max<Time>(interval_, 500ms));
@@ -64,30 +66,35 @@ std::vector<CallKind> CallSchedule::take_due(Time now) {
     Plan& plan = plans_[i];
     if (plan.due > now + joins) continue;
     due.push_back(static_cast<CallKind>(i));
-    // The next one is counted from when this was due, so that the mean rate is exact; unless we fell
-    // behind (a call that blocked, a machine that slept): what was missed is missed.
+    // The next one is counted from when this was due, so that the mean rate is exact; unless we
+    // fell behind (a call that blocked, a machine that slept): what was missed is missed.
     plan.due = plan.due + plan.period > now ? plan.due + plan.period : now + plan.period;
   }
   return due;
 }
 
 CallSchedule::Time CallSchedule::next_wake() {
-  const auto next = std::min_element(plans_.begin(), plans_.end(), [](const Plan& a, const Plan& b) { return a.due < b.due; });
+  const auto next =
+      std::ranges::min_element(plans_, [](const Plan& a, const Plan& b) { return a.due < b.due; });
   std::uniform_real_distribution<double> shake(-kJitter, kJitter);
   // Never by more than the call at hand allows: the power buffer is due every 2 s at any interval.
-  return next->due + std::chrono::duration_cast<Time>(std::min(interval_, next->period) * shake(random_));
+  return next->due +
+         std::chrono::duration_cast<Time>(std::min(interval_, next->period) * shake(random_));
 }
 
 void CallSchedule::measured(CallKind kind, std::chrono::nanoseconds cost) {
   Plan& entry = plan(kind);
   const auto cost_ns = static_cast<double>(cost.count());
   ++entry.measurements;
-  if (entry.measurements == 1 || (entry.measurements <= kFirstReadings && cost_ns < entry.cost_ns)) entry.cost_ns = cost_ns;
-  if (entry.measurements > kFirstReadings) entry.cost_ns += kNewCostWeight * (cost_ns - entry.cost_ns);
+  if (entry.measurements == 1 || (entry.measurements <= kFirstReadings && cost_ns < entry.cost_ns))
+    entry.cost_ns = cost_ns;
+  if (entry.measurements > kFirstReadings)
+    entry.cost_ns += kNewCostWeight * (cost_ns - entry.cost_ns);
 }
 
 void CallSchedule::limit_period(CallKind kind, std::chrono::nanoseconds longest) {
-  plan(kind).longest = std::min<Time>(plan(kind).longest, longest);  // GPUs of several kinds: the shortest buffer counts
+  // GPUs of several kinds: the shortest buffer counts
+  plan(kind).longest = std::min<Time>(plan(kind).longest, longest);
   plan(kind).wished = std::min<Time>(plan(kind).wished, longest);
   plan(kind).period = std::min<Time>(plan(kind).period, longest);
 }
@@ -111,8 +118,11 @@ void CallSchedule::replan() {
   while (load() > budget_) {
     Plan* dearest = nullptr;
     for (Plan& plan : plans_)
-      if (plan.period * 2 <= plan.longest && (dearest == nullptr || load_of(plan) > load_of(*dearest))) dearest = &plan;
-    if (dearest == nullptr || load_of(*dearest) == 0) return;  // the rest cannot be slowed: its cost is shown
+      if (plan.period * 2 <= plan.longest &&
+          (dearest == nullptr || load_of(plan) > load_of(*dearest)))
+        dearest = &plan;
+    // the rest cannot be slowed: its cost is shown
+    if (dearest == nullptr || load_of(*dearest) == 0) return;
     dearest->period *= 2;
   }
 }

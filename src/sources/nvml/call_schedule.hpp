@@ -1,8 +1,8 @@
 // Which driver calls are due when, so that reading costs the job next to nothing.
 //
-// All NVML calls queue on one driver lock, so time spent in them is time taken from the job. Each kind of
-// call has a wished period; kinds that cost too much are slowed down, dearest first, until the sum fits
-// the budget. Pure: time and costs are passed in. One thread.
+// All NVML calls queue on one driver lock, so time spent in them is time taken from the job. Each
+// kind of call has a wished period; kinds that cost too much are slowed down, dearest first, until
+// the sum fits the budget. Pure: time and costs are passed in. One thread.
 #pragma once
 
 #include <array>
@@ -15,20 +15,29 @@
 namespace lockstep {
 
 enum class CallKind : std::uint8_t {
-  busy, clocks, power,                                                          // the fast cadence
-  memory, temperature, limits, power_samples, gpm, byte_counters, events,       // the slow one
-  processes                                                                     // the third
+  busy,
+  clocks,
+  power,  // the fast cadence
+  memory,
+  temperature,
+  limits,
+  power_samples,
+  gpm,
+  byte_counters,
+  events,    // the slow one
+  processes  // the third
 };
 inline constexpr std::size_t kCallKinds = 11;
 inline constexpr std::array<std::string_view, kCallKinds> kCallKindNames = {
-    "busy", "clocks", "power", "memory", "temperature", "limits", "power samples", "GPM", "byte counters", "events",
-    "processes"};
+    "busy",          "clocks", "power",         "memory", "temperature", "limits",
+    "power samples", "GPM",    "byte counters", "events", "processes"};
 
 struct ScheduleOptions {
   std::chrono::nanoseconds interval = std::chrono::milliseconds(100);
   std::chrono::nanoseconds process_period = std::chrono::seconds(2);
   std::chrono::nanoseconds gpm_period = std::chrono::seconds(1);
-  std::chrono::nanoseconds power_samples_period = std::chrono::seconds(2);  // at most: the buffer is 2.4 s long
+  // at most: the buffer is 2.4 s long
+  std::chrono::nanoseconds power_samples_period = std::chrono::seconds(2);
   std::chrono::nanoseconds byte_counters_period = std::chrono::seconds(1);
   double budget = 0.01;  // share of wall time in the driver; design: under 1 %
   std::uint32_t seed = 1;
@@ -73,7 +82,6 @@ class CallSchedule {
   const Plan& plan(CallKind kind) const { return plans_[static_cast<std::size_t>(kind)]; }
   double load_of(const Plan& plan) const;
   void wish_all(Time start);
-
 
   std::array<Plan, kCallKinds> plans_;
   ScheduleOptions options_;

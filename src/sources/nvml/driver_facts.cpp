@@ -21,17 +21,21 @@ std::optional<Value> asked(Call call, Arguments... arguments) {
 }
 
 std::optional<PcieLink> link_of(std::optional<unsigned> generation, std::optional<unsigned> width) {
-  return generation && width && *width > 0 ? std::optional(PcieLink{*generation, *width}) : std::nullopt;
+  return generation && width && *width > 0 ? std::optional(PcieLink{*generation, *width})
+                                           : std::nullopt;
 }
 
 // "00000000:3B:00.0" in sysfs is 0000:3b:00.0.
 std::optional<int> numa_of(const std::string& bus, const std::filesystem::path& sysfs) {
   std::string address = bus;
   if (address.size() > 12) address.erase(0, address.size() - 12);
-  std::transform(address.begin(), address.end(), address.begin(), [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  std::ranges::transform(address, address.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
   const auto text = read_small_file(sysfs / "bus/pci/devices" / address / "numa_node");
   const auto number = text ? parse_integer(trim(*text)) : std::nullopt;
-  return number && *number >= 0 ? std::optional(static_cast<int>(*number)) : std::nullopt;  // -1: the machine has no nodes
+  // -1: the machine has no nodes
+  return number && *number >= 0 ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
 void count_links(const NvmlApi& api, nvmlDevice_t device, GpuHardware& gpu) {
@@ -47,24 +51,38 @@ void count_links(const NvmlApi& api, nvmlDevice_t device, GpuHardware& gpu) {
   gpu.nvlinks_down = down;
 }
 
-GpuHardware hardware_of(const NvmlApi& api, nvmlDevice_t device, int index, const std::filesystem::path& sysfs) {
+GpuHardware hardware_of(const NvmlApi& api, nvmlDevice_t device, int index,
+                        const std::filesystem::path& sysfs) {
   GpuHardware gpu;
   gpu.index = index;
   std::array<char, NVML_DEVICE_NAME_V2_BUFFER_SIZE> name{};
-  if (api.nvmlDeviceGetName(device, name.data(), static_cast<unsigned>(name.size())) == NVML_SUCCESS) gpu.name = name.data();
-  if (const auto pci = asked<nvmlPciInfo_t>(api.nvmlDeviceGetPciInfo_v3, device)) gpu.bus = pci->busId;
-  if (const auto memory = asked<nvmlMemory_t>(api.nvmlDeviceGetMemoryInfo, device)) gpu.memory_bytes = static_cast<double>(memory->total);
-  if (const auto mode = asked<nvmlEnableState_t>(api.nvmlDeviceGetPersistenceMode, device)) gpu.persistence = *mode == NVML_FEATURE_ENABLED;
+  if (api.nvmlDeviceGetName(device, name.data(), static_cast<unsigned>(name.size())) ==
+      NVML_SUCCESS)
+    gpu.name = name.data();
+  if (const auto pci = asked<nvmlPciInfo_t>(api.nvmlDeviceGetPciInfo_v3, device))
+    gpu.bus = pci->busId;
+  if (const auto memory = asked<nvmlMemory_t>(api.nvmlDeviceGetMemoryInfo, device))
+    gpu.memory_bytes = static_cast<double>(memory->total);
+  if (const auto mode = asked<nvmlEnableState_t>(api.nvmlDeviceGetPersistenceMode, device))
+    gpu.persistence = *mode == NVML_FEATURE_ENABLED;
   nvmlEnableState_t current{};
   nvmlEnableState_t pending{};
-  if (api.nvmlDeviceGetEccMode != nullptr && api.nvmlDeviceGetEccMode(device, &current, &pending) == NVML_SUCCESS) gpu.ecc = current == NVML_FEATURE_ENABLED;
-  gpu.ecc_corrected = asked<unsigned long long>(api.nvmlDeviceGetTotalEccErrors, device, NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_VOLATILE_ECC);
-  gpu.ecc_uncorrected = asked<unsigned long long>(api.nvmlDeviceGetTotalEccErrors, device, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC);
-  gpu.pcie_now = link_of(asked<unsigned>(api.nvmlDeviceGetCurrPcieLinkGeneration, device), asked<unsigned>(api.nvmlDeviceGetCurrPcieLinkWidth, device));
-  gpu.pcie_possible = link_of(asked<unsigned>(api.nvmlDeviceGetMaxPcieLinkGeneration, device), asked<unsigned>(api.nvmlDeviceGetMaxPcieLinkWidth, device));
+  if (api.nvmlDeviceGetEccMode != nullptr &&
+      api.nvmlDeviceGetEccMode(device, &current, &pending) == NVML_SUCCESS)
+    gpu.ecc = current == NVML_FEATURE_ENABLED;
+  gpu.ecc_corrected = asked<unsigned long long>(
+      api.nvmlDeviceGetTotalEccErrors, device, NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_VOLATILE_ECC);
+  gpu.ecc_uncorrected =
+      asked<unsigned long long>(api.nvmlDeviceGetTotalEccErrors, device,
+                                NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC);
+  gpu.pcie_now = link_of(asked<unsigned>(api.nvmlDeviceGetCurrPcieLinkGeneration, device),
+                         asked<unsigned>(api.nvmlDeviceGetCurrPcieLinkWidth, device));
+  gpu.pcie_possible = link_of(asked<unsigned>(api.nvmlDeviceGetMaxPcieLinkGeneration, device),
+                              asked<unsigned>(api.nvmlDeviceGetMaxPcieLinkWidth, device));
   gpu.numa_node = numa_of(gpu.bus, sysfs);
   count_links(api, device, gpu);
-  if (const auto use = asked<nvmlUtilization_t>(api.nvmlDeviceGetUtilizationRates, device)) gpu.busy = use->gpu > 0;
+  if (const auto use = asked<nvmlUtilization_t>(api.nvmlDeviceGetUtilizationRates, device))
+    gpu.busy = use->gpu > 0;
   return gpu;
 }
 
@@ -94,41 +112,49 @@ const char* peer_words(nvmlGpuP2PStatus_t status) {
 
 GpuPair pair_of(const NvmlApi& api, nvmlDevice_t a, nvmlDevice_t b) {
   GpuPair pair;
-  if (const auto status = asked<nvmlGpuP2PStatus_t>(api.nvmlDeviceGetP2PStatus, a, b, NVML_P2P_CAPS_INDEX_READ)) {
+  if (const auto status =
+          asked<nvmlGpuP2PStatus_t>(api.nvmlDeviceGetP2PStatus, a, b, NVML_P2P_CAPS_INDEX_READ)) {
     pair.peer_to_peer = *status == NVML_P2P_STATUS_OK;
     pair.peer_status = peer_words(*status);
-    pair.never_can = *status == NVML_P2P_STATUS_GPU_NOT_SUPPORTED || *status == NVML_P2P_STATUS_NOT_SUPPORTED;
+    pair.never_can =
+        *status == NVML_P2P_STATUS_GPU_NOT_SUPPORTED || *status == NVML_P2P_STATUS_NOT_SUPPORTED;
   }
-  if (const auto level = asked<nvmlGpuTopologyLevel_t>(api.nvmlDeviceGetTopologyCommonAncestor, a, b)) pair.path = path_words(*level);
+  if (const auto level =
+          asked<nvmlGpuTopologyLevel_t>(api.nvmlDeviceGetTopologyCommonAncestor, a, b))
+    pair.path = path_words(*level);
   return pair;
 }
 
 }  // namespace
 
-Result<DriverFacts> read_driver_facts(const std::string& library, const std::filesystem::path& sysfs) {
-  auto api = NvmlApi::load(library);
-  if (!api) return std::move(api).error();
-  if (const nvmlReturn_t problem = api->nvmlInit_v2(); problem != NVML_SUCCESS)
-    return Error{fmt::format("the driver does not start: {}", api->nvmlErrorString(problem)), "see `nvidia-smi`, and `dmesg | grep -i nvrm`"};
+Result<DriverFacts> read_driver_facts(const std::string& library,
+                                      const std::filesystem::path& sysfs) {
+  auto api = TRY(NvmlApi::load(library));
+  if (const nvmlReturn_t problem = api.nvmlInit_v2(); problem != NVML_SUCCESS)
+    return Error{fmt::format("the driver does not start: {}", api.nvmlErrorString(problem)),
+                 "see `nvidia-smi`, and `dmesg | grep -i nvrm`"};
   DriverFacts facts;
   std::array<char, NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE> version{};
-  if (api->nvmlSystemGetDriverVersion(version.data(), static_cast<unsigned>(version.size())) == NVML_SUCCESS) facts.driver = version.data();
-  if (const auto cuda = asked<int>(api->nvmlSystemGetCudaDriverVersion_v2)) facts.cuda = fmt::format("{}.{}", *cuda / 1000, *cuda % 1000 / 10);
+  if (api.nvmlSystemGetDriverVersion(version.data(), static_cast<unsigned>(version.size())) ==
+      NVML_SUCCESS)
+    facts.driver = version.data();
+  if (const auto cuda = asked<int>(api.nvmlSystemGetCudaDriverVersion_v2))
+    facts.cuda = fmt::format("{}.{}", *cuda / 1000, *cuda % 1000 / 10);
   std::vector<nvmlDevice_t> devices;
-  const unsigned count = asked<unsigned>(api->nvmlDeviceGetCount_v2).value_or(0);
+  const unsigned count = asked<unsigned>(api.nvmlDeviceGetCount_v2).value_or(0);
   for (unsigned i = 0; i < count; ++i)
-    if (const auto device = asked<nvmlDevice_t>(api->nvmlDeviceGetHandleByIndex_v2, i)) {
+    if (const auto device = asked<nvmlDevice_t>(api.nvmlDeviceGetHandleByIndex_v2, i)) {
       devices.push_back(*device);
-      facts.gpus.push_back(hardware_of(*api, *device, static_cast<int>(i), sysfs));
+      facts.gpus.push_back(hardware_of(api, *device, static_cast<int>(i), sysfs));
     }
   for (std::size_t a = 0; a < devices.size(); ++a)
     for (std::size_t b = a + 1; b < devices.size(); ++b) {
-      GpuPair pair = pair_of(*api, devices[a], devices[b]);
+      GpuPair pair = pair_of(api, devices[a], devices[b]);
       pair.a = facts.gpus[a].index;
       pair.b = facts.gpus[b].index;
       facts.pairs.push_back(std::move(pair));
     }
-  api->nvmlShutdown();
+  api.nvmlShutdown();
   return facts;
 }
 

@@ -22,7 +22,9 @@ bool means_lost(nvmlReturn_t result) {
   return result == NVML_ERROR_GPU_IS_LOST || result == NVML_ERROR_RESET_REQUIRED;
 }
 
-bool means_session_ended(nvmlReturn_t result) { return result == NVML_ERROR_UNINITIALIZED || result == NVML_ERROR_DRIVER_NOT_LOADED; }
+bool means_session_ended(nvmlReturn_t result) {
+  return result == NVML_ERROR_UNINITIALIZED || result == NVML_ERROR_DRIVER_NOT_LOADED;
+}
 
 bool means_unsupported(nvmlReturn_t result) {
   return result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_FUNCTION_NOT_FOUND ||
@@ -40,7 +42,8 @@ GpuReader::GpuReader(const NvmlApi& api, Place place, nvmlDevice_t device, nvmlD
   learn_static_facts();
 }
 
-GpuReader::GpuReader(const NvmlApi& api, Place place, std::chrono::nanoseconds started_unix, std::string absence)
+GpuReader::GpuReader(const NvmlApi& api, Place place, std::chrono::nanoseconds started_unix,
+                     std::string absence)
     : api_(api),
       place_(std::move(place)),
       started_unix_(started_unix),
@@ -63,14 +66,18 @@ void GpuReader::wake(nvmlDevice_t device) {
 
 void GpuReader::learn_static_facts() {
   std::array<char, 128> text{};
-  if (api_.nvmlDeviceGetName(device_, text.data(), text.size()) == NVML_SUCCESS) info_.name = text.data();
-  if (api_.nvmlDeviceGetUUID(device_, text.data(), text.size()) == NVML_SUCCESS) info_.uuid = text.data();
+  if (api_.nvmlDeviceGetName(device_, text.data(), text.size()) == NVML_SUCCESS)
+    info_.name = text.data();
+  if (api_.nvmlDeviceGetUUID(device_, text.data(), text.size()) == NVML_SUCCESS)
+    info_.uuid = text.data();
   nvmlMemory_t memory{};
-  if (api_.nvmlDeviceGetMemoryInfo(device_, &memory) == NVML_SUCCESS) info_.memory_total_bytes = memory.total;
+  if (api_.nvmlDeviceGetMemoryInfo(device_, &memory) == NVML_SUCCESS)
+    info_.memory_total_bytes = memory.total;
   if (place_.mig) return;  // what follows is the whole GPU's
   const auto learn = [this](std::optional<double>& fact, auto call, auto... arguments) {
     unsigned int value = 0;
-    if (call != nullptr && call(device_, arguments..., &value) == NVML_SUCCESS && value > 0) fact = value;
+    if (call != nullptr && call(device_, arguments..., &value) == NVML_SUCCESS && value > 0)
+      fact = value;
   };
   learn(info_.power_limit_mw, api_.nvmlDeviceGetEnforcedPowerLimit);
   learn(info_.power_limit_default_mw, api_.nvmlDeviceGetPowerManagementDefaultLimit);
@@ -83,19 +90,22 @@ std::optional<double> GpuReader::busy_window_ms() const {
   if (api_.nvmlDeviceGetFieldValues != nullptr) {
     nvmlFieldValue_t field{};
     field.fieldId = kBusyWindowMsField;
-    if (api_.nvmlDeviceGetFieldValues(device_, 1, &field) == NVML_SUCCESS && field.nvmlReturn == NVML_SUCCESS)
+    if (api_.nvmlDeviceGetFieldValues(device_, 1, &field) == NVML_SUCCESS &&
+        field.nvmlReturn == NVML_SUCCESS)
       return static_cast<double>(field.value.ullVal);
   }
   if (api_.nvmlDeviceGetSamples == nullptr) return std::nullopt;
   nvmlValueType_t type{};
   std::array<nvmlSample_t, 256> samples{};
   unsigned int count = samples.size();
-  if (api_.nvmlDeviceGetSamples(device_, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, samples.data()) != NVML_SUCCESS)
+  if (api_.nvmlDeviceGetSamples(device_, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count,
+                                samples.data()) != NVML_SUCCESS)
     return std::nullopt;
   std::vector<double> spacing_ms;
   for (unsigned int i = 1; i < std::min<unsigned int>(count, samples.size()); ++i)
     if (samples[i].timeStamp > samples[i - 1].timeStamp)
-      spacing_ms.push_back(static_cast<double>(samples[i].timeStamp - samples[i - 1].timeStamp) / 1e3);
+      spacing_ms.push_back(static_cast<double>(samples[i].timeStamp - samples[i - 1].timeStamp) /
+                           1e3);
   if (spacing_ms.size() < 3) return std::nullopt;
   return std::round(middle_value(std::move(spacing_ms)));
 }
@@ -131,30 +141,22 @@ void GpuReader::read(CallKind kind, GpuSample& sample) {
   if (!absence_.empty()) return;  // not asked: asking would wake it
   if (lost_) return mark_all(kind, sample);
   switch (kind) {
-    case CallKind::busy:
-      return read_busy(sample);
+    case CallKind::busy: return read_busy(sample);
     case CallKind::clocks:
       sample.sm_clock_mhz = ask("sm_clock_mhz", api_.nvmlDeviceGetClockInfo, NVML_CLOCK_SM);
       return;
-    case CallKind::power:
-      sample.power_mw = ask("power_mw", api_.nvmlDeviceGetPowerUsage);
-      return;
-    case CallKind::memory:
-      return read_memory(sample);
+    case CallKind::power: sample.power_mw = ask("power_mw", api_.nvmlDeviceGetPowerUsage); return;
+    case CallKind::memory: return read_memory(sample);
     case CallKind::temperature:
-      sample.temperature_c = ask("temperature_c", api_.nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU);
+      sample.temperature_c =
+          ask("temperature_c", api_.nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU);
       return;
-    case CallKind::limits:
-      return read_limits(sample);
-    case CallKind::power_samples:
-      return read_power_samples(sample);
-    case CallKind::gpm:
-      return read_gpm(sample);
-    case CallKind::byte_counters:
-      return read_byte_counters(sample);
+    case CallKind::limits: return read_limits(sample);
+    case CallKind::power_samples: return read_power_samples(sample);
+    case CallKind::gpm: return read_gpm(sample);
+    case CallKind::byte_counters: return read_byte_counters(sample);
     case CallKind::events:
-    case CallKind::processes:
-      return;  // of the whole machine: the poller's
+    case CallKind::processes: return;  // of the whole machine: the poller's
   }
 }
 
@@ -212,32 +214,42 @@ void GpuReader::read_power_samples(GpuSample& sample) {
     power_buffer_.resize(std::clamp<std::size_t>(capacity, 1, kMostPowerSamples));
   }
   auto count = static_cast<unsigned int>(power_buffer_.size());
-  const nvmlReturn_t result = api_.nvmlDeviceGetSamples(device_, NVML_TOTAL_POWER_SAMPLES, power_state_.last_seen_us, &type,
-                                                        &count, power_buffer_.data());
+  const nvmlReturn_t result =
+      api_.nvmlDeviceGetSamples(device_, NVML_TOTAL_POWER_SAMPLES, power_state_.last_seen_us, &type,
+                                &count, power_buffer_.data());
   if (result == NVML_ERROR_NOT_FOUND) return;  // nothing new since the last read
   if (result != NVML_SUCCESS) {
     sample.power_samples = answer<PowerSamples>("power_samples_mw", result, {});
     return;
   }
   std::vector<TimedPower> fresh;
-  for (unsigned int i = 0; i < std::min<unsigned int>(count, static_cast<unsigned int>(power_buffer_.size())); ++i)
+  for (unsigned int i = 0;
+       i < std::min<unsigned int>(count, static_cast<unsigned int>(power_buffer_.size())); ++i)
     if (power_buffer_[i].timeStamp > power_state_.last_seen_us)
       fresh.push_back({power_buffer_[i].timeStamp, power_buffer_[i].sampleValue.uiVal});
   if (fresh.empty()) return;
-  std::vector<PowerSamples> runs = equally_spaced_runs(std::move(fresh), started_unix_, power_state_);
-  sample.power_samples = answer<PowerSamples>("power_samples_mw", NVML_SUCCESS, std::move(runs.front()));
-  extra_power_runs_.assign(std::make_move_iterator(runs.begin() + 1), std::make_move_iterator(runs.end()));
+  std::vector<PowerSamples> runs =
+      equally_spaced_runs(std::move(fresh), started_unix_, power_state_);
+  sample.power_samples =
+      answer<PowerSamples>("power_samples_mw", NVML_SUCCESS, std::move(runs.front()));
+  extra_power_runs_.assign(std::make_move_iterator(runs.begin() + 1),
+                           std::make_move_iterator(runs.end()));
 }
 
 std::optional<std::chrono::nanoseconds> GpuReader::power_buffer_length() const {
   if (!power_state_.spacing_seen) return std::nullopt;
-  return std::chrono::nanoseconds(std::llround(static_cast<double>(power_buffer_.size()) * power_state_.spacing_ms * 1e6));
+  return std::chrono::nanoseconds(
+      std::llround(static_cast<double>(power_buffer_.size()) * power_state_.spacing_ms * 1e6));
 }
 
-std::vector<PowerSamples> GpuReader::take_extra_power_runs() { return std::exchange(extra_power_runs_, {}); }
+std::vector<PowerSamples> GpuReader::take_extra_power_runs() {
+  return std::exchange(extra_power_runs_, {});
+}
 
 void GpuReader::read_gpm(GpuSample& sample) {
-  const auto none = [&](Reading<double> reading) { sample.sm = sample.tensor = sample.dram = reading; };
+  const auto none = [&](Reading<double> reading) {
+    sample.sm = sample.tensor = sample.dram = reading;
+  };
   const bool known = api_.nvmlGpmSampleGet != nullptr && api_.nvmlGpmMetricsGet != nullptr &&
                      api_.nvmlGpmSampleAlloc != nullptr && api_.nvmlGpmSampleFree != nullptr &&
                      api_.nvmlGpmQueryDeviceSupport != nullptr;
@@ -250,12 +262,14 @@ void GpuReader::read_gpm(GpuSample& sample) {
       refusals_[kGpmSignals] = "the GPU has no GPM counters (Hopper and later have)";
       return none(Reading<double>::not_supported());
     }
-    if (api_.nvmlGpmSampleAlloc(&gpm_old_) != NVML_SUCCESS || api_.nvmlGpmSampleAlloc(&gpm_new_) != NVML_SUCCESS)
+    if (api_.nvmlGpmSampleAlloc(&gpm_old_) != NVML_SUCCESS ||
+        api_.nvmlGpmSampleAlloc(&gpm_new_) != NVML_SUCCESS)
       return none(Reading<double>::error());
   }
   const nvmlReturn_t result =
       place_.mig && api_.nvmlGpmMigSampleGet != nullptr
-          ? api_.nvmlGpmMigSampleGet(parent_, static_cast<unsigned int>(place_.mig->instance), gpm_new_)
+          ? api_.nvmlGpmMigSampleGet(parent_, static_cast<unsigned int>(place_.mig->instance),
+                                     gpm_new_)
           : api_.nvmlGpmSampleGet(device_, gpm_new_);
   if (result != NVML_SUCCESS) return none(answer<double>(kGpmSignals, result, 0));
   std::swap(gpm_old_, gpm_new_);  // gpm_old_ now holds the sample just taken
@@ -267,10 +281,13 @@ void GpuReader::read_gpm(GpuSample& sample) {
   get.version = NVML_GPM_METRICS_GET_VERSION;
   get.sample1 = gpm_new_;
   get.sample2 = gpm_old_;
-  constexpr std::array<unsigned int, 7> kMetrics = {
-      NVML_GPM_METRIC_SM_UTIL,         NVML_GPM_METRIC_ANY_TENSOR_UTIL,         NVML_GPM_METRIC_DRAM_BW_UTIL,
-      NVML_GPM_METRIC_PCIE_RX_PER_SEC, NVML_GPM_METRIC_PCIE_TX_PER_SEC,
-      NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC};
+  constexpr std::array<unsigned int, 7> kMetrics = {NVML_GPM_METRIC_SM_UTIL,
+                                                    NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+                                                    NVML_GPM_METRIC_DRAM_BW_UTIL,
+                                                    NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+                                                    NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+                                                    NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+                                                    NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC};
   get.numMetrics = kMetrics.size();
   for (std::size_t i = 0; i < kMetrics.size(); ++i) get.metrics[i].metricId = kMetrics[i];
   const nvmlReturn_t computed = api_.nvmlGpmMetricsGet(&get);
@@ -279,7 +296,8 @@ void GpuReader::read_gpm(GpuSample& sample) {
     return get.metrics[i].nvmlReturn == NVML_SUCCESS && std::isfinite(get.metrics[i].value);
   };
   const auto fraction = [&](std::size_t i) {
-    return usable(i) ? Reading<double>(std::clamp(get.metrics[i].value / 100, 0.0, 1.0)) : Reading<double>::error();
+    return usable(i) ? Reading<double>(std::clamp(get.metrics[i].value / 100, 0.0, 1.0))
+                     : Reading<double>::error();
   };
   refusals_.erase(kGpmSignals);
   sample.sm = fraction(0);
@@ -315,13 +333,15 @@ void GpuReader::read_byte_counters(GpuSample& sample) {
   fields[3].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
   fields[2].scopeId = fields[3].scopeId = kAllLinks;
   const nvmlReturn_t result = api_.nvmlDeviceGetFieldValues(device_, fields.size(), fields.data());
-  const auto counter = [&](std::size_t i, const char* signal, ByteTotal& total, std::uint64_t unit) {
+  const auto counter = [&](std::size_t i, const char* signal, ByteTotal& total,
+                           std::uint64_t unit) {
     const nvmlFieldValue_t& field = fields[i];
     const nvmlReturn_t got = result != NVML_SUCCESS ? result : field.nvmlReturn;
     if (got != NVML_SUCCESS) return answer<std::uint64_t>(signal, got, 0);
     const bool narrow = field.valueType == NVML_VALUE_TYPE_UNSIGNED_INT;
-    return Reading<std::uint64_t>(total.read(narrow ? field.value.uiVal : field.value.ullVal,
-                                             narrow ? ByteTotal::Width::bits_32 : ByteTotal::Width::bits_64, unit));
+    return Reading<std::uint64_t>(
+        total.read(narrow ? field.value.uiVal : field.value.ullVal,
+                   narrow ? ByteTotal::Width::bits_32 : ByteTotal::Width::bits_64, unit));
   };
   constexpr std::uint64_t kBytes = 1;
   constexpr std::uint64_t kKibibytes = 1024;  // NVLink throughput counts KiB
@@ -331,7 +351,8 @@ void GpuReader::read_byte_counters(GpuSample& sample) {
   sample.nvlink_tx_bytes = counter(3, kNvlinkBytes, nvlink_tx_, kKibibytes);
 }
 
-std::optional<std::vector<std::pair<int, std::optional<std::uint64_t>>>> GpuReader::read_processes() {
+std::optional<std::vector<std::pair<int, std::optional<std::uint64_t>>>>
+GpuReader::read_processes() {
   using Found = std::vector<std::pair<int, std::optional<std::uint64_t>>>;
   if (!absence_.empty() || lost_) return Found{};
   const auto fetch = [&]<class Info>(auto call, Info) -> std::optional<Found> {
@@ -346,10 +367,13 @@ std::optional<std::vector<std::pair<int, std::optional<std::uint64_t>>>> GpuRead
       static_cast<void>(answer<int>("processes", result, 0));
       if (result != NVML_SUCCESS) return std::nullopt;
       Found found;
-      for (unsigned int i = 0; i < std::min<unsigned int>(count, static_cast<unsigned int>(infos.size())); ++i) {
-        const bool known = infos[i].usedGpuMemory != static_cast<unsigned long long>(NVML_VALUE_NOT_AVAILABLE);
-        found.emplace_back(static_cast<int>(infos[i].pid),
-                           known ? std::optional<std::uint64_t>(infos[i].usedGpuMemory) : std::nullopt);
+      for (unsigned int i = 0;
+           i < std::min<unsigned int>(count, static_cast<unsigned int>(infos.size())); ++i) {
+        const bool known =
+            infos[i].usedGpuMemory != static_cast<unsigned long long>(NVML_VALUE_NOT_AVAILABLE);
+        found.emplace_back(
+            static_cast<int>(infos[i].pid),
+            known ? std::optional<std::uint64_t>(infos[i].usedGpuMemory) : std::nullopt);
       }
       return found;
     }
@@ -377,8 +401,8 @@ void GpuReader::mark_all(CallKind kind, GpuSample& sample) const {
     case CallKind::power_samples: sample.power_samples = Reading<PowerSamples>::error(); break;
     case CallKind::gpm: sample.sm = sample.tensor = sample.dram = Reading<double>::error(); break;
     case CallKind::byte_counters:
-      sample.pcie_rx_bytes = sample.pcie_tx_bytes = sample.nvlink_rx_bytes = sample.nvlink_tx_bytes =
-          Reading<std::uint64_t>::error();
+      sample.pcie_rx_bytes = sample.pcie_tx_bytes = sample.nvlink_rx_bytes =
+          sample.nvlink_tx_bytes = Reading<std::uint64_t>::error();
       break;
     case CallKind::events:
     case CallKind::processes: break;
@@ -389,7 +413,8 @@ void GpuReader::try_to_find_again() {
   nvmlDevice_t found = nullptr;
   unsigned int celsius = 0;
   if (place_.mig || api_.nvmlDeviceGetTemperature == nullptr) return;
-  if (const nvmlReturn_t result = api_.nvmlDeviceGetHandleByIndex_v2(place_.nvml_index, &found); result != NVML_SUCCESS) {
+  if (const nvmlReturn_t result = api_.nvmlDeviceGetHandleByIndex_v2(place_.nvml_index, &found);
+      result != NVML_SUCCESS) {
     session_ended_ = session_ended_ || means_session_ended(result);
     return;
   }
@@ -402,7 +427,8 @@ std::vector<NotMeasured> GpuReader::not_measured() const {
   if (!absence_.empty()) return {{"all", absence_}};
   std::vector<NotMeasured> list;
   for (const auto& [signal, reason] : refusals_)
-    if (!gpm_counts_bytes_ || (signal != kPcieBytes && signal != kNvlinkBytes)) list.push_back({signal, reason});
+    if (!gpm_counts_bytes_ || (signal != kPcieBytes && signal != kNvlinkBytes))
+      list.push_back({signal, reason});
   return list;
 }
 

@@ -1,6 +1,7 @@
 // Reads one GPU (or one MIG slice) through NVML, one kind of call at a time.
 //
-// Used by the poller's thread alone. A GPU that is lost or asleep keeps its row: its readings then say so.
+// Used by the poller's thread alone. A GPU that is lost or asleep keeps its row: its readings then
+// say so.
 #pragma once
 
 #include <chrono>
@@ -25,9 +26,9 @@ namespace lockstep {
 class GpuReader {
  public:
   struct Place {
-    int index = 0;                      // of the row
-    unsigned int nvml_index = 0;        // of the physical GPU
-    std::string pci_address;            // for sysfs; empty when unknown
+    int index = 0;                // of the row
+    unsigned int nvml_index = 0;  // of the physical GPU
+    std::string pci_address;      // for sysfs; empty when unknown
     std::optional<MigSlice> mig;
   };
 
@@ -35,7 +36,8 @@ class GpuReader {
   GpuReader(const NvmlApi& api, Place place, nvmlDevice_t device, nvmlDevice_t parent,
             std::chrono::nanoseconds started_unix);
   // A GPU that sleeps, or that the driver does not open: nothing is known but its place, and why.
-  GpuReader(const NvmlApi& api, Place place, std::chrono::nanoseconds started_unix, std::string absence);
+  GpuReader(const NvmlApi& api, Place place, std::chrono::nanoseconds started_unix,
+            std::string absence);
   ~GpuReader();
   GpuReader(const GpuReader&) = delete;
   GpuReader& operator=(const GpuReader&) = delete;
@@ -52,7 +54,8 @@ class GpuReader {
   std::vector<PowerSamples> take_extra_power_runs();
 
   bool lost() const { return lost_; }
-  // The driver has forgotten that it was started: it was itself started anew, and all handles are void.
+  // The driver has forgotten that it was started: it was itself started anew, and all handles are
+  // void.
   bool session_ended() const { return session_ended_; }
   void try_to_find_again();
 

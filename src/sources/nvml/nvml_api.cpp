@@ -12,9 +12,10 @@ constexpr const char* kSoname = "libnvidia-ml.so.1";
 constexpr const char* kWslPath = "/usr/lib/wsl/lib/libnvidia-ml.so.1";
 
 Error no_library(const std::string& reason) {
-  return {fmt::format("cannot read GPU counters: {}", reason),
-          "on a machine without an NVIDIA driver use `lockstep monitor virtual:2`; in a container add "
-          "`--gpus all`; `lockstep doctor` says more"};
+  return {
+      fmt::format("cannot read GPU counters: {}", reason),
+      "on a machine without an NVIDIA driver use `lockstep monitor virtual:2`; in a container add "
+      "`--gpus all`; `lockstep doctor` says more"};
 }
 
 Result<DynamicLibrary> open_library(const std::string& path) {
@@ -32,9 +33,10 @@ enum class Needed { required, optional };
 Result<NvmlApi> NvmlApi::load(const std::string& path) {
   auto library = open_library(path);
   if (!library)
-    return no_library(path.empty() ? fmt::format("{} not found (tried LD_LIBRARY_PATH, the system's folders, {})",
-                                                 kSoname, kWslPath)
-                                   : library.error().what);
+    return no_library(
+        path.empty() ? fmt::format("{} not found (tried LD_LIBRARY_PATH, the system's folders, {})",
+                                   kSoname, kWslPath)
+                     : library.error().what);
 
   NvmlApi api;
   std::string missing;
@@ -48,7 +50,8 @@ Result<NvmlApi> NvmlApi::load(const std::string& path) {
   LOCKSTEP_NVML_FUNCTIONS(LOCKSTEP_NVML_BIND)
 #undef LOCKSTEP_NVML_BIND
   if (!missing.empty())
-    return Error{fmt::format("the NVIDIA driver is too old: {} has no {}", path.empty() ? kSoname : path, missing),
+    return Error{fmt::format("the NVIDIA driver is too old: {} has no {}",
+                             path.empty() ? kSoname : path, missing),
                  "update the driver to 450 or newer (nvidia-smi shows the version)"};
   return api;
 }

@@ -1,7 +1,7 @@
 // NVML as loaded at run time: one list of functions, each required or optional.
 //
-// A driver without a required function is too old and named as such; one without an optional function
-// gives less, and the report says what is missing.
+// A driver without a required function is too old and named as such; one without an optional
+// function gives less, and the report says what is missing.
 #pragma once
 
 // The unversioned names are the oldest forms of the calls, which is what very old drivers have.

@@ -45,16 +45,18 @@ class NvmlSession {
   std::chrono::nanoseconds started() const { return started_monotonic_; }
   SessionOptions::Clock clock() const { return {started_monotonic_, started_unix_}; }
 
-  // Leaves a GPU alone that the kernel has suspended, and takes it up again when it woke by itself: what
-  // changed, if anything did.
+  // Leaves a GPU alone that the kernel has suspended, and takes it up again when it woke by itself:
+  // what changed, if anything did.
   std::optional<Event> look_after(GpuReader& reader);
   // The next Xid that happened; never waits.
   std::optional<Event> next_xid();
 
  private:
-  NvmlSession(const NvmlApi& api, SessionOptions options) : api_(api), options_(std::move(options)) {}
+  NvmlSession(const NvmlApi& api, SessionOptions options)
+      : api_(api), options_(std::move(options)) {}
   Status initialise(const std::set<std::string>& suspended);
-  void add_gpus(const std::vector<std::string>& addresses, const std::set<std::string>& suspended, unsigned int count);
+  void add_gpus(const std::vector<std::string>& addresses, const std::set<std::string>& suspended,
+                unsigned int count);
   void add_slices(const GpuReader& parent);
   void register_events();
   ProcessCoverage process_coverage() const;

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-// PCI addresses ("0000:01:00.0") of the GPUs that the NVIDIA driver holds, in the order of NVML's indices.
+// PCI addresses ("0000:01:00.0") of the GPUs that the NVIDIA driver holds, in the order of NVML's
+// indices.
 std::vector<std::string> nvidia_gpu_addresses(const std::filesystem::path& sysfs);
 
 // Whether the kernel has suspended the device. False when it cannot be told.

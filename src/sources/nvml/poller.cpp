@@ -18,12 +18,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostQueued = 8192;     // over ten minutes at 10 Hz: a reader that slow has given up
-constexpr auto kSilentAfter = 1s;             // a call this long is worth a word
-constexpr auto kFindAgainEvery = 5s;          // a lost GPU is looked for
-constexpr auto kStartAgainEvery = 1s;         // a driver that is being reloaded
+// over ten minutes at 10 Hz: a reader that slow has given up
+constexpr std::size_t kMostQueued = 8192;
+constexpr auto kSilentAfter = 1s;      // a call this long is worth a word
+constexpr auto kFindAgainEvery = 5s;   // a lost GPU is looked for
+constexpr auto kStartAgainEvery = 1s;  // a driver that is being reloaded
 constexpr auto kReplanEvery = 1s;
-constexpr auto kStopWait = 200ms;             // then a stuck thread is left behind
+constexpr auto kStopWait = 200ms;  // then a stuck thread is left behind
 
 std::atomic<bool> left_behind = false;
 
@@ -33,7 +34,7 @@ std::atomic<bool> left_behind = false;
 struct Poller::Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Record> records;           // guarded by mutex, like all down to the atomics
+  std::deque<Record> records;  // guarded by mutex, like all down to the atomics
   std::optional<Result<Machine>> started;
   std::vector<NotMeasured> not_measured;
   SamplingCost cost;
@@ -41,7 +42,7 @@ struct Poller::Shared {
   bool finish = false;
   bool ended = false;
 
-  std::atomic<const char*> call = nullptr;      // the call under way, for the words about silence
+  std::atomic<const char*> call = nullptr;  // the call under way, for the words about silence
   std::atomic<std::int64_t> call_since_ns = 0;
 };
 
@@ -57,14 +58,16 @@ class Poller::Work {
     visibly("nvmlInit", [&] {
       auto opened = NvmlSession::open(options_.session);
       if (opened) session = std::move(*opened);
-      started = session ? Result<Machine>(session->machine()) : Result<Machine>(std::move(opened).error());
+      started = session ? Result<Machine>(session->machine())
+                        : Result<Machine>(std::move(opened).error());
     });
     {
       const std::lock_guard lock(shared_->mutex);
       shared_->started = std::move(started);
     }
     shared_->changed.notify_all();
-    while (session && poll(*session) == PollEnd::driver_restarted) session = start_again(std::move(session));
+    while (session && poll(*session) == PollEnd::driver_restarted)
+      session = start_again(std::move(session));
     session.reset();
     const std::lock_guard lock(shared_->mutex);
     shared_->ended = true;
@@ -96,7 +99,8 @@ class Poller::Work {
   void timed(CallKind kind, std::size_t gpus, Calls calls) {
     const auto begin = monotonic_now();
     visibly(kCallKindNames[static_cast<std::size_t>(kind)].data(), calls);
-    schedule_->measured(kind, (monotonic_now() - begin) / static_cast<std::int64_t>(std::max<std::size_t>(gpus, 1)));
+    schedule_->measured(kind, (monotonic_now() - begin) /
+                                  static_cast<std::int64_t>(std::max<std::size_t>(gpus, 1)));
   }
 
   double now_ms() const { return to_ms(monotonic_now() - session_->started()); }
@@ -120,10 +124,13 @@ Poller::Work::PollEnd Poller::Work::poll(NvmlSession& session) {
   schedule_.emplace(schedule, readers().size(), monotonic_now());
   while (true) {
     tick(schedule_->take_due(monotonic_now()));
-    if (std::any_of(readers().begin(), readers().end(), [](const auto& reader) { return reader->session_ended(); })) return PollEnd::driver_restarted;
+    if (std::any_of(readers().begin(), readers().end(),
+                    [](const auto& reader) { return reader->session_ended(); }))
+      return PollEnd::driver_restarted;
     const auto wake = std::chrono::steady_clock::time_point(schedule_->next_wake());
     std::unique_lock lock(shared_->mutex);
-    shared_->changed.wait_until(lock, wake, [&] { return shared_->finish || shared_->new_interval; });
+    shared_->changed.wait_until(lock, wake,
+                                [&] { return shared_->finish || shared_->new_interval; });
     if (shared_->finish) break;
     if (const auto interval = std::exchange(shared_->new_interval, std::nullopt)) {
       interval_ = *interval;
@@ -137,9 +144,11 @@ Poller::Work::PollEnd Poller::Work::poll(NvmlSession& session) {
   return PollEnd::finished;
 }
 
-// The driver was unloaded or restarted under us: all handles are void. It is tried again until it answers; time goes on.
+// The driver was unloaded or restarted under us: all handles are void. It is tried again until it
+// answers; time goes on.
 std::unique_ptr<NvmlSession> Poller::Work::start_again(std::unique_ptr<NvmlSession> ended) {
-  push({now_ms(), Event{"driver_gone", std::nullopt, "NVML forgot its start: the driver was unloaded or restarted"}});
+  push({now_ms(), Event{"driver_gone", std::nullopt,
+                        "NVML forgot its start: the driver was unloaded or restarted"}});
   SessionOptions options = options_.session;
   options.clock = ended->clock();
   const auto started = ended->started();
@@ -163,8 +172,10 @@ std::unique_ptr<NvmlSession> Poller::Work::start_again(std::unique_ptr<NvmlSessi
     if (!session) continue;
     const double t_ms = to_ms(monotonic_now() - started);
     push({t_ms, Event{"driver_back", std::nullopt, "NVML was started again"}});
-    for (const auto& reader : session->readers())  // one that is still lost says so with its first reading
-      if (were_lost.contains(reader->info().index)) push({t_ms, Event{"recovered", reader->info().index, "the driver was started again"}});
+    // one that is still lost says so with its first reading
+    for (const auto& reader : session->readers())
+      if (were_lost.contains(reader->info().index))
+        push({t_ms, Event{"recovered", reader->info().index, "the driver was started again"}});
     return session;
   }
 }
@@ -175,9 +186,12 @@ void Poller::Work::tick(const std::vector<CallKind>& kinds) {
   bool processes = false;
   bool events = false;
   for (const CallKind kind : kinds) {
-    if (kind == CallKind::processes) processes = true;
-    else if (kind == CallKind::events) events = true;
-    else of_gpus.push_back(kind);
+    if (kind == CallKind::processes)
+      processes = true;
+    else if (kind == CallKind::events)
+      events = true;
+    else
+      of_gpus.push_back(kind);
   }
   if (!of_gpus.empty()) read_gpus(of_gpus, t_ms);
   if (processes) read_processes(t_ms);
@@ -187,7 +201,8 @@ void Poller::Work::tick(const std::vector<CallKind>& kinds) {
     last_replan_ = monotonic_now();
     for (const auto& reader : readers())  // read it well before it wraps
       if (const auto length = reader->power_buffer_length())
-        schedule_->limit_period(CallKind::power_samples, std::min<std::chrono::nanoseconds>(*length * 8 / 10, 2s));
+        schedule_->limit_period(CallKind::power_samples,
+                                std::min<std::chrono::nanoseconds>(*length * 8 / 10, 2s));
     schedule_->replan();
     publish_state();
   }
@@ -263,7 +278,8 @@ void Poller::Work::read_events(double t_ms) {
 }
 
 void Poller::Work::publish_state() {
-  std::map<std::pair<std::string, std::string>, std::vector<std::string>> gpus_of;  // one line a reason, not a GPU
+  // one line a reason, not a GPU
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> gpus_of;
   for (const auto& reader : readers())
     for (const NotMeasured& entry : reader->not_measured())
       gpus_of[{entry.signal, entry.reason}].push_back(std::to_string(reader->info().index));
@@ -276,7 +292,8 @@ void Poller::Work::publish_state() {
   SamplingCost cost{schedule_->load(), {}};
   for (std::size_t i = 0; i < kCallKinds; ++i) {
     const auto kind = static_cast<CallKind>(i);
-    cost.calls.push_back({kind, schedule_->cost(kind), schedule_->period(kind), schedule_->slowed_down(kind)});
+    cost.calls.push_back(
+        {kind, schedule_->cost(kind), schedule_->period(kind), schedule_->slowed_down(kind)});
   }
   const std::lock_guard lock(shared_->mutex);
   shared_->not_measured = std::move(list);
@@ -304,9 +321,10 @@ Result<std::unique_ptr<Poller>> Poller::start(PollerOptions options) {
     shared->finish = true;  // should the driver come back, nobody listens any more
     thread.detach();
     left_behind = true;
-    return Error{fmt::format("the NVIDIA driver did not answer within {} ({})",
-                             format_duration(limit), shared->call != nullptr ? shared->call.load() : "start"),
-                 "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"};
+    return Error{
+        fmt::format("the NVIDIA driver did not answer within {} ({})", format_duration(limit),
+                    shared->call != nullptr ? shared->call.load() : "start"),
+        "see `dmesg | grep -i nvrm`; a hung driver usually needs a reboot"};
   }
   if (!*shared->started) {
     Error error = std::move(*shared->started).error();
@@ -316,7 +334,8 @@ Result<std::unique_ptr<Poller>> Poller::start(PollerOptions options) {
   }
   Machine machine = std::move(**shared->started);
   lock.unlock();
-  return std::unique_ptr<Poller>(new Poller(std::move(shared), std::move(thread), std::move(machine)));
+  return std::unique_ptr<Poller>(
+      new Poller(std::move(shared), std::move(thread), std::move(machine)));
 }
 
 Poller::Poller(std::shared_ptr<Shared> shared, std::thread thread, Machine machine)
@@ -353,7 +372,8 @@ void Poller::set_interval(std::chrono::nanoseconds interval) {
 
 NextRecord Poller::next(std::chrono::milliseconds wait) {
   std::unique_lock lock(shared_->mutex);
-  shared_->changed.wait_for(lock, wait, [&] { return !shared_->records.empty() || shared_->ended; });
+  shared_->changed.wait_for(lock, wait,
+                            [&] { return !shared_->records.empty() || shared_->ended; });
   if (!shared_->records.empty()) {
     Record record = std::move(shared_->records.front());
     shared_->records.pop_front();

@@ -1,8 +1,8 @@
 // The one thread that talks to the driver.
 //
-// More threads only queue on the driver's lock, and any call may block for seconds or for ever; so nobody
-// else calls NVML, and nobody ever waits for this thread. What it shares is behind one mutex. When it does
-// not come back it is left behind: it owns what it touches.
+// More threads only queue on the driver's lock, and any call may block for seconds or for ever; so
+// nobody else calls NVML, and nobody ever waits for this thread. What it shares is behind one
+// mutex. When it does not come back it is left behind: it owns what it touches.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,8 @@ namespace lockstep {
 struct PollerOptions {
   SessionOptions session;
   ScheduleOptions schedule;
-  std::chrono::milliseconds start_limit = std::chrono::seconds(10);  // for nvmlInit and the first look
+  // for nvmlInit and the first look
+  std::chrono::milliseconds start_limit = std::chrono::seconds(10);
 };
 
 // What one kind of call costs here, for people and for the doctor.
@@ -64,7 +65,8 @@ class Poller {
   std::optional<Source::Silence> silence() const;
   SamplingCost cost() const;
 
-  // Whether some poller of this process was left behind in the driver: then only _exit ends the process.
+  // Whether some poller of this process was left behind in the driver: then only _exit ends the
+  // process.
   static bool any_left_behind();
 
  private:

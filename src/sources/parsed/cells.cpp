@@ -107,7 +107,8 @@ std::optional<double> numeric_date(std::string_view text) {
   const auto day = take_integer(text, 2);
   if (!day || !plausible_date(*year, *month, *day)) return std::nullopt;
   const double midnight = days_since_1970(*year, *month, *day) * 86400;
-  if (!take_any(text, "T_ ")) return text.empty() && separated ? std::optional(midnight) : std::nullopt;
+  if (!take_any(text, "T_ "))
+    return text.empty() && separated ? std::optional(midnight) : std::nullopt;
   text = trim(text);
   const auto time = take_time_of_day(text);
   if (!time) return std::nullopt;
@@ -116,7 +117,8 @@ std::optional<double> numeric_date(std::string_view text) {
 
 // Wed Apr  9 10:26:15 2025
 std::optional<double> ctime_date(std::string_view text) {
-  constexpr std::array<std::string_view, 12> kMonths = {"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"};
+  constexpr std::array<std::string_view, 12> kMonths = {"jan", "feb", "mar", "apr", "may", "jun",
+                                                        "jul", "aug", "sep", "oct", "nov", "dec"};
   const std::string lower = lower_case(text);
   for (std::size_t month = 0; month < kMonths.size(); ++month) {
     const auto at = lower.find(kMonths[month]);
@@ -147,7 +149,8 @@ std::optional<double> epoch(std::string_view text) {
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return lower;
 }
 
@@ -166,7 +169,12 @@ std::optional<Cell> parse_cell(std::string_view text) {
   if (unit == "gb") return Cell{*value, Unit::gigabyte};
   if (unit == "b" || unit == "bytes") return Cell{*value, Unit::byte};
   if (unit == "mhz") return Cell{*value, Unit::megahertz};
-  if (unit == "c" || unit == "\xC2\xB0""c" || unit == "deg") return Cell{*value, Unit::celsius};
+  if (unit == "c" ||
+      unit ==
+          "\xC2\xB0"
+          "c" ||
+      unit == "deg")
+    return Cell{*value, Unit::celsius};
   return std::nullopt;
 }
 
@@ -176,11 +184,23 @@ Unit unit_in_name(std::string_view name) {
     Unit unit;
   };
   // The longer word first: "mib" is no "b", "mw" is no "w".
-  constexpr std::array<Sign, 17> kSigns = {{{"percent", Unit::percent}, {"pct", Unit::percent}, {"mib", Unit::mebibyte},
-                                            {"gib", Unit::gibibyte}, {"bytes", Unit::byte}, {"milliwatt", Unit::milliwatt},
-                                            {"watt", Unit::watt}, {"mhz", Unit::megahertz}, {"%", Unit::percent},
-                                            {"[mb]", Unit::megabyte}, {"[gb]", Unit::gigabyte}, {"_mb", Unit::megabyte}, {"_gb", Unit::gigabyte},
-                                            {"(mb)", Unit::megabyte}, {"(gb)", Unit::gigabyte}, {"_mw", Unit::milliwatt}, {"(mw)", Unit::milliwatt}}};
+  constexpr std::array<Sign, 17> kSigns = {{{"percent", Unit::percent},
+                                            {"pct", Unit::percent},
+                                            {"mib", Unit::mebibyte},
+                                            {"gib", Unit::gibibyte},
+                                            {"bytes", Unit::byte},
+                                            {"milliwatt", Unit::milliwatt},
+                                            {"watt", Unit::watt},
+                                            {"mhz", Unit::megahertz},
+                                            {"%", Unit::percent},
+                                            {"[mb]", Unit::megabyte},
+                                            {"[gb]", Unit::gigabyte},
+                                            {"_mb", Unit::megabyte},
+                                            {"_gb", Unit::gigabyte},
+                                            {"(mb)", Unit::megabyte},
+                                            {"(gb)", Unit::gigabyte},
+                                            {"_mw", Unit::milliwatt},
+                                            {"(mw)", Unit::milliwatt}}};
   for (const Sign& sign : kSigns)
     if (name.find(sign.word) != std::string_view::npos) return sign.unit;
   if (name.ends_with("_w") || name.ends_with("[w]") || name.ends_with("(w)")) return Unit::watt;
@@ -237,7 +257,8 @@ std::vector<std::string> csv_cells(std::string_view line, char separator) {
   std::string cell;
   bool quoted = false;
   for (const char c : line) {
-    if (c == '"') quoted = !quoted;
+    if (c == '"')
+      quoted = !quoted;
     else if (c == separator && !quoted) {
       cells.emplace_back(trim(cell));
       cell.clear();

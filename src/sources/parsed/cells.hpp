@@ -1,4 +1,5 @@
-// Numbers and times as people's logs write them: "97 %", "650.12 W", "[N/A]", "2025/01/31 12:00:00.123", epochs.
+// Numbers and times as people's logs write them: "97 %", "650.12 W", "[N/A]", "2025/01/31
+// 12:00:00.123", epochs.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,19 @@
 
 namespace lockstep {
 
-enum class Unit { none, percent, watt, milliwatt, mebibyte, gibibyte, megabyte, gigabyte, byte, megahertz, celsius };
+enum class Unit {
+  none,
+  percent,
+  watt,
+  milliwatt,
+  mebibyte,
+  gibibyte,
+  megabyte,
+  gigabyte,
+  byte,
+  megahertz,
+  celsius
+};
 
 struct Cell {
   double value = 0;
@@ -23,8 +36,9 @@ Unit unit_in_name(std::string_view lower_case_name);
 std::optional<double> as_bytes(double value, Unit unit);
 std::optional<double> as_milliwatts(double value, Unit unit);
 
-// Seconds since 1970 from ISO 8601, nvidia-smi's and ctime's forms, or an epoch in s, ms, us or ns. A time of day alone
-// counts from midnight. Zones are taken off, but for Z and offsets, which are added up.
+// Seconds since 1970 from ISO 8601, nvidia-smi's and ctime's forms, or an epoch in s, ms, us or ns.
+// A time of day alone counts from midnight. Zones are taken off, but for Z and offsets, which are
+// added up.
 std::optional<double> parse_time(std::string_view text);
 
 std::string lower_case(std::string_view text);

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kMostMemory = 1e14;   // bytes
-constexpr double kMostPower = 5e6;     // milliwatts
+constexpr double kMostMemory = 1e14;  // bytes
+constexpr double kMostPower = 5e6;    // milliwatts
 constexpr int kMostGpus = 1024;
 
 void keep_within(std::optional<double>& value, double least, double most, std::size_t& absurd) {
@@ -27,7 +27,8 @@ Reading<double> reading(const std::optional<double>& value) {
 
 }  // namespace
 
-LogBuilder::LogBuilder(SourceKind kind, ProcessCoverage coverage) : kind_(kind), coverage_(coverage) {}
+LogBuilder::LogBuilder(SourceKind kind, ProcessCoverage coverage)
+    : kind_(kind), coverage_(coverage) {}
 
 void LogBuilder::check(LogRow& row) {
   keep_within(row.busy, 0, 1, absurd_);
@@ -43,14 +44,16 @@ void LogBuilder::check(LogRow& row) {
 void LogBuilder::add(LogRow row) {
   if (row.gpu < 0 || row.gpu >= kMostGpus) return;
   check(row);
-  const bool again = std::any_of(current_.rows.begin(), current_.rows.end(), [&](const LogRow& other) { return other.gpu == row.gpu; });
+  const bool again =
+      std::ranges::any_of(current_.rows, [&](const LogRow& other) { return other.gpu == row.gpu; });
   if (again) end_tick();
   if (!current_.time_s) current_.time_s = row.time_s;
   GpuInfo& info = gpus_[row.gpu];
   info.index = row.gpu;
   if (!row.name.empty()) info.name = row.name;
   if (!row.uuid.empty()) info.uuid = row.uuid;
-  if (row.memory_total_bytes) info.memory_total_bytes = static_cast<std::uint64_t>(*row.memory_total_bytes);
+  if (row.memory_total_bytes)
+    info.memory_total_bytes = static_cast<std::uint64_t>(*row.memory_total_bytes);
   if (row.power_limit_mw) info.power_limit_mw = row.power_limit_mw;
   current_.rows.push_back(std::move(row));
 }
@@ -59,26 +62,33 @@ void LogBuilder::add_processes(std::optional<double> time_s, ProcessTick process
   if (!current_.time_s) current_.time_s = time_s;
   if (!current_.processes) current_.processes.emplace();
   for (ProcessSample& process : processes) {
-    auto known = std::find_if(current_.processes->begin(), current_.processes->end(), [&](const ProcessSample& other) { return other.pid == process.pid; });
-    if (known == current_.processes->end()) current_.processes->push_back(std::move(process));
-    else known->gpus.insert(known->gpus.end(), process.gpus.begin(), process.gpus.end());
+    auto known = std::ranges::find_if(
+        *current_.processes, [&](const ProcessSample& other) { return other.pid == process.pid; });
+    if (known == current_.processes->end())
+      current_.processes->push_back(std::move(process));
+    else
+      known->gpus.insert(known->gpus.end(), process.gpus.begin(), process.gpus.end());
   }
 }
 
 void LogBuilder::end_tick() {
-  if (!current_.rows.empty() || current_.processes) rounds_.push_back(std::exchange(current_, Round{}));
+  if (!current_.rows.empty() || current_.processes)
+    rounds_.push_back(std::exchange(current_, Round{}));
 }
 
-// Times in ms from the first. Several ticks with one time stamp (logs that know whole seconds only) are spread over the
-// time to the next stamp; ticks without any are taken as a second apart; ticks that go back in time are left out.
+// Times in ms from the first. Several ticks with one time stamp (logs that know whole seconds only)
+// are spread over the time to the next stamp; ticks without any are taken as a second apart; ticks
+// that go back in time are left out.
 void LogBuilder::assign_times(ParsedLog& log) {
   std::size_t backwards = 0;
-  const bool timed = std::any_of(rounds_.begin(), rounds_.end(), [](const Round& round) { return round.time_s.has_value(); });
+  const bool timed =
+      std::ranges::any_of(rounds_, [](const Round& round) { return round.time_s.has_value(); });
   std::vector<double> times(rounds_.size(), 0);
   std::vector<bool> kept(rounds_.size(), true);
   if (!timed) {
     for (std::size_t i = 0; i < rounds_.size(); ++i) times[i] = static_cast<double>(i) * 1000;
-    if (rounds_.size() > 1) log.notes.push_back("no time stamps: readings are taken as one second apart");
+    if (rounds_.size() > 1)
+      log.notes.push_back("no time stamps: readings are taken as one second apart");
   } else {
     double first = 0;
     bool any = false;
@@ -88,10 +98,12 @@ void LogBuilder::assign_times(ParsedLog& log) {
       if (!any) {
         first = last = at;
         any = true;
-        log.machine.started_unix_ns = at > 1e8 && at < 9e9 ? static_cast<std::int64_t>(at * 1e9) : 0;
+        log.machine.started_unix_ns =
+            at > 1e8 && at < 9e9 ? static_cast<std::int64_t>(at * 1e9) : 0;
       }
       constexpr double kDay = 86400;
-      while (first < kDay && at < last - kDay / 2) at += kDay;  // a time of day that passed midnight, once or often
+      // a time of day that passed midnight, once or often
+      while (first < kDay && at < last - kDay / 2) at += kDay;
       if (at < last) {
         kept[i] = false;
         ++backwards;
@@ -109,12 +121,15 @@ void LogBuilder::assign_times(ParsedLog& log) {
         const double step = to < rounds_.size() ? times[to] - times[from] : 1000;
         std::size_t place = 0;
         for (std::size_t i = from; i < to; ++i)
-          if (kept[i]) times[i] += std::min(step, 1000.0) * static_cast<double>(place++) / static_cast<double>(same);
+          if (kept[i])
+            times[i] +=
+                std::min(step, 1000.0) * static_cast<double>(place++) / static_cast<double>(same);
       }
       from = to;
     }
   }
-  if (backwards > 0) log.notes.push_back(fmt::format("{} readings go back in time and were left out", backwards));
+  if (backwards > 0)
+    log.notes.push_back(fmt::format("{} readings go back in time and were left out", backwards));
   for (std::size_t i = 0; i < rounds_.size(); ++i) {
     if (!kept[i]) continue;
     GpuTick tick;
@@ -124,7 +139,8 @@ void LogBuilder::assign_times(ParsedLog& log) {
       sample.busy = reading(row.busy);
       std::optional<double> memory = row.memory_used_bytes;
       const auto total = gpus_[row.gpu].memory_total_bytes;
-      if (!memory && row.memory_fraction && total) memory = *row.memory_fraction * static_cast<double>(*total);
+      if (!memory && row.memory_fraction && total)
+        memory = *row.memory_fraction * static_cast<double>(*total);
       if (memory) sample.memory_used_bytes = static_cast<std::uint64_t>(*memory);
       if (row.power_mw) sample.power_mw = *row.power_mw;
       if (row.temperature_c) sample.temperature_c = *row.temperature_c;
@@ -144,19 +160,23 @@ std::optional<ParsedLog> LogBuilder::build() {
   log.machine.process_coverage = coverage_;
   for (const auto& [index, info] : gpus_) log.machine.gpus.push_back(info);
   assign_times(log);
-  if (absurd_ > 0) log.notes.push_back(fmt::format("{} values were impossible (such as 400 % busy) and were left out", absurd_));
+  if (absurd_ > 0)
+    log.notes.push_back(
+        fmt::format("{} values were impossible (such as 400 % busy) and were left out", absurd_));
   return log;
 }
 
-ParsedSource::ParsedSource(ParsedLog log, std::string name, std::vector<int> gpus) : log_(std::move(log)), name_(std::move(name)) {
+ParsedSource::ParsedSource(ParsedLog log, std::string name, std::vector<int> gpus)
+    : log_(std::move(log)), name_(std::move(name)) {
   if (gpus.empty()) return;
-  const auto unwanted = [&](int gpu) { return std::find(gpus.begin(), gpus.end(), gpu) == gpus.end(); };
+  const auto unwanted = [&](int gpu) { return std::ranges::find(gpus, gpu) == gpus.end(); };
   std::erase_if(log_.machine.gpus, [&](const GpuInfo& gpu) { return unwanted(gpu.index); });
   for (Record& record : log_.records) {
     if (auto* tick = std::get_if<GpuTick>(&record.content)) {
       std::erase_if(*tick, [&](const GpuSample& gpu) { return unwanted(gpu.index); });
     } else if (auto* processes = std::get_if<ProcessTick>(&record.content)) {
-      for (ProcessSample& process : *processes) std::erase_if(process.gpus, [&](const ProcessOnGpu& gpu) { return unwanted(gpu.index); });
+      for (ProcessSample& process : *processes)
+        std::erase_if(process.gpus, [&](const ProcessOnGpu& gpu) { return unwanted(gpu.index); });
       std::erase_if(*processes, [](const ProcessSample& process) { return process.gpus.empty(); });
     }
   }

@@ -23,10 +23,10 @@ struct ParsedLog {
 struct LogRow {
   std::optional<double> time_s;  // since 1970, or since midnight
   int gpu = 0;
-  std::optional<double> busy;                // fraction
+  std::optional<double> busy;  // fraction
   std::optional<double> memory_used_bytes;
   std::optional<double> memory_total_bytes;
-  std::optional<double> memory_fraction;     // where only a share is logged
+  std::optional<double> memory_fraction;  // where only a share is logged
   std::optional<double> power_mw;
   std::optional<double> power_limit_mw;
   std::optional<double> temperature_c;
@@ -41,7 +41,8 @@ class LogBuilder {
   LogBuilder(SourceKind kind, ProcessCoverage coverage);
 
   void add(LogRow row);
-  void add_processes(std::optional<double> time_s, ProcessTick processes);  // belong to the tick at hand
+  // belong to the tick at hand
+  void add_processes(std::optional<double> time_s, ProcessTick processes);
   void end_tick();
   // Nothing where not one reading was found.
   std::optional<ParsedLog> build();

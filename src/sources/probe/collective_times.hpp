@@ -19,7 +19,7 @@ struct TimedCollective {
   std::uint64_t queued_ns = 0;
   std::uint64_t begin_ns = 0;  // on the GPU; 0: not known
   std::uint64_t end_ns = 0;
-  std::uint64_t group = 0;     // calls of one group become one kernel; 0: alone
+  std::uint64_t group = 0;  // calls of one group become one kernel; 0: alone
 };
 
 class CollectiveTimes {
@@ -28,15 +28,17 @@ class CollectiveTimes {
   void add(const std::vector<CollectiveKernel>& kernels);
 
   enum class Until : std::uint8_t { settled, end };
-  // Those that are complete, or old enough that nothing more will come. In the order of their calls.
+  // Those that are complete, or old enough that nothing more will come. In the order of their
+  // calls.
   std::vector<TimedCollective> take(Until until, bool kernels_are_seen, std::uint64_t now_ns);
 
  private:
   void match();
 
   std::deque<TimedCollective> waiting_;
-  std::vector<CollectiveKernel> kernels_;              // by begin, not matched yet
-  std::map<std::uint64_t, int> stream_of_;             // by communicator: each has a stream of its own
+  std::vector<CollectiveKernel> kernels_;  // by begin, not matched yet
+  // by communicator: each has a stream of its own
+  std::map<std::uint64_t, int> stream_of_;
 };
 
 }  // namespace lockstep

@@ -10,28 +10,37 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostRows = 2'000'000;          // waiting for their step: 80 MB; before the first step there may be minutes of them
-constexpr std::size_t kMostKernels = 100'000;         // names
-constexpr std::size_t kMostKeptRows = 2'000'000;      // for drawing
+// waiting for their step: 80 MB; before the first step there may be minutes of them
+constexpr std::size_t kMostRows = 2'000'000;
+constexpr std::size_t kMostKernels = 100'000;     // names
+constexpr std::size_t kMostKeptRows = 2'000'000;  // for drawing
 constexpr std::size_t kMostCollectives = 200'000;
-constexpr std::uint64_t kLongestGapOfLaunchesNs = 1'000'000;  // a longer one is a wait for something
-constexpr std::uint64_t kShortestGapOfLaunchesNs = 5'000;     // an H200 takes 1 to 2 us from one queued kernel to the next
-constexpr std::uint32_t kPageable = 1;                // CUPTI's numbers of kinds of memory
+// a longer one is a wait for something
+constexpr std::uint64_t kLongestGapOfLaunchesNs = 1'000'000;
+// an H200 takes 1 to 2 us from one queued kernel to the next
+constexpr std::uint64_t kShortestGapOfLaunchesNs = 5'000;
+constexpr std::uint32_t kPageable = 1;  // CUPTI's numbers of kinds of memory
 constexpr std::uint32_t kPinned = 2;
 constexpr std::uint32_t kOnDevice = 3;
-constexpr std::uint32_t kInstruments = 2U << 16U;     // CUPTI's numbers of overheads of its own on the calling thread; others are flushes on
-constexpr std::uint32_t kTakesMemory = 3U << 16U;     // its own thread, modules that load, or a queue that is full, which is the host ahead
+// CUPTI's numbers of overheads of its own on the calling thread; others are flushes on
+constexpr std::uint32_t kInstruments = 2U << 16U;
+// its own thread, modules that load, or a queue that is full, which is the host ahead
+constexpr std::uint32_t kTakesMemory = 3U << 16U;
 
-double ms(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
+double as_ms(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
-bool launches(StepPart part) { return part == StepPart::forward || part == StepPart::backward || part == StepPart::optimizer; }
+bool launches(StepPart part) {
+  return part == StepPart::forward || part == StepPart::backward || part == StepPart::optimizer;
+}
 
 using Stretch = std::pair<std::uint64_t, std::uint64_t>;
 
 // In order, apart.
 void add_stretch(std::vector<Stretch>& list, std::uint64_t begin, std::uint64_t end) {
-  if (!list.empty() && begin <= list.back().second) list.back().second = std::max(list.back().second, end);
-  else list.emplace_back(begin, end);
+  if (!list.empty() && begin <= list.back().second)
+    list.back().second = std::max(list.back().second, end);
+  else
+    list.emplace_back(begin, end);
 }
 
 std::uint64_t total(const std::vector<Stretch>& list) {
@@ -80,7 +89,7 @@ void add_turns(const std::map<int, Lanes>& lanes, StepOnDevices& time) {
       changes.push_back({begin, device, true});
       changes.push_back({end, device, false});
     }
-  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.at < b.at; });
+  std::ranges::sort(changes, [](const Change& a, const Change& b) { return a.at < b.at; });
   std::map<int, bool> works;
   int working = 0;
   int owner = -1;
@@ -90,16 +99,17 @@ void add_turns(const std::map<int, Lanes>& lanes, StepOnDevices& time) {
     own = changes[i].begins;
     const std::uint64_t length = changes[i + 1].at - changes[i].at;
     if (length == 0 || working == 0) continue;
-    time.any_ms += ms(length);
+    time.any_ms += as_ms(length);
     if (working != 1) continue;
-    time.exclusive_ms += ms(length);
-    const auto now = std::find_if(works.begin(), works.end(), [](const auto& one) { return one.second; })->first;
+    time.exclusive_ms += as_ms(length);
+    const auto now = std::ranges::find_if(works, [](const auto& one) { return one.second; })->first;
     if (owner >= 0 && owner != now) ++time.hand_overs;
     owner = now;
   }
 }
 
-std::vector<Stretch> holes_in(const std::vector<Stretch>& any, std::uint64_t begin, std::uint64_t end) {
+std::vector<Stretch> holes_in(const std::vector<Stretch>& any, std::uint64_t begin,
+                              std::uint64_t end) {
   std::vector<Stretch> holes;
   for (const auto& [from, to] : any) {
     if (from > begin) holes.emplace_back(begin, from);
@@ -109,27 +119,36 @@ std::vector<Stretch> holes_in(const std::vector<Stretch>& any, std::uint64_t beg
   return holes;
 }
 
-void give_to_host(const std::vector<Stretch>& idle, const std::vector<HostStretch>& host, StepOnDevices& time) {
+void give_to_host(const std::vector<Stretch>& idle, const std::vector<HostStretch>& host,
+                  StepOnDevices& time) {
   std::size_t at = 0;
   for (const auto& [begin, end] : idle) {
     while (at < host.size() && host[at].end_ns <= begin) ++at;
     double launching = 0;
     double given = 0;
     for (std::size_t next = at; next < host.size() && host[next].begin_ns < end; ++next) {
-      const double length = ms(std::min(end, host[next].end_ns) - std::max(begin, host[next].begin_ns));
+      const double length =
+          as_ms(std::min(end, host[next].end_ns) - std::max(begin, host[next].begin_ns));
       time.idle_ms[index_of(host[next].part)] += length;
       given += length;
       if (launches(host[next].part)) launching += length;
     }
-    time.idle_ms[index_of(StepPart::other)] += std::max(0.0, ms(end - begin) - given);
-    if (end - begin > kLongestGapOfLaunchesNs || end - begin < kShortestGapOfLaunchesNs || launching <= 0) continue;
+    time.idle_ms[index_of(StepPart::other)] += std::max(0.0, as_ms(end - begin) - given);
+    if (end - begin > kLongestGapOfLaunchesNs || end - begin < kShortestGapOfLaunchesNs ||
+        launching <= 0)
+      continue;
     time.launch_gaps_ms += launching;
     ++time.launch_gaps;
   }
 }
 
 std::string copy_name(std::uint32_t subject) {
-  const auto side = [](std::uint32_t kind) { return kind == kPageable ? "Pageable" : kind == kPinned ? "Pinned" : kind == kOnDevice ? "Device" : "Memory"; };
+  const auto side = [](std::uint32_t kind) {
+    return kind == kPageable   ? "Pageable"
+           : kind == kPinned   ? "Pinned"
+           : kind == kOnDevice ? "Device"
+                               : "Memory";
+  };
   return std::string("Memcpy (") + side(subject & 0xFF) + " -> " + side(subject >> 8 & 0xFF) + ")";
 }
 
@@ -141,32 +160,41 @@ const DeviceAccountant::Kernel* DeviceAccountant::kernel(std::uint32_t number) c
 }
 
 std::shared_ptr<const std::string> DeviceAccountant::name_of(const Row& row) const {
-  if (row.kind == LOCKSTEP_DEVICE_COPY) return std::make_shared<const std::string>(copy_name(row.subject));
-  if (row.kind == LOCKSTEP_DEVICE_SET) return std::make_shared<const std::string>("Memset (Device)");
+  if (row.kind == LOCKSTEP_DEVICE_COPY)
+    return std::make_shared<const std::string>(copy_name(row.subject));
+  if (row.kind == LOCKSTEP_DEVICE_SET)
+    return std::make_shared<const std::string>("Memset (Device)");
   const Kernel* const known = kernel(row.subject);
   return known != nullptr ? known->name : std::make_shared<const std::string>("kernel");
 }
 
 void DeviceAccountant::add(const lockstep_name& name) {
   if (kernels_.size() >= kMostKernels) return;
-  auto text = std::make_shared<const std::string>(name.text, ::strnlen(name.text, sizeof name.text));
+  auto text =
+      std::make_shared<const std::string>(name.text, ::strnlen(name.text, sizeof name.text));
   const MatmulKind matmul = matmul_kind(*text);
-  kernels_[name.number] = {text, kernel_type(*text, TraceCategory::kernel) == KernelType::communication, matmul == MatmulKind::plain, matmul == MatmulKind::tensor_cores};
+  kernels_[name.number] = {text,
+                           kernel_type(*text, TraceCategory::kernel) == KernelType::communication,
+                           matmul == MatmulKind::plain, matmul == MatmulKind::tensor_cores};
 }
 
 void DeviceAccountant::add(const lockstep_device_row& row) {
-  if (row.kind > LOCKSTEP_DEVICE_OVERHEAD || row.begin_ns == 0 || row.begin_ns > UINT64_MAX - row.duration_ns) {
+  if (row.kind > LOCKSTEP_DEVICE_OVERHEAD || row.begin_ns == 0 ||
+      row.begin_ns > UINT64_MAX - row.duration_ns) {
     ++damaged_;
     return;
   }
   if (rows_.size() >= kMostRows) {  // the older half goes
     const auto middle = rows_.begin() + static_cast<std::ptrdiff_t>(rows_.size() / 2);
-    std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.begin_ns < b.begin_ns; });
+    std::ranges::sort(rows_, [](const Row& a, const Row& b) { return a.begin_ns < b.begin_ns; });
     lost_until_ns_ = middle->begin_ns;
     rows_.erase(rows_.begin(), middle);
     sorted_ = true;
   }
-  Row made{row.begin_ns, row.begin_ns + row.duration_ns, row.subject, row.bytes, row.stream, row.device, row.kind, Use::copies};
+  Row made{row.begin_ns, row.begin_ns + row.duration_ns,
+           row.subject,  row.bytes,
+           row.stream,   row.device,
+           row.kind,     Use::copies};
   if (row.kind == LOCKSTEP_DEVICE_KERNEL) {
     const Kernel* const known = kernel(row.subject);
     made.use = known != nullptr && known->is_collective ? Use::communicates : Use::computes;
@@ -183,20 +211,26 @@ void DeviceAccountant::add(const lockstep_device_row& row) {
 std::vector<CollectiveKernel> DeviceAccountant::take_collectives() {
   std::vector<CollectiveKernel> taken(collectives_.begin(), collectives_.end());
   collectives_.clear();
-  std::sort(taken.begin(), taken.end(), [](const CollectiveKernel& a, const CollectiveKernel& b) { return a.begin_ns < b.begin_ns; });
+  std::ranges::sort(taken, [](const CollectiveKernel& a, const CollectiveKernel& b) {
+    return a.begin_ns < b.begin_ns;
+  });
   return taken;
 }
 
-std::vector<DeviceAccountant::Wait> DeviceAccountant::waits(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+std::vector<DeviceAccountant::Wait> DeviceAccountant::waits(std::uint64_t begin_ns,
+                                                            std::uint64_t end_ns) const {
   std::vector<Wait> found;
   for (const Row& row : rows_)
-    if (row.kind == LOCKSTEP_DEVICE_WAIT && row.begin_ns >= begin_ns && row.end_ns <= end_ns) found.push_back({row.begin_ns, row.end_ns});
-  std::sort(found.begin(), found.end(), [](const Wait& a, const Wait& b) { return a.begin_ns < b.begin_ns; });
+    if (row.kind == LOCKSTEP_DEVICE_WAIT && row.begin_ns >= begin_ns && row.end_ns <= end_ns)
+      found.push_back({row.begin_ns, row.end_ns});
+  std::ranges::sort(found, [](const Wait& a, const Wait& b) { return a.begin_ns < b.begin_ns; });
   return found;
 }
 
-DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::uint64_t end_ns, const std::vector<HostStretch>& host) {
-  if (!sorted_) std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.begin_ns < b.begin_ns; });
+DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::uint64_t end_ns,
+                                                 const std::vector<HostStretch>& host) {
+  if (!sorted_)
+    std::ranges::sort(rows_, [](const Row& a, const Row& b) { return a.begin_ns < b.begin_ns; });
   sorted_ = true;
   Account account;
   StepOnDevices& time = account.time;
@@ -208,11 +242,12 @@ DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::ui
     if (from >= to) continue;
     const bool begins_here = row.begin_ns >= begin_ns;
     if (row.kind == LOCKSTEP_DEVICE_OVERHEAD) {
-      if (row.subject == kInstruments || row.subject == kTakesMemory) time.overhead_ms += ms(to - from);
+      if (row.subject == kInstruments || row.subject == kTakesMemory)
+        time.overhead_ms += as_ms(to - from);
       continue;
     }
     if (row.kind == LOCKSTEP_DEVICE_WAIT) {
-      time.waits_ms += ms(to - from);
+      time.waits_ms += as_ms(to - from);
       if (begins_here) ++time.waits;
       continue;
     }
@@ -226,17 +261,19 @@ DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::ui
     if (row.kind == LOCKSTEP_DEVICE_KERNEL) {
       lane.kernels += begins_here ? 1 : 0;
       if (const Kernel* const known = kernel(row.subject); known != nullptr) {
-        if (known->plain_matmul) time.plain_matmul_ms += ms(to - from);
-        if (known->tensor_cores) time.tensor_core_ms += ms(to - from);
+        if (known->plain_matmul) time.plain_matmul_ms += as_ms(to - from);
+        if (known->tensor_cores) time.tensor_core_ms += as_ms(to - from);
       }
     }
-    if (row.kind == LOCKSTEP_DEVICE_COPY && (row.subject & 0xFF) == kPageable && (row.subject >> 8 & 0xFF) == kOnDevice) {
-      time.pageable_ms += ms(to - from);
+    if (row.kind == LOCKSTEP_DEVICE_COPY && (row.subject & 0xFF) == kPageable &&
+        (row.subject >> 8 & 0xFF) == kOnDevice) {
+      time.pageable_ms += as_ms(to - from);
       if (begins_here) time.pageable_bytes += row.bytes;
     }
     if (work_ == Work::kept && begins_here && kept_ < kMostKeptRows) {
       ++kept_;
-      time.work.push_back({ms(row.begin_ns - begin_ns), ms(row.end_ns - row.begin_ns), row.device, row.stream, name_of(row)});
+      time.work.push_back({as_ms(row.begin_ns - begin_ns), as_ms(row.end_ns - row.begin_ns),
+                           row.device, row.stream, name_of(row)});
     }
   }
   std::erase_if(rows_, [&](const Row& row) { return row.end_ns <= end_ns; });
@@ -247,12 +284,12 @@ DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::ui
     DeviceTime of;
     of.device = device;
     of.kernels = lane.kernels;
-    of.computes_ms = ms(total(lane.computes));
-    of.collective_ms = ms(total(lane.communicates));
-    of.exposed_ms = ms(outside(lane.communicates, lane.computes));
+    of.computes_ms = as_ms(total(lane.computes));
+    of.collective_ms = as_ms(total(lane.communicates));
+    of.exposed_ms = as_ms(outside(lane.communicates, lane.computes));
     const std::uint64_t busy = total(lane.any);
-    of.copies_ms = std::max(0.0, ms(busy) - of.computes_ms - of.exposed_ms);
-    of.idle_ms = ms(end_ns - begin_ns - busy);
+    of.copies_ms = std::max(0.0, as_ms(busy) - of.computes_ms - of.exposed_ms);
+    of.idle_ms = as_ms(end_ns - begin_ns - busy);
     time.devices.push_back(of);
     if (busiest == nullptr || busy > most) {
       busiest = &lane;
@@ -260,7 +297,8 @@ DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::ui
     }
   }
   add_turns(lanes, time);
-  account.idle = busiest != nullptr ? holes_in(busiest->any, begin_ns, end_ns) : std::vector<Stretch>{{begin_ns, end_ns}};
+  account.idle = busiest != nullptr ? holes_in(busiest->any, begin_ns, end_ns)
+                                    : std::vector<Stretch>{{begin_ns, end_ns}};
   give_to_host(account.idle, host, time);
   return account;
 }

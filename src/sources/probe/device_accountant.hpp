@@ -1,6 +1,7 @@
 // What one process's GPUs did during each of its steps, from the rows that its CUDA probe wrote.
 //
-// Every moment of a GPU is a computing kernel's, a collective's, a copy's, or nobody's; what is nobody's is given to what the host did meanwhile.
+// Every moment of a GPU is a computing kernel's, a collective's, a copy's, or nobody's; what is
+// nobody's is given to what the host did meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -43,14 +44,20 @@ class DeviceAccountant {
   void end() { ended_ = true; }
 
   bool speaks() const { return newest_ns_ > 0; }
-  // Whether more may still come of what began before then. Buffers are handed over late, and one whose kernel still runs (a collective that
-  // waits for a rank) after those behind it.
-  bool may_learn_of(std::uint64_t end_ns) const { return !ended_ && newest_ns_ < end_ns + kBehindNs; }
+  // Whether more may still come of what began before then. Buffers are handed over late, and one
+  // whose kernel still runs (a collective that waits for a rank) after those behind it.
+  bool may_learn_of(std::uint64_t end_ns) const {
+    return !ended_ && newest_ns_ < end_ns + kBehindNs;
+  }
   // Whether everything of that stretch is known.
-  bool covers(std::uint64_t begin_ns, std::uint64_t end_ns) const { return begin_ns >= lost_until_ns_ && (ended_ ? newest_ns_ >= end_ns : newest_ns_ >= end_ns + kBehindNs); }
+  bool covers(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+    return begin_ns >= lost_until_ns_ &&
+           (ended_ ? newest_ns_ >= end_ns : newest_ns_ >= end_ns + kBehindNs);
+  }
   std::uint64_t damaged() const { return damaged_; }
 
-  // Stretches in which the GPU that works most had nothing to do, of which the step's host parts are given; and its whole account.
+  // Stretches in which the GPU that works most had nothing to do, of which the step's host parts
+  // are given; and its whole account.
   struct Account {
     StepOnDevices time;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> idle;  // of that GPU

@@ -11,14 +11,16 @@ namespace lockstep {
 namespace {
 
 static_assert(kStepSpanNames.size() <= LOCKSTEP_WIRE_SPANS);
-static_assert(kStepSpanNames[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN] == "collective_hidden" && kStepSpanNames[LOCKSTEP_SPAN_OTHER] == "other",
+static_assert(kStepSpanNames[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN] == "collective_hidden" &&
+                  kStepSpanNames[LOCKSTEP_SPAN_OTHER] == "other",
               "the wire's spans are a recording's, in the same order");
 
 constexpr std::uint64_t kLongestStepNs = 86'400ULL * 1'000'000'000ULL;  // a day: more is damage
 
 // The step of a record; nothing when the numbers make none.
 std::optional<StepMark> step_of(const lockstep_step& step) {
-  if (step.duration_ns == 0 || step.duration_ns > kLongestStepNs || step.rank < 0) return std::nullopt;
+  if (step.duration_ns == 0 || step.duration_ns > kLongestStepNs || step.rank < 0)
+    return std::nullopt;
   StepMark mark;
   mark.rank = step.rank;
   mark.index = step.index;
@@ -33,7 +35,8 @@ std::optional<StepMark> step_of(const lockstep_step& step) {
 
 // `name key=value key=value`
 std::optional<ProbeFact> fact_of(const lockstep_record& record) {
-  const std::string text(record.payload.fact, ::strnlen(record.payload.fact, sizeof record.payload.fact));
+  const std::string text(record.payload.fact,
+                         ::strnlen(record.payload.fact, sizeof record.payload.fact));
   ProbeFact fact;
   for (const std::string_view word : split(text, ' ')) {
     if (fact.name.empty()) {
@@ -50,8 +53,10 @@ std::optional<ProbeFact> fact_of(const lockstep_record& record) {
 
 double hidden_ms(const ProbeFact& ddp) {
   const auto overlap = ddp.values.find("overlap_ns");
-  const auto nanoseconds = overlap != ddp.values.end() ? parse_unsigned(overlap->second) : std::nullopt;
-  return nanoseconds && *nanoseconds <= kLongestStepNs ? static_cast<double>(*nanoseconds) / 1e6 : 0;
+  const auto nanoseconds =
+      overlap != ddp.values.end() ? parse_unsigned(overlap->second) : std::nullopt;
+  return nanoseconds && *nanoseconds <= kLongestStepNs ? static_cast<double>(*nanoseconds) / 1e6
+                                                       : 0;
 }
 
 }  // namespace
@@ -68,13 +73,18 @@ Record on_timeline(ProbeRecord record, double offset_ms) {
   return {t_ms, std::move(call)};
 }
 
-void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, std::vector<ProbeRecord>& records) {
+void ProbeReader::take(const WireOwner& owner, const lockstep_record& record,
+                       std::vector<ProbeRecord>& records) {
   heard_[owner.role] = true;
-  const auto now_ns = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  const auto now_ns =
+      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   if (record.kind == LOCKSTEP_RECORD_STEP) {
-    const auto mark = record.size >= sizeof(lockstep_step) ? step_of(record.payload.step) : std::nullopt;
-    if (mark) records.push_back({record.payload.step.end_ns, *mark});
-    else ++damaged_;
+    const auto mark =
+        record.size >= sizeof(lockstep_step) ? step_of(record.payload.step) : std::nullopt;
+    if (mark)
+      records.push_back({record.payload.step.end_ns, *mark});
+    else
+      ++damaged_;
     return;
   }
   if (owner.role == LOCKSTEP_ROLE_WORKER) {
@@ -90,19 +100,24 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, st
     fetches.loader = span.subject;
     return;
   }
-  Process& process = processes_.try_emplace(owner.pid, Process{0, StepAccountant(device_work_), {}}).first->second;
+  Process& process =
+      processes_.try_emplace(owner.pid, Process{0, StepAccountant(device_work_), {}}).first->second;
   if (owner.rank) process.rank = *owner.rank;
   if (record.kind == LOCKSTEP_RECORD_SPAN && record.size >= sizeof(lockstep_span_record)) {
-    if (owner.role == LOCKSTEP_ROLE_HOST) process.accountant.add_host(record.payload.span);
-    else process.accountant.add(record.payload.span);
+    if (owner.role == LOCKSTEP_ROLE_HOST)
+      process.accountant.add_host(record.payload.span);
+    else
+      process.accountant.add(record.payload.span);
   } else if (record.kind == LOCKSTEP_RECORD_SAMPLE && record.size >= sizeof(lockstep_sample)) {
     process.accountant.add(record.payload.sample);
   } else if (record.kind == LOCKSTEP_RECORD_NAME && record.size >= sizeof(lockstep_name)) {
     process.accountant.device().add(record.payload.name);
   } else if (record.kind == LOCKSTEP_RECORD_DEVICE) {
-    const std::size_t rows = std::min<std::size_t>(record.size / sizeof(lockstep_device_row), LOCKSTEP_DEVICE_ROWS);
+    const std::size_t rows =
+        std::min<std::size_t>(record.size / sizeof(lockstep_device_row), LOCKSTEP_DEVICE_ROWS);
     for (std::size_t i = 0; i < rows; ++i) process.accountant.device().add(record.payload.rows[i]);
-  } else if (record.kind == LOCKSTEP_RECORD_COLLECTIVE && record.size >= sizeof(lockstep_collective)) {
+  } else if (record.kind == LOCKSTEP_RECORD_COLLECTIVE &&
+             record.size >= sizeof(lockstep_collective)) {
     if (!process.collectives.add(record.payload.collective)) ++damaged_;
   } else if (record.kind == LOCKSTEP_RECORD_FACT) {
     if (auto fact = fact_of(record)) {
@@ -113,7 +128,8 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, st
         damaged_ += lost != fact->values.end() ? parse_unsigned(lost->second).value_or(0) : 0;
         return;
       }
-      if (fact->name == "cuda_probe" && fact->values.contains("stopped")) process.accountant.device().end();
+      if (fact->name == "cuda_probe" && fact->values.contains("stopped"))
+        process.accountant.device().end();
       if (fact->name == "ddp") process.hidden_of_a_sync_ms = hidden_ms(*fact);
       if (owner.world_size) fact->values.emplace("world_size", std::to_string(*owner.world_size));
       records.push_back({now_ns, std::move(*fact)});
@@ -122,12 +138,18 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record, st
 }
 
 void ProbeReader::take_collectives(StepAccountant::Until until, std::vector<ProbeRecord>& records) {
-  const auto now_ns = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  const auto now_ns =
+      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   for (auto& [pid, process] : processes_) {
     DeviceAccountant& device = process.accountant.device();
     process.collectives.add(device.take_collectives());
-    const auto ms = [](std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; };
-    for (TimedCollective& one : process.collectives.take(until == StepAccountant::Until::end ? CollectiveTimes::Until::end : CollectiveTimes::Until::settled, device.speaks(), now_ns)) {
+    const auto ms = [](std::uint64_t nanoseconds) {
+      return static_cast<double>(nanoseconds) / 1e6;
+    };
+    for (TimedCollective& one : process.collectives.take(until == StepAccountant::Until::end
+                                                             ? CollectiveTimes::Until::end
+                                                             : CollectiveTimes::Until::settled,
+                                                         device.speaks(), now_ns)) {
       CollectiveCall& call = one.call;
       call.pid = pid;
       call.rank = process.rank;
@@ -145,30 +167,39 @@ void ProbeReader::take_collectives(StepAccountant::Until until, std::vector<Prob
 std::vector<ProbeRecord> ProbeReader::read(StepAccountant::Until until) {
   std::vector<ProbeRecord> records;
   fetches_.clear();
-  wire_.read([&](const WireOwner& owner, const lockstep_record& record) { take(owner, record, records); });
+  wire_.read(
+      [&](const WireOwner& owner, const lockstep_record& record) { take(owner, record, records); });
   take_collectives(until, records);
   for (auto& [pid, process] : processes_)
     for (StepAccountant::Step& step : process.accountant.take(until)) {
       step.mark.rank = process.rank;
-      if (process.hidden_of_a_sync_ms > 0 && !step.mark.on_devices && step.mark.synced_passes.value_or(0) > 0)
-        step.mark.spans_ms[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN] = std::min(process.hidden_of_a_sync_ms * *step.mark.synced_passes, step.mark.duration_ms);
+      if (process.hidden_of_a_sync_ms > 0 && !step.mark.on_devices &&
+          step.mark.synced_passes.value_or(0) > 0)
+        step.mark.spans_ms[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN] =
+            std::min(process.hidden_of_a_sync_ms * *step.mark.synced_passes, step.mark.duration_ms);
       records.push_back({step.end_ns, std::move(step.mark)});
     }
   for (const auto& [pid, fetches] : fetches_) {
     const auto rank = processes_.find(pid);
     ProbeFact fact{pid, rank == processes_.end() ? 0 : rank->second.rank, "fetched", {}};
-    fact.values = {{"batches", std::to_string(fetches.count)}, {"total_ms", std::to_string(fetches.total_ms)}, {"longest_ms", std::to_string(fetches.longest_ms)}, {"id", std::to_string(fetches.loader)}};
+    fact.values = {{"batches", std::to_string(fetches.count)},
+                   {"total_ms", std::to_string(fetches.total_ms)},
+                   {"longest_ms", std::to_string(fetches.longest_ms)},
+                   {"id", std::to_string(fetches.loader)}};
     records.push_back({fetches.newest_ns, std::move(fact)});
   }
-  std::stable_sort(records.begin(), records.end(), [](const ProbeRecord& a, const ProbeRecord& b) { return a.end_ns < b.end_ns; });
+  std::ranges::stable_sort(
+      records, [](const ProbeRecord& a, const ProbeRecord& b) { return a.end_ns < b.end_ns; });
   return records;
 }
 
 std::vector<ProbeRecord> ProbeReader::read_to_the_end() {
   std::vector<ProbeRecord> records = read(StepAccountant::Until::settled);
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // stores of a writer without barriers are long visible then
+  // stores of a writer without barriers are long visible then
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
   for (ProbeRecord& record : read(StepAccountant::Until::end)) records.push_back(std::move(record));
-  std::stable_sort(records.begin(), records.end(), [](const ProbeRecord& a, const ProbeRecord& b) { return a.end_ns < b.end_ns; });
+  std::ranges::stable_sort(
+      records, [](const ProbeRecord& a, const ProbeRecord& b) { return a.end_ns < b.end_ns; });
   return records;
 }
 

@@ -1,6 +1,8 @@
-// What training processes tell while they run: their steps, with where the time went, and facts about how they are set up.
+// What training processes tell while they run: their steps, with where the time went, and facts
+// about how they are set up.
 //
-// Processes that mark their steps themselves (lockstep-train) and those with a probe look the same from here on. One thread.
+// Processes that mark their steps themselves (lockstep-train) and those with a probe look the same
+// from here on. One thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,8 @@ namespace lockstep {
 
 struct ProbeRecord {
   std::uint64_t end_ns = 0;  // CLOCK_MONOTONIC
-  std::variant<StepMark, ProbeFact, CollectiveCall> content;  // a collective's times are still nanoseconds of that clock, in milliseconds
+  // a collective's times are still nanoseconds of that clock, in milliseconds
+  std::variant<StepMark, ProbeFact, CollectiveCall> content;
 };
 
 // On a timeline whose clock is `offset_ms` ahead of CLOCK_MONOTONIC.
@@ -27,7 +30,8 @@ Record on_timeline(ProbeRecord record, double offset_ms);
 class ProbeReader {
  public:
   using DeviceWork = DeviceAccountant::Work;
-  explicit ProbeReader(std::filesystem::path folder, DeviceWork device_work = DeviceWork::counted) : wire_(std::move(folder)), device_work_(device_work) {}
+  explicit ProbeReader(std::filesystem::path folder, DeviceWork device_work = DeviceWork::counted)
+      : wire_(std::move(folder)), device_work_(device_work) {}
 
   void follow(const std::vector<int>& pids) { wire_.follow(pids); }
   void follow_all() { wire_.follow_all(); }
@@ -44,7 +48,8 @@ class ProbeReader {
 
  private:
   std::vector<ProbeRecord> read(StepAccountant::Until until);
-  void take(const WireOwner& owner, const lockstep_record& record, std::vector<ProbeRecord>& records);
+  void take(const WireOwner& owner, const lockstep_record& record,
+            std::vector<ProbeRecord>& records);
   void take_collectives(StepAccountant::Until until, std::vector<ProbeRecord>& records);
 
   WireReader wire_;
@@ -53,7 +58,8 @@ class ProbeReader {
     int rank = 0;
     StepAccountant accountant;
     CollectiveTimes collectives;
-    double hidden_of_a_sync_ms = 0;  // by DDP's own records: of the gradients' all-reduce, what ran beside the backward pass
+    // by DDP's own records: of the gradients' all-reduce, what ran beside the backward pass
+    double hidden_of_a_sync_ms = 0;
   };
   std::map<int, Process> processes_;  // ranks, by pid
   struct Fetches {

@@ -15,7 +15,9 @@ constexpr auto kReadEvery = 50ms;
 
 }  // namespace
 
-ProbeSource::ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus, ProbeReader::DeviceWork device_work) : probes_(std::move(folder), device_work), gpus_(std::move(gpus)) {
+ProbeSource::ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus,
+                         ProbeReader::DeviceWork device_work)
+    : probes_(std::move(folder), device_work), gpus_(std::move(gpus)) {
   machine_.started_unix_ns = unix_now().count();
   machine_.process_coverage = ProcessCoverage::none;
 }
@@ -23,7 +25,8 @@ ProbeSource::ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> g
 void ProbeSource::take(Reading reading) {
   last_read_ = monotonic_now();
   probes_.follow_all();
-  const double offset_ms = to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
+  const double offset_ms =
+      to_ms(unix_now() - monotonic_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
   for (ProbeRecord& record : reading == Reading::now ? probes_.read() : probes_.read_to_the_end()) {
     ready_.push_back(on_timeline(std::move(record), offset_ms));
   }
@@ -50,7 +53,9 @@ void ProbeSource::finish() {
 
 std::vector<NotMeasured> ProbeSource::not_measured() const {
   std::vector<NotMeasured> list = gpus_ ? gpus_->not_measured() : std::vector<NotMeasured>();
-  if (probes_.dropped() > 0) list.push_back({"steps", std::to_string(probes_.dropped()) + " records of probes were overwritten before they were read"});
+  if (probes_.dropped() > 0)
+    list.push_back({"steps", std::to_string(probes_.dropped()) +
+                                 " records of probes were overwritten before they were read"});
   return list;
 }
 

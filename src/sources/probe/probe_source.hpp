@@ -1,4 +1,5 @@
-// The steps and facts of the processes that write into one folder, with the readings of the GPUs where there are any.
+// The steps and facts of the processes that write into one folder, with the readings of the GPUs
+// where there are any.
 #pragma once
 
 #include <deque>
@@ -15,7 +16,8 @@ namespace lockstep {
 class ProbeSource : public Source {
  public:
   // `gpus`: a live source; null: no GPU can be read.
-  ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus, ProbeReader::DeviceWork device_work = ProbeReader::DeviceWork::counted);
+  ProbeSource(std::filesystem::path folder, std::unique_ptr<Source> gpus,
+              ProbeReader::DeviceWork device_work = ProbeReader::DeviceWork::counted);
 
   SourceKind kind() const override { return gpus_ ? gpus_->kind() : SourceKind::probe; }
   std::string detail() const override { return gpus_ ? gpus_->detail() : "probes"; }
@@ -26,7 +28,9 @@ class ProbeSource : public Source {
     if (gpus_) gpus_->set_interval(interval);
   }
   std::vector<NotMeasured> not_measured() const override;
-  std::optional<Silence> silence() const override { return gpus_ ? gpus_->silence() : std::nullopt; }
+  std::optional<Silence> silence() const override {
+    return gpus_ ? gpus_->silence() : std::nullopt;
+  }
   std::optional<double> cost() const override { return gpus_ ? gpus_->cost() : std::nullopt; }
 
   // Whether a probe of this role was heard.

@@ -10,27 +10,36 @@ namespace {
 constexpr std::uint64_t kLongestSpanNs = 86'400ULL * 1'000'000'000ULL;  // a day: more is damage
 constexpr std::size_t kMostSpansOfAStep = 20'000;
 constexpr double kHalfNanosecondMs = 5e-7;  // pieces that touch do not lie within each other
-constexpr double kQueuedToDoneMs = 0.1;         // the last kernels of a step, and the event's own way through the queue
+// the last kernels of a step, and the event's own way through the queue
+constexpr double kQueuedToDoneMs = 0.1;
 constexpr double kQueuedToDoneShare = 0.02;
 constexpr std::size_t kMostLooks = 100'000;
 constexpr std::size_t kMostPlaces = 20'000;
 constexpr char kDriverWait[] = "wait for the GPU";
-constexpr std::size_t kStepsUntilBufferCame = 2'000;  // of CUPTI: a buffer is handed over when it is full, which may be seconds of tiny steps
+// of CUPTI: a buffer is handed over when it is full, which may be seconds of tiny steps
+constexpr std::size_t kStepsUntilBufferCame = 2'000;
 constexpr std::uint64_t kWaitWorthTellingNs = 20'000;
-constexpr std::size_t kStepsUntilGpuTold = 10;  // one step in four is asked, and the answer is read when the next is
+// one step in four is asked, and the answer is read when the next is
+constexpr std::size_t kStepsUntilGpuTold = 10;
 
 double ms(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
-std::string text_of(const char* field, std::size_t bytes) { return {field, ::strnlen(field, bytes)}; }
+std::string text_of(const char* field, std::size_t bytes) {
+  return {field, ::strnlen(field, bytes)};
+}
 
 bool is_sound(const lockstep_span_record& span) {
-  return span.end_ns >= span.begin_ns && span.end_ns - span.begin_ns <= kLongestSpanNs && span.busy_ns <= span.end_ns - span.begin_ns && span.count > 0 &&
+  return span.end_ns >= span.begin_ns && span.end_ns - span.begin_ns <= kLongestSpanNs &&
+         span.busy_ns <= span.end_ns - span.begin_ns && span.count > 0 &&
          span.part < kStepSpanNames.size() && span.part != LOCKSTEP_SPAN_COLLECTIVE_HIDDEN;
 }
 
-bool keeps_what_lies_within(StepPart part) { return part == StepPart::checkpoint || part == StepPart::evaluation; }
+bool keeps_what_lies_within(StepPart part) {
+  return part == StepPart::checkpoint || part == StepPart::evaluation;
+}
 
-StepPiece piece_of(const lockstep_span_record& span, std::shared_ptr<const CodePlace> place, std::uint64_t step_begin) {
+StepPiece piece_of(const lockstep_span_record& span, std::shared_ptr<const CodePlace> place,
+                   std::uint64_t step_begin) {
   StepPiece piece;
   piece.part = static_cast<StepPart>(span.part);
   piece.place = std::move(place);
@@ -45,19 +54,27 @@ StepPiece piece_of(const lockstep_span_record& span, std::shared_ptr<const CodeP
   return piece;
 }
 
-double overlap(double from, double to, double other_from, double other_to) { return std::max(0.0, std::min(to, other_to) - std::max(from, other_from)); }
+double overlap(double from, double to, double other_from, double other_to) {
+  return std::max(0.0, std::min(to, other_to) - std::max(from, other_from));
+}
 
-// Pieces of one thread lie within each other or apart. Gives each the time that no inner one has, takes away what lies within a
-// checkpoint or an evaluation, and returns the stretches that none covers.
+// Pieces of one thread lie within each other or apart. Gives each the time that no inner one has,
+// takes away what lies within a checkpoint or an evaluation, and returns the stretches that none
+// covers.
 std::vector<StepRest> nest(std::vector<StepPiece>& pieces, double duration_ms) {
-  std::sort(pieces.begin(), pieces.end(), [](const StepPiece& a, const StepPiece& b) { return a.from_ms != b.from_ms ? a.from_ms < b.from_ms : a.length_ms > b.length_ms; });
+  std::ranges::sort(pieces, [](const StepPiece& a, const StepPiece& b) {
+    return a.from_ms != b.from_ms ? a.from_ms < b.from_ms : a.length_ms > b.length_ms;
+  });
   std::vector<StepPiece> kept;
   std::vector<StepRest> rests;
-  std::vector<std::size_t> around;  // positions in `kept` of the pieces that are open, outermost first
+  // positions in `kept` of the pieces that are open, outermost first
+  std::vector<std::size_t> around;
   double covered_to = 0;
   std::shared_ptr<const CodePlace> last;
   for (StepPiece& piece : pieces) {
-    while (!around.empty() && kept[around.back()].from_ms + kept[around.back()].length_ms <= piece.from_ms + kHalfNanosecondMs) around.pop_back();
+    while (!around.empty() && kept[around.back()].from_ms + kept[around.back()].length_ms <=
+                                  piece.from_ms + kHalfNanosecondMs)
+      around.pop_back();
     if (!around.empty()) {
       const StepPiece& outer = kept[around.back()];
       if (keeps_what_lies_within(outer.part)) continue;
@@ -72,19 +89,23 @@ std::vector<StepRest> nest(std::vector<StepPiece>& pieces, double duration_ms) {
     kept.push_back(std::move(piece));
     around.push_back(kept.size() - 1);
   }
-  if (duration_ms > covered_to) rests.push_back({covered_to, duration_ms - covered_to, last, nullptr, {}});
+  if (duration_ms > covered_to)
+    rests.push_back({covered_to, duration_ms - covered_to, last, nullptr, {}});
   pieces = std::move(kept);
   return rests;
 }
 
 // The innermost piece at every moment.
-std::vector<HostStretch> stretches_of(const std::vector<StepPiece>& pieces, std::uint64_t begin_ns, std::uint64_t end_ns) {
+std::vector<HostStretch> stretches_of(const std::vector<StepPiece>& pieces, std::uint64_t begin_ns,
+                                      std::uint64_t end_ns) {
   std::vector<HostStretch> stretches;
   std::vector<const StepPiece*> around;
   double now = 0;
   const auto until = [&](double to, StepPart part) {
     if (to <= now) return;
-    const auto at = [&](double offset) { return std::min(end_ns, begin_ns + static_cast<std::uint64_t>(offset * 1e6)); };
+    const auto at = [&](double offset) {
+      return std::min(end_ns, begin_ns + static_cast<std::uint64_t>(offset * 1e6));
+    };
     stretches.push_back({at(now), at(to), part});
     now = to;
   };
@@ -105,13 +126,17 @@ std::vector<HostStretch> stretches_of(const std::vector<StepPiece>& pieces, std:
   return stretches;
 }
 
-// Short calls have no place in time of their own: what they took is taken from the piece that holds them all, else from the
-// rest.
-void add_summed(std::vector<StepPiece>& pieces, std::vector<StepRest>& rests, std::vector<StepPiece> summed) {
+// Short calls have no place in time of their own: what they took is taken from the piece that holds
+// them all, else from the rest.
+void add_summed(std::vector<StepPiece>& pieces, std::vector<StepRest>& rests,
+                std::vector<StepPiece> summed) {
   for (StepPiece& sum : summed) {
     StepPiece* holder = nullptr;
     for (StepPiece& piece : pieces)
-      if (piece.count == 1 && piece.from_ms <= sum.from_ms && piece.from_ms + piece.length_ms >= sum.from_ms + sum.length_ms && (holder == nullptr || piece.length_ms <= holder->length_ms)) holder = &piece;
+      if (piece.count == 1 && piece.from_ms <= sum.from_ms &&
+          piece.from_ms + piece.length_ms >= sum.from_ms + sum.length_ms &&
+          (holder == nullptr || piece.length_ms <= holder->length_ms))
+        holder = &piece;
     if (holder != nullptr && keeps_what_lies_within(holder->part)) continue;
     if (holder != nullptr) {
       sum.own_ms = std::min(sum.own_ms, holder->own_ms);
@@ -120,7 +145,9 @@ void add_summed(std::vector<StepPiece>& pieces, std::vector<StepRest>& rests, st
     }
     double left = sum.own_ms;
     for (StepRest& rest : rests) {
-      const double taken = std::min({left, rest.length_ms, overlap(rest.from_ms, rest.from_ms + rest.length_ms, sum.from_ms, sum.from_ms + sum.length_ms)});
+      const double taken = std::min({left, rest.length_ms,
+                                     overlap(rest.from_ms, rest.from_ms + rest.length_ms,
+                                             sum.from_ms, sum.from_ms + sum.length_ms)});
       rest.length_ms -= taken;
       left -= taken;
     }
@@ -132,9 +159,15 @@ void add_summed(std::vector<StepPiece>& pieces, std::vector<StepRest>& rests, st
 
 }  // namespace
 
-std::shared_ptr<const CodePlace> StepAccountant::place_of(const char* file, std::size_t file_bytes, std::uint32_t line, std::uint32_t loop_line, const char* what, std::size_t what_bytes) {
-  const auto number = [](std::uint32_t value) { return value <= 0x7FFFFFFF ? static_cast<int>(value) : 0; };
-  CodePlace place{text_of(file, file_bytes), number(line), text_of(what, what_bytes), number(loop_line)};
+std::shared_ptr<const CodePlace> StepAccountant::place_of(const char* file, std::size_t file_bytes,
+                                                          std::uint32_t line,
+                                                          std::uint32_t loop_line, const char* what,
+                                                          std::size_t what_bytes) {
+  const auto number = [](std::uint32_t value) {
+    return value <= 0x7FFFFFFF ? static_cast<int>(value) : 0;
+  };
+  CodePlace place{text_of(file, file_bytes), number(line), text_of(what, what_bytes),
+                  number(loop_line)};
   const auto found = places_.find(place);
   if (found != places_.end()) return found->second;
   auto shared = std::make_shared<const CodePlace>(place);
@@ -152,14 +185,18 @@ void StepAccountant::add(const lockstep_span_record& span) {
   if (span.part == LOCKSTEP_SPAN_FORWARD && (span.flags & LOCKSTEP_FLAG_NO_TRAINING) == 0) {
     if (learning_modules_.size() < 1000) learning_modules_.insert(span.subject);
     for (auto earlier = open_.rbegin(); earlier != open_.rend(); ++earlier)
-      if (earlier->record.part == LOCKSTEP_SPAN_DATA_WAIT && (earlier->record.flags & LOCKSTEP_FLAG_SUMMED) == 0) {
+      if (earlier->record.part == LOCKSTEP_SPAN_DATA_WAIT &&
+          (earlier->record.flags & LOCKSTEP_FLAG_SUMMED) == 0) {
         training_loader_ = earlier->record.subject;
         break;
       }
   }
-  if (open_.size() < kMostSpansOfAStep) open_.push_back({span, place_of(span.file, sizeof span.file, span.line, span.loop_line, span.what, sizeof span.what)});
+  if (open_.size() < kMostSpansOfAStep)
+    open_.push_back({span, place_of(span.file, sizeof span.file, span.line, span.loop_line,
+                                    span.what, sizeof span.what)});
   if ((span.flags & LOCKSTEP_FLAG_STEP_END) == 0) return;
-  if (last_end_ns_ && span.end_ns > *last_end_ns_) waiting_.push_back({next_index_, *last_end_ns_, span.end_ns, std::move(open_)});
+  if (last_end_ns_ && span.end_ns > *last_end_ns_)
+    waiting_.push_back({next_index_, *last_end_ns_, span.end_ns, std::move(open_)});
   ++next_index_;
   open_.clear();
   last_end_ns_ = span.end_ns;
@@ -173,14 +210,20 @@ void StepAccountant::add_host(const lockstep_span_record& span) {
 
 void StepAccountant::add(const lockstep_sample& sample) {
   if (sample.weight_ns > kLongestSpanNs) return;
-  looks_.push_back({sample.at_ns, sample.weight_ns, place_of(sample.file, sizeof sample.file, sample.line, sample.loop_line, sample.stack, sizeof sample.stack)});
+  looks_.push_back({sample.at_ns, sample.weight_ns,
+                    place_of(sample.file, sizeof sample.file, sample.line, sample.loop_line,
+                             sample.stack, sizeof sample.stack)});
   while (looks_.size() > kMostLooks) looks_.pop_front();
 }
 
 std::vector<StepAccountant::Step> StepAccountant::take(Until until) {
   std::vector<Step> steps;
   while (!waiting_.empty()) {
-    const std::size_t kept_back = device_.speaks() ? (device_.may_learn_of(waiting_.front().end_ns) ? kStepsUntilBufferCame : 0) : gpu_speaks_ ? kStepsUntilGpuTold : 1;
+    const std::size_t kept_back =
+        device_.speaks()
+            ? (device_.may_learn_of(waiting_.front().end_ns) ? kStepsUntilBufferCame : 0)
+        : gpu_speaks_ ? kStepsUntilGpuTold
+                      : 1;
     const bool settled = until == Until::end || waiting_.size() > kept_back;
     if (!settled) break;
     steps.push_back(account(waiting_.front()));
@@ -189,7 +232,8 @@ std::vector<StepAccountant::Step> StepAccountant::take(Until until) {
   return steps;
 }
 
-// Passes without training, of a module that also trains, with what lies between them: a teacher's pass in each step is none.
+// Passes without training, of a module that also trains, with what lies between them: a teacher's
+// pass in each step is none.
 void StepAccountant::add_evaluation(const Raw& raw, std::vector<Span>& spans) const {
   std::optional<Span> open;
   std::uint64_t from = raw.begin_ns;
@@ -203,8 +247,10 @@ void StepAccountant::add_evaluation(const Raw& raw, std::vector<Span>& spans) co
     const lockstep_span_record& record = span.record;
     const bool summed = (record.flags & LOCKSTEP_FLAG_SUMMED) != 0;
     if (record.part == LOCKSTEP_SPAN_DATA_WAIT && !summed) {
-      if (record.subject == training_loader_) close();
-      else if (wait_begins == 0) wait_begins = record.begin_ns;
+      if (record.subject == training_loader_)
+        close();
+      else if (wait_begins == 0)
+        wait_begins = record.begin_ns;
     }
     if (record.part != LOCKSTEP_SPAN_FORWARD) continue;
     if ((record.flags & LOCKSTEP_FLAG_NO_TRAINING) == 0) {
@@ -233,10 +279,12 @@ void StepAccountant::add_host_calls(const Raw& raw, std::vector<StepRest>& rests
   while (!host_.empty() && host_.front().record.end_ns <= raw.begin_ns) host_.pop_front();
   for (const Span& call : host_) {
     if (call.record.begin_ns >= raw.end_ns) break;
-    const double from = ms(call.record.begin_ns > raw.begin_ns ? call.record.begin_ns - raw.begin_ns : 0);
+    const double from =
+        ms(call.record.begin_ns > raw.begin_ns ? call.record.begin_ns - raw.begin_ns : 0);
     const double to = ms(call.record.end_ns - raw.begin_ns);
     for (StepRest& rest : rests)
-      if (const double inside = overlap(rest.from_ms, rest.from_ms + rest.length_ms, from, to); inside > 0)
+      if (const double inside = overlap(rest.from_ms, rest.from_ms + rest.length_ms, from, to);
+          inside > 0)
         rest.calls.push_back({static_cast<StepPart>(call.record.part), call.place, inside});
   }
 }
@@ -249,15 +297,21 @@ void StepAccountant::add_gpu_idle(const Raw& raw, StepMark& mark, std::vector<St
     const double idle_from = from > raw.begin_ns ? ms(from - raw.begin_ns) : 0;
     const double idle_to = ms(std::min(to, raw.end_ns) - raw.begin_ns);
     mark.gpu_idle_ms = mark.gpu_idle_ms.value_or(0) + std::max(0.0, idle_to - idle_from);
-    // Two events that the GPU reaches one after the other lie some microseconds apart though it never stopped.
-    mark.gpu_ran_dry = idle_from <= std::max(kQueuedToDoneMs, kQueuedToDoneShare * mark.duration_ms) && idle_to - idle_from >= idle_to / 2;
+    // Two events that the GPU reaches one after the other lie some microseconds apart though it
+    // never stopped.
+    mark.gpu_ran_dry =
+        idle_from <= std::max(kQueuedToDoneMs, kQueuedToDoneShare * mark.duration_ms) &&
+        idle_to - idle_from >= idle_to / 2;
     // Until the GPU ran dry it had work: what the host did meanwhile cost nothing.
     for (StepPiece& piece : pieces)
-      if (piece.count == 1) piece.hidden_ms = std::min(piece.own_ms, overlap(piece.from_ms, piece.from_ms + piece.length_ms, 0, idle_from));
+      if (piece.count == 1)
+        piece.hidden_ms = std::min(
+            piece.own_ms, overlap(piece.from_ms, piece.from_ms + piece.length_ms, 0, idle_from));
   }
 }
 
-// Waits that no hook saw: x[mask] must know how many elements there are, and asks the GPU. They count as sync on the line of the piece around them.
+// Waits that no hook saw: x[mask] must know how many elements there are, and asks the GPU. They
+// count as sync on the line of the piece around them.
 void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pieces) {
   std::vector<StepPiece> found;
   for (const DeviceAccountant::Wait& wait : device_.waits(raw.begin_ns, raw.end_ns)) {
@@ -266,11 +320,20 @@ void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pi
     const double to = ms(wait.end_ns - raw.begin_ns);
     const StepPiece* around = nullptr;
     for (const StepPiece& piece : pieces)
-      if (piece.from_ms <= from && piece.from_ms + piece.length_ms >= to && (around == nullptr || piece.length_ms <= around->length_ms)) around = &piece;
-    if (around == nullptr || (around->part != StepPart::forward && around->part != StepPart::backward && around->part != StepPart::optimizer)) continue;  // what waits by its nature, or another thread
+      if (piece.from_ms <= from && piece.from_ms + piece.length_ms >= to &&
+          (around == nullptr || piece.length_ms <= around->length_ms))
+        around = &piece;
+    // what waits by its nature, or another thread
+    if (around == nullptr ||
+        (around->part != StepPart::forward && around->part != StepPart::backward &&
+         around->part != StepPart::optimizer))
+      continue;
     StepPiece piece;
     piece.part = StepPart::sync;
-    piece.place = place_of(around->place->file.c_str(), around->place->file.size(), static_cast<std::uint32_t>(around->place->line), static_cast<std::uint32_t>(around->place->loop_line), kDriverWait, sizeof kDriverWait);
+    piece.place = place_of(around->place->file.c_str(), around->place->file.size(),
+                           static_cast<std::uint32_t>(around->place->line),
+                           static_cast<std::uint32_t>(around->place->loop_line), kDriverWait,
+                           sizeof kDriverWait);
     piece.from_ms = from;
     piece.length_ms = to - from;
     piece.on_device = true;
@@ -280,10 +343,12 @@ void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pi
 }
 
 // By the GPU's own records. What the host did while the GPU had work cost nothing.
-void StepAccountant::add_device_time(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces) {
+void StepAccountant::add_device_time(const Raw& raw, StepMark& mark,
+                                     std::vector<StepPiece>& pieces) {
   if (!device_.speaks()) return;
   const bool whole = device_.covers(raw.begin_ns, raw.end_ns);
-  DeviceAccountant::Account account = device_.take(raw.begin_ns, raw.end_ns, stretches_of(pieces, raw.begin_ns, raw.end_ns));
+  DeviceAccountant::Account account =
+      device_.take(raw.begin_ns, raw.end_ns, stretches_of(pieces, raw.begin_ns, raw.end_ns));
   if (!whole) return;  // of a part nothing is told: what is missing would look idle
   std::vector<std::pair<double, double>> idle;
   double idle_ms = 0;
@@ -292,16 +357,22 @@ void StepAccountant::add_device_time(const Raw& raw, StepMark& mark, std::vector
     idle_ms += ms(to - from);
   }
   mark.gpu_idle_ms = idle_ms;
-  mark.gpu_ran_dry = !idle.empty() && idle.front().first <= std::max(kQueuedToDoneMs, kQueuedToDoneShare * mark.duration_ms) && idle.front().second - idle.front().first >= kQueuedToDoneMs / 2;
+  mark.gpu_ran_dry =
+      !idle.empty() &&
+      idle.front().first <= std::max(kQueuedToDoneMs, kQueuedToDoneShare * mark.duration_ms) &&
+      idle.front().second - idle.front().first >= kQueuedToDoneMs / 2;
   for (StepPiece& piece : pieces) {
     if (piece.count != 1) continue;
     double paid = 0;
-    for (const auto& [from, to] : idle) paid += overlap(piece.from_ms, piece.from_ms + piece.length_ms, from, to);
+    for (const auto& [from, to] : idle)
+      paid += overlap(piece.from_ms, piece.from_ms + piece.length_ms, from, to);
     piece.hidden_ms = std::max(0.0, std::min(piece.own_ms, piece.length_ms - paid));
   }
   double hidden = 0;
-  for (const DeviceTime& device : account.time.devices) hidden = std::max(hidden, device.collective_ms - device.exposed_ms);
-  if (hidden > 0) mark.spans_ms[index_of(StepPart::collective_hidden)] = std::min(hidden, mark.duration_ms);
+  for (const DeviceTime& device : account.time.devices)
+    hidden = std::max(hidden, device.collective_ms - device.exposed_ms);
+  if (hidden > 0)
+    mark.spans_ms[index_of(StepPart::collective_hidden)] = std::min(hidden, mark.duration_ms);
   mark.on_devices = std::move(account.time);
 }
 
@@ -345,7 +416,8 @@ StepAccountant::Step StepAccountant::account(const Raw& raw) {
   if (!step.mark.on_devices) add_gpu_idle(raw, step.mark, detail->pieces);
   double named = 0;
   std::array<double, kStepSpanNames.size()> parts{};
-  for (const StepPiece& piece : detail->pieces) parts[index_of(piece.part)] += std::max(0.0, piece.own_ms);
+  for (const StepPiece& piece : detail->pieces)
+    parts[index_of(piece.part)] += std::max(0.0, piece.own_ms);
   for (const double part : parts) named += part;
   parts[index_of(StepPart::other)] += std::max(0.0, step.mark.duration_ms - named);
   for (std::size_t part = 0; part < parts.size(); ++part)

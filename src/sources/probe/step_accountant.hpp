@@ -1,8 +1,10 @@
-// Makes steps of the spans that one process's probe wrote, and gives every moment of a step to one part.
+// Makes steps of the spans that one process's probe wrote, and gives every moment of a step to one
+// part.
 //
-// A step reaches from the end of one optimizer step to the end of the next, so nothing between two steps is lost. Where
-// pieces lie within each other the inner one has the time: an .item() within the forward pass is sync. Two kinds keep what
-// lies within them, for it goes when they go: checkpoints and evaluation.
+// A step reaches from the end of one optimizer step to the end of the next, so nothing between two
+// steps is lost. Where pieces lie within each other the inner one has the time: an .item() within
+// the forward pass is sync. Two kinds keep what lies within them, for it goes when they go:
+// checkpoints and evaluation.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,8 @@ namespace lockstep {
 
 class StepAccountant {
  public:
-  explicit StepAccountant(DeviceAccountant::Work device_work = DeviceAccountant::Work::counted) : device_(device_work) {}
+  explicit StepAccountant(DeviceAccountant::Work device_work = DeviceAccountant::Work::counted)
+      : device_(device_work) {}
 
   void add(const lockstep_span_record& span);
   void add_host(const lockstep_span_record& span);  // of the host probe
@@ -56,7 +59,9 @@ class StepAccountant {
     std::vector<Span> spans;
   };
 
-  std::shared_ptr<const CodePlace> place_of(const char* file, std::size_t file_bytes, std::uint32_t line, std::uint32_t loop_line, const char* what, std::size_t what_bytes);
+  std::shared_ptr<const CodePlace> place_of(const char* file, std::size_t file_bytes,
+                                            std::uint32_t line, std::uint32_t loop_line,
+                                            const char* what, std::size_t what_bytes);
   Step account(const Raw& raw);
   void add_evaluation(const Raw& raw, std::vector<Span>& spans) const;
   void add_host_calls(const Raw& raw, std::vector<StepRest>& rests);
@@ -65,7 +70,7 @@ class StepAccountant {
   void add_device_time(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces);
 
   std::map<CodePlace, std::shared_ptr<const CodePlace>> places_;
-  std::vector<Span> open_;             // since the last step ended
+  std::vector<Span> open_;  // since the last step ended
   std::optional<std::uint64_t> last_end_ns_;
   std::int64_t next_index_ = 0;
   std::deque<Raw> waiting_;

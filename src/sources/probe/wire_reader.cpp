@@ -16,7 +16,8 @@ namespace {
 constexpr std::array<std::string_view, 4> kPrefixes = {"wire-", "host-", "cuda-", "nccl-"};
 constexpr std::string_view kEnding = ".ring";
 
-// A writer that many threads share claims a place before it fills it; one that was ended in between never fills it.
+// A writer that many threads share claims a place before it fills it; one that was ended in between
+// never fills it.
 constexpr int kLooksAtMost = 3;
 
 template <class T>
@@ -27,8 +28,10 @@ bool read_at(int file, std::uint64_t offset, T* into, std::size_t count) {
 
 bool is_known(const lockstep_wire_header& header) {
   const bool power_of_two = header.slots > 0 && (header.slots & (header.slots - 1)) == 0;
-  return header.magic == LOCKSTEP_WIRE_MAGIC && header.version == LOCKSTEP_WIRE_VERSION && header.header_bytes == sizeof(lockstep_wire_header) &&
-         header.record_bytes == sizeof(lockstep_record) && power_of_two && header.slots <= LOCKSTEP_WIRE_MOST_SLOTS;
+  return header.magic == LOCKSTEP_WIRE_MAGIC && header.version == LOCKSTEP_WIRE_VERSION &&
+         header.header_bytes == sizeof(lockstep_wire_header) &&
+         header.record_bytes == sizeof(lockstep_record) && power_of_two &&
+         header.slots <= LOCKSTEP_WIRE_MOST_SLOTS;
 }
 
 WireOwner owner_of(const lockstep_wire_header& header) {
@@ -41,7 +44,9 @@ WireOwner owner_of(const lockstep_wire_header& header) {
   return owner;
 }
 
-bool is_shared_by_threads(lockstep_role role) { return role == LOCKSTEP_ROLE_HOST || role == LOCKSTEP_ROLE_NCCL; }
+bool is_shared_by_threads(lockstep_role role) {
+  return role == LOCKSTEP_ROLE_HOST || role == LOCKSTEP_ROLE_NCCL;
+}
 
 }  // namespace
 
@@ -51,12 +56,13 @@ WireReader::~WireReader() {
 
 void WireReader::follow(const std::vector<int>& pids) {
   std::erase_if(rings_, [&](auto& entry) {
-    if (std::find(pids.begin(), pids.end(), entry.second.owner.pid) != pids.end()) return false;
+    if (std::ranges::find(pids, entry.second.owner.pid) != pids.end()) return false;
     ::close(entry.second.file);
     return true;
   });
   for (const int pid : pids)
-    for (const std::string_view prefix : kPrefixes) open_ring(std::string(prefix) + std::to_string(pid) + std::string(kEnding), pid);
+    for (const std::string_view prefix : kPrefixes)
+      open_ring(std::string(prefix) + std::to_string(pid) + std::string(kEnding), pid);
 }
 
 void WireReader::follow_all() {
@@ -66,7 +72,9 @@ void WireReader::follow_all() {
     if (!name.ends_with(kEnding)) continue;
     for (const std::string_view prefix : kPrefixes)
       if (name.starts_with(prefix))
-        if (const auto pid = parse_integer(std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - kEnding.size())); pid && *pid > 0 && *pid < 0x7FFFFFFF)
+        if (const auto pid = parse_integer(std::string_view(name).substr(
+                prefix.size(), name.size() - prefix.size() - kEnding.size()));
+            pid && *pid > 0 && *pid < 0x7FFFFFFF)
           open_ring(name, static_cast<int>(*pid));
   }
 }
@@ -75,9 +83,10 @@ void WireReader::open_ring(const std::string& name, int pid) {
   const std::string path = (folder_ / name).string();
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return;
-  struct stat facts {};
+  struct stat facts{};
   lockstep_wire_header header{};
-  const bool good = ::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && read_at(file, 0, &header, 1) && is_known(header) && header.pid == pid &&
+  const bool good = ::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) &&
+                    read_at(file, 0, &header, 1) && is_known(header) && header.pid == pid &&
                     static_cast<std::uint64_t>(facts.st_size) >= lockstep_wire_bytes(header.slots);
   const auto known = rings_.find(name);
   if (!good || (known != rings_.end() && known->second.inode == facts.st_ino)) {
@@ -86,7 +95,8 @@ void WireReader::open_ring(const std::string& name, int pid) {
   }
   if (known != rings_.end()) ::close(known->second.file);  // the pid was given to another process
   // The oldest slot is the one that the writer may be about to use.
-  const std::uint64_t oldest = header.written >= header.slots ? header.written - header.slots + 1 : 0;
+  const std::uint64_t oldest =
+      header.written >= header.slots ? header.written - header.slots + 1 : 0;
   rings_[name] = {file, facts.st_ino, header.slots, oldest, oldest, 0, owner_of(header)};
 }
 
@@ -99,7 +109,9 @@ void WireReader::read_ring(Ring& ring, const Take& take) {
   if (!read_at(ring.file, 0, &header, 1) || !is_known(header) || header.slots != ring.slots) return;
   ring.owner = owner_of(header);
   const std::uint64_t counted = std::exchange(ring.counted, header.written);
-  const std::uint64_t until = (header.flags & LOCKSTEP_WIRE_UNORDERED) != 0 ? std::min(counted, header.written) : header.written;
+  const std::uint64_t until = (header.flags & LOCKSTEP_WIRE_UNORDERED) != 0
+                                  ? std::min(counted, header.written)
+                                  : header.written;
   if (until <= ring.next) return;
   if (header.written - ring.next > ring.slots) {
     const std::uint64_t first_left = std::min(header.written - ring.slots, until);
@@ -111,7 +123,9 @@ void WireReader::read_ring(Ring& ring, const Take& take) {
   for (std::uint64_t place = first; place < until;) {  // twice where the ring's end lies between
     const std::uint64_t slot = place % ring.slots;
     const std::uint64_t count = std::min(until - place, ring.slots - slot);
-    if (!read_at(ring.file, sizeof(lockstep_wire_header) + slot * sizeof(lockstep_record), &records[place - first], count)) return;
+    if (!read_at(ring.file, sizeof(lockstep_wire_header) + slot * sizeof(lockstep_record),
+                 &records[place - first], count))
+      return;
     place += count;
   }
   // What the writer came round to meanwhile may be half old, half new.
@@ -119,13 +133,16 @@ void WireReader::read_ring(Ring& ring, const Take& take) {
   for (std::uint64_t place = first; place < until; ++place) {
     const lockstep_record& record = records[place - first];
     const bool overtaken = header.written >= place + ring.slots;
-    if (!overtaken && record.sequence <= place && is_shared_by_threads(ring.owner.role) && ++ring.waits < kLooksAtMost) {
+    if (!overtaken && record.sequence <= place && is_shared_by_threads(ring.owner.role) &&
+        ++ring.waits < kLooksAtMost) {
       ring.next = place;  // claimed and not filled yet: at the next look
       return;
     }
     ring.waits = 0;
-    if (!overtaken && record.sequence == place + 1) take(ring.owner, record);
-    else ++dropped_;
+    if (!overtaken && record.sequence == place + 1)
+      take(ring.owner, record);
+    else
+      ++dropped_;
   }
   ring.next = until;
 }

@@ -1,6 +1,8 @@
-// Reads the rings that training processes write (probes/wire): records as they are, with who wrote them.
+// Reads the rings that training processes write (probes/wire): records as they are, with who wrote
+// them.
 //
-// Rings are read, never mapped: a file that shrinks under a mapping would end the reader. One thread.
+// Rings are read, never mapped: a file that shrinks under a mapping would end the reader. One
+// thread.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +35,8 @@ class WireReader {
   WireReader(const WireReader&) = delete;
   WireReader& operator=(const WireReader&) = delete;
 
-  // Reads these processes' rings, each from its oldest record on, where there is one; forgets those of others.
+  // Reads these processes' rings, each from its oldest record on, where there is one; forgets those
+  // of others.
   void follow(const std::vector<int>& pids);
   // Reads every ring of the folder, and keeps those whose files are gone.
   void follow_all();
@@ -43,7 +46,8 @@ class WireReader {
   void read(const Take& take);
 
   bool any() const { return !rings_.empty(); }
-  std::uint64_t dropped() const { return dropped_; }  // overwritten before they were read, or damaged
+  // overwritten before they were read, or damaged
+  std::uint64_t dropped() const { return dropped_; }
 
  private:
   struct Ring {

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostGpus = 65'536;
+constexpr int kMostGpusOfHost = 65'536;
 
 // "node2" before "node10".
 std::tuple<std::string, std::uint64_t, std::string> natural(const std::string& name) {
@@ -21,10 +21,13 @@ std::tuple<std::string, std::uint64_t, std::string> natural(const std::string& n
   if (last == std::string::npos) return {name, 0, ""};
   auto first = last;
   while (first > 0 && name[first - 1] >= '0' && name[first - 1] <= '9') --first;
-  return {name.substr(0, first), parse_unsigned(std::string_view(name).substr(first, last - first + 1)).value_or(0), name};
+  return {name.substr(0, first),
+          parse_unsigned(std::string_view(name).substr(first, last - first + 1)).value_or(0), name};
 }
 
-std::optional<double> within(double value, double least, double most) { return value >= least && value <= most ? std::optional(value) : std::nullopt; }
+std::optional<double> within(double value, double least, double most) {
+  return value >= least && value <= most ? std::optional(value) : std::nullopt;
+}
 
 Reading<double>* quantity(MetricUse use, GpuSample& sample) {
   switch (use) {
@@ -103,13 +106,16 @@ FleetLog::Gpu* FleetLog::gpu(const SeriesLabels& labels, Exporter exporter) {
     return nullptr;
   }
   Key key{host, uuid.empty() ? std::to_string(*number) : uuid};
-  // Two exporters may call one machine by name and by address; a uuid is one GPU everywhere. (Virtual GPUs of several machines share theirs.)
+  // Two exporters may call one machine by name and by address; a uuid is one GPU everywhere.
+  // (Virtual GPUs of several machines share theirs.)
   if (!uuid.empty() && !gpus_.contains(key))
-    if (const auto known = by_uuid_.find(uuid); known != by_uuid_.end() && gpus_.at(known->second).told_by != exporter) key = known->second;
+    if (const auto known = by_uuid_.find(uuid);
+        known != by_uuid_.end() && gpus_.at(known->second).told_by != exporter)
+      key = known->second;
   auto place = gpus_.find(key);
   if (place == gpus_.end()) {
     if (numbered_) late_comers_ = true;  // came after the machine was described
-    if (numbered_ || gpus_.size() >= kMostGpus) return nullptr;
+    if (numbered_ || gpus_.size() >= kMostGpusOfHost) return nullptr;
     place = gpus_.emplace(key, Gpu{}).first;
     if (!uuid.empty()) by_uuid_.emplace(uuid, key);
     place->second.info.host = host;
@@ -117,7 +123,8 @@ FleetLog::Gpu* FleetLog::gpu(const SeriesLabels& labels, Exporter exporter) {
     if (number) place->second.info.host_index = *number;
   }
   Gpu& found = place->second;
-  if (const std::string model = model_of(labels); !model.empty() && !found.info.name) found.info.name = model;
+  if (const std::string model = model_of(labels); !model.empty() && !found.info.name)
+    found.info.name = model;
   return &found;
 }
 
@@ -135,14 +142,19 @@ void FleetLog::add(const KnownMetric& metric, const std::vector<MetricSeries>& l
     if (metric.use == MetricUse::busy) {
       if (!job.empty()) take_job(job, series, *gpu);
       gpu->told_until_ms = std::max(gpu->told_until_ms, series.t_ms.back());
-      gpu->told_since_ms = gpu->told_since_ms == 0 ? series.t_ms.front() : std::min(gpu->told_since_ms, series.t_ms.front());
-      if (series.t_ms.size() > 2) gpu->spacing_ms = (series.t_ms.back() - series.t_ms.front()) / static_cast<double>(series.t_ms.size() - 1);
+      gpu->told_since_ms = gpu->told_since_ms == 0
+                               ? series.t_ms.front()
+                               : std::min(gpu->told_since_ms, series.t_ms.front());
+      if (series.t_ms.size() > 2)
+        gpu->spacing_ms = (series.t_ms.back() - series.t_ms.front()) /
+                          static_cast<double>(series.t_ms.size() - 1);
     }
     if (!gpu->told_by) gpu->told_by = metric.exporter;
     if (metric.use == MetricUse::process) add_process(series, *gpu);
     // One exporter a GPU, and one metric a quantity: two clocks in one lane would look like turns.
     if (*gpu->told_by != metric.exporter) continue;
-    const bool many_series = metric.use == MetricUse::limit_named || metric.use == MetricUse::xid_count;
+    const bool many_series =
+        metric.use == MetricUse::limit_named || metric.use == MetricUse::xid_count;
     const auto [chosen, fresh] = gpu->by.try_emplace(metric.use, &metric);
     if (!many_series && !fresh && chosen->second->name != std::string_view(metric.name)) continue;
     add_values(metric, series, *gpu);
@@ -151,14 +163,18 @@ void FleetLog::add(const KnownMetric& metric, const std::vector<MetricSeries>& l
 
 void FleetLog::take_job(const std::string& job, const MetricSeries& series, Gpu& gpu) {
   if (series.t_ms.back() < gpu.newest_job_ms) return;
-  gpu.job_since_ms = job == gpu.newest_job && gpu.job_since_ms > 0 ? std::min(gpu.job_since_ms, series.t_ms.front()) : series.t_ms.front();
+  gpu.job_since_ms = job == gpu.newest_job && gpu.job_since_ms > 0
+                         ? std::min(gpu.job_since_ms, series.t_ms.front())
+                         : series.t_ms.front();
   gpu.newest_job = job;
   gpu.newest_job_ms = series.t_ms.back();
 }
 
 void FleetLog::add_values(const KnownMetric& metric, const MetricSeries& series, Gpu& gpu) {
-  if (metric.use == MetricUse::last_xid || metric.use == MetricUse::xid_count || metric.use == MetricUse::lost) return add_event(metric, series, gpu);
-  const auto reason = std::find(kClockLimitNames.begin(), kClockLimitNames.end(), label(series, "reason"));
+  if (metric.use == MetricUse::last_xid || metric.use == MetricUse::xid_count ||
+      metric.use == MetricUse::lost)
+    return add_event(metric, series, gpu);
+  const auto reason = std::ranges::find(kClockLimitNames, label(series, "reason"));
   auto hint = gpu.readings.begin();
   for (std::size_t i = 0; i < series.t_ms.size(); ++i) {
     const auto value = possible(metric.use, series.values[i] * metric.scale);
@@ -169,7 +185,9 @@ void FleetLog::add_values(const KnownMetric& metric, const MetricSeries& series,
     switch (metric.use) {
       case MetricUse::memory_free: gpu.memory_free = *value; continue;
       case MetricUse::memory_reserved: gpu.memory_reserved = *value; continue;
-      case MetricUse::memory_total: gpu.info.memory_total_bytes = static_cast<std::uint64_t>(*value); continue;
+      case MetricUse::memory_total:
+        gpu.info.memory_total_bytes = static_cast<std::uint64_t>(*value);
+        continue;
       case MetricUse::power_limit: gpu.info.power_limit_mw = *value; continue;
       case MetricUse::name:
       case MetricUse::process: continue;
@@ -182,9 +200,12 @@ void FleetLog::add_values(const KnownMetric& metric, const MetricSeries& series,
     readings_ += gpu.readings.size() - before;
     GpuSample& sample = hint->second;
     ++hint;
-    if (Reading<double>* const plain = quantity(metric.use, sample)) *plain = metric.use == MetricUse::busy ? std::min(1.0, *value) : *value;
-    else if (Reading<std::uint64_t>* const whole = counter(metric.use, sample)) *whole = static_cast<std::uint64_t>(*value);
-    else if (metric.use == MetricUse::limit_bits) sample.limits = limits_of_bits(static_cast<std::uint64_t>(*value));
+    if (Reading<double>* const plain = quantity(metric.use, sample))
+      *plain = metric.use == MetricUse::busy ? std::min(1.0, *value) : *value;
+    else if (Reading<std::uint64_t>* const whole = counter(metric.use, sample))
+      *whole = static_cast<std::uint64_t>(*value);
+    else if (metric.use == MetricUse::limit_bits)
+      sample.limits = limits_of_bits(static_cast<std::uint64_t>(*value));
     else if (metric.use == MetricUse::limit_named && reason != kClockLimitNames.end()) {
       ClockLimits limits = sample.limits.value().value_or(ClockLimits{});
       if (*value > 0) limits.add(static_cast<ClockLimit>(reason - kClockLimitNames.begin()));
@@ -195,24 +216,40 @@ void FleetLog::add_values(const KnownMetric& metric, const MetricSeries& series,
 
 void FleetLog::add_event(const KnownMetric& metric, const MetricSeries& series, Gpu& gpu) {
   const std::string xid = label(series, "xid");
-  const std::string key = metric.use == MetricUse::lost ? "lost" : metric.use == MetricUse::last_xid ? "last xid" : "xid " + xid;
+  const std::string key = metric.use == MetricUse::lost       ? "lost"
+                          : metric.use == MetricUse::last_xid ? "last xid"
+                                                              : "xid " + xid;
   for (std::size_t i = 0; i < series.t_ms.size(); ++i) {
     const double value = series.values[i];
-    // A counter is born with its first Xid: one that comes later than the GPU's other readings counts from 0. What is there from the begin may be weeks old.
-    const bool born_meanwhile = metric.use == MetricUse::xid_count && i == 0 && (numbered_ || series.t_ms.front() > gpu.told_since_ms + 1.5 * gpu.spacing_ms);
-    const auto [before, fresh] = gpu.looked.try_emplace(key, Gpu::Looked{metric.use == MetricUse::lost || born_meanwhile ? 0 : value, 0});
+    // A counter is born with its first Xid: one that comes later than the GPU's other readings
+    // counts from 0. What is there from the begin may be weeks old.
+    const bool born_meanwhile =
+        metric.use == MetricUse::xid_count && i == 0 &&
+        (numbered_ || series.t_ms.front() > gpu.told_since_ms + 1.5 * gpu.spacing_ms);
+    const auto [before, fresh] = gpu.looked.try_emplace(
+        key, Gpu::Looked{metric.use == MetricUse::lost || born_meanwhile ? 0 : value, 0});
     if (series.t_ms[i] <= before->second.until_ms) continue;
-    // An exporter that was started again counts from 0, and shows no count before the next Xid: then there are readings of the GPU without one.
+    // An exporter that was started again counts from 0, and shows no count before the next Xid:
+    // then there are readings of the GPU without one.
     const auto reading = gpu.readings.upper_bound(before->second.until_ms);
-    const bool was_gone = before->second.until_ms > 0 && series.t_ms[i] - before->second.until_ms > 1.5 * gpu.spacing_ms && reading != gpu.readings.end() && reading->first < series.t_ms[i];
-    const double old = metric.use == MetricUse::xid_count && (was_gone || value < before->second.value) ? 0 : before->second.value;
+    const bool was_gone = before->second.until_ms > 0 &&
+                          series.t_ms[i] - before->second.until_ms > 1.5 * gpu.spacing_ms &&
+                          reading != gpu.readings.end() && reading->first < series.t_ms[i];
+    const double old =
+        metric.use == MetricUse::xid_count && (was_gone || value < before->second.value)
+            ? 0
+            : before->second.value;
     before->second = {value, series.t_ms[i]};
     // A count that grew, or a last value that changed.
     Event event;
-    if (metric.use == MetricUse::lost && (value > 0) != (old > 0)) event = {value > 0 ? "lost" : "recovered", std::nullopt, ""};
-    else if (metric.use == MetricUse::last_xid && value != old && value > 0) event = {"xid", std::nullopt, fmt::format("{:.0f}", value)};
-    else if (metric.use == MetricUse::xid_count && value > old) event = {"xid", std::nullopt, xid};
-    else continue;
+    if (metric.use == MetricUse::lost && (value > 0) != (old > 0))
+      event = {value > 0 ? "lost" : "recovered", std::nullopt, ""};
+    else if (metric.use == MetricUse::last_xid && value != old && value > 0)
+      event = {"xid", std::nullopt, fmt::format("{:.0f}", value)};
+    else if (metric.use == MetricUse::xid_count && value > old)
+      event = {"xid", std::nullopt, xid};
+    else
+      continue;
     events_.push_back({series.t_ms[i], &gpu, std::move(event)});
   }
 }
@@ -227,7 +264,8 @@ void FleetLog::add_finding(const KnownMetric& metric, const MetricSeries& series
   finding.gpus = number_list(gpus);
   finding.t_ms = std::max(finding.t_ms, series.t_ms.back());
   finding.severity = label(series, "severity");
-  (metric.use == MetricUse::finding_lost ? finding.lost : finding.confidence) = series.values.back();
+  (metric.use == MetricUse::finding_lost ? finding.lost : finding.confidence) =
+      series.values.back();
 }
 
 // Ranks that meet at one address are one job, wherever they run.
@@ -235,7 +273,8 @@ void FleetLog::add_process(const MetricSeries& series, Gpu& gpu) {
   std::string job = label(series, "slurm_job_id");
   if (job.empty()) {
     job = label(series, "rendezvous");
-    const bool local = job.starts_with("127.") || job.starts_with("localhost") || job.starts_with("::1");
+    const bool local =
+        job.starts_with("127.") || job.starts_with("localhost") || job.starts_with("::1");
     if (local) job = *gpu.info.host + " " + job;  // every machine has such an address
   }
   if (!job.empty() && job_label_.empty()) take_job(job, series, gpu);
@@ -247,10 +286,13 @@ Machine FleetLog::machine() {
   start_ms_ = 0;
   for (auto& [key, gpu] : gpus_) {
     order.push_back(&gpu);
-    if (!gpu.readings.empty()) start_ms_ = start_ms_ == 0 ? gpu.readings.begin()->first : std::min(start_ms_, gpu.readings.begin()->first);
+    if (!gpu.readings.empty())
+      start_ms_ = start_ms_ == 0 ? gpu.readings.begin()->first
+                                 : std::min(start_ms_, gpu.readings.begin()->first);
   }
-  std::sort(order.begin(), order.end(), [](const Gpu* a, const Gpu* b) {
-    return std::tuple(natural(*a->info.host), a->info.host_index.value_or(1 << 20)) < std::tuple(natural(*b->info.host), b->info.host_index.value_or(1 << 20));
+  std::ranges::sort(order, [](const Gpu* a, const Gpu* b) {
+    return std::tuple(natural(*a->info.host), a->info.host_index.value_or(1 << 20)) <
+           std::tuple(natural(*b->info.host), b->info.host_index.value_or(1 << 20));
   });
   Machine machine;
   machine.started_unix_ns = static_cast<std::int64_t>(start_ms_ * 1e6);
@@ -259,13 +301,15 @@ Machine FleetLog::machine() {
   for (Gpu* const gpu : order) {
     gpu->info.index = index++;
     if (!gpu->info.memory_total_bytes && gpu->memory_used && gpu->memory_free)
-      gpu->info.memory_total_bytes = static_cast<std::uint64_t>(*gpu->memory_used + *gpu->memory_free + gpu->memory_reserved);
+      gpu->info.memory_total_bytes =
+          static_cast<std::uint64_t>(*gpu->memory_used + *gpu->memory_free + gpu->memory_reserved);
     // A job that the labels named once and do not name any more has ended.
     const double grace_ms = 3 * spacing_ms().value_or(60'000);
     if (!gpu->newest_job.empty() && gpu->newest_job_ms + grace_ms >= gpu->told_until_ms) {
       gpu->info.job = gpu->newest_job;
       // What the GPU did for others before is no part of it.
-      if (gpu->job_since_ms > gpu->told_since_ms + gpu->spacing_ms) gpu->readings.erase(gpu->readings.begin(), gpu->readings.lower_bound(gpu->job_since_ms));
+      if (gpu->job_since_ms > gpu->told_since_ms + gpu->spacing_ms)
+        gpu->readings.erase(gpu->readings.begin(), gpu->readings.lower_bound(gpu->job_since_ms));
     }
     machine.gpus.push_back(gpu->info);
   }
@@ -273,11 +317,14 @@ Machine FleetLog::machine() {
   return machine;
 }
 
-std::vector<int> FleetLog::numbers_of(const std::string& host, const std::vector<int>& on_host) const {
+std::vector<int> FleetLog::numbers_of(const std::string& host,
+                                      const std::vector<int>& on_host) const {
   std::vector<int> numbers;
   for (const auto& [key, gpu] : gpus_)
-    if (gpu.info.host == host && gpu.info.host_index && std::find(on_host.begin(), on_host.end(), *gpu.info.host_index) != on_host.end()) numbers.push_back(gpu.info.index);
-  std::sort(numbers.begin(), numbers.end());
+    if (gpu.info.host == host && gpu.info.host_index &&
+        std::ranges::find(on_host, *gpu.info.host_index) != on_host.end())
+      numbers.push_back(gpu.info.index);
+  std::ranges::sort(numbers);
   return numbers;
 }
 
@@ -299,7 +346,8 @@ std::vector<Record> FleetLog::take_records() {
     records.push_back({entry.t_ms - start_ms_, std::move(entry.event)});
   }
   events_.clear();
-  // What a machine's own lockstep found, with readings twenty milliseconds apart, and stands behind still.
+  // What a machine's own lockstep found, with readings twenty milliseconds apart, and stands behind
+  // still.
   const double grace_ms = 3 * spacing_ms().value_or(60'000);
   for (auto& [key, finding] : findings_) {
     if (finding.t_ms + grace_ms < newest || finding.t_ms <= finding.told_ms) continue;
@@ -309,9 +357,13 @@ std::vector<Record> FleetLog::take_records() {
       nameless_findings_ = nameless_findings_ || finding.gpus.empty();
       continue;
     }
-    records.push_back({std::max(0.0, finding.t_ms - start_ms_), event_of(ReportedFinding{key.substr(0, key.find('\x1f')), finding.lost, finding.confidence, numbers, finding.severity.empty() ? "warning" : finding.severity})});
+    records.push_back({std::max(0.0, finding.t_ms - start_ms_),
+                       event_of(ReportedFinding{
+                           key.substr(0, key.find('\x1f')), finding.lost, finding.confidence,
+                           numbers, finding.severity.empty() ? "warning" : finding.severity})});
   }
-  std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.t_ms < b.t_ms; });
+  std::ranges::stable_sort(records,
+                           [](const Record& a, const Record& b) { return a.t_ms < b.t_ms; });
   return records;
 }
 
@@ -333,9 +385,15 @@ std::vector<std::string> FleetLog::notes() const {
   std::vector<std::string> notes;
   if (slices_ > 0) notes.push_back(fmt::format("{} series of MIG slices were left out", slices_));
   if (late_comers_) notes.push_back("GPUs that came since are not shown: start again to see them");
-  if (nameless_findings_) notes.emplace_back("findings that name no GPU were left out: `lockstep diagnose` on their machine tells them");
-  if (unplaced_ > 0) notes.push_back(fmt::format("{} series name no machine or no GPU and were left out", unplaced_));
-  if (absurd_ > 0) notes.push_back(fmt::format("{} values were impossible (such as 400 % busy) and were left out", absurd_));
+  if (nameless_findings_)
+    notes.emplace_back(
+        "findings that name no GPU were left out: `lockstep diagnose` on their machine tells them");
+  if (unplaced_ > 0)
+    notes.push_back(
+        fmt::format("{} series name no machine or no GPU and were left out", unplaced_));
+  if (absurd_ > 0)
+    notes.push_back(
+        fmt::format("{} values were impossible (such as 400 % busy) and were left out", absurd_));
   return notes;
 }
 

@@ -1,4 +1,5 @@
-// Puts series of many machines together: which GPU is which, whose it is, and what it read at each moment.
+// Puts series of many machines together: which GPU is which, whose it is, and what it read at each
+// moment.
 #pragma once
 
 #include <map>
@@ -20,11 +21,13 @@ class FleetLog {
   void add(const KnownMetric& metric, const std::vector<MetricSeries>& series);
   std::size_t readings() const { return readings_; }  // ever held
 
-  // Numbers the GPUs by machine and place, once all metrics of the first window are in. Later series of GPUs that came since are left out.
+  // Numbers the GPUs by machine and place, once all metrics of the first window are in. Later
+  // series of GPUs that came since are left out.
   Machine machine();
   // What came since the last call, by time. After machine().
   std::vector<Record> take_records();
-  // Median time between two readings of one GPU in the first window; nothing: too few. After machine().
+  // Median time between two readings of one GPU in the first window; nothing: too few. After
+  // machine().
   std::optional<double> spacing_ms() const { return spacing_ms_; }
   std::vector<std::string> notes() const;
   std::set<Exporter> exporters() const { return exporters_; }
@@ -38,9 +41,9 @@ class FleetLog {
     std::map<double, GpuSample> readings;        // by t_ms since 1970, not taken yet
     std::string newest_job;
     double newest_job_ms = 0;
-    double job_since_ms = 0;                     // when the labels began to name it
-    double told_since_ms = 0;                    // first reading of `busy`
-    double spacing_ms = 15'000;                  // of those
+    double job_since_ms = 0;     // when the labels began to name it
+    double told_since_ms = 0;    // first reading of `busy`
+    double spacing_ms = 15'000;  // of those
     double told_until_ms = 0;
     std::optional<double> memory_free;
     std::optional<double> memory_used;
@@ -49,7 +52,8 @@ class FleetLog {
       double value = 0;
       double until_ms = 0;
     };
-    std::map<std::string, Looked> looked;        // at Xids and losses: what is asked for again is no news
+    // at Xids and losses: what is asked for again is no news
+    std::map<std::string, Looked> looked;
   };
   struct NodeFinding {
     std::string host;

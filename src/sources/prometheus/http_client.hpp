@@ -1,4 +1,5 @@
-// Asks one HTTP server questions, with limits on time and size. Tokens and passwords appear in no message.
+// Asks one HTTP server questions, with limits on time and size. Tokens and passwords appear in no
+// message.
 #pragma once
 
 #include <map>
@@ -18,8 +19,10 @@ class HttpClient {
   HttpClient(HttpClient&&) noexcept;
   HttpClient& operator=(HttpClient&&) noexcept;
 
-  // The body of a GET below the base. An answer of 400 and more is given too where it is JSON: Prometheus explains itself there.
-  Result<std::string> get(const std::string& path, const std::multimap<std::string, std::string>& parameters);
+  // The body of a GET below the base. An answer of 400 and more is given too where it is JSON:
+  // Prometheus explains itself there.
+  Result<std::string> get(const std::string& path,
+                          const std::multimap<std::string, std::string>& parameters);
 
   const std::string& base() const;  // without user and password
 

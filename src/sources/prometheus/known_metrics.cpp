@@ -14,8 +14,9 @@ constexpr double kToMilliwatts = 1000;
 constexpr double kPercent = 0.01;
 constexpr double kHertzToMHz = 1e-6;
 
-// dcgm-exporter: the fields of its default-counters.csv and dcp-metrics-included.csv, with DCGM's units. nvitop-exporter 1.7.2: as it
-// serves them, with the units that its client library puts behind the names.
+// dcgm-exporter: the fields of its default-counters.csv and dcp-metrics-included.csv, with DCGM's
+// units. nvitop-exporter 1.7.2: as it serves them, with the units that its client library puts
+// behind the names.
 constexpr KnownMetric kMetrics[] = {
     {"lockstep_gpu_busy_ratio", Exporter::lockstep, MetricUse::busy},
     {"lockstep_gpu_sm_active_ratio", Exporter::lockstep, MetricUse::sm},
@@ -39,7 +40,8 @@ constexpr KnownMetric kMetrics[] = {
     {"lockstep_finding_lost_throughput_ratio", Exporter::lockstep, MetricUse::finding_lost},
     {"lockstep_finding_confidence_ratio", Exporter::lockstep, MetricUse::finding_confidence},
     {"DCGM_FI_DEV_GPU_UTIL", Exporter::dcgm, MetricUse::busy, kPercent},
-    {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", Exporter::dcgm, MetricUse::busy},  // a mean over the collection interval, for those who left the field above out
+    // a mean over the collection interval, for those who left the field above out
+    {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", Exporter::dcgm, MetricUse::busy},
     {"DCGM_FI_PROF_SM_ACTIVE", Exporter::dcgm, MetricUse::sm},
     {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", Exporter::dcgm, MetricUse::tensor},
     {"DCGM_FI_PROF_DRAM_ACTIVE", Exporter::dcgm, MetricUse::dram},
@@ -63,11 +65,15 @@ constexpr KnownMetric kMetrics[] = {
     {"gpu_temperature_C", Exporter::nvitop, MetricUse::temperature},
 };
 
-// Prometheus renames a label that the scrape's own would hide to exported_X: then that is the exporter's word.
-std::string first_of(const SeriesLabels& labels, std::initializer_list<const char*> names) {
+// Prometheus renames a label that the scrape's own would hide to exported_X: then that is the
+// exporter's word.
+std::string first_label_of(const SeriesLabels& labels, std::initializer_list<const char*> names) {
   for (const char* const name : names) {
-    if (const auto renamed = labels.find("exported_" + std::string(name)); renamed != labels.end() && !renamed->second.empty()) return renamed->second;
-    if (const auto label = labels.find(name); label != labels.end() && !label->second.empty()) return label->second;
+    if (const auto renamed = labels.find("exported_" + std::string(name));
+        renamed != labels.end() && !renamed->second.empty())
+      return renamed->second;
+    if (const auto label = labels.find(name); label != labels.end() && !label->second.empty())
+      return label->second;
   }
   return {};
 }
@@ -75,7 +81,8 @@ std::string first_of(const SeriesLabels& labels, std::initializer_list<const cha
 std::string without_port(const std::string& instance) {
   const auto colon = instance.rfind(':');
   if (colon == std::string::npos || instance.find(']', colon) != std::string::npos) return instance;
-  return parse_integer(std::string_view(instance).substr(colon + 1)) ? instance.substr(0, colon) : instance;
+  return parse_integer(std::string_view(instance).substr(colon + 1)) ? instance.substr(0, colon)
+                                                                     : instance;
 }
 
 }  // namespace
@@ -83,25 +90,35 @@ std::string without_port(const std::string& instance) {
 std::span<const KnownMetric> known_metrics() { return kMetrics; }
 
 std::string host_of(const SeriesLabels& labels) {
-  const std::string host = first_of(labels, {"Hostname", "hostname", "node", "kubernetes_node"});
-  return host.empty() ? without_port(first_of(labels, {"instance"})) : host;
+  const std::string host =
+      first_label_of(labels, {"Hostname", "hostname", "node", "kubernetes_node"});
+  return host.empty() ? without_port(first_label_of(labels, {"instance"})) : host;
 }
 
 std::optional<int> gpu_of(const SeriesLabels& labels) {
-  const auto number = parse_integer(first_of(labels, {"gpu", "index", "minor_number"}));
-  return number && *number >= 0 && *number < 1024 ? std::optional(static_cast<int>(*number)) : std::nullopt;
+  const auto number = parse_integer(first_label_of(labels, {"gpu", "index", "minor_number"}));
+  return number && *number >= 0 && *number < 1024 ? std::optional(static_cast<int>(*number))
+                                                  : std::nullopt;
 }
 
-std::string uuid_of(const SeriesLabels& labels) { return first_of(labels, {"UUID", "uuid"}); }
-std::string model_of(const SeriesLabels& labels) { return first_of(labels, {"modelName", "devicename", "name"}); }
+std::string uuid_of(const SeriesLabels& labels) { return first_label_of(labels, {"UUID", "uuid"}); }
+std::string model_of(const SeriesLabels& labels) {
+  return first_label_of(labels, {"modelName", "devicename", "name"});
+}
 // dcgm-exporter gives a slice its GPU's uuid, NVML and with it lockstep one of its own.
-bool is_slice(const SeriesLabels& labels) { return !first_of(labels, {"GPU_I_ID", "GPU_I_PROFILE"}).empty() || uuid_of(labels).starts_with("MIG-"); }
+bool is_slice(const SeriesLabels& labels) {
+  return !first_label_of(labels, {"GPU_I_ID", "GPU_I_PROFILE"}).empty() ||
+         uuid_of(labels).starts_with("MIG-");
+}
 
 std::string job_of_pod(std::string_view pod) {
-  // Pods of the training operators end in a role and a number, perhaps with five random letters behind. A number alone joins nothing: replicas of a server and trials of a sweep are
-  // called so too.
-  static const std::regex kRole("^(.+)-(worker|master|launcher|chief|ps|node|trainer|head)(-[0-9]+){1,3}(-[a-z0-9]{5})?$");
-  constexpr std::size_t kLongestName = 253;  // Kubernetes's own limit; std::regex recurses with the length
+  // Pods of the training operators end in a role and a number, perhaps with five random letters
+  // behind. A number alone joins nothing: replicas of a server and trials of a sweep are called so
+  // too.
+  static const std::regex kRole(
+      "^(.+)-(worker|master|launcher|chief|ps|node|trainer|head)(-[0-9]+){1,3}(-[a-z0-9]{5})?$");
+  // Kubernetes's own limit; std::regex recurses with the length
+  constexpr std::size_t kLongestName = 253;
   if (pod.size() > kLongestName) return std::string(pod);
   std::cmatch found;
   if (std::regex_match(pod.data(), pod.data() + pod.size(), found, kRole)) return found[1];
@@ -109,18 +126,27 @@ std::string job_of_pod(std::string_view pod) {
 }
 
 std::string job_of(const SeriesLabels& labels, const std::string& label, Exporter exporter) {
-  if (!label.empty()) return first_of(labels, {label.c_str()});
-  const std::string batch = first_of(labels, {"hpc_job", "slurm_job_id", "slurm_job", "job_id"});
+  if (!label.empty()) return first_label_of(labels, {label.c_str()});
+  const std::string batch =
+      first_label_of(labels, {"hpc_job", "slurm_job_id", "slurm_job", "job_id"});
   if (!batch.empty()) return batch;
-  const std::string owner = first_of(labels, {"training_kubeflow_org_job_name", "label_training_kubeflow_org_job_name", "jobset_sigs_k8s_io_jobset_name", "label_jobset_sigs_k8s_io_jobset_name", "batch_kubernetes_io_job_name",
-                                              "label_batch_kubernetes_io_job_name", "volcano_sh_job_name", "label_volcano_sh_job_name", "ray_io_cluster", "label_ray_io_cluster"});
+  const std::string owner = first_label_of(
+      labels,
+      {"training_kubeflow_org_job_name", "label_training_kubeflow_org_job_name",
+       "jobset_sigs_k8s_io_jobset_name", "label_jobset_sigs_k8s_io_jobset_name",
+       "batch_kubernetes_io_job_name", "label_batch_kubernetes_io_job_name", "volcano_sh_job_name",
+       "label_volcano_sh_job_name", "ray_io_cluster", "label_ray_io_cluster"});
   if (!owner.empty()) return owner;
-  // Only dcgm-exporter tells whose pod holds a GPU; with the others the label is that of the scrape: the exporter's own.
+  // Only dcgm-exporter tells whose pod holds a GPU; with the others the label is that of the
+  // scrape: the exporter's own.
   if (exporter != Exporter::dcgm) return {};
-  const std::string pod = first_of(labels, {"pod", "pod_name"});
+  const std::string pod = first_label_of(labels, {"pod", "pod_name"});
   // Where pods are not mapped the label names the exporter's own.
-  if (pod.empty() || pod.find("dcgm-exporter") != std::string::npos || pod.find("nvitop-exporter") != std::string::npos || pod.find("lockstep-export") != std::string::npos) return {};
-  const std::string space = first_of(labels, {"namespace", "pod_namespace"});
+  if (pod.empty() || pod.find("dcgm-exporter") != std::string::npos ||
+      pod.find("nvitop-exporter") != std::string::npos ||
+      pod.find("lockstep-export") != std::string::npos)
+    return {};
+  const std::string space = first_label_of(labels, {"namespace", "pod_namespace"});
   return (space.empty() ? "" : space + "/") + job_of_pod(pod);
 }
 

@@ -13,8 +13,9 @@ enum class AfterWindow : std::uint8_t {
 };
 
 struct PrometheusOptions {
-  std::string selector;    // label matchers: cluster="a",Hostname=~"node.*"; with or without braces
-  std::string job_label;   // which label names the job; empty: those that exporters are known to use
+  std::string selector;  // label matchers: cluster="a",Hostname=~"node.*"; with or without braces
+  // which label names the job; empty: those that exporters are known to use
+  std::string job_label;
   std::chrono::nanoseconds window = std::chrono::minutes(10);
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);  // for each answer
   std::string token_file;  // its first line is sent as bearer token

@@ -1,4 +1,5 @@
-// What a Prometheus server answers to a question about a stretch of time: series of labels, times and values.
+// What a Prometheus server answers to a question about a stretch of time: series of labels, times
+// and values.
 #pragma once
 
 #include <map>

@@ -35,7 +35,8 @@ class Connection {
 
   bool wait_for(short events) const {
     for (;;) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until_ - Clock::now()).count();
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(until_ - Clock::now()).count();
       pollfd entry{socket_, events, 0};
       const int ready = left > 0 ? ::poll(&entry, 1, static_cast<int>(left)) : 0;
       if (ready < 0 && errno == EINTR) continue;
@@ -83,15 +84,19 @@ int connect_to(const RasAddress& address, Clock::time_point until) {
   if (::getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &found) != 0) return -1;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, &::freeaddrinfo);
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    const int made = ::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, one->ai_protocol);
+    const int made =
+        ::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, one->ai_protocol);
     if (made < 0) continue;
     if (::connect(made, one->ai_addr, one->ai_addrlen) == 0) return made;
     if (errno == EINPROGRESS) {
       pollfd entry{made, POLLOUT, 0};
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
       int problem = 0;
       socklen_t size = sizeof problem;
-      if (left > 0 && ::poll(&entry, 1, static_cast<int>(left)) > 0 && ::getsockopt(made, SOL_SOCKET, SO_ERROR, &problem, &size) == 0 && problem == 0) return made;
+      if (left > 0 && ::poll(&entry, 1, static_cast<int>(left)) > 0 &&
+          ::getsockopt(made, SOL_SOCKET, SO_ERROR, &problem, &size) == 0 && problem == 0)
+        return made;
     }
     ::close(made);
   }
@@ -105,10 +110,12 @@ RasAddress ras_address(const std::string& variable) {
   if (variable.empty()) return address;
   const auto colon = variable.rfind(':');
   const auto bracket = variable.rfind(']');
-  const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
+  const bool has_port =
+      colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
   std::string host = has_port ? variable.substr(0, colon) : variable;
   if (has_port && colon + 1 < variable.size()) address.port = variable.substr(colon + 1);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   if (!host.empty()) address.host = host;
   return address;
 }
@@ -116,26 +123,41 @@ RasAddress ras_address(const std::string& variable) {
 Result<CommunicatorCensus> ask_ras(const RasAddress& address, std::chrono::milliseconds patience) {
   const auto until = Clock::now() + patience;
   const int socket = connect_to(address, until);
-  if (socket < 0) return Error{fmt::format("no NCCL listens at {}:{}", printable(address.host), printable(address.port)), kNext};
+  if (socket < 0)
+    return Error{
+        fmt::format("no NCCL listens at {}:{}", printable(address.host), printable(address.port)),
+        kNext};
   const Connection connection(socket, until);
-  const auto silent = [&] { return Error{fmt::format("NCCL at {}:{} did not answer within {} ms", printable(address.host), printable(address.port), patience.count()), "ask again: it waits for ranks that do not answer"}; };
+  const auto silent = [&] {
+    return Error{fmt::format("NCCL at {}:{} did not answer within {} ms", printable(address.host),
+                             printable(address.port), patience.count()),
+                 "ask again: it waits for ranks that do not answer"};
+  };
   if (!connection.send(kHandshake)) return silent();
   const auto greeting = connection.receive(true);
   if (!greeting) return silent();
-  if (!greeting->starts_with("SERVER PROTOCOL")) return Error{fmt::format("what listens at {}:{} is no NCCL", printable(address.host), printable(address.port)), "set NCCL_RAS_ADDR to another port, for the job and for lockstep"};
+  if (!greeting->starts_with("SERVER PROTOCOL"))
+    return Error{fmt::format("what listens at {}:{} is no NCCL", printable(address.host),
+                             printable(address.port)),
+                 "set NCCL_RAS_ADDR to another port, for the job and for lockstep"};
   if (!connection.send("SET FORMAT json\n")) return silent();
   const auto format = connection.receive(true);
   if (!format) return silent();
-  if (!format->starts_with("OK")) return Error{"this NCCL tells its communicators only as text", "it tells them as JSON since 2.28.7"};
+  if (!format->starts_with("OK"))
+    return Error{"this NCCL tells its communicators only as text",
+                 "it tells them as JSON since 2.28.7"};
   if (!connection.send("STATUS\n")) return silent();
   const auto answer = connection.receive(false);
   if (!answer) return silent();
   auto census = parse_ras_json(*answer);
-  if (!census) return Error{"NCCL's answer could not be read", "please report it with the first lines of: ncclras -f json"};
+  if (!census)
+    return Error{"NCCL's answer could not be read",
+                 "please report it with the first lines of: ncclras -f json"};
   return std::move(*census);
 }
 
-Result<CommunicatorCensus> ask_all_ras(const RasAddress& address, std::chrono::milliseconds patience, int most) {
+Result<CommunicatorCensus> ask_all_ras(const RasAddress& address,
+                                       std::chrono::milliseconds patience, int most) {
   constexpr int kNothingNew = 3;
   const auto until = Clock::now() + patience;
   auto known = ask_ras(address, patience);

@@ -16,7 +16,9 @@ int number(const Json& json, const char* name, int otherwise) {
   const auto found = json.find(name);
   if (found == json.end() || !found->is_number_integer()) return otherwise;
   const auto value = found->get<std::int64_t>();
-  return value >= std::numeric_limits<int>::min() && value <= std::numeric_limits<int>::max() ? static_cast<int>(value) : otherwise;
+  return value >= std::numeric_limits<int>::min() && value <= std::numeric_limits<int>::max()
+             ? static_cast<int>(value)
+             : otherwise;
 }
 
 bool flag(const Json& json, const char* name) {
@@ -42,7 +44,8 @@ CommunicatorRank rank_of(const Json& json, bool answers) {
     rank.error = number(*status, "async_error", 0);
     rank.aborted = flag(*status, "abort_flag");
   }
-  if (const auto counts = json.find("collective_counts"); counts != json.end() && counts->is_object())
+  if (const auto counts = json.find("collective_counts");
+      counts != json.end() && counts->is_object())
     for (const auto& [operation, count] : counts->items())
       if (count.is_number_integer()) rank.counts[operation] = count.get<std::int64_t>();
   return rank;
@@ -52,20 +55,25 @@ CommunicatorRank rank_of(const Json& json, bool answers) {
 
 std::optional<CommunicatorCensus> parse_ras_json(std::string_view answer) {
   const Json json = Json::parse(answer, nullptr, false);
-  if (!json.is_object() || !json.contains("communicators") || !json["communicators"].is_array()) return std::nullopt;
+  if (!json.is_object() || !json.contains("communicators") || !json["communicators"].is_array())
+    return std::nullopt;
   CommunicatorCensus census;
   census.nccl_version = text(json, "nccl_version");
   for (const Json& entry : json["communicators"]) {
     if (!entry.is_object() || census.communicators.size() >= kMostCommunicators) continue;
     Communicator communicator;
     communicator.hash = text(entry, "hash");
-    if (const std::string second = text(entry, "secondary_hash"); !second.empty()) communicator.hash += ":" + second;
+    if (const std::string second = text(entry, "secondary_hash"); !second.empty())
+      communicator.hash += ":" + second;
     communicator.size = number(entry, "size", 0);
-    for (const auto& [list, answers] : {std::pair("ranks", true), std::pair("missing_ranks", false)})
+    for (const auto& [list, answers] :
+         {std::pair("ranks", true), std::pair("missing_ranks", false)})
       if (const auto ranks = entry.find(list); ranks != entry.end() && ranks->is_array())
         for (const Json& rank : *ranks)
           if (rank.is_object()) communicator.ranks.push_back(rank_of(rank, answers));
-    std::stable_sort(communicator.ranks.begin(), communicator.ranks.end(), [](const CommunicatorRank& a, const CommunicatorRank& b) { return a.rank < b.rank; });
+    std::ranges::stable_sort(
+        communicator.ranks,
+        [](const CommunicatorRank& a, const CommunicatorRank& b) { return a.rank < b.rank; });
     census.communicators.push_back(std::move(communicator));
   }
   return census;
@@ -74,9 +82,13 @@ std::optional<CommunicatorCensus> parse_ras_json(std::string_view answer) {
 void join_census(CommunicatorCensus& known, CommunicatorCensus newer) {
   if (known.nccl_version.empty()) known.nccl_version = newer.nccl_version;
   for (Communicator& communicator : newer.communicators) {
-    const auto same = std::find_if(known.communicators.begin(), known.communicators.end(), [&](const Communicator& other) { return other.hash == communicator.hash; });
-    if (same == known.communicators.end()) known.communicators.push_back(std::move(communicator));
-    else *same = std::move(communicator);
+    const auto same = std::ranges::find_if(known.communicators, [&](const Communicator& other) {
+      return other.hash == communicator.hash;
+    });
+    if (same == known.communicators.end())
+      known.communicators.push_back(std::move(communicator));
+    else
+      *same = std::move(communicator);
   }
 }
 

@@ -30,7 +30,8 @@ class RasSource : public Source {
   std::unique_ptr<Source> inner_;
   RasAddress address_;
   std::unique_ptr<RasWatch> watch_;  // from the first sign of NCCL on
-  bool several_ranks_ = false;       // torch loads NCCL for one GPU as well: only with ranks is its silence worth a word
+  // torch loads NCCL for one GPU as well: only with ranks is its silence worth a word
+  bool several_ranks_ = false;
 };
 
 }  // namespace lockstep

@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kPatience = 3s;
 constexpr auto kBetweenAnswers = 2s;
-constexpr auto kWhileNobodyListens = 3s;  // a communicator is made some seconds after the processes start
+// a communicator is made some seconds after the processes start
+constexpr auto kWhileNobodyListens = 3s;
 
 }  // namespace
 
@@ -36,7 +37,8 @@ RasWatch::RasWatch(RasAddress address) : state_(std::make_shared<State>()) {
         state->newest = std::move(*census);
         state->answered = true;
       }
-      state->ended.wait_for(lock, census ? kBetweenAnswers : kWhileNobodyListens, [&] { return state->end; });
+      state->ended.wait_for(lock, census ? kBetweenAnswers : kWhileNobodyListens,
+                            [&] { return state->end; });
     }
   }).detach();
 }

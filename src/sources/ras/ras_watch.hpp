@@ -22,7 +22,8 @@ class RasWatch {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the thread's too: an answer that is waited for must not hold up the end
+  // the thread's too: an answer that is waited for must not hold up the end
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace lockstep

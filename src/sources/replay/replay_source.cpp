@@ -10,12 +10,15 @@
 namespace lockstep {
 
 ReplaySource::ReplaySource(RecordingReader reader, std::string name, std::vector<int> gpus)
-    : reader_(std::move(reader)), name_(std::move(name)), gpus_(std::move(gpus)), machine_(reader_.machine()) {
+    : reader_(std::move(reader)),
+      name_(std::move(name)),
+      gpus_(std::move(gpus)),
+      machine_(reader_.machine()) {
   std::erase_if(machine_.gpus, [&](const GpuInfo& gpu) { return !wanted(gpu.index); });
 }
 
 bool ReplaySource::wanted(int gpu) const {
-  return gpus_.empty() || std::find(gpus_.begin(), gpus_.end(), gpu) != gpus_.end();
+  return gpus_.empty() || std::ranges::find(gpus_, gpu) != gpus_.end();
 }
 
 Result<NextRecord> ReplaySource::next(std::chrono::milliseconds) {

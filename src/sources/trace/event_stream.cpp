@@ -17,7 +17,8 @@ namespace ondemand = simdjson::ondemand;
 constexpr std::size_t kNowhere = std::string_view::npos;
 constexpr std::size_t kLargestEvent = 64U << 20U;
 constexpr std::size_t kLargestFact = 1U << 20U;
-constexpr std::array<std::string_view, 4> kFacts = {"distributedInfo", "deviceProperties", "baseTimeNanoseconds", "host_name"};
+constexpr std::array<std::string_view, 4> kFacts = {"distributedInfo", "deviceProperties",
+                                                    "baseTimeNanoseconds", "host_name"};
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -32,7 +33,8 @@ bool is(const char* key, const char (&name)[N]) {
 std::string_view as_written(ondemand::value& value) {
   std::string_view token = value.raw_json_token();
   while (!token.empty() && is_space(token.back())) token.remove_suffix(1);
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
+  if (token.size() >= 2 && token.front() == '"' && token.back() == '"')
+    token = token.substr(1, token.size() - 2);
   return token;
 }
 
@@ -47,20 +49,36 @@ simdjson::error_code read_arguments(ondemand::value& value, TraceEvent& event) {
     if (const auto error = std::move(entry).get(field)) return error;
     const char* const key = field.key().raw();
     switch (*key) {
-      case 's': if (is(key, "stream")) event.stream = as_written(field.value()); break;
-      case 'c': if (is(key, "correlation")) event.correlation = as_written(field.value()); break;
+      case 's':
+        if (is(key, "stream")) event.stream = as_written(field.value());
+        break;
+      case 'c':
+        if (is(key, "correlation")) event.correlation = as_written(field.value());
+        break;
       case 'd':
-        if (is(key, "device")) event.device = as_written(field.value());
-        else if (is(key, "dtype")) event.element_type = as_written(field.value());
+        if (is(key, "device"))
+          event.device = as_written(field.value());
+        else if (is(key, "dtype"))
+          event.element_type = as_written(field.value());
         break;
-      case 'b': if (is(key, "bytes")) event.bytes = as_written(field.value()); break;
+      case 'b':
+        if (is(key, "bytes")) event.bytes = as_written(field.value());
+        break;
       case 'C':
-        if (is(key, "Call stack")) event.call_stack = as_written(field.value());
-        else if (is(key, "Collective name")) event.collective = as_written(field.value());
+        if (is(key, "Call stack"))
+          event.call_stack = as_written(field.value());
+        else if (is(key, "Collective name"))
+          event.collective = as_written(field.value());
         break;
-      case 'P': if (is(key, "Process Group Name")) event.group = as_written(field.value()); break;
-      case 'G': if (is(key, "Group size")) event.group_size = as_written(field.value()); break;
-      case 'I': if (is(key, "In msg nelems")) event.elements = as_written(field.value()); break;
+      case 'P':
+        if (is(key, "Process Group Name")) event.group = as_written(field.value());
+        break;
+      case 'G':
+        if (is(key, "Group size")) event.group_size = as_written(field.value());
+        break;
+      case 'I':
+        if (is(key, "In msg nelems")) event.elements = as_written(field.value());
+        break;
       default: break;
     }
   }
@@ -86,13 +104,21 @@ simdjson::error_code read_event(ondemand::object& object, TraceEvent& event, Kin
           event.process = as_written(field.value());
         }
         break;
-      case 'c': if (is(key, "cat")) event.category = as_written(field.value()); break;
-      case 'n': if (is(key, "name")) event.name = as_written(field.value()); break;
-      case 't':
-        if (is(key, "ts")) event.start = as_written(field.value());
-        else if (is(key, "tid")) event.thread = as_written(field.value());
+      case 'c':
+        if (is(key, "cat")) event.category = as_written(field.value());
         break;
-      case 'd': if (is(key, "dur")) event.duration = as_written(field.value()); break;
+      case 'n':
+        if (is(key, "name")) event.name = as_written(field.value());
+        break;
+      case 't':
+        if (is(key, "ts"))
+          event.start = as_written(field.value());
+        else if (is(key, "tid"))
+          event.thread = as_written(field.value());
+        break;
+      case 'd':
+        if (is(key, "dur")) event.duration = as_written(field.value());
+        break;
       case 'a':
         if (is(key, "args"))
           if (const auto error = read_arguments(field.value(), event)) return error;
@@ -106,7 +132,9 @@ simdjson::error_code read_event(ondemand::object& object, TraceEvent& event, Kin
 
 class EventStream {
  public:
-  EventStream(TraceBytes& bytes, EventHandler& handler) : bytes_(bytes), handler_(handler) { buffer_.assign(1, ' '); }
+  EventStream(TraceBytes& bytes, EventHandler& handler) : bytes_(bytes), handler_(handler) {
+    buffer_.assign(1, ' ');
+  }
 
   StreamEnd read() {
     skip_mark();
@@ -123,7 +151,8 @@ class EventStream {
   }
 
  private:
-  // ---- the window: what was read and not yet used lies in [begin_, size_), with simdjson's padding behind it
+  // ---- the window: what was read and not yet used lies in [begin_, size_), with simdjson's
+  // padding behind it
 
   bool more() {
     block_ = bytes_.next(std::move(block_));
@@ -134,7 +163,8 @@ class EventStream {
       size_ -= begin_ - 1;
       begin_ = 1;
     }
-    if (buffer_.size() < size_ + block_.size() + simdjson::SIMDJSON_PADDING) buffer_.resize(size_ + block_.size() + simdjson::SIMDJSON_PADDING, ' ');
+    if (buffer_.size() < size_ + block_.size() + simdjson::SIMDJSON_PADDING)
+      buffer_.resize(size_ + block_.size() + simdjson::SIMDJSON_PADDING, ' ');
     std::memcpy(buffer_.data() + size_, block_.data(), block_.size());
     size_ += block_.size();
     return true;
@@ -152,7 +182,8 @@ class EventStream {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     while (size_ - begin_ < kByteOrderMark.size() && more()) {
     }
-    if (std::string_view(buffer_.data() + begin_, size_ - begin_).starts_with(kByteOrderMark)) begin_ += kByteOrderMark.size();
+    if (std::string_view(buffer_.data() + begin_, size_ - begin_).starts_with(kByteOrderMark))
+      begin_ += kByteOrderMark.size();
   }
 
   // ---- around the list: byte by byte
@@ -182,7 +213,7 @@ class EventStream {
         continue;
       }
       std::string value;
-      const bool wanted = std::find(kFacts.begin(), kFacts.end(), key) != kFacts.end();
+      const bool wanted = std::ranges::find(kFacts, key) != kFacts.end();
       if (!take_value(value)) {
         end_.cut = true;
         return;
@@ -192,7 +223,8 @@ class EventStream {
     }
   }
 
-  std::string take_string() {  // from its opening quote to behind the closing one; long ones lose their end
+  // from its opening quote to behind the closing one; long ones lose their end
+  std::string take_string() {
     constexpr std::size_t kLongestKey = 256;
     std::string text;
     ++begin_;
@@ -215,8 +247,10 @@ class EventStream {
       if (c == '\0') return false;
       if (!in_string && depth == 0 && (c == ',' || c == '}' || c == ']')) break;
       ++begin_;
-      if (text.size() < kLargestFact) text += c;
-      else too_long = true;
+      if (text.size() < kLargestFact)
+        text += c;
+      else
+        too_long = true;
       if (in_string) {
         if (c == '\\' && peek() != '\0') {
           if (text.size() < kLargestFact) text += peek();
@@ -238,7 +272,8 @@ class EventStream {
 
   // ---- the list: window by window
 
-  // begin_ stands behind the opening bracket, and at the end behind the closing one. False: nothing follows.
+  // begin_ stands behind the opening bracket, and at the end behind the closing one. False: nothing
+  // follows.
   bool read_list() {
     end_.is_trace = true;
     while (true) {
@@ -283,7 +318,8 @@ class EventStream {
   std::size_t boundary_before_brace(std::size_t brace) const {
     std::size_t behind = brace + 1;
     while (behind < size_ && is_space(buffer_[behind])) ++behind;
-    if (behind + 1 >= size_ || buffer_[behind] != '"' || !is_letter(buffer_[behind + 1])) return kNowhere;
+    if (behind + 1 >= size_ || buffer_[behind] != '"' || !is_letter(buffer_[behind + 1]))
+      return kNowhere;
     std::size_t at = brace;
     while (at > begin_ && is_space(buffer_[at - 1])) --at;
     if (at <= begin_ || buffer_[at - 1] != ',') return kNowhere;
@@ -294,15 +330,18 @@ class EventStream {
 
   std::size_t last_boundary() const {
     const std::string_view window(buffer_.data(), size_);
-    for (std::size_t brace = window.rfind('{'); brace != kNowhere && brace > begin_; brace = window.rfind('{', brace - 1))
+    for (std::size_t brace = window.rfind('{'); brace != kNowhere && brace > begin_;
+         brace = window.rfind('{', brace - 1))
       if (const std::size_t comma = boundary_before_brace(brace); comma != kNowhere) return comma;
     return kNowhere;
   }
 
   std::size_t next_boundary(std::size_t from) const {
     const std::string_view window(buffer_.data(), size_);
-    for (std::size_t brace = window.find('{', from + 1); brace != kNowhere; brace = window.find('{', brace + 1))
-      if (const std::size_t comma = boundary_before_brace(brace); comma != kNowhere && comma > from) return comma;
+    for (std::size_t brace = window.find('{', from + 1); brace != kNowhere;
+         brace = window.find('{', brace + 1))
+      if (const std::size_t comma = boundary_before_brace(brace); comma != kNowhere && comma > from)
+        return comma;
     return kNowhere;
   }
 
@@ -313,8 +352,10 @@ class EventStream {
     for (std::size_t at = from; at < to; ++at) {
       const char c = buffer_[at];
       if (in_string) {
-        if (c == '\\') ++at;
-        else if (c == '"') in_string = false;
+        if (c == '\\')
+          ++at;
+        else if (c == '"')
+          in_string = false;
       } else if (c == '"') {
         in_string = true;
       } else if (c == '{' || c == '[') {
@@ -335,8 +376,10 @@ class EventStream {
   // Hands out the events of [begin_, to), where a comma or nothing stands at `to`.
   After parse(std::size_t to) {
     After after;
-    // A list that is not closed is looked at one byte beyond its end: nothing may stand there that could close it.
-    if (to + 2 + simdjson::SIMDJSON_PADDING > buffer_.size()) buffer_.resize(to + 2 + simdjson::SIMDJSON_PADDING, ' ');
+    // A list that is not closed is looked at one byte beyond its end: nothing may stand there that
+    // could close it.
+    if (to + 2 + simdjson::SIMDJSON_PADDING > buffer_.size())
+      buffer_.resize(to + 2 + simdjson::SIMDJSON_PADDING, ' ');
     const char before = buffer_[begin_ - 1];
     const char behind = buffer_[to];
     const char beyond = buffer_[to + 1];
@@ -348,9 +391,12 @@ class EventStream {
     buffer_[to] = behind;
     buffer_[to + 1] = beyond;
     buffer_[base] = before;
-    if (after.failed) begin_ = std::max(begin_, failed_at_);
-    else if (after.list_ended) begin_ = failed_at_;
-    else if (!after.stopped) begin_ = std::min(size_, to + 1);
+    if (after.failed)
+      begin_ = std::max(begin_, failed_at_);
+    else if (after.list_ended)
+      begin_ = failed_at_;
+    else if (!after.stopped)
+      begin_ = std::min(size_, to + 1);
     return after;
   }
 
@@ -375,16 +421,20 @@ class EventStream {
       ondemand::value value;
       if (std::move(entry).get(value) != simdjson::SUCCESS) {
         // What stands behind the event that was handed out is wrong: that one is not read again.
-        if (const std::size_t behind = handed_out ? object_end(failed_at_, size_) : kNowhere; behind != kNowhere) failed_at_ = behind;
+        if (const std::size_t behind = handed_out ? object_end(failed_at_, size_) : kNowhere;
+            behind != kNowhere)
+          failed_at_ = behind;
         after.failed = true;
         return after;
       }
       const char* place = nullptr;
-      if (document.current_location().get(place) == simdjson::SUCCESS) failed_at_ = static_cast<std::size_t>(place - buffer_.data());
+      if (document.current_location().get(place) == simdjson::SUCCESS)
+        failed_at_ = static_cast<std::size_t>(place - buffer_.data());
       ondemand::object object;
       TraceEvent event;
       Kind kind{};
-      if (value.get_object().get(object) != simdjson::SUCCESS || read_event(object, event, kind) != simdjson::SUCCESS) {
+      if (value.get_object().get(object) != simdjson::SUCCESS ||
+          read_event(object, event, kind) != simdjson::SUCCESS) {
         after.failed = true;
         return after;
       }
@@ -397,7 +447,8 @@ class EventStream {
       handed_out = true;
     }
     const char* place = nullptr;
-    if (document.current_location().get(place) == simdjson::SUCCESS) {  // not at the end: the list ended before the window did
+    // not at the end: the list ended before the window did
+    if (document.current_location().get(place) == simdjson::SUCCESS) {
       after.list_ended = true;
       failed_at_ = static_cast<std::size_t>(place - buffer_.data());
     }
@@ -406,9 +457,11 @@ class EventStream {
 
   enum class Step : std::uint8_t { done, needs_more, list_ended, stopped };
 
-  // Event by event, for windows in which something is wrong and for the last one. `cut` nowhere: to the window's end.
+  // Event by event, for windows in which something is wrong and for the last one. `cut` nowhere: to
+  // the window's end.
   Step one_by_one(std::size_t cut) {
-    constexpr std::size_t kUsualEvents = 4U << 20U;  // further on no end is looked for: its quotes are wrong
+    // further on no end is looked for: its quotes are wrong
+    constexpr std::size_t kUsualEvents = 4U << 20U;
     while (true) {
       const std::size_t to = cut == kNowhere ? size_ : std::min(cut, size_);
       while (begin_ < to && (is_space(buffer_[begin_]) || buffer_[begin_] == ',')) ++begin_;
@@ -429,7 +482,8 @@ class EventStream {
       begin_ = stop;
       if (!after.failed) continue;
       ++end_.unreadable;
-      if (const std::size_t boundary = next_boundary(event); boundary != kNowhere) begin_ = boundary;
+      if (const std::size_t boundary = next_boundary(event); boundary != kNowhere)
+        begin_ = boundary;
     }
   }
 
@@ -454,6 +508,8 @@ class EventStream {
 
 }  // namespace
 
-StreamEnd read_events(TraceBytes& bytes, EventHandler& handler) { return EventStream(bytes, handler).read(); }
+StreamEnd read_events(TraceBytes& bytes, EventHandler& handler) {
+  return EventStream(bytes, handler).read();
+}
 
 }  // namespace lockstep

@@ -1,11 +1,13 @@
 // The events of a Chrome trace, one after the other, from a file of any length.
 //
-// The file is one JSON value, of which only a window is in memory. Windows are cut between two events and handed to simdjson. Where to
-// cut is found from the window's end backwards: a brace, a comma, a brace and a quote with a letter behind it can stand in no string,
-// for there the quote would end it and no letter could follow. Should the place lie within an event (objects in a list of its
-// arguments), that event fails to parse and waits for the next window.
+// The file is one JSON value, of which only a window is in memory. Windows are cut between two
+// events and handed to simdjson. Where to cut is found from the window's end backwards: a brace, a
+// comma, a brace and a quote with a letter behind it can stand in no string, for there the quote
+// would end it and no letter could follow. Should the place lie within an event (objects in a list
+// of its arguments), that event fails to parse and waits for the next window.
 //
-// An event that is no JSON is passed over and counted: profilers write names that other programs gave them.
+// An event that is no JSON is passed over and counted: profilers write names that other programs
+// gave them.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +21,8 @@
 
 namespace lockstep {
 
-// A complete event, ph = X. All texts as written: numbers and strings alike, without quotes; empty: absent.
-// They are valid until the handler returns.
+// A complete event, ph = X. All texts as written: numbers and strings alike, without quotes; empty:
+// absent. They are valid until the handler returns.
 struct TraceEvent {
   std::uint64_t index = 0;  // among all events of the file
   std::string_view name, category, start, duration, process, thread;
@@ -36,13 +38,14 @@ class EventHandler {
 };
 
 struct StreamEnd {
-  bool is_trace = false;         // a list of events was found
-  bool cut = false;              // the file ends within it
-  bool stopped = false;          // the handler wanted no more
+  bool is_trace = false;  // a list of events was found
+  bool cut = false;       // the file ends within it
+  bool stopped = false;   // the handler wanted no more
   std::uint64_t bytes = 0;
   std::uint64_t events = 0;      // of all kinds
   std::uint64_t unreadable = 0;  // passed over
-  std::vector<std::pair<std::string, std::string>> facts;  // what the file says of itself beside the events: names, and values as JSON
+  // what the file says of itself beside the events: names, and values as JSON
+  std::vector<std::pair<std::string, std::string>> facts;
 };
 
 StreamEnd read_events(TraceBytes& bytes, EventHandler& handler);

@@ -37,12 +37,17 @@ std::string unescaped(std::string_view written) {
         std::size_t digits = 0;
         for (; digits < 4 && i + 1 < written.size(); ++digits, ++i) {
           const char c = written[i + 1];
-          const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+          const int digit = c >= '0' && c <= '9'   ? c - '0'
+                            : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                            : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                   : -1;
           if (digit < 0) break;
           code = 16 * code + static_cast<unsigned>(digit);
         }
-        if (code >= 0xD800 && code < 0xE000) text += '?';  // half of a pair
-        else append_code_point(text, code);
+        if (code >= 0xD800 && code < 0xE000)
+          text += '?';  // half of a pair
+        else
+          append_code_point(text, code);
         break;
       }
       default: text += written[i];

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// By what the traces say of themselves, else by the files' names, else by their order; then sorted by rank.
-// A sentence where that had to be guessed.
+// By what the traces say of themselves, else by the files' names, else by their order; then sorted
+// by rank. A sentence where that had to be guessed.
 std::optional<std::string> match_ranks(std::vector<RankTrace>& traces);
 
 // The rank that a file's name holds: "rank-3.json", "trace_rank12.json.gz", "host_7.pt.trace.json".

@@ -15,11 +15,14 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kBlock = 1U << 20U;   // fits a core's second-level cache together with what is made of it
+// fits a core's second-level cache together with what is made of it
+constexpr std::size_t kBlock = 1U << 20U;
 constexpr std::size_t kBlocksAhead = 4;
-constexpr int kGzipOnly = 15 + 16;          // zlib's window, and no other wrapping than gzip's
+constexpr int kGzipOnly = 15 + 16;  // zlib's window, and no other wrapping than gzip's
 
-bool is_gzip(const unsigned char* bytes, std::size_t size) { return size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
+bool is_gzip(const unsigned char* bytes, std::size_t size) {
+  return size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+}
 
 ssize_t read_some(int file, char* into, std::size_t size) {
   ssize_t got = 0;
@@ -33,23 +36,26 @@ ssize_t read_some(int file, char* into, std::size_t size) {
 Result<std::unique_ptr<TraceBytes>> TraceBytes::open(const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return cannot_read(path, errno);
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(file, &facts) == 0 && S_ISDIR(facts.st_mode)) {
     ::close(file);
     return cannot_read(path, EISDIR);
   }
   std::array<unsigned char, 2> start{};
-  const bool compressed = ::pread(file, start.data(), start.size(), 0) == 2 && is_gzip(start.data(), start.size());
+  const bool compressed =
+      ::pread(file, start.data(), start.size(), 0) == 2 && is_gzip(start.data(), start.size());
   return std::unique_ptr<TraceBytes>(new TraceBytes(file, compressed));
 }
 
 std::unique_ptr<TraceBytes> TraceBytes::over(std::string_view bytes, std::size_t block) {
   std::unique_ptr<TraceBytes> result(new TraceBytes());
-  for (std::size_t at = 0; at < bytes.size(); at += block) result->blocks_.emplace_back(bytes.substr(at, block));
+  for (std::size_t at = 0; at < bytes.size(); at += block)
+    result->blocks_.emplace_back(bytes.substr(at, block));
   return result;
 }
 
-TraceBytes::TraceBytes(int file, bool compressed) : file_(file), compressed_(compressed), thread_([this] { read_ahead(); }) {}
+TraceBytes::TraceBytes(int file, bool compressed)
+    : file_(file), compressed_(compressed), thread_([this] { read_ahead(); }) {}
 
 TraceBytes::~TraceBytes() {
   {
@@ -98,8 +104,10 @@ bool TraceBytes::put(std::string block) {
 }
 
 void TraceBytes::read_ahead() {
-  if (compressed_) read_compressed();
-  else read_plain();
+  if (compressed_)
+    read_compressed();
+  else
+    read_plain();
   {
     const std::scoped_lock lock(mutex_);
     at_end_ = true;

@@ -1,6 +1,7 @@
 // The bytes of a trace file in order, plain or gzip-compressed, in blocks of one size.
 //
-// A thread of its own reads and decompresses ahead of the reader, a few blocks and no more: memory does not grow with the file.
+// A thread of its own reads and decompresses ahead of the reader, a few blocks and no more: memory
+// does not grow with the file.
 #pragma once
 
 #include <atomic>
@@ -28,8 +29,8 @@ class TraceBytes {
   TraceBytes(const TraceBytes&) = delete;
   TraceBytes& operator=(const TraceBytes&) = delete;
 
-  // The next bytes; empty at the end of the file. A block that is through is given back, to be filled again: fresh memory costs
-  // as much as decompressing into it.
+  // The next bytes; empty at the end of the file. A block that is through is given back, to be
+  // filled again: fresh memory costs as much as decompressing into it.
   std::string next(std::string used = {});
 
   // Once next() has given nothing: how the file ended.

@@ -58,8 +58,10 @@ TraceCategory category_of(std::string_view name) {
 
 // Operators whose Python lines are worth keeping: the host waits in them, or they feed the step.
 bool leads_to_a_finding(std::string_view name) {
-  return name == "aten::item" || name == "aten::_local_scalar_dense" || name == "aten::is_nonzero" || name == "aten::nonzero" || name == "aten::to" ||
-         name == "aten::_to_copy" || name == "aten::copy_" || name.starts_with("enumerate(DataLoader)") || name.starts_with("Optimizer.step#");
+  return name == "aten::item" || name == "aten::_local_scalar_dense" ||
+         name == "aten::is_nonzero" || name == "aten::nonzero" || name == "aten::to" ||
+         name == "aten::_to_copy" || name == "aten::copy_" ||
+         name.starts_with("enumerate(DataLoader)") || name.starts_with("Optimizer.step#");
 }
 
 std::optional<std::int64_t> integer(std::string_view text) {
@@ -73,7 +75,9 @@ std::optional<std::int64_t> integer(std::string_view text) {
   return value;
 }
 
-bool is_fraction(std::string_view number) { return number.find_first_of(".eE") != std::string_view::npos; }
+bool is_fraction(std::string_view number) {
+  return number.find_first_of(".eE") != std::string_view::npos;
+}
 
 double as_double(std::string_view number) {
   double value = 0;
@@ -91,7 +95,8 @@ std::uint64_t bytes_of_element(std::string_view type) {
 // Makes rows of events.
 class RowMaker : public EventHandler {
  public:
-  RowMaker(const TraceReading& how, std::atomic<std::uint64_t>& rows_of_all, RankTrace& trace) : how_(how), rows_of_all_(rows_of_all), trace_(trace) {}
+  RowMaker(const TraceReading& how, std::atomic<std::uint64_t>& rows_of_all, RankTrace& trace)
+      : how_(how), rows_of_all_(rows_of_all), trace_(trace) {}
 
   bool on_event(const TraceEvent& event) override {
     if (event.category.empty() || event.category == "Trace") return true;
@@ -114,9 +119,12 @@ class RowMaker : public EventHandler {
       *duration = 0;
     }
     const TraceCategory category = known_category(event.category);
-    if (is_on_device(category)) add_device_row(event, category, *start, *duration);
-    else add_host_row(event, category, *start, *duration);
-    if (++rows_ % kCountedTogether == 0 && rows_of_all_.fetch_add(kCountedTogether) + kCountedTogether > how_.most_rows) {
+    if (is_on_device(category))
+      add_device_row(event, category, *start, *duration);
+    else
+      add_host_row(event, category, *start, *duration);
+    if (++rows_ % kCountedTogether == 0 &&
+        rows_of_all_.fetch_add(kCountedTogether) + kCountedTogether > how_.most_rows) {
       trace_.flaws.too_long = true;
       return false;
     }
@@ -148,7 +156,8 @@ class RowMaker : public EventHandler {
 
   // What rows of both kinds have.
   template <class Row>
-  Row row_of(const TraceEvent& event, TraceCategory category, std::int64_t start, std::int64_t duration) {
+  Row row_of(const TraceEvent& event, TraceCategory category, std::int64_t start,
+             std::int64_t duration) {
     Row row;
     row.start_ns = start;
     row.duration_ns = duration;
@@ -159,44 +168,57 @@ class RowMaker : public EventHandler {
     return row;
   }
 
-  void add_device_row(const TraceEvent& event, TraceCategory category, std::int64_t start, std::int64_t duration) {
+  void add_device_row(const TraceEvent& event, TraceCategory category, std::int64_t start,
+                      std::int64_t duration) {
     auto row = row_of<DeviceRow>(event, category, start, duration);
     row.row_thread = small(event.thread).value_or(0);
     const auto device = small(event.device.empty() ? event.process : event.device);
-    row.device = device && *device >= 0 && *device < 4096 ? static_cast<std::int16_t>(*device) : std::int16_t{0};
-    row.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer(event.bytes).value_or(0)));
+    row.device = device && *device >= 0 && *device < 4096 ? static_cast<std::int16_t>(*device)
+                                                          : std::int16_t{0};
+    row.bytes =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer(event.bytes).value_or(0)));
     if (!event.collective.empty() || !event.group.empty()) {
       CollectiveFacts facts;
       facts.name = trace_.names[id_of(event.collective)];
       facts.group = trace_.names[id_of(event.group)];
       facts.group_size = small(event.group_size).value_or(0);
-      facts.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer(event.elements).value_or(0))) * bytes_of_element(event.element_type);
-      trace_.collectives.emplace_hint(trace_.collectives.end(), static_cast<std::uint32_t>(trace_.device_rows.size()), facts);
+      facts.bytes = static_cast<std::uint64_t>(
+                        std::max<std::int64_t>(0, integer(event.elements).value_or(0))) *
+                    bytes_of_element(event.element_type);
+      trace_.collectives.emplace_hint(trace_.collectives.end(),
+                                      static_cast<std::uint32_t>(trace_.device_rows.size()), facts);
     }
     trace_.device_rows.push_back(row);
   }
 
-  void add_host_row(const TraceEvent& event, TraceCategory category, std::int64_t start, std::int64_t duration) {
+  void add_host_row(const TraceEvent& event, TraceCategory category, std::int64_t start,
+                    std::int64_t duration) {
     auto row = row_of<HostRow>(event, category, start, duration);
     row.thread = thread_of(event);
     const auto index = static_cast<std::uint32_t>(trace_.host_rows.size());
     if (event.index == 0) trace_.first_event_row = index;
-    if (!event.call_stack.empty() && leads_to_a_finding(event.name)) trace_.stacks.emplace_hint(trace_.stacks.end(), index, id_of(event.call_stack));
+    if (!event.call_stack.empty() && leads_to_a_finding(event.name))
+      trace_.stacks.emplace_hint(trace_.stacks.end(), index, id_of(event.call_stack));
     trace_.host_rows.push_back(row);
   }
 
   static std::optional<std::int32_t> small(std::string_view text) {
     const auto value = integer(text);
     if (!value) return std::nullopt;
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(*value, INT32_MIN, INT32_MAX));  // "all streams" is 4294967295
+    // "all streams" is 4294967295
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(*value, INT32_MIN, INT32_MAX));
   }
 
   std::uint32_t thread_of(const TraceEvent& event) {
-    if (!threads_.empty() && event.process == last_process_ && event.thread == last_thread_) return last_thread_index_;
+    if (!threads_.empty() && event.process == last_process_ && event.thread == last_thread_)
+      return last_thread_index_;
     last_process_ = event.process;
     last_thread_ = event.thread;
-    const auto [entry, is_new] = threads_.try_emplace(last_process_ + "/" + last_thread_, static_cast<std::uint32_t>(trace_.threads.size()));
-    if (is_new) trace_.threads.push_back({integer(event.process).value_or(-1), integer(event.thread).value_or(-1)});
+    const auto [entry, is_new] = threads_.try_emplace(
+        last_process_ + "/" + last_thread_, static_cast<std::uint32_t>(trace_.threads.size()));
+    if (is_new)
+      trace_.threads.push_back(
+          {integer(event.process).value_or(-1), integer(event.thread).value_or(-1)});
     return last_thread_index_ = entry->second;
   }
 
@@ -233,27 +255,38 @@ std::string text_in(const Json& object, const char* key) {
 
 void take_device(const Json& told, RankTrace& trace) {
   GpuInfo info;
-  info.index = static_cast<int>(std::clamp<std::int64_t>(integer_in(told, "id").value_or(0), 0, 4095));
+  info.index =
+      static_cast<int>(std::clamp<std::int64_t>(integer_in(told, "id").value_or(0), 0, 4095));
   if (const std::string name = text_in(told, "name"); !name.empty()) info.name = name;
-  if (const auto memory = integer_in(told, "totalGlobalMem"); memory && *memory > 0) info.memory_total_bytes = static_cast<std::uint64_t>(*memory);
+  if (const auto memory = integer_in(told, "totalGlobalMem"); memory && *memory > 0)
+    info.memory_total_bytes = static_cast<std::uint64_t>(*memory);
   const auto major = integer_in(told, "computeMajor");
-  if (major && *major > 0 && *major < 100) trace.compute_capability[info.index] = {static_cast<int>(*major), static_cast<int>(integer_in(told, "computeMinor").value_or(0))};
+  if (major && *major > 0 && *major < 100)
+    trace.compute_capability[info.index] = {
+        static_cast<int>(*major), static_cast<int>(integer_in(told, "computeMinor").value_or(0))};
   trace.devices.push_back(std::move(info));
 }
 
 void take_facts(const std::vector<std::pair<std::string, std::string>>& told, RankTrace& trace) {
   Json facts = Json::object();
   for (const auto& [name, text] : told)
-    if (Json value = Json::parse(text, nullptr, false); !value.is_discarded()) facts[name] = std::move(value);
+    if (Json value = Json::parse(text, nullptr, false); !value.is_discarded())
+      facts[name] = std::move(value);
   if (const Json* const distributed = member(facts, "distributedInfo")) {
-    if (const auto rank = integer_in(*distributed, "rank"); rank && *rank >= 0 && *rank < 1'000'000) trace.told_rank = static_cast<int>(*rank);
-    if (const auto size = integer_in(*distributed, "world_size"); size && *size > 0 && *size < 1'000'000) trace.world_size = static_cast<int>(*size);
-    if (const std::string backend = text_in(*distributed, "backend"); !backend.empty()) trace.backend = backend;
+    if (const auto rank = integer_in(*distributed, "rank"); rank && *rank >= 0 && *rank < 1'000'000)
+      trace.told_rank = static_cast<int>(*rank);
+    if (const auto size = integer_in(*distributed, "world_size");
+        size && *size > 0 && *size < 1'000'000)
+      trace.world_size = static_cast<int>(*size);
+    if (const std::string backend = text_in(*distributed, "backend"); !backend.empty())
+      trace.backend = backend;
   }
-  if (const Json* const devices = member(facts, "deviceProperties"); devices != nullptr && devices->is_array())
+  if (const Json* const devices = member(facts, "deviceProperties");
+      devices != nullptr && devices->is_array())
     for (const Json& device : *devices) take_device(device, trace);
   constexpr std::int64_t kLatestNs = INT64_MAX / 4;  // the year 2043
-  trace.base_unix_ns = std::clamp<std::int64_t>(integer_in(facts, "baseTimeNanoseconds").value_or(0), 0, kLatestNs);
+  trace.base_unix_ns =
+      std::clamp<std::int64_t>(integer_in(facts, "baseTimeNanoseconds").value_or(0), 0, kLatestNs);
   trace.host = text_in(facts, "host_name");
 }
 
@@ -268,7 +301,8 @@ bool is_mtia(const RankTrace& trace) {
   return submits;
 }
 
-Result<RankTrace> read_one(TraceBytes& bytes, const std::string& name, const TraceReading& how, std::atomic<std::uint64_t>& rows_of_all) {
+Result<RankTrace> read_one(TraceBytes& bytes, const std::string& name, const TraceReading& how,
+                           std::atomic<std::uint64_t>& rows_of_all) {
   RankTrace trace;
   trace.file = name;
   RowMaker maker(how, rows_of_all, trace);
@@ -289,7 +323,8 @@ Result<RankTrace> read_one(TraceBytes& bytes, const std::string& name, const Tra
 }  // namespace
 
 std::optional<std::int64_t> nanoseconds_of(std::string_view microseconds) {
-  constexpr std::int64_t kMost = INT64_MAX / 4000;  // sums of a begin, a length and a base still fit
+  // sums of a begin, a length and a base still fit
+  constexpr std::int64_t kMost = INT64_MAX / 4000;
   std::size_t at = 0;
   const bool negative = !microseconds.empty() && microseconds.front() == '-';
   if (negative) ++at;
@@ -304,14 +339,19 @@ std::optional<std::int64_t> nanoseconds_of(std::string_view microseconds) {
   if (at < microseconds.size() && microseconds[at] == '.') {
     ++at;
     for (std::int64_t unit = 100; unit > 0; unit /= 10)
-      if (at < microseconds.size() && microseconds[at] >= '0' && microseconds[at] <= '9') thousandths += unit * (microseconds[at++] - '0');
-    if (at < microseconds.size() && microseconds[at] >= '5' && microseconds[at] <= '9') ++thousandths;
+      if (at < microseconds.size() && microseconds[at] >= '0' && microseconds[at] <= '9')
+        thousandths += unit * (microseconds[at++] - '0');
+    if (at < microseconds.size() && microseconds[at] >= '5' && microseconds[at] <= '9')
+      ++thousandths;
     while (at < microseconds.size() && microseconds[at] >= '0' && microseconds[at] <= '9') ++at;
   }
   if (at != microseconds.size()) {  // 1.5e6
     double value = 0;
-    const auto [end, error] = std::from_chars(microseconds.data(), microseconds.data() + microseconds.size(), value);
-    if (error != std::errc() || end != microseconds.data() + microseconds.size() || std::abs(value) > static_cast<double>(kMost)) return std::nullopt;
+    const auto [end, error] =
+        std::from_chars(microseconds.data(), microseconds.data() + microseconds.size(), value);
+    if (error != std::errc() || end != microseconds.data() + microseconds.size() ||
+        std::abs(value) > static_cast<double>(kMost))
+      return std::nullopt;
     return std::llround(value * 1000);
   }
   const std::int64_t result = whole * 1000 + thousandths;
@@ -324,18 +364,20 @@ Result<RankTrace> read_trace(TraceBytes& bytes, const std::string& name, const T
 }
 
 Result<RankTrace> read_trace(const std::filesystem::path& path, const TraceReading& how) {
-  auto bytes = TraceBytes::open(path);
-  if (!bytes) return std::move(bytes).error();
-  return read_trace(**bytes, path.string(), how);
+  auto bytes = TRY(TraceBytes::open(path));
+  return read_trace(*bytes, path.string(), how);
 }
 
-Result<std::vector<RankTrace>> read_traces(const std::vector<std::string>& paths, const TraceReading& how) {
+Result<std::vector<RankTrace>> read_traces(const std::vector<std::string>& paths,
+                                           const TraceReading& how) {
   std::vector<std::optional<Result<RankTrace>>> results(paths.size());
   std::atomic<std::uint64_t> rows = 0;
   in_parallel(paths.size(), 1, [&](std::size_t i) {
     auto bytes = TraceBytes::open(paths[i]);
-    if (bytes) results[i].emplace(read_one(**bytes, paths[i], how, rows));
-    else results[i].emplace(std::move(bytes).error());
+    if (bytes)
+      results[i].emplace(read_one(**bytes, paths[i], how, rows));
+    else
+      results[i].emplace(std::move(bytes).error());
   });
   std::vector<RankTrace> traces;
   for (std::optional<Result<RankTrace>>& result : results) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kMagic = ":W&B";
 constexpr std::size_t kHeader = 7;
-constexpr std::size_t kBlock = 32768;
+constexpr std::size_t kRecordBlock = 32768;
 constexpr std::size_t kRecordHeader = 7;  // checksum 4, length 2, type 1
 constexpr std::size_t kLongestRecord = 64U << 20U;
 
@@ -41,19 +41,22 @@ LogicalRecords logical_records(std::string_view bytes) {
   std::string pieces;
   bool in_pieces = false;
   for (std::size_t at = kHeader; at + kRecordHeader <= bytes.size();) {
-    const std::size_t left_in_block = kBlock - at % kBlock;
+    const std::size_t left_in_block = kRecordBlock - at % kRecordBlock;
     if (left_in_block < kRecordHeader) {  // the trailer of a block
       at += left_in_block;
       continue;
     }
-    const auto byte = [&](std::size_t offset) { return static_cast<unsigned char>(bytes[at + offset]); };
+    const auto byte = [&](std::size_t offset) {
+      return static_cast<unsigned char>(bytes[at + offset]);
+    };
     const std::size_t length = byte(4) | static_cast<std::size_t>(byte(5)) << 8U;
     const int type = byte(6);
     if (type == 0 && length == 0) {  // padding to the end of the block
       at += left_in_block;
       continue;
     }
-    if (type < kFull || type > kLast || length > left_in_block - kRecordHeader) {  // damaged: go on with the next block
+    // damaged: go on with the next block
+    if (type < kFull || type > kLast || length > left_in_block - kRecordHeader) {
       records.cut += left_in_block;
       at += left_in_block;
       in_pieces = false;
@@ -90,9 +93,12 @@ std::optional<double> timestamp(protozero::data_view data) {
   protozero::pbf_reader message(data);
   double seconds = 0;
   while (message.next()) {
-    if (message.tag() == 1 && message.wire_type() == protozero::pbf_wire_type::varint) seconds += static_cast<double>(message.get_int64());
-    else if (message.tag() == 2 && message.wire_type() == protozero::pbf_wire_type::varint) seconds += static_cast<double>(message.get_int32()) / 1e9;
-    else message.skip();
+    if (message.tag() == 1 && message.wire_type() == protozero::pbf_wire_type::varint)
+      seconds += static_cast<double>(message.get_int64());
+    else if (message.tag() == 2 && message.wire_type() == protozero::pbf_wire_type::varint)
+      seconds += static_cast<double>(message.get_int32()) / 1e9;
+    else
+      message.skip();
   }
   return seconds > 0 ? std::optional(seconds) : std::nullopt;
 }
@@ -103,10 +109,14 @@ std::pair<std::string, std::string> item_of(protozero::data_view data) {
   std::pair<std::string, std::string> item;
   while (message.next()) {
     const bool is_text = message.wire_type() == protozero::pbf_wire_type::length_delimited;
-    if (message.tag() == 1 && is_text) item.first = std::string(view(message.get_view()));
-    else if (message.tag() == 2 && is_text && item.first.empty()) item.first = std::string(view(message.get_view()));
-    else if (message.tag() == 16 && is_text) item.second = std::string(view(message.get_view()));
-    else message.skip();
+    if (message.tag() == 1 && is_text)
+      item.first = std::string(view(message.get_view()));
+    else if (message.tag() == 2 && is_text && item.first.empty())
+      item.first = std::string(view(message.get_view()));
+    else if (message.tag() == 16 && is_text)
+      item.second = std::string(view(message.get_view()));
+    else
+      message.skip();
   }
   return item;
 }
@@ -140,16 +150,26 @@ void read_environment(protozero::data_view data, RunFacts& facts) {
   protozero::pbf_reader message(data);
   while (message.next()) {
     const bool is_text = message.wire_type() == protozero::pbf_wire_type::length_delimited;
-    if (message.tag() == 5 && is_text) facts.arguments.emplace_back(view(message.get_view()));
-    else if (message.tag() == 6 && is_text) facts.program = std::string(view(message.get_view()));
-    else if (message.tag() == 18 && is_text) facts.gpu_type = std::string(view(message.get_view()));
-    else message.skip();
+    if (message.tag() == 5 && is_text)
+      facts.arguments.emplace_back(view(message.get_view()));
+    else if (message.tag() == 6 && is_text)
+      facts.program = std::string(view(message.get_view()));
+    else if (message.tag() == 18 && is_text)
+      facts.gpu_type = std::string(view(message.get_view()));
+    else
+      message.skip();
   }
 }
 
 // The settings that findings know; everything else in a config is the user's own business.
-constexpr std::array<std::string_view, 8> kSettings = {"logging_steps", "dataloader_num_workers", "num_workers", "per_device_train_batch_size",
-                                                       "gradient_accumulation_steps", "bf16", "fp16", "tf32"};
+constexpr std::array<std::string_view, 8> kSettings = {"logging_steps",
+                                                       "dataloader_num_workers",
+                                                       "num_workers",
+                                                       "per_device_train_batch_size",
+                                                       "gradient_accumulation_steps",
+                                                       "bf16",
+                                                       "fp16",
+                                                       "tf32"};
 
 void read_config(protozero::data_view data, RunFacts& facts) {
   protozero::pbf_reader message(data);
@@ -159,15 +179,18 @@ void read_config(protozero::data_view data, RunFacts& facts) {
       continue;
     }
     const auto [key, value] = item_of(message.get_view());
-    if (std::find(kSettings.begin(), kSettings.end(), key) != kSettings.end() && value.size() < 24) facts.settings[key] = value;
+    if (std::ranges::find(kSettings, key) != kSettings.end() && value.size() < 24)
+      facts.settings[key] = value;
   }
 }
 
 void read_run(protozero::data_view data, RunFacts& facts) {
   protozero::pbf_reader message(data);
   while (message.next()) {
-    if (message.tag() == 4 && message.wire_type() == protozero::pbf_wire_type::length_delimited) read_config(message.get_view(), facts);
-    else message.skip();
+    if (message.tag() == 4 && message.wire_type() == protozero::pbf_wire_type::length_delimited)
+      read_config(message.get_view(), facts);
+    else
+      message.skip();
   }
 }
 
@@ -187,27 +210,37 @@ std::optional<MetricName> metric_name(std::string_view key) {
   }
   const auto dot = key.find('.');
   const auto number = parse_integer(key.substr(0, dot));
-  if (dot == std::string_view::npos || !number || *number < 0 || *number > 1023) return std::nullopt;
+  if (dot == std::string_view::npos || !number || *number < 0 || *number > 1023)
+    return std::nullopt;
   name.gpu = static_cast<int>(*number);
   name.quantity = key.substr(dot + 1);
   return name;
 }
 
 void put(const MetricName& name, double value, LogRow& row) {
-  if (name.quantity == "gpu") row.busy = value / 100;
-  else if (name.quantity == "memoryAllocatedBytes") row.memory_used_bytes = value;
-  else if (name.quantity == "memoryAllocated") row.memory_fraction = value / 100;
-  else if (name.quantity == "temp") row.temperature_c = value;
-  else if (name.quantity == "powerWatts") row.power_mw = value * 1e3;
-  else if (name.quantity == "enforcedPowerLimitWatts") row.power_limit_mw = value * 1e3;
-  else if (name.quantity == "smClock") row.sm_clock_mhz = value;
+  if (name.quantity == "gpu")
+    row.busy = value / 100;
+  else if (name.quantity == "memoryAllocatedBytes")
+    row.memory_used_bytes = value;
+  else if (name.quantity == "memoryAllocated")
+    row.memory_fraction = value / 100;
+  else if (name.quantity == "temp")
+    row.temperature_c = value;
+  else if (name.quantity == "powerWatts")
+    row.power_mw = value * 1e3;
+  else if (name.quantity == "enforcedPowerLimitWatts")
+    row.power_limit_mw = value * 1e3;
+  else if (name.quantity == "smClock")
+    row.sm_clock_mhz = value;
 }
 
 // Used bytes over the used share is the whole; old files have no other word of it.
 void complete(const Metrics& metrics, LogRow& row) {
-  if (row.memory_used_bytes && row.memory_fraction && *row.memory_fraction > 0.01) row.memory_total_bytes = *row.memory_used_bytes / *row.memory_fraction;
+  if (row.memory_used_bytes && row.memory_fraction && *row.memory_fraction > 0.01)
+    row.memory_total_bytes = *row.memory_used_bytes / *row.memory_fraction;
   const auto share = metrics.values.find(fmt::format("gpu.{}.powerPercent", row.gpu));
-  if (!row.power_limit_mw && row.power_mw && share != metrics.values.end() && share->second > 5) row.power_limit_mw = *row.power_mw / (share->second / 100);
+  if (!row.power_limit_mw && row.power_mw && share != metrics.values.end() && share->second > 5)
+    row.power_limit_mw = *row.power_mw / (share->second / 100);
 }
 
 void add_metrics(const Metrics& metrics, LogBuilder& builder, std::set<int>& held) {
@@ -246,12 +279,18 @@ std::optional<ParsedLog> parse_wandb_file(std::string_view bytes) {
     try {  // protozero throws on damaged messages; one of them is no reason to lose the rest
       protozero::pbf_reader message(record);
       while (message.next()) {
-        if (message.wire_type() != protozero::pbf_wire_type::length_delimited) message.skip();
-        else if (message.tag() == field::kStats) add_metrics(metrics_of(message.get_view()), builder, held);
-        else if (message.tag() == field::kEnvironment) read_environment(message.get_view(), facts);
-        else if (message.tag() == field::kRun) read_run(message.get_view(), facts);
-        else if (message.tag() == field::kConfig) read_config(message.get_view(), facts);
-        else message.skip();
+        if (message.wire_type() != protozero::pbf_wire_type::length_delimited)
+          message.skip();
+        else if (message.tag() == field::kStats)
+          add_metrics(metrics_of(message.get_view()), builder, held);
+        else if (message.tag() == field::kEnvironment)
+          read_environment(message.get_view(), facts);
+        else if (message.tag() == field::kRun)
+          read_run(message.get_view(), facts);
+        else if (message.tag() == field::kConfig)
+          read_config(message.get_view(), facts);
+        else
+          message.skip();
       }
     } catch (const protozero::exception&) {
       ++unreadable;
@@ -270,13 +309,17 @@ std::optional<ParsedLog> parse_wandb_file(std::string_view bytes) {
       command.insert(command.end(), facts.arguments.begin(), facts.arguments.end());
       process.command = redact_command(std::move(command));
     }
-    log->records.insert(log->records.begin(), Record{log->records.front().t_ms, ProcessTick{process}});
+    log->records.insert(log->records.begin(),
+                        Record{log->records.front().t_ms, ProcessTick{process}});
   } else {
     log->machine.process_coverage = ProcessCoverage::none;
   }
   for (const auto& [key, value] : facts.settings)
-    log->records.insert(log->records.begin(), Record{log->records.front().t_ms, Event{"setting", std::nullopt, key + "=" + value}});
-  if (records.cut > 0) log->notes.push_back(fmt::format("{} bytes were damaged; the rest was read", records.cut));
+    log->records.insert(
+        log->records.begin(),
+        Record{log->records.front().t_ms, Event{"setting", std::nullopt, key + "=" + value}});
+  if (records.cut > 0)
+    log->notes.push_back(fmt::format("{} bytes were damaged; the rest was read", records.cut));
   if (unreadable > 0) log->notes.push_back(fmt::format("{} records could not be read", unreadable));
   return log;
 }

@@ -1,7 +1,8 @@
 // Weights & Biases run files (run-*.wandb): system metrics of runs long over.
 //
-// A header of 7 bytes, then blocks of 32 KiB as LevelDB's log has them: records with checksum, length and type, the
-// long ones in pieces. Each whole record is a protobuf message; system metrics are its field `stats`.
+// A header of 7 bytes, then blocks of 32 KiB as LevelDB's log has them: records with checksum,
+// length and type, the long ones in pieces. Each whole record is a protobuf message; system metrics
+// are its field `stats`.
 #pragma once
 
 #include <optional>

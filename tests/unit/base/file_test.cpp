@@ -30,7 +30,8 @@ TEST(AtomicWrite, LeavesTheOldFileAndNoLitterWhenItFails) {
 
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().what, ::testing::HasSubstr("cannot write"));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a temporary file was left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1)
+      << "a temporary file was left";
 }
 
 TEST(AtomicWrite, GivesTheFileTheUsersUsualRights) {
@@ -40,7 +41,7 @@ TEST(AtomicWrite, GivesTheFileTheUsersUsualRights) {
   ASSERT_TRUE(write_file_atomically(folder / "x", "new"));
 
   ::umask(old);
-  struct stat facts {};
+  struct stat facts{};
   ASSERT_EQ(::stat((folder / "x").c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777U, 0644U) << "mkstemp's 0600 would hide a report from colleagues";
 }

@@ -32,7 +32,8 @@ TEST(Subprocess, TellsASignalFromAnExit) {
 }
 
 TEST(Subprocess, IsEndedThoughItDoesNotListen) {
-  auto deaf = Subprocess::start({"/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"}, ChildOutput::untouched);
+  auto deaf = Subprocess::start({"/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"},
+                                ChildOutput::untouched);
   ASSERT_TRUE(deaf);
   auto listens = Subprocess::start({"/bin/sleep", "60"}, ChildOutput::untouched);
   ASSERT_TRUE(listens);
@@ -51,14 +52,17 @@ TEST(Subprocess, SaysWhenAProgramDoesNotExist) {
 }
 
 TEST(TimeLimit, GivesUpOnWorkThatDoesNotComeBack) {
-  EXPECT_EQ(run_with_time_limit(20ms, [] {
-              std::this_thread::sleep_for(2s);
-              return 1;
-            }),
+  EXPECT_EQ(run_with_time_limit(20ms,
+                                [] {
+                                  std::this_thread::sleep_for(2s);
+                                  return 1;
+                                }),
             std::nullopt);
 }
 
-TEST(TimeLimit, HandsOverWhatComesInTime) { EXPECT_EQ(run_with_time_limit(10s, [] { return 42; }), 42); }
+TEST(TimeLimit, HandsOverWhatComesInTime) {
+  EXPECT_EQ(run_with_time_limit(10s, [] { return 42; }), 42);
+}
 
 }  // namespace
 }  // namespace lockstep

@@ -28,7 +28,8 @@ TEST(Durations, WithoutAUnitAreRefusedWithAnExample) {
 }
 
 TEST(Durations, ThatMakeNoSenseAreRefused) {
-  for (const char* text : {"", "s", "-5s", "-0s", "nans", "infs", "5 s", "5sec", "1e300s", "5ss", "0x5s", "\x1b[31ms"})
+  for (const char* text :
+       {"", "s", "-5s", "-0s", "nans", "infs", "5 s", "5sec", "1e300s", "5ss", "0x5s", "\x1b[31ms"})
     EXPECT_FALSE(parse_duration(text)) << text;
 }
 
@@ -38,7 +39,8 @@ TEST(IndexLists, TakeCommasAndRanges) {
 }
 
 TEST(IndexLists, OfAnythingElseAreRefused) {
-  for (const char* text : {"", "a", "0,,1", "-1", "3-1", "0-99999999", "1.5"}) EXPECT_FALSE(parse_index_list(text)) << text;
+  for (const char* text : {"", "a", "0,,1", "-1", "3-1", "0-99999999", "1.5"})
+    EXPECT_FALSE(parse_index_list(text)) << text;
 }
 
 TEST(Nearest, FindsTheWordThatWasMeant) {
@@ -60,7 +62,10 @@ TEST(Nearest, StaysSilentWhenNothingIsNear) {
 TEST(Printable, MakesEscapeSequencesVisible) {
   EXPECT_EQ(printable("a\x1b[31mb"), "a\\x1b[31mb");
   EXPECT_EQ(printable("two\nlines"), "two\\nlines");
-  EXPECT_EQ(printable("\xC2\x9B" "31m"), "?31m") << "a C1 control introduces escape sequences too";
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "31m"),
+            "?31m")
+      << "a C1 control introduces escape sequences too";
 }
 
 TEST(Printable, KeepsTextAndReplacesWhatIsNoUtf8) {
@@ -77,7 +82,8 @@ TEST(Bytes, AreShownWithThreeFigures) {
 
 TEST(Utf16, BecomesUtf8InBothByteOrdersAndNeverHalfACharacter) {
   using namespace std::string_view_literals;
-  EXPECT_EQ(from_utf16("\xFF\xFEG\0\xE9\0\x26\x20\x3D\xD8\x00\xDE"sv), "G\xC3\xA9\xE2\x80\xA6\xF0\x9F\x98\x80");
+  EXPECT_EQ(from_utf16("\xFF\xFEG\0\xE9\0\x26\x20\x3D\xD8\x00\xDE"sv),
+            "G\xC3\xA9\xE2\x80\xA6\xF0\x9F\x98\x80");
   EXPECT_EQ(from_utf16("\xFE\xFF\0G"sv), "G");
   EXPECT_EQ(from_utf16("\xFF\xFE\x3D\xD8x\0"sv), "\xEF\xBF\xBDx");
   EXPECT_EQ(from_utf16("\xFF\xFEG"sv), "") << "cut within a unit";

@@ -34,7 +34,8 @@ std::string request(std::int32_t kinds, const std::vector<std::int32_t>& pids) {
 // A profiler's end: bound beside the daemon's, as torch binds it.
 class Client {
  public:
-  explicit Client(const fs::path& folder) : folder_(folder), socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+  explicit Client(const fs::path& folder)
+      : folder_(folder), socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     const sockaddr_un own = address(folder / "dynoconfigclient1");
     EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
     const timeval patience{2, 0};
@@ -47,7 +48,8 @@ class Client {
   bool ask() {
     const sockaddr_un daemon = address(folder_ / "dynolog");
     const std::string text = request(3, {::getpid(), 1});
-    return ::sendto(socket_, text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&daemon), sizeof(daemon)) >= 0;
+    return ::sendto(socket_, text.data(), text.size(), 0,
+                    reinterpret_cast<const sockaddr*>(&daemon), sizeof(daemon)) >= 0;
   }
   // The configuration; nothing: no answer.
   std::optional<std::string> answer() {
@@ -82,7 +84,9 @@ TEST(KinetoMessages, AreReadAndRefused) {
 }
 
 TEST(KinetoMessages, OrderATraceForAllAtOneMoment) {
-  const std::string text = configuration_of({"/tmp/x.json", std::chrono::milliseconds(1'700'000'000'123), std::chrono::milliseconds(2000), true});
+  const std::string text =
+      configuration_of({"/tmp/x.json", std::chrono::milliseconds(1'700'000'000'123),
+                        std::chrono::milliseconds(2000), true});
 
   EXPECT_NE(text.find("ACTIVITIES_LOG_FILE=/tmp/x.json\n"), std::string::npos);
   EXPECT_NE(text.find("PROFILE_START_TIME=1700000000123\n"), std::string::npos);
@@ -165,10 +169,13 @@ TEST(RestingDaemon, LeavesTheUsersOwnDaemonAlone) {
 // A /proc of files.
 class Proc {
  public:
-  void process(int pid, int parent, const std::string& command, const std::string& environment, bool torch = true) {
+  void process(int pid, int parent, const std::string& command, const std::string& environment,
+               bool torch = true) {
     const fs::path own = folder_ / std::to_string(pid);
     fs::create_directories(own);
-    const auto write = [&](const std::string& name, const std::string& text) { folder_.write(std::to_string(pid) + "/" + name, text); };
+    const auto write = [&](const std::string& name, const std::string& text) {
+      folder_.write(std::to_string(pid) + "/" + name, text);
+    };
     write("environ", environment);
     write("maps", torch ? "7f00-7f01 r-xp /venv/lib/libtorch_cpu.so\n" : "");
     write("cmdline", command);
@@ -176,7 +183,8 @@ class Proc {
   }
   std::vector<int> found(const std::vector<int>& wanted = {}) const {
     std::vector<int> pids;
-    for (const TracedProcess& process : find_traced_processes(folder_.path(), wanted)) pids.push_back(process.pid);
+    for (const TracedProcess& process : find_traced_processes(folder_.path(), wanted))
+      pids.push_back(process.pid);
     return pids;
   }
   const TemporaryFolder& folder() const { return folder_; }
@@ -192,9 +200,9 @@ TEST(TracedProcesses, AreTheRanksWithoutLauncherAndWorkers) {
   proc.process(10, 1, "torchrun", kAsks);
   proc.process(11, 10, "train.py", kAsks + std::string("RANK=0\0WORLD_SIZE=2\0", 20));
   proc.process(12, 10, "train.py", kAsks + std::string("RANK=1\0WORLD_SIZE=2\0", 20));
-  proc.process(13, 11, "train.py", kAsks);          // a loader's worker: a fork
-  proc.process(14, 1, "other.py", "HOME=/root");    // does not ask
-  proc.process(15, 1, "bash", kAsks, false);        // has no torch
+  proc.process(13, 11, "train.py", kAsks);        // a loader's worker: a fork
+  proc.process(14, 1, "other.py", "HOME=/root");  // does not ask
+  proc.process(15, 1, "bash", kAsks, false);      // has no torch
 
   EXPECT_EQ(proc.found(), (std::vector<int>{11, 12}));
   EXPECT_EQ(proc.found({12}), (std::vector<int>{12}));

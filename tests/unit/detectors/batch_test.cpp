@@ -47,7 +47,8 @@ TEST(BatchTooSmall, IsNotSuspectedOfAHealthySmallModel) {
   Signals signals = without_sm(small_batch(2));
   draw_power(signals, 0.42);
 
-  EXPECT_THAT(found_by(find_batch_too_small, signals), IsEmpty()) << "real healthy runs sit at 42 % of the limit";
+  EXPECT_THAT(found_by(find_batch_too_small, signals), IsEmpty())
+      << "real healthy runs sit at 42 % of the limit";
 }
 
 TEST(BatchTooSmall, IsNotSaidWhereTheGpuIsFullOrHasNoRoom) {
@@ -61,7 +62,8 @@ TEST(BatchTooSmall, IsNotSaidWhereTheGpuIsFullOrHasNoRoom) {
   draw_power(hard_work, 0.8);
 
   EXPECT_THAT(found_by(find_batch_too_small, working), IsEmpty());
-  EXPECT_THAT(found_by(find_batch_too_small, rests), IsEmpty()) << "empty GPUs wait for something else";
+  EXPECT_THAT(found_by(find_batch_too_small, rests), IsEmpty())
+      << "empty GPUs wait for something else";
   EXPECT_THAT(found_by(find_batch_too_small, no_room), IsEmpty()) << "a larger batch would not fit";
   EXPECT_THAT(found_by(find_batch_too_small, hard_work), IsEmpty()) << "whatever its SMs say";
 }
@@ -73,7 +75,8 @@ TEST(BatchTooSmall, IsNotSaidOfRanksThatWait) {
   set_environment(missing, "LOCAL_WORLD_SIZE", "4");
 
   EXPECT_THAT(found_by(find_batch_too_small, stuck), IsEmpty());
-  EXPECT_THAT(found_by(find_batch_too_small, missing), IsEmpty()) << "they wait for ranks that are not there";
+  EXPECT_THAT(found_by(find_batch_too_small, missing), IsEmpty())
+      << "they wait for ranks that are not there";
 }
 
 TEST(BatchTooSmall, IsNotSaidWithoutMemoryOrWithoutPowerAndSm) {
@@ -158,7 +161,8 @@ TEST(TensorCoresUnused, IsNotSaidOfMixedPrecisionOrOfGpusThatHardlyCompute) {
 
   EXPECT_THAT(found_by(find_tensor_cores_unused, mixed), IsEmpty());
   EXPECT_THAT(found_by(find_tensor_cores_unused, waits), IsEmpty());
-  EXPECT_THAT(found_by(find_tensor_cores_unused, one_of_two), IsEmpty()) << "ranks run the same program";
+  EXPECT_THAT(found_by(find_tensor_cores_unused, one_of_two), IsEmpty())
+      << "ranks run the same program";
 }
 
 TEST(TensorCoresUnused, IsNotSaidWithoutTheCounters) {

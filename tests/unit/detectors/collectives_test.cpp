@@ -95,7 +95,8 @@ TEST(StragglerRank, WaitsLeastByStepMarks) {
 
   const auto findings = found_by(find_straggler_rank, signals);
 
-  EXPECT_THAT(found_by(find_straggler_rank, by_turns), IsEmpty()) << "the lateness goes from rank to rank";
+  EXPECT_THAT(found_by(find_straggler_rank, by_turns), IsEmpty())
+      << "the lateness goes from rank to rank";
   ASSERT_TRUE(is_one(findings, FindingCode::straggler_rank, 0.25, 0.3));
   EXPECT_THAT(findings.front().ranks, ElementsAre(1));
   EXPECT_THAT(findings.front().gpus, ElementsAre(1));
@@ -107,7 +108,8 @@ TEST(StragglerRank, IsNobodyWhereAllSpinAlike) {
   load_gpu(nearly, 1, 0.98, 0.31);
 
   EXPECT_THAT(found_by(find_straggler_rank, all_spin(4, 0.42)), IsEmpty());
-  EXPECT_THAT(found_by(find_straggler_rank, nearly), IsEmpty()) << "0.11 of the time is under the line";
+  EXPECT_THAT(found_by(find_straggler_rank, nearly), IsEmpty())
+      << "0.11 of the time is under the line";
 }
 
 TEST(StragglerRank, IsNamedJustOverTheLine) {
@@ -120,8 +122,10 @@ TEST(StragglerRank, IsNamedJustOverTheLine) {
   Signals under = marked;
   give_part_to_rank(*under.jobs.front().steps, 2, "collective_exposed", 0.06);
 
-  EXPECT_TRUE(is_one(found_by(find_straggler_rank, outside), FindingCode::straggler_rank, 0.12, 0.18));
-  EXPECT_TRUE(is_one(found_by(find_straggler_rank, marked), FindingCode::straggler_rank, 0.08, 0.12));
+  EXPECT_TRUE(
+      is_one(found_by(find_straggler_rank, outside), FindingCode::straggler_rank, 0.12, 0.18));
+  EXPECT_TRUE(
+      is_one(found_by(find_straggler_rank, marked), FindingCode::straggler_rank, 0.08, 0.12));
   EXPECT_THAT(found_by(find_straggler_rank, under), IsEmpty());
 }
 
@@ -179,7 +183,8 @@ TEST(ExposedCollectives, AreNotSaidWhereOneRankIsLateOrLittleIsExposed) {
   Signals little = with_steps(healthy_ranks(4));
   give_part(*little.jobs.front().steps, "collective_exposed", 0.08);
 
-  EXPECT_THAT(found_by(find_exposed_collectives, late), IsEmpty()) << "that is waiting, not transfer";
+  EXPECT_THAT(found_by(find_exposed_collectives, late), IsEmpty())
+      << "that is waiting, not transfer";
   EXPECT_THAT(found_by(find_exposed_collectives, little), IsEmpty());
 }
 
@@ -262,7 +267,8 @@ TEST(StuckCollective, IsFoundWhereRanksSpinForOneThatIsGone) {
   ASSERT_TRUE(is_one(findings, FindingCode::stuck_collective, 0.4, 0.5));
   EXPECT_TRUE(is_stood_behind(findings.front()));
   EXPECT_EQ(findings.front().severity, Severity::critical);
-  EXPECT_NEAR(evidence_of(findings.front(), "busy_of_gpu_3"), 0.2, 1e-9) << "the one that does not come is named";
+  EXPECT_NEAR(evidence_of(findings.front(), "busy_of_gpu_3"), 0.2, 1e-9)
+      << "the one that does not come is named";
 }
 
 TEST(StuckCollective, IsNotAWaitThatEnds) {
@@ -353,7 +359,8 @@ TEST(ReduceEveryStep, IsNotALocalSyncOrOneRanksOwn) {
   EXPECT_THAT(found_by(find_reduce_every_step, local), IsEmpty()) << "about as long on all ranks";
   EXPECT_THAT(found_by(find_reduce_every_step, one_rank), IsEmpty());
   EXPECT_THAT(found_by(find_reduce_every_step, little), IsEmpty());
-  EXPECT_THAT(found_by(find_reduce_every_step, healthy_ranks(4)), IsEmpty()) << "only step marks show it";
+  EXPECT_THAT(found_by(find_reduce_every_step, healthy_ranks(4)), IsEmpty())
+      << "only step marks show it";
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ TEST(WorldSizeNotSet, IsFoundOfASplitModelStartedWithPython) {
 }
 
 TEST(WorldSizeNotSet, CostsOfDataParallelWhatTheGpusWait) {
-  EXPECT_TRUE(is_one(found_by(find_world_size_not_set, data_parallel(4)), FindingCode::world_size_not_set, 0.25, 0.35));
+  EXPECT_TRUE(is_one(found_by(find_world_size_not_set, data_parallel(4)),
+                     FindingCode::world_size_not_set, 0.25, 0.35));
 }
 
 TEST(WorldSizeNotSet, IsFoundOfOneGpuBesideEmptyOnes) {
@@ -96,7 +97,8 @@ TEST(WorldSizeNotSet, IsNotSaidOfJaxServersOrOtherPrograms) {
   Signals binary = split_model(2);
   first_process(binary).command = {"/opt/train_model"};
 
-  for (const Signals& signals : {jax, serving, binary}) EXPECT_THAT(found_by(find_world_size_not_set, signals), IsEmpty());
+  for (const Signals& signals : {jax, serving, binary})
+    EXPECT_THAT(found_by(find_world_size_not_set, signals), IsEmpty());
 }
 
 TEST(WorldSizeNotSet, IsNotSaidOfOneGpuOnPurpose) {
@@ -125,14 +127,16 @@ TEST(EveryRankSaves, CostsAllButOneOfTheWriters) {
 TEST(EveryRankSaves, IsNotSaidWhereTheFirstRankAloneDoes) {
   EXPECT_THAT(found_by(find_every_rank_saves, saved_by(1, 0.08)), IsEmpty());
   EXPECT_THAT(found_by(find_every_rank_saves, saved_by(0, 0)), IsEmpty());
-  EXPECT_THAT(found_by(find_every_rank_saves, healthy_ranks(4)), IsEmpty()) << "only step marks show it";
+  EXPECT_THAT(found_by(find_every_rank_saves, healthy_ranks(4)), IsEmpty())
+      << "only step marks show it";
 }
 
 TEST(EveryRankSaves, IsSuspectedOnlyOfShardedCheckpoints) {
   Signals signals = saved_by(4, 0.08);
   set_libraries(signals, {"torch", "nccl", "deepspeed"});
 
-  for (const Finding& finding : found_by(find_every_rank_saves, signals)) EXPECT_FALSE(is_stood_behind(finding));
+  for (const Finding& finding : found_by(find_every_rank_saves, signals))
+    EXPECT_FALSE(is_stood_behind(finding));
 }
 
 TEST(EveryRankSaves, IsSuspectedOnlyWhereRanksHoldDifferentMemory) {
@@ -140,7 +144,8 @@ TEST(EveryRankSaves, IsSuspectedOnlyWhereRanksHoldDifferentMemory) {
   signals.jobs.front().memory_balance = 0.5;
 
   for (const Finding& finding : found_by(find_every_rank_saves, signals))
-    EXPECT_FALSE(is_stood_behind(finding)) << "ranks that hold different memory do not hold the same weights";
+    EXPECT_FALSE(is_stood_behind(finding))
+        << "ranks that hold different memory do not hold the same weights";
 }
 
 TEST(HarmfulEnvironment, IsFoundForALeftoverOfDebugging) {
@@ -159,17 +164,20 @@ TEST(HarmfulEnvironment, IsFoundWherePeerToPeerWorksAndIsSwitchedOff) {
   Signals signals = healthy_ranks(2);
   set_environment(signals, "NCCL_P2P_DISABLE", "1");
 
-  EXPECT_TRUE(is_one(found_by(find_harmful_environment, signals), FindingCode::harmful_environment, 0.02, 0.3));
+  EXPECT_TRUE(is_one(found_by(find_harmful_environment, signals), FindingCode::harmful_environment,
+                     0.02, 0.3));
 }
 
 TEST(HarmfulEnvironment, IsNotSaidWherePeerToPeerDoesNotWorkAnyway) {
   using Pairs = std::vector<std::pair<int, int>>;
-  for (const std::optional<Pairs>& pairs : {std::optional<Pairs>(), std::optional(Pairs{}), std::optional(Pairs{{2, 3}})}) {
+  for (const std::optional<Pairs>& pairs :
+       {std::optional<Pairs>(), std::optional(Pairs{}), std::optional(Pairs{{2, 3}})}) {
     Signals signals = healthy_ranks(2);
     set_environment(signals, "NCCL_P2P_DISABLE", "1");
     signals.peer_to_peer = pairs;
 
-    EXPECT_THAT(found_by(find_harmful_environment, signals), IsEmpty()) << (pairs ? pairs->size() : 99) << " pairs";
+    EXPECT_THAT(found_by(find_harmful_environment, signals), IsEmpty())
+        << (pairs ? pairs->size() : 99) << " pairs";
   }
 }
 
@@ -184,7 +192,8 @@ TEST(HarmfulEnvironment, IsNotSaidOfHarmlessValuesOrOfUnreadableProcesses) {
   for (ProcessSample& process : unreadable.jobs.front().processes) process.environment.reset();
 
   EXPECT_THAT(found_by(find_harmful_environment, harmless), IsEmpty());
-  EXPECT_THAT(found_by(find_harmful_environment, one_gpu), IsEmpty()) << "one GPU exchanges nothing";
+  EXPECT_THAT(found_by(find_harmful_environment, one_gpu), IsEmpty())
+      << "one GPU exchanges nothing";
   EXPECT_THAT(found_by(find_harmful_environment, unreadable), IsEmpty());
 }
 
@@ -256,7 +265,8 @@ TEST(RanksMissing, IsFoundByWorldSizeAloneWhereNothingWorks) {
   set_environment(two_nodes, "SLURM_NNODES", "2");
 
   EXPECT_TRUE(is_one(found_by(find_ranks_missing, waits), FindingCode::ranks_missing, 0.9, 1));
-  EXPECT_THAT(found_by(find_ranks_missing, works), IsEmpty()) << "the other rank may be on another machine";
+  EXPECT_THAT(found_by(find_ranks_missing, works), IsEmpty())
+      << "the other rank may be on another machine";
   EXPECT_THAT(found_by(find_ranks_missing, two_nodes), IsEmpty());
 }
 
@@ -268,7 +278,8 @@ TEST(RanksMissing, IsNotSaidOfAJobOverSeveralMachines) {
     set_environment(*signals, "WORLD_SIZE", "16");
     for (ProcessSample& process : signals->jobs.front().processes) process.world_size = 16;
   }
-  for (ProcessSample& process : by_world_size.jobs.front().processes) process.environment->erase("LOCAL_WORLD_SIZE");
+  for (ProcessSample& process : by_world_size.jobs.front().processes)
+    process.environment->erase("LOCAL_WORLD_SIZE");
 
   EXPECT_THAT(found_by(find_ranks_missing, whole), IsEmpty());
   EXPECT_THAT(found_by(find_ranks_missing, by_world_size), IsEmpty());
@@ -278,7 +289,8 @@ TEST(RanksMissing, IsSuspectedOnlyWhereTheJobGetsOn) {
   Signals signals = one_rank_missing();
   draw_power(signals, 0.85);
 
-  for (const Finding& finding : found_by(find_ranks_missing, signals)) EXPECT_FALSE(is_stood_behind(finding));
+  for (const Finding& finding : found_by(find_ranks_missing, signals))
+    EXPECT_FALSE(is_stood_behind(finding));
 }
 
 TEST(RanksMissing, IsNotSaidOfPartialListsOrUnreadableProcesses) {

@@ -75,7 +75,8 @@ TEST(InputStarved, IsNotSaidWhereStepMarksMeasureNoWait) {
   Signals signals = with_steps(starved(4));
   give_part(*signals.jobs.front().steps, "data_wait", 0.04);
 
-  EXPECT_THAT(found_by(find_input_starved, signals), IsEmpty()) << "marks know better than the idle time";
+  EXPECT_THAT(found_by(find_input_starved, signals), IsEmpty())
+      << "marks know better than the idle time";
 }
 
 TEST(InputStarved, IsSuspectedOnlyWhereTheMainProcessFillsItsCore) {
@@ -85,7 +86,8 @@ TEST(InputStarved, IsSuspectedOnlyWhereTheMainProcessFillsItsCore) {
   const auto findings = found_by(find_input_starved, signals);
 
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_FALSE(is_stood_behind(findings.front())) << "a host that launches too slowly looks the same";
+  EXPECT_FALSE(is_stood_behind(findings.front()))
+      << "a host that launches too slowly looks the same";
 }
 
 TEST(InputStarved, IsSuspectedOnlyWhereNothingRepeats) {
@@ -104,7 +106,8 @@ TEST(InputStarved, IsSuspectedOnlyFromReadingsFarApartOrWithoutProcesses) {
   coarse.tick_ms = 5000;
 
   for (const Signals& signals : {coarse, without_processes(starved(4))})
-    for (const Finding& finding : found_by(find_input_starved, signals)) EXPECT_FALSE(is_stood_behind(finding)) << finding.confidence;
+    for (const Finding& finding : found_by(find_input_starved, signals))
+      EXPECT_FALSE(is_stood_behind(finding)) << finding.confidence;
 }
 
 TEST(InputStarved, IsNotSaidOfTheStallsOfSaving) {
@@ -127,7 +130,8 @@ TEST(InputStarved, IsNotSaidOfServersOrOfOtherPatterns) {
 
   EXPECT_THAT(found_by(find_input_starved, server(2)), IsEmpty()) << "a server waits for requests";
   EXPECT_THAT(found_by(find_input_starved, split), IsEmpty());
-  EXPECT_THAT(found_by(find_input_starved, foreign), IsEmpty()) << "nobody knows what that process does";
+  EXPECT_THAT(found_by(find_input_starved, foreign), IsEmpty())
+      << "nobody knows what that process does";
 }
 
 TEST(InputStarved, IsLessSureWithoutTheHost) {
@@ -137,7 +141,8 @@ TEST(InputStarved, IsLessSureWithoutTheHost) {
   const auto findings = found_by(find_input_starved, signals);
 
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_LT(findings.front().confidence, found_by(find_input_starved, starved(4)).front().confidence);
+  EXPECT_LT(findings.front().confidence,
+            found_by(find_input_starved, starved(4)).front().confidence);
 }
 
 TEST(LoaderWithoutWorkers, IsFoundWhereTheMainProcessLoadsBetweenSteps) {
@@ -153,7 +158,8 @@ TEST(LoaderWithoutWorkers, CostsWhatStepMarksMeasure) {
   Signals signals = with_steps(starved_without_workers(2));
   give_part(*signals.jobs.front().steps, "data_wait", 0.12);
 
-  EXPECT_TRUE(is_one(found_by(find_loader_without_workers, signals), FindingCode::loader_without_workers, 0.12, 0.12));
+  EXPECT_TRUE(is_one(found_by(find_loader_without_workers, signals),
+                     FindingCode::loader_without_workers, 0.12, 0.12));
 }
 
 TEST(LoaderWithoutWorkers, IsNotSaidWhereTheGpusDoNotWait) {
@@ -161,7 +167,8 @@ TEST(LoaderWithoutWorkers, IsNotSaidWhereTheGpusDoNotWait) {
   signals.jobs.front().host.loader_workers = signals.jobs.front().host.most_loader_workers = 0;
   signals.jobs.front().idle_together = 0.08;
 
-  EXPECT_THAT(found_by(find_loader_without_workers, signals), IsEmpty()) << "a healthy process fills its core by spinning";
+  EXPECT_THAT(found_by(find_loader_without_workers, signals), IsEmpty())
+      << "a healthy process fills its core by spinning";
 }
 
 TEST(LoaderWithoutWorkers, IsNotSaidOfALoaderOfThreadsOrOfAProcessThatSleeps) {
@@ -171,7 +178,8 @@ TEST(LoaderWithoutWorkers, IsNotSaidOfALoaderOfThreadsOrOfAProcessThatSleeps) {
   sleeps.jobs.front().host.main_cpu = 0.6;
 
   EXPECT_THAT(found_by(find_loader_without_workers, signals), IsEmpty());
-  EXPECT_THAT(found_by(find_loader_without_workers, sleeps), IsEmpty()) << "nor of one that waits for something else";
+  EXPECT_THAT(found_by(find_loader_without_workers, sleeps), IsEmpty())
+      << "nor of one that waits for something else";
 }
 
 TEST(LoaderWithoutWorkers, IsNotSaidWhereSomeRankHasWorkers) {
@@ -183,7 +191,8 @@ TEST(LoaderWithoutWorkers, IsNotSaidWhereSomeRankHasWorkers) {
 
 TEST(LoaderWithoutWorkers, IsNotSaidWhereTheProcessTreeCannotBeRead) {
   Signals no_tree = starved_without_workers(4);
-  no_tree.jobs.front().host.loader_workers = no_tree.jobs.front().host.most_loader_workers = std::nullopt;
+  no_tree.jobs.front().host.loader_workers = no_tree.jobs.front().host.most_loader_workers =
+      std::nullopt;
   Signals no_cpu = starved_without_workers(4);
   no_cpu.jobs.front().host.main_cpu.reset();
 
@@ -205,7 +214,8 @@ TEST(PageableCopies, AreMeasuredByStepMarks) {
   Signals fast = with_steps(waits_for_copies(2));
   give_part(*fast.jobs.front().steps, "copy", 0.03);
 
-  EXPECT_TRUE(is_one(found_by(find_pageable_copies, slow), FindingCode::pageable_copies, 0.12, 0.12));
+  EXPECT_TRUE(
+      is_one(found_by(find_pageable_copies, slow), FindingCode::pageable_copies, 0.12, 0.12));
   EXPECT_THAT(found_by(find_pageable_copies, fast), IsEmpty());
 }
 
@@ -215,7 +225,8 @@ TEST(PageableCopies, AreNotSaidOfALoaderThatPinsNorBesideABusyGpu) {
   give_part(*job.steps, "copy", 0.12);
   job.settings.emplace().loaders.push_back({.id = 1, .pinned = false});
   job.idle_together = 0.2;
-  EXPECT_TRUE(is_one(found_by(find_pageable_copies, signals), FindingCode::pageable_copies, 0.12, 0.12));
+  EXPECT_TRUE(
+      is_one(found_by(find_pageable_copies, signals), FindingCode::pageable_copies, 0.12, 0.12));
 
   job.idle_together = 0.01;
   EXPECT_THAT(found_by(find_pageable_copies, signals), IsEmpty());

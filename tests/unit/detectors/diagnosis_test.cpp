@@ -1,4 +1,5 @@
-// The whole of a diagnosis: what a healthy job raises, what is stood behind, and when enough was seen.
+// The whole of a diagnosis: what a healthy job raises, what is stood behind, and when enough was
+// seen.
 #include "detectors/diagnosis.hpp"
 
 #include <algorithm>
@@ -21,7 +22,8 @@ Finding finding_with(FindingCode code, double confidence, double lost) {
 }
 
 bool has(const std::vector<Finding>& findings, FindingCode code) {
-  return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) { return finding.code == code; });
+  return std::ranges::any_of(findings,
+                             [&](const Finding& finding) { return finding.code == code; });
 }
 
 // Utilization is known, and everything else that may be missing is.
@@ -51,7 +53,8 @@ Signals with_nothing_but_busy(int gpus) {
 
 // A second job on the same machine.
 void add_job(Signals& signals, JobSignals job, int first_gpu) {
-  for (std::size_t i = 0; i < job.gpus.size(); ++i) job.gpus[i] = job.members[i].index = first_gpu + static_cast<int>(i);
+  for (std::size_t i = 0; i < job.gpus.size(); ++i)
+    job.gpus[i] = job.members[i].index = first_gpu + static_cast<int>(i);
   signals.jobs.push_back(std::move(job));
 }
 
@@ -59,7 +62,8 @@ void add_job(Signals& signals, JobSignals job, int first_gpu) {
 Signals everything_wrong() {
   Signals signals = healthy_ranks(2);
   JobSignals& job = signals.jobs.front();
-  stall_every(signals, 10'000, {.working_gpus = 1, .spinning_gpus = 1, .workers = {0}, .written_bytes = 1e9}, 1500);
+  stall_every(signals, 10'000,
+              {.working_gpus = 1, .spinning_gpus = 1, .workers = {0}, .written_bytes = 1e9}, 1500);
   StallSignals& stalls = job.stalls;
   stalls.all.resize(2);
   stalls.all.front().written_bytes = 0;
@@ -90,30 +94,37 @@ TEST(EveryDetector, StaysSilentOnHealthyRanks) {
   for (const int gpus : {2, 4, 8})
     for (const Signals& signals : {healthy_ranks(gpus), with_steps(healthy_ranks(gpus))})
       for (const Detector& detector : all_detectors())
-        EXPECT_THAT(found_by(detector.inspect, signals), IsEmpty()) << name_of(detector.code).id << " on " << gpus << " GPUs";
+        EXPECT_THAT(found_by(detector.inspect, signals), IsEmpty())
+            << name_of(detector.code).id << " on " << gpus << " GPUs";
 }
 
 TEST(EveryDetector, StaysSilentOnAHealthyJobWithOneGpu) {
-  for (const Detector& detector : all_detectors()) EXPECT_THAT(found_by(detector.inspect, alone(1)), IsEmpty()) << name_of(detector.code).id;
+  for (const Detector& detector : all_detectors())
+    EXPECT_THAT(found_by(detector.inspect, alone(1)), IsEmpty()) << name_of(detector.code).id;
 }
 
 TEST(EveryDetector, StaysSilentOnHealthyRanksSeenByUtilizationAlone) {
   for (const Detector& detector : all_detectors())
-    EXPECT_THAT(found_by(detector.inspect, without_processes(seen_by_busy_alone(healthy_ranks(4)))), IsEmpty()) << name_of(detector.code).id;
+    EXPECT_THAT(found_by(detector.inspect, without_processes(seen_by_busy_alone(healthy_ranks(4)))),
+                IsEmpty())
+        << name_of(detector.code).id;
 }
 
 TEST(EveryDetector, StaysSilentWithoutItsData) {
-  ASSERT_EQ(diagnose(with_nothing_but_busy(4)).verdict.pattern, Pattern::in_step) << "else most detectors would not even look";
+  ASSERT_EQ(diagnose(with_nothing_but_busy(4)).verdict.pattern, Pattern::in_step)
+      << "else most detectors would not even look";
 
   for (const int gpus : {1, 4})
     for (const Detector& detector : all_detectors())
-      EXPECT_THAT(found_by(detector.inspect, with_nothing_but_busy(gpus)), IsEmpty()) << name_of(detector.code).id << " on " << gpus << " GPUs";
+      EXPECT_THAT(found_by(detector.inspect, with_nothing_but_busy(gpus)), IsEmpty())
+          << name_of(detector.code).id << " on " << gpus << " GPUs";
 }
 
 TEST(EveryDetector, StaysSilentOnAServer) {
   for (const int gpus : {1, 4})
     for (const Detector& detector : all_detectors())
-      EXPECT_THAT(found_by(detector.inspect, server(gpus)), IsEmpty()) << name_of(detector.code).id << " on " << gpus << " GPUs";
+      EXPECT_THAT(found_by(detector.inspect, server(gpus)), IsEmpty())
+          << name_of(detector.code).id << " on " << gpus << " GPUs";
 }
 
 TEST(EveryDetector, StaysSilentWhereNothingRuns) {
@@ -122,7 +133,8 @@ TEST(EveryDetector, StaysSilentWhereNothingRuns) {
   no_job.free_gpus = {0, 1};
 
   for (const Detector& detector : all_detectors()) {
-    EXPECT_THAT(found_by(detector.inspect, nothing_runs(2)), IsEmpty()) << name_of(detector.code).id;
+    EXPECT_THAT(found_by(detector.inspect, nothing_runs(2)), IsEmpty())
+        << name_of(detector.code).id;
     EXPECT_THAT(found_by(detector.inspect, no_job), IsEmpty()) << name_of(detector.code).id;
   }
 }
@@ -134,19 +146,25 @@ TEST(EveryDetector, OfWaitingRanksAsksWhetherTheyTrainAndAreInStep) {
   unclear.ticks = 3;
 
   for (const FindingCode code :
-       {FindingCode::input_starved, FindingCode::loader_without_workers, FindingCode::pageable_copies, FindingCode::logging_too_often,
-        FindingCode::checkpoint_stall, FindingCode::evaluation_stall, FindingCode::launch_bound, FindingCode::exposed_collectives,
+       {FindingCode::input_starved, FindingCode::loader_without_workers,
+        FindingCode::pageable_copies, FindingCode::logging_too_often, FindingCode::checkpoint_stall,
+        FindingCode::evaluation_stall, FindingCode::launch_bound, FindingCode::exposed_collectives,
         FindingCode::slow_link, FindingCode::batch_too_small}) {
-    EXPECT_TRUE(has(inspect_all({everything_wrong(), judge_patterns(everything_wrong())}), code)) << name_of(code).id;
-    EXPECT_FALSE(has(inspect_all({serving, judge_patterns(serving)}), code)) << name_of(code).id << " on a server";
-    EXPECT_FALSE(has(inspect_all({unclear, judge_patterns(unclear)}), code)) << name_of(code).id << " where nothing is clear";
+    EXPECT_TRUE(has(inspect_all({everything_wrong(), judge_patterns(everything_wrong())}), code))
+        << name_of(code).id;
+    EXPECT_FALSE(has(inspect_all({serving, judge_patterns(serving)}), code))
+        << name_of(code).id << " on a server";
+    EXPECT_FALSE(has(inspect_all({unclear, judge_patterns(unclear)}), code))
+        << name_of(code).id << " where nothing is clear";
   }
 }
 
 TEST(EveryDetector, RaisesTheCodeOfItsRow) {
-  for (const Signals& signals : {split_model(4), data_parallel(4), pipeline_of(4), alone(4), copies_by_hand(4)})
+  for (const Signals& signals :
+       {split_model(4), data_parallel(4), pipeline_of(4), alone(4), copies_by_hand(4)})
     for (const Detector& detector : all_detectors())
-      for (const Finding& finding : found_by(detector.inspect, signals)) EXPECT_EQ(name_of(finding.code).id, name_of(detector.code).id);
+      for (const Finding& finding : found_by(detector.inspect, signals))
+        EXPECT_EQ(name_of(finding.code).id, name_of(detector.code).id);
 }
 
 TEST(Diagnosis, FindsNothingAtNinetyPercentMemoryAndSeventyEightPercentPower) {
@@ -194,7 +212,8 @@ TEST(StoodBehind, NeedsConfidenceAndALoss) {
 TEST(StoodBehind, NeedsNoLossOfAFault) {
   EXPECT_TRUE(is_stood_behind(finding_with(FindingCode::ecc_or_xid, 0.9, 0)));
   EXPECT_TRUE(is_stood_behind(finding_with(FindingCode::gpu_lost, 0.9, 0)));
-  EXPECT_FALSE(is_stood_behind(finding_with(FindingCode::gpu_lost, 0.4, 0))) << "a fault must be likely all the same";
+  EXPECT_FALSE(is_stood_behind(finding_with(FindingCode::gpu_lost, 0.4, 0)))
+      << "a fault must be likely all the same";
 }
 
 TEST(MachineVerdict, SpeaksOfTheJobWithTheMostBusyGpus) {
@@ -252,7 +271,8 @@ TEST(MachineVerdict, IsNotIndependentWhereOnlyOneJobRuns) {
   signals.jobs[1].gpus = {1};
   signals.jobs[1].members.front().index = 1;
 
-  EXPECT_EQ(diagnose(signals).verdict.pattern, Pattern::single_gpu) << "a notebook that holds memory does not run";
+  EXPECT_EQ(diagnose(signals).verdict.pattern, Pattern::single_gpu)
+      << "a notebook that holds memory does not run";
 }
 
 TEST(MachineVerdict, IsIdleWithoutAnyJobAndNotBelievedOfOneSnapshot) {

@@ -1,4 +1,5 @@
-// What tests of detectors ask: what one detector says of a run, and whether that is one whole finding.
+// What tests of detectors ask: what one detector says of a run, and whether that is one whole
+// finding.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -18,9 +19,12 @@ namespace lockstep {
 
 // What a failed test prints.
 inline void PrintTo(const Finding& finding, std::ostream* out) {
-  *out << name_of(finding.code).id << " (confidence " << finding.confidence << ", lost " << finding.lost_throughput << ")";
+  *out << name_of(finding.code).id << " (confidence " << finding.confidence << ", lost "
+       << finding.lost_throughput << ")";
 }
-inline void PrintTo(Pattern pattern, std::ostream* out) { *out << kPatternNames[static_cast<std::size_t>(pattern)]; }
+inline void PrintTo(Pattern pattern, std::ostream* out) {
+  *out << kPatternNames[static_cast<std::size_t>(pattern)];
+}
 
 }  // namespace lockstep
 
@@ -35,19 +39,24 @@ inline std::vector<Finding> found_by(Inspect inspect, const Signals& signals) {
 
 inline std::string ids_of(const std::vector<Finding>& findings) {
   std::string text;
-  for (const Finding& finding : findings) text += (text.empty() ? "" : ", ") + std::string(name_of(finding.code).id);
+  for (const Finding& finding : findings)
+    text += (text.empty() ? "" : ", ") + std::string(name_of(finding.code).id);
   return text.empty() ? "nothing" : text;
 }
 
 // Exactly one finding of this code, with evidence, and with a loss between the two.
-inline ::testing::AssertionResult is_one(const std::vector<Finding>& findings, FindingCode code, double least_lost, double most_lost) {
-  if (findings.size() != 1) return ::testing::AssertionFailure() << "found " << ids_of(findings) << ", not one";
+inline ::testing::AssertionResult is_one(const std::vector<Finding>& findings, FindingCode code,
+                                         double least_lost, double most_lost) {
+  if (findings.size() != 1)
+    return ::testing::AssertionFailure() << "found " << ids_of(findings) << ", not one";
   const Finding& finding = findings.front();
   if (finding.code != code) return ::testing::AssertionFailure() << "found " << ids_of(findings);
   if (finding.evidence.empty()) return ::testing::AssertionFailure() << "without evidence";
-  if (finding.confidence <= 0 || finding.confidence > 0.99) return ::testing::AssertionFailure() << "confidence " << finding.confidence;
+  if (finding.confidence <= 0 || finding.confidence > 0.99)
+    return ::testing::AssertionFailure() << "confidence " << finding.confidence;
   if (finding.lost_throughput < least_lost || finding.lost_throughput > most_lost)
-    return ::testing::AssertionFailure() << "lost " << finding.lost_throughput << ", not " << least_lost << " to " << most_lost;
+    return ::testing::AssertionFailure()
+           << "lost " << finding.lost_throughput << ", not " << least_lost << " to " << most_lost;
   return ::testing::AssertionSuccess();
 }
 

@@ -59,7 +59,8 @@ void set_busy(Signals& signals, std::size_t host, double busy) {
   for (GpuInJob& member : job.members)
     if (static_cast<std::size_t>(member.index) / 8 == host) member.busy = busy;
   for (GpuSignals& gpu : signals.gpus)
-    if (static_cast<std::size_t>(gpu.index) / 8 == host) gpu.busy_fraction = gpu.busy_highest = busy;
+    if (static_cast<std::size_t>(gpu.index) / 8 == host)
+      gpu.busy_fraction = gpu.busy_highest = busy;
 }
 
 std::vector<Finding> idle_of(const Signals& signals) { return found_by(find_idle_gpus, signals); }
@@ -100,9 +101,11 @@ TEST(SlowHost, IsNobodyInAHealthyJob) { EXPECT_FALSE(find_slow_host(fleet_job(8)
 
 TEST(SlowHost, IsNobodyWhereHostsDifferAmongThemselves) {
   Signals signals = fleet_job(4);
-  for (std::size_t host = 0; host < 4; ++host) signals.jobs.front().spread->hosts[host].clock_mhz = 1800.0 - 120.0 * static_cast<double>(host);
+  for (std::size_t host = 0; host < 4; ++host)
+    signals.jobs.front().spread->hosts[host].clock_mhz = 1800.0 - 120.0 * static_cast<double>(host);
 
-  EXPECT_FALSE(find_slow_host(signals.jobs.front())) << "stages of a pipeline, or a mixed fleet: no one is odd";
+  EXPECT_FALSE(find_slow_host(signals.jobs.front()))
+      << "stages of a pipeline, or a mixed fleet: no one is odd";
 }
 
 TEST(SlowHost, IsNobodyAmongUnlikeGpus) {
@@ -121,7 +124,8 @@ TEST(SlowHost, IsNotTheOneThatStoppedWorking) {
   stopped.busy = 0.65;
   stopped.busy_late = 0.3;
 
-  EXPECT_FALSE(find_slow_host(signals.jobs.front())) << "it was in step for half of the time: it crashed, or has ended";
+  EXPECT_FALSE(find_slow_host(signals.jobs.front()))
+      << "it was in step for half of the time: it crashed, or has ended";
 }
 
 TEST(SlowHost, IsNobodyOfTwo) {
@@ -142,7 +146,8 @@ TEST(SlowHost, IsNobodyWhereAllRestALittle) {
   Signals signals = fleet_job(4);
   for (std::size_t host = 0; host < 4; ++host) set_busy(signals, host, host == 2 ? 0.5 : 0.7);
 
-  EXPECT_FALSE(find_slow_host(signals.jobs.front())) << "nobody spins: they wait for data, one a little more";
+  EXPECT_FALSE(find_slow_host(signals.jobs.front()))
+      << "nobody spins: they wait for data, one a little more";
 }
 
 TEST(ClusterJob, WorksInStepWhenAllHostsAreBusyAlike) {
@@ -156,16 +161,19 @@ TEST(ClusterJob, TakesTurnsWhenHostsHandTheWorkToAndFro) {
   Signals signals = fleet_job(2);
   for (std::size_t host = 0; host < 2; ++host) set_busy(signals, host, 0.48);
   signals.jobs.front().spread->busy_sum = 0.96;
-  signals.jobs.front().spread->turns = TurnSignals{.exclusive_busy = 0.98, .exclusive_by_chance = 0.5, .hand_overs = 9, .hand_backs = 8};
+  signals.jobs.front().spread->turns = TurnSignals{
+      .exclusive_busy = 0.98, .exclusive_by_chance = 0.5, .hand_overs = 9, .hand_backs = 8};
 
-  EXPECT_EQ(judge_cluster_job(signals.jobs.front(), signals).verdict.pattern, Pattern::taking_turns);
+  EXPECT_EQ(judge_cluster_job(signals.jobs.front(), signals).verdict.pattern,
+            Pattern::taking_turns);
 }
 
 TEST(ClusterJob, IsUnclearWhenItIsBusyLikeOneHostAndNoTurnsAreSeen) {
   Signals signals = fleet_job(2);
   for (std::size_t host = 0; host < 2; ++host) set_busy(signals, host, 0.48);
   signals.jobs.front().spread->busy_sum = 0.96;
-  signals.jobs.front().spread->turns = TurnSignals{.exclusive_busy = 0.5, .exclusive_by_chance = 0.5, .hand_overs = 9, .hand_backs = 8};
+  signals.jobs.front().spread->turns = TurnSignals{
+      .exclusive_busy = 0.5, .exclusive_by_chance = 0.5, .hand_overs = 9, .hand_backs = 8};
 
   const JobVerdict verdict = judge_cluster_job(signals.jobs.front(), signals);
 
@@ -175,9 +183,11 @@ TEST(ClusterJob, IsUnclearWhenItIsBusyLikeOneHostAndNoTurnsAreSeen) {
 
 TEST(ClusterJob, ThatWasStartedAgainElsewhereTakesNoTurns) {
   Signals signals = fleet_job(2);
-  signals.jobs.front().spread->turns = TurnSignals{.exclusive_busy = 0.98, .exclusive_by_chance = 0.5, .hand_overs = 1, .hand_backs = 0};
+  signals.jobs.front().spread->turns = TurnSignals{
+      .exclusive_busy = 0.98, .exclusive_by_chance = 0.5, .hand_overs = 1, .hand_backs = 0};
 
-  EXPECT_NE(judge_cluster_job(signals.jobs.front(), signals).verdict.pattern, Pattern::taking_turns);
+  EXPECT_NE(judge_cluster_job(signals.jobs.front(), signals).verdict.pattern,
+            Pattern::taking_turns);
 }
 
 TEST(HeldAndIdle, IsWhatAJobWasGivenAndNeverUses) {
@@ -219,13 +229,17 @@ TEST(HeldAndIdle, IsNotWhatWorkedOnce) {
 
 TEST(ReportedFindings, AreTakenOverOnce) {
   Signals signals = fleet_job(2);
-  signals.events = {{0, Event{"finding", 1, "D201 0.25 0.9 1,2 warning"}}, {15'000, Event{"finding", 1, "D201 0.3 0.95 1,2 info"}}, {0, Event{"finding", 0, "nonsense"}}, {0, Event{"finding", 0, "Z999 1 1 0 info"}}};
+  signals.events = {{0, Event{"finding", 1, "D201 0.25 0.9 1,2 warning"}},
+                    {15'000, Event{"finding", 1, "D201 0.3 0.95 1,2 info"}},
+                    {0, Event{"finding", 0, "nonsense"}},
+                    {0, Event{"finding", 0, "Z999 1 1 0 info"}}};
 
   const auto findings = reported_findings(signals, {});
 
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_DOUBLE_EQ(findings.front().lost_throughput, 0.3) << "the newest word on it";
-  EXPECT_THAT(reported_findings(signals, findings), IsEmpty()) << "what is found already is not found again";
+  EXPECT_THAT(reported_findings(signals, findings), IsEmpty())
+      << "what is found already is not found again";
 }
 
 }  // namespace

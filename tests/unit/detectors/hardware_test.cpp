@@ -72,16 +72,19 @@ TEST(PowerCapped, IsNotSaidAtTheMakersLimit) {
 }
 
 TEST(PowerCapped, IsFoundWhereClocksAreLocked) {
-  // nvidia-smi -lgc 900,900 on an H200: no flag, and 330 instead of 572 thousand tokens/s (0.42 lost).
+  // nvidia-smi -lgc 900,900 on an H200: no flag, and 330 instead of 572 thousand tokens/s (0.42
+  // lost).
   Signals signals = alone(1);
   signals.gpus[0].info.sm_clock_max_mhz = 1980;
-  signals.gpus[0].clock_mhz = signals.gpus[0].clock_highest_mhz = signals.gpus[0].clock_while_free_mhz = 900;
+  signals.gpus[0].clock_mhz = signals.gpus[0].clock_highest_mhz =
+      signals.gpus[0].clock_while_free_mhz = 900;
 
   EXPECT_TRUE(is_one(found_by(find_power_capped, signals), FindingCode::power_capped, 0.35, 0.5));
 
   signals.gpus[0].clock_highest_mhz = 1980;  // it may go higher, and does
   EXPECT_THAT(found_by(find_power_capped, signals), IsEmpty());
-  signals.gpus[0].clock_mhz = signals.gpus[0].clock_highest_mhz = 1600;  // an applications clock somewhat below the highest
+  // an applications clock somewhat below the highest
+  signals.gpus[0].clock_mhz = signals.gpus[0].clock_highest_mhz = 1600;
   EXPECT_THAT(found_by(find_power_capped, signals), IsEmpty());
 }
 
@@ -99,7 +102,8 @@ TEST(PowerCapped, IsNotSaidOfAHealthyGpuAtItsLimit) {
   Signals signals = healthy_ranks(2);
   for (const int gpu : {0, 1}) limit_clock(signals, gpu, ClockLimit::sw_power_cap, 0.95, 1790);
 
-  EXPECT_THAT(found_by(find_power_capped, signals), IsEmpty()) << "0.9 of the free clock is as it should be";
+  EXPECT_THAT(found_by(find_power_capped, signals), IsEmpty())
+      << "0.9 of the free clock is as it should be";
 }
 
 TEST(PowerCapped, IsNotSaidOfAShortCapOrOfHeat) {
@@ -118,7 +122,8 @@ TEST(PowerCapped, IsSuspectedOnlyWhereThereIsNothingToCompareWith) {
   signals.gpus[0].clock_mhz = signals.gpus[0].clock_highest_mhz = 1500;
   signals.gpus[0].clock_while_free_mhz.reset();
 
-  for (const Finding& finding : found_by(find_power_capped, signals)) EXPECT_FALSE(is_stood_behind(finding));
+  for (const Finding& finding : found_by(find_power_capped, signals))
+    EXPECT_FALSE(is_stood_behind(finding));
 }
 
 TEST(PowerCapped, IsNotSaidWhereLimitsWereNotRead) {
@@ -130,13 +135,15 @@ TEST(PowerCapped, IsNotSaidWhereLimitsWereNotRead) {
 }
 
 TEST(ThermalThrottle, IsFoundWhereTheDriverSaysSo) {
-  for (const ClockLimit limit : {ClockLimit::sw_thermal_slowdown, ClockLimit::hw_thermal_slowdown, ClockLimit::hw_slowdown}) {
+  for (const ClockLimit limit : {ClockLimit::sw_thermal_slowdown, ClockLimit::hw_thermal_slowdown,
+                                 ClockLimit::hw_slowdown}) {
     Signals signals = healthy_ranks(4);
     limit_clock(signals, 2, limit, 0.4, 1100);
 
     const auto findings = found_by(find_thermal_throttle, signals);
 
-    ASSERT_TRUE(is_one(findings, FindingCode::thermal_throttle, 0.1, 0.2)) << static_cast<int>(limit);
+    ASSERT_TRUE(is_one(findings, FindingCode::thermal_throttle, 0.1, 0.2))
+        << static_cast<int>(limit);
     EXPECT_THAT(findings.front().gpus, ElementsAre(2));
     EXPECT_EQ(findings.front().severity, Severity::critical);
   }
@@ -146,7 +153,8 @@ TEST(ThermalThrottle, IsFoundAtSixPercentOfTheTime) {
   Signals signals = healthy_ranks(4);
   limit_clock(signals, 2, ClockLimit::sw_thermal_slowdown, 0.06, 1100);
 
-  EXPECT_TRUE(is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.02, 0.05));
+  EXPECT_TRUE(
+      is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.02, 0.05));
 }
 
 TEST(ThermalThrottle, IsNotSaidOfOneReading) {
@@ -162,7 +170,8 @@ TEST(ThermalThrottle, AssumesACutWhereClocksWereNotRead) {
   limit_clock(signals, 0, ClockLimit::hw_thermal_slowdown, 0.5, 1000);
   signals.gpus[0].clock_while_limited_mhz.reset();
 
-  EXPECT_TRUE(is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.05, 0.3));
+  EXPECT_TRUE(
+      is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.05, 0.3));
 }
 
 TEST(ThermalThrottle, OfAGpuThatIsHotAllAlongIsMeasuredByItsNeighbour) {
@@ -172,10 +181,12 @@ TEST(ThermalThrottle, OfAGpuThatIsHotAllAlongIsMeasuredByItsNeighbour) {
   signals.gpus[1].clock_highest_mhz = 1400;
   signals.gpus[0].clock_while_free_mhz = 1980;
 
-  EXPECT_TRUE(is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.27, 0.31));
+  EXPECT_TRUE(
+      is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.27, 0.31));
 
   signals.gpus[0].info.name = "another model";  // whose clock says nothing of this one
-  EXPECT_TRUE(is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.01, 0.03));
+  EXPECT_TRUE(
+      is_one(found_by(find_thermal_throttle, signals), FindingCode::thermal_throttle, 0.01, 0.03));
 }
 
 TEST(ThermalThrottle, IsNotSaidInPassingOfACapOrOfUnknownLimits) {
@@ -252,7 +263,8 @@ TEST(GpuLost, IsSaidOnceOfAGpuThatFellOffTheBus) {
 
   const auto findings = found_by(find_gpu_lost, signals);
 
-  ASSERT_TRUE(is_one(findings, FindingCode::gpu_lost, 0.25, 0.25)) << "the event and the end of its readings are one fault";
+  ASSERT_TRUE(is_one(findings, FindingCode::gpu_lost, 0.25, 0.25))
+      << "the event and the end of its readings are one fault";
   EXPECT_THAT(findings.front().gpus, ElementsAre(3));
   EXPECT_EQ(findings.front().severity, Severity::critical);
 }
@@ -274,14 +286,17 @@ TEST(GpuLost, IsSaidOfAGpuThatCameBackForTheTimeItWasAway) {
 
   const auto findings = found_by(find_gpu_lost, signals);
 
-  ASSERT_TRUE(is_one(findings, FindingCode::gpu_lost, 0.02, 0.03)) << "3 of 30 s of one GPU of four";
+  ASSERT_TRUE(is_one(findings, FindingCode::gpu_lost, 0.02, 0.03))
+      << "3 of 30 s of one GPU of four";
   EXPECT_TRUE(is_stood_behind(findings.front())) << "what ran on it is gone";
   EXPECT_EQ(evidence_of(findings.front(), "back_at"), 15);
 }
 
 TEST(GpuLost, IsSaidOfTheXidThatMeansIt) {
-  EXPECT_TRUE(is_one(found_by(find_gpu_lost, with_event("xid", 2, "79")), FindingCode::gpu_lost, 0.25, 0.25));
-  EXPECT_THAT(found_by(find_gpu_lost, with_event("xid", 2, "31")), IsEmpty()) << "a program's bad address";
+  EXPECT_TRUE(is_one(found_by(find_gpu_lost, with_event("xid", 2, "79")), FindingCode::gpu_lost,
+                     0.25, 0.25));
+  EXPECT_THAT(found_by(find_gpu_lost, with_event("xid", 2, "31")), IsEmpty())
+      << "a program's bad address";
 }
 
 TEST(GpuLost, IsNotSaidOfASliceTakenAway) {
@@ -290,7 +305,8 @@ TEST(GpuLost, IsNotSaidOfASliceTakenAway) {
   slice.gpus[1].vanished = true;
 
   EXPECT_THAT(found_by(find_gpu_lost, slice), IsEmpty());
-  EXPECT_THAT(found_by(find_gpu_lost, with_event("lost", std::nullopt, "")), IsEmpty()) << "nobody says which";
+  EXPECT_THAT(found_by(find_gpu_lost, with_event("lost", std::nullopt, "")), IsEmpty())
+      << "nobody says which";
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ Signals saves_every_ten_seconds() {
 // Every ten seconds GPU 0 works alone for two, and the others spin.
 Signals evaluates_on_the_first() {
   Signals signals = healthy_ranks(4);
-  stall_every(signals, 10'000, {.working_gpus = 1, .spinning_gpus = 3, .workers = {0}, .written_bytes = 18e6}, 2000);
+  stall_every(signals, 10'000,
+              {.working_gpus = 1, .spinning_gpus = 3, .workers = {0}, .written_bytes = 18e6}, 2000);
   return signals;
 }
 
@@ -58,7 +59,8 @@ TEST(HostSyncEveryStep, IsNotSaidOfShortOrRareOnes) {
   for (double& present : rare.jobs.front().steps->present) present = 0.1;
 
   EXPECT_THAT(found_by(find_host_sync_every_step, with_part("sync", 0.04)), IsEmpty());
-  EXPECT_THAT(found_by(find_host_sync_every_step, rare), IsEmpty()) << "every tenth step is not every step";
+  EXPECT_THAT(found_by(find_host_sync_every_step, rare), IsEmpty())
+      << "every tenth step is not every step";
 }
 
 TEST(HostSyncEveryStep, IsSuspectedOnlyFromOutside) {
@@ -84,7 +86,8 @@ TEST(LoggingTooOften, IsMeasuredByStepMarks) {
 
   ASSERT_TRUE(is_one(findings, FindingCode::logging_too_often, 0.08, 0.08));
   EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(found_by(find_logging_too_often, with_part("logging", 0.02)), IsEmpty()) << "a line now and then is no loss";
+  EXPECT_THAT(found_by(find_logging_too_often, with_part("logging", 0.02)), IsEmpty())
+      << "a line now and then is no loss";
 }
 
 TEST(LoggingTooOften, IsSuspectedOnlyFromOutside) {
@@ -100,7 +103,8 @@ TEST(LoggingTooOften, IsSuspectedOnlyFromOutside) {
 }
 
 TEST(LoggingTooOften, IsNotSuspectedWhereNothingOrMuchIsWrittenOrNobodyKnows) {
-  for (const std::optional<double> written : {std::optional(800.0), std::optional(6e6), std::optional<double>()}) {
+  for (const std::optional<double> written :
+       {std::optional(800.0), std::optional(6e6), std::optional<double>()}) {
     Signals signals = gaps_in_every_step();
     signals.jobs.front().host.write_bytes_s = written;
 
@@ -121,11 +125,13 @@ TEST(CheckpointStall, IsFoundOfSmallOnesThatComeOften) {
   Signals signals = healthy_ranks(2);
   stall_every(signals, 4500, {.spinning_gpus = 1, .written_bytes = 22e6}, 1000);
 
-  EXPECT_TRUE(is_one(found_by(find_checkpoint_stall, signals), FindingCode::checkpoint_stall, 0.15, 0.3));
+  EXPECT_TRUE(
+      is_one(found_by(find_checkpoint_stall, signals), FindingCode::checkpoint_stall, 0.15, 0.3));
 }
 
 TEST(CheckpointStall, IsMeasuredByStepMarks) {
-  EXPECT_TRUE(is_one(found_by(find_checkpoint_stall, with_part("checkpoint", 0.06)), FindingCode::checkpoint_stall, 0.06, 0.06));
+  EXPECT_TRUE(is_one(found_by(find_checkpoint_stall, with_part("checkpoint", 0.06)),
+                     FindingCode::checkpoint_stall, 0.06, 0.06));
   EXPECT_THAT(found_by(find_checkpoint_stall, with_part("checkpoint", 0.01)), IsEmpty());
 }
 
@@ -152,7 +158,8 @@ TEST(CheckpointStall, IsSuspectedOnlyFromReadingsFarApart) {
   Signals signals = saves_every_ten_seconds();
   signals.tick_ms = 5000;
 
-  for (const Finding& finding : found_by(find_checkpoint_stall, signals)) EXPECT_FALSE(is_stood_behind(finding));
+  for (const Finding& finding : found_by(find_checkpoint_stall, signals))
+    EXPECT_FALSE(is_stood_behind(finding));
 }
 
 TEST(EvaluationStall, NamesTheRankThatWorksWhileTheOthersWait) {
@@ -167,8 +174,10 @@ TEST(EvaluationStall, IsMeasuredByStepMarks) {
   Signals one = with_steps(healthy_ranks(4));
   give_part_to_rank(*one.jobs.front().steps, 0, "evaluation", 0.15);
 
-  EXPECT_TRUE(is_one(found_by(find_evaluation_stall, one), FindingCode::evaluation_stall, 0.15, 0.15));
-  EXPECT_THAT(found_by(find_evaluation_stall, with_part("evaluation", 0.15)), IsEmpty()) << "evaluation on all ranks is work";
+  EXPECT_TRUE(
+      is_one(found_by(find_evaluation_stall, one), FindingCode::evaluation_stall, 0.15, 0.15));
+  EXPECT_THAT(found_by(find_evaluation_stall, with_part("evaluation", 0.15)), IsEmpty())
+      << "evaluation on all ranks is work";
 }
 
 TEST(EvaluationStall, IsNotSaidWhereBytesAreWritten) {
@@ -202,7 +211,8 @@ TEST(LaunchBound, IsSuspectedWhereAFullCoreFeedsTinyKernels) {
 
   ASSERT_TRUE(is_one(findings, FindingCode::launch_bound, 0.2, 0.5));
   EXPECT_THAT(findings.front().gpus, ElementsAre(0));
-  EXPECT_FALSE(is_stood_behind(findings.front())) << "a spinning thread fills a core too: a trace decides";
+  EXPECT_FALSE(is_stood_behind(findings.front()))
+      << "a spinning thread fills a core too: a trace decides";
 }
 
 TEST(LaunchBound, IsSuspectedByPowerWhereSmIsUnknown) {
@@ -246,7 +256,8 @@ TEST(StoppedByCollector, IsMeasuredByStepMarksAlone) {
   ASSERT_TRUE(is_one(findings, FindingCode::stopped_by_collector, 0.05, 0.05));
   EXPECT_THAT(findings.front().ranks, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(found_by(find_stopped_by_collector, with_part("gc", 0.01)), IsEmpty());
-  EXPECT_THAT(found_by(find_stopped_by_collector, gaps_in_every_step()), IsEmpty()) << "without marks nobody knows";
+  EXPECT_THAT(found_by(find_stopped_by_collector, gaps_in_every_step()), IsEmpty())
+      << "without marks nobody knows";
 }
 
 TEST(StepShares, NeedFiveSteps) {

@@ -9,7 +9,9 @@ using namespace testing;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Verdict judged(const Signals& signals) { return judge_pattern(signals.jobs.front(), signals).verdict; }
+Verdict judged(const Signals& signals) {
+  return judge_pattern(signals.jobs.front(), signals).verdict;
+}
 
 // One rank a GPU whose lanes alternate.
 Signals ranks_in_turns(int gpus) {
@@ -102,14 +104,16 @@ TEST(TakingTurns, IsSaidByUtilizationWherePowerSamplesShowNoSwing) {
   const Verdict verdict = judged(signals);
 
   EXPECT_EQ(verdict.pattern, Pattern::taking_turns) << verdict.sentence;
-  EXPECT_THAT(verdict.sentence, HasSubstr("90 %")) << "the lanes that showed it are the ones quoted";
+  EXPECT_THAT(verdict.sentence, HasSubstr("90 %"))
+      << "the lanes that showed it are the ones quoted";
 }
 
 TEST(TakingTurns, IsSaidOfRanksWhosePowerAlternates) {
   const Verdict verdict = judged(ranks_in_turns(2));
 
   EXPECT_EQ(verdict.pattern, Pattern::taking_turns) << verdict.sentence;
-  EXPECT_LE(verdict.confidence, 0.9) << "several processes are less likely to be parts of one model";
+  EXPECT_LE(verdict.confidence, 0.9)
+      << "several processes are less likely to be parts of one model";
 }
 
 TEST(TakingTurns, IsSaidOfRanksByUtilizationWherePlainPowerFollows) {
@@ -133,7 +137,8 @@ TEST(TakingTurns, IsNotSaidOfRanksByUtilizationAlone) {
   const Verdict verdict = judged(signals);
 
   EXPECT_EQ(verdict.pattern, Pattern::unclear);
-  EXPECT_THAT(verdict.sentence, HasSubstr("power samples or SM activity")) << "the signal that would decide";
+  EXPECT_THAT(verdict.sentence, HasSubstr("power samples or SM activity"))
+      << "the signal that would decide";
 }
 
 TEST(TakingTurns, IsNotSaidOfRanksThatSpin) {
@@ -150,7 +155,8 @@ TEST(TakingTurns, IsNotSaidWhereBusyIsHollow) {
   load_gpu(signals, 0, 0.55, 0.85);
   load_gpu(signals, 1, 0.52, 0.85);
 
-  EXPECT_NE(judged(signals).pattern, Pattern::taking_turns) << "a GPU that waits for its turn runs no kernel";
+  EXPECT_NE(judged(signals).pattern, Pattern::taking_turns)
+      << "a GPU that waits for its turn runs no kernel";
 }
 
 TEST(TakingTurns, IsNotSaidOfOneProcessWhoseGpusSpin) {
@@ -195,7 +201,8 @@ TEST(TakingTurns, IsNotSaidBySumOfSeveralProcesses) {
   Signals signals = turns_too_fast_to_see(4);
   signals.jobs.front().one_process_on_all = false;
 
-  EXPECT_NE(judged(signals).pattern, Pattern::taking_turns) << "ranks that wait for data read the same";
+  EXPECT_NE(judged(signals).pattern, Pattern::taking_turns)
+      << "ranks that wait for data read the same";
 }
 
 TEST(TakingTurns, IsNotSaidBySumWhereOnlyOneGpuWorks) {
@@ -227,7 +234,8 @@ TEST(OneLeads, IsNotSaidWhereTheOthersAreNoReplicas) {
   signals.jobs.front().memory_lead = 1.6;
   signals.jobs.front().replica_balance = 0.4;
 
-  EXPECT_EQ(judged(signals).pattern, Pattern::taking_turns) << "parts of a split model differ in memory as well";
+  EXPECT_EQ(judged(signals).pattern, Pattern::taking_turns)
+      << "parts of a split model differ in memory as well";
 }
 
 TEST(PipelinePattern, IsSaidWhereStagesFillAndDrain) {
@@ -246,7 +254,8 @@ TEST(PipelinePattern, IsSaidOfTwoStagesOnlyWhereTheyAreKnownToBeOneJob) {
 
   EXPECT_EQ(judged(signals).pattern, Pattern::pipeline);
   EXPECT_NE(judged(in_step).pattern, Pattern::pipeline);
-  EXPECT_NE(judged(without_processes(signals)).pattern, Pattern::pipeline) << "too near to chance to tell from strangers";
+  EXPECT_NE(judged(without_processes(signals)).pattern, Pattern::pipeline)
+      << "too near to chance to tell from strangers";
 }
 
 TEST(PipelinePattern, IsNotSaidOfRanksWhoseMarksShowGradientsAveraged) {
@@ -294,7 +303,8 @@ TEST(SingleGpu, IsSaidOfAJobWithOneGpu) {
   const Verdict verdict = judged(signals);
 
   EXPECT_EQ(verdict.pattern, Pattern::single_gpu);
-  EXPECT_GT(verdict.confidence, judged(without_processes(signals)).confidence) << "a process list makes it surer";
+  EXPECT_GT(verdict.confidence, judged(without_processes(signals)).confidence)
+      << "a process list makes it surer";
 }
 
 TEST(Idle, IsSaidWhereProcessesHoldGpusAndNothingRuns) {

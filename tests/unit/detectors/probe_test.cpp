@@ -39,7 +39,17 @@ JobSignals healthy() {
   job.steps = steps;
   ProbeSettings settings;
   settings.world_size = 2;
-  for (const int rank : {0, 1}) settings.loaders.push_back({.id = 7, .rank = rank, .passes = 1, .workers = 2, .prefetch = 2, .batch = 8, .shards = 2, .pinned = true, .persistent = true, .shuffles = true});
+  for (const int rank : {0, 1})
+    settings.loaders.push_back({.id = 7,
+                                .rank = rank,
+                                .passes = 1,
+                                .workers = 2,
+                                .prefetch = 2,
+                                .batch = 8,
+                                .shards = 2,
+                                .pinned = true,
+                                .persistent = true,
+                                .shuffles = true});
   settings.seeds = {{0, "1"}, {1, "2"}};
   job.settings = settings;
   return job;
@@ -52,7 +62,8 @@ std::vector<Finding> found(std::vector<Finding> (*look)(const Seen&), const JobS
   return look({signals, verdicts});
 }
 
-PlaceSignals place(StepPart part, const char* what, int line, double share, double present = 1, std::vector<int> ranks = {0, 1}) {
+PlaceSignals place(StepPart part, const char* what, int line, double share, double present = 1,
+                   std::vector<int> ranks = {0, 1}) {
   PlaceSignals signals;
   signals.part = part;
   signals.place = {"train.py", line, what, 0};
@@ -66,12 +77,17 @@ PlaceSignals place(StepPart part, const char* what, int line, double share, doub
 void give(JobSignals& job, StepPart part, double share) {
   job.steps->share[index_of(part)] = share;
   job.steps->p50_ms[index_of(part)] = share * job.steps->duration_p50_ms;
-  for (RankSteps& rank : job.steps->ranks) rank.share[index_of(part)] = rank.usual_share[index_of(part)] = share;
+  for (RankSteps& rank : job.steps->ranks)
+    rank.share[index_of(part)] = rank.usual_share[index_of(part)] = share;
 }
 
 TEST(HealthyProbedRun, HasNoFinding) {
-  for (const auto look : {find_unsharded_data, find_set_epoch_missing, find_uneven_batches, find_workers_restarted_each_epoch, find_find_unused_parameters, find_accumulation_too_high, find_unfused_optimizer, find_allocator_thrash,
-                          find_same_seed_every_rank, find_unreduced_metric, find_input_starved, find_loader_without_workers, find_host_sync_every_step, find_reduce_every_step, find_sync_every_micro_step})
+  for (const auto look :
+       {find_unsharded_data, find_set_epoch_missing, find_uneven_batches,
+        find_workers_restarted_each_epoch, find_find_unused_parameters, find_accumulation_too_high,
+        find_unfused_optimizer, find_allocator_thrash, find_same_seed_every_rank,
+        find_unreduced_metric, find_input_starved, find_loader_without_workers,
+        find_host_sync_every_step, find_reduce_every_step, find_sync_every_micro_step})
     EXPECT_THAT(found(look, healthy()), IsEmpty());
 }
 
@@ -86,8 +102,10 @@ TEST(UnshardedData, IsALoaderThatKnowsOfNoRanks) {
   JobSignals one_order = job;
   for (LoaderSetting& loader : one_order.settings->loaders) loader.order_seed = "7";
 
-  EXPECT_EQ(found(find_unsharded_data, job).front().lost_throughput, 0) << "seeds differ: other samples, though no epoch is one";
-  EXPECT_EQ(found(find_unsharded_data, one_order).front().lost_throughput, 0.5) << "the same samples twice";
+  EXPECT_EQ(found(find_unsharded_data, job).front().lost_throughput, 0)
+      << "seeds differ: other samples, though no epoch is one";
+  EXPECT_EQ(found(find_unsharded_data, one_order).front().lost_throughput, 0.5)
+      << "the same samples twice";
   ASSERT_THAT(found(find_unsharded_data, job), SizeIs(1));
   EXPECT_TRUE(found(find_unsharded_data, job).front().is_fault);
   EXPECT_EQ(found(find_unsharded_data, job).front().where.front().line, 10);
@@ -122,7 +140,8 @@ TEST(UnevenBatches, AreLoadersOfDifferentLengths) {
   EXPECT_THAT(found(find_uneven_batches, another), IsEmpty()) << "evaluation's loader, on one rank";
 }
 
-// A program that tells its steps and settings itself, as lockstep-train does: no line of its source is known.
+// A program that tells its steps and settings itself, as lockstep-train does: no line of its source
+// is known.
 TEST(ToldSettings, AreEnoughWithoutLines) {
   JobSignals told = healthy();
   told.steps->places.clear();
@@ -131,7 +150,10 @@ TEST(ToldSettings, AreEnoughWithoutLines) {
   told.settings->finds_unused = false;
   told.settings->memory_total_bytes = 100;
   told.settings->memory_peak_bytes = 10;
-  for (const auto look : {find_unsharded_data, find_set_epoch_missing, find_uneven_batches, find_find_unused_parameters, find_accumulation_too_high, find_same_seed_every_rank, find_reduce_every_step}) EXPECT_THAT(found(look, told), IsEmpty());
+  for (const auto look : {find_unsharded_data, find_set_epoch_missing, find_uneven_batches,
+                          find_find_unused_parameters, find_accumulation_too_high,
+                          find_same_seed_every_rank, find_reduce_every_step})
+    EXPECT_THAT(found(look, told), IsEmpty());
 
   JobSignals wrong = told;
   wrong.settings->finds_unused = true;
@@ -139,23 +161,29 @@ TEST(ToldSettings, AreEnoughWithoutLines) {
   wrong.settings->other_collectives_a_step = 2;
   wrong.settings->loaders.front().shards.reset();
   wrong.steps->steps_without_optimizer = 0.75;
-  for (const auto look : {find_unsharded_data, find_find_unused_parameters, find_accumulation_too_high, find_same_seed_every_rank, find_reduce_every_step}) EXPECT_THAT(found(look, wrong), SizeIs(1));
+  for (const auto look :
+       {find_unsharded_data, find_find_unused_parameters, find_accumulation_too_high,
+        find_same_seed_every_rank, find_reduce_every_step})
+    EXPECT_THAT(found(look, wrong), SizeIs(1));
   JobSignals alone = wrong;
   alone.settings->backend.reset();
-  for (const auto look : {find_unsharded_data, find_same_seed_every_rank}) EXPECT_THAT(found(look, alone), IsEmpty()) << "no gradients are averaged";
+  for (const auto look : {find_unsharded_data, find_same_seed_every_rank})
+    EXPECT_THAT(found(look, alone), IsEmpty()) << "no gradients are averaged";
 }
 
 TEST(WorkersRestarted, CostFromTheSecondPassOn) {
   JobSignals job = healthy();
   job.settings->loaders.front().persistent = false;
   job.settings->loaders.front().passes = 3;
-  job.steps->places.push_back(place(StepPart::data_wait, "DataLoader workers start", 10, 0.06, 0.02));
+  job.steps->places.push_back(
+      place(StepPart::data_wait, "DataLoader workers start", 10, 0.06, 0.02));
   JobSignals first = job;
   first.settings->loaders.front().passes = 1;
 
   ASSERT_THAT(found(find_workers_restarted_each_epoch, job), SizeIs(1));
   EXPECT_NEAR(found(find_workers_restarted_each_epoch, job).front().lost_throughput, 0.06, 1e-9);
-  EXPECT_THAT(found(find_workers_restarted_each_epoch, first), IsEmpty()) << "nobody can save the first start";
+  EXPECT_THAT(found(find_workers_restarted_each_epoch, first), IsEmpty())
+      << "nobody can save the first start";
 }
 
 TEST(FindUnused, IsForNothingWhereNothingIsUnused) {
@@ -229,7 +257,8 @@ TEST(UnreducedMetric, IsEvaluationOnAllRanksWithoutAReduce) {
   JobSignals job = healthy();
   job.steps->places.push_back(place(StepPart::evaluation, "forward", 40, 0.1, 0.02));
   JobSignals reduced = job;
-  reduced.steps->places.push_back(place(StepPart::collective_exposed, "all_reduce", 44, 0.001, 0.02));
+  reduced.steps->places.push_back(
+      place(StepPart::collective_exposed, "all_reduce", 44, 0.001, 0.02));
   JobSignals on_one = healthy();
   on_one.steps->places.push_back(place(StepPart::evaluation, "forward", 40, 0.1, 0.02, {0}));
 
@@ -276,7 +305,8 @@ TEST(HostSync, OnAGpuCostsWhatTheGpuIsIdle) {
   now_and_then.steps->places.push_back(place(StepPart::sync, "Tensor.item", 30, 0.04, 0.1));
 
   ASSERT_THAT(found(find_host_sync_every_step, job), SizeIs(1));
-  EXPECT_NEAR(found(find_host_sync_every_step, job).front().lost_throughput, 0.15, 1e-9) << "the wait itself is the GPU's work";
+  EXPECT_NEAR(found(find_host_sync_every_step, job).front().lost_throughput, 0.15, 1e-9)
+      << "the wait itself is the GPU's work";
   EXPECT_THAT(found(find_host_sync_every_step, now_and_then), IsEmpty());
 }
 
@@ -296,7 +326,8 @@ TEST(LaunchBound, ByProbesIsAGpuThatIsDoneAsSoonAsItsWorkIsQueued) {
   ASSERT_THAT(found(find_launch_bound, job), SizeIs(1));
   EXPECT_EQ(found(find_launch_bound, job).front().rung, 1);
   EXPECT_THAT(found(find_launch_bound, behind), IsEmpty());
-  EXPECT_THAT(found(find_launch_bound, waits), IsEmpty()) << "a value read in each step empties the queue as well";
+  EXPECT_THAT(found(find_launch_bound, waits), IsEmpty())
+      << "a value read in each step empties the queue as well";
   EXPECT_THAT(found(find_launch_bound, healthy()), IsEmpty());
 }
 
@@ -304,7 +335,8 @@ TEST(ReduceEveryStep, ByProbesIsACallOfTheProgramsOwn) {
   JobSignals job = healthy();
   job.steps->places.push_back(place(StepPart::collective_exposed, "all_reduce", 50, 0.1));
   JobSignals gradients = healthy();
-  gradients.steps->places.push_back(place(StepPart::collective_exposed, "gradient all-reduce", 20, 0.3));
+  gradients.steps->places.push_back(
+      place(StepPart::collective_exposed, "gradient all-reduce", 20, 0.3));
   JobSignals rare = healthy();
   rare.steps->places.push_back(place(StepPart::collective_exposed, "all_reduce", 50, 0.01, 0.05));
 

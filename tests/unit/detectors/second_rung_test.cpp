@@ -1,4 +1,5 @@
-// What the GPUs' own records, NCCL's collectives and its own count prove: P101, C401, C402, C405, C406, S305.
+// What the GPUs' own records, NCCL's collectives and its own count prove: P101, C401, C402, C405,
+// C406, S305.
 #include "unit/detectors/finding_checks.hpp"
 
 namespace lockstep {
@@ -75,7 +76,9 @@ TEST(StragglerByArrivals, ItsGpuIsBlamedWhereTheHostAskedInTime) {
   EXPECT_EQ(evidence_of(findings.front(), "slow_on_the_gpu"), 1);
 }
 
-TEST(StragglerByArrivals, NearMissAFewPartsInAHundredAreNothing) { EXPECT_THAT(found_by(find_straggler_rank, with_arrivals(0.02, 0.02)), IsEmpty()); }
+TEST(StragglerByArrivals, NearMissAFewPartsInAHundredAreNothing) {
+  EXPECT_THAT(found_by(find_straggler_rank, with_arrivals(0.02, 0.02)), IsEmpty());
+}
 
 TEST(StragglerByArrivals, NearMissRanksThatAreLateInTurnAreNoStraggler) {
   Signals signals = with_arrivals(0.1, 0.1);
@@ -108,7 +111,9 @@ TEST(ExposedCollectives, NearMissOneRankThatWaitsIsAnotherFinding) {
   EXPECT_THAT(found_by(find_exposed_collectives, signals), IsEmpty());
 }
 
-TEST(ExposedCollectives, HiddenOnesAreNoLoss) { EXPECT_THAT(found_by(find_exposed_collectives, recorded_ranks(0.95, 0.03)), IsEmpty()); }
+TEST(ExposedCollectives, HiddenOnesAreNoLoss) {
+  EXPECT_THAT(found_by(find_exposed_collectives, recorded_ranks(0.95, 0.03)), IsEmpty());
+}
 
 Signals transfers_at(double of_link) {
   Signals signals = recorded_ranks(0.6, 0.3);
@@ -127,7 +132,9 @@ TEST(SlowLink, IsWhatTransfersTookAgainstWhatTheLinksAllow) {
   EXPECT_EQ(findings.front().rung, 2);
 }
 
-TEST(SlowLink, NearMissALinkThatIsUsedWellIsNone) { EXPECT_THAT(found_by(find_slow_link, transfers_at(0.8)), IsEmpty()); }
+TEST(SlowLink, NearMissALinkThatIsUsedWellIsNone) {
+  EXPECT_THAT(found_by(find_slow_link, transfers_at(0.8)), IsEmpty());
+}
 
 TEST(SlowLink, NearMissSmallCollectivesTellNothingOfTheLink) {
   Signals signals = transfers_at(0.1);
@@ -143,11 +150,14 @@ TEST(LaunchBound, IsIdleBetweenKernelsWhileTheHostLaunches) {
   EXPECT_EQ(findings.front().rung, 2);
 }
 
-TEST(LaunchBound, NearMissAFewGapsAreNothing) { EXPECT_THAT(found_by(find_launch_bound, launches_slowly(0.06)), IsEmpty()); }
+TEST(LaunchBound, NearMissAFewGapsAreNothing) {
+  EXPECT_THAT(found_by(find_launch_bound, launches_slowly(0.06)), IsEmpty());
+}
 
 TEST(LaunchBound, NearMissIdleWhileDataIsWaitedForIsNotLaunching) {
   Signals signals = recorded_ranks(0.5, 0);
-  for (RankDevices& rank : signals.jobs.front().steps->devices->ranks) rank.idle[index_of(StepPart::data_wait)] = 0.5;
+  for (RankDevices& rank : signals.jobs.front().steps->devices->ranks)
+    rank.idle[index_of(StepPart::data_wait)] = 0.5;
 
   EXPECT_THAT(found_by(find_launch_bound, signals), IsEmpty());
 }
@@ -183,7 +193,9 @@ TEST(TakingTurns, IsProvedByTheGpusOwnRecords) {
   EXPECT_EQ(evidence_of(findings.front(), "exclusive_by_records"), 0.98);
 }
 
-TEST(TakingTurns, NearMissGpusThatComputeAtOnceDoNotWhateverTheirPowerLooksLike) { EXPECT_THAT(found_by(find_taking_turns, recorded_split(0.2, 0.48)), IsEmpty()); }
+TEST(TakingTurns, NearMissGpusThatComputeAtOnceDoNotWhateverTheirPowerLooksLike) {
+  EXPECT_THAT(found_by(find_taking_turns, recorded_split(0.2, 0.48)), IsEmpty());
+}
 
 CommunicatorSignals counted(double stuck_ms) {
   CommunicatorSignals communicators;
@@ -193,7 +205,8 @@ CommunicatorSignals counted(double stuck_ms) {
   communicators.largest = 4;
   communicators.processes = 4;
   communicators.begun = 40;
-  if (stuck_ms > 0) communicators.stuck = {{"0xab", 4, "AllReduce", 12, {3}, 11, {}, {103}, {3}, stuck_ms}};
+  if (stuck_ms > 0)
+    communicators.stuck = {{"0xab", 4, "AllReduce", 12, {3}, 11, {}, {103}, {3}, stuck_ms}};
   return communicators;
 }
 
@@ -206,7 +219,8 @@ TEST(StuckCollective, NamesTheRankThatNcclItselfMisses) {
   ASSERT_TRUE(is_one(findings, FindingCode::stuck_collective, 0.9, 1));
   EXPECT_THAT(findings.front().ranks, ElementsAre(3));
   EXPECT_THAT(findings.front().gpus, ElementsAre(3));
-  EXPECT_THAT(findings.front().evidence.back().signal, HasSubstr("rank 3 has begun 11 AllReduce, the others 12"));
+  EXPECT_THAT(findings.front().evidence.back().signal,
+              HasSubstr("rank 3 has begun 11 AllReduce, the others 12"));
 }
 
 TEST(StuckCollective, ARankThatOnlyDoesNotAnswerIsASuspicion) {

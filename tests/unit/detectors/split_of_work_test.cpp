@@ -103,7 +103,8 @@ TEST(IdleGpus, AreThoseOfTheJobsOwnMachine) {
   const auto findings = found_by(find_idle_gpus, signals);
 
   ASSERT_TRUE(is_one(findings, FindingCode::idle_gpus, 0.5, 0.5));
-  EXPECT_THAT(findings.front().gpus, ElementsAre(1)) << "another machine's are no place for a process of this one";
+  EXPECT_THAT(findings.front().gpus, ElementsAre(1))
+      << "another machine's are no place for a process of this one";
 }
 
 TEST(IdleGpus, AreSuspectedOnlyWhereTheJobIsKeptToItsOwn) {
@@ -127,7 +128,8 @@ TEST(IdleGpus, AreSuspectedOnlyWhereAVariableKeepsTorchrunToItsGpus) {
   const auto findings = found_by(find_idle_gpus, signals);
 
   ASSERT_TRUE(is_one(findings, FindingCode::idle_gpus, 0.5, 0.5));
-  EXPECT_FALSE(is_stood_behind(findings.front())) << "somebody gave this job two GPUs, ranks or not";
+  EXPECT_FALSE(is_stood_behind(findings.front()))
+      << "somebody gave this job two GPUs, ranks or not";
 }
 
 TEST(IdleGpus, AreNamedThoughALauncherGivesEachRankOne) {
@@ -177,7 +179,8 @@ TEST(IdleGpus, AreLessSureWithAPartialProcessList) {
 
 TEST(RanksShareAGpu, IsFoundWhereEveryRankUsesTheFirst) {
   Signals signals = healthy_ranks(4);
-  for (ProcessSample& process : signals.jobs.front().processes) process.gpus = {{0, 15'000'000'000}};
+  for (ProcessSample& process : signals.jobs.front().processes)
+    process.gpus = {{0, 15'000'000'000}};
 
   const auto findings = found_by(find_ranks_share_a_gpu, signals);
 
@@ -191,7 +194,8 @@ TEST(RanksShareAGpu, IsFoundForChildrenOfSpawnWithoutARank) {
   for (ProcessSample& process : signals.jobs.front().processes) {
     process.gpus = {{1, 15'000'000'000}};
     process.rank = process.local_rank = process.world_size = std::nullopt;
-    process.command = {"python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()"};
+    process.command = {"python3", "-c",
+                       "from multiprocessing.spawn import spawn_main; spawn_main()"};
   }
 
   const auto findings = found_by(find_ranks_share_a_gpu, signals);
@@ -202,7 +206,8 @@ TEST(RanksShareAGpu, IsFoundForChildrenOfSpawnWithoutARank) {
 
 TEST(RanksShareAGpu, IsNotSaidOfTheSmallContextOnTheFirstGpu) {
   Signals signals = healthy_ranks(4);
-  for (ProcessSample& process : signals.jobs.front().processes) process.gpus.insert(process.gpus.begin(), {0, 500'000'000});
+  for (ProcessSample& process : signals.jobs.front().processes)
+    process.gpus.insert(process.gpus.begin(), {0, 500'000'000});
 
   EXPECT_THAT(found_by(find_ranks_share_a_gpu, signals), IsEmpty());
 }
@@ -212,7 +217,8 @@ TEST(RanksShareAGpu, IsNotSaidWhereTheMemoryOfTheContextsIsUnknown) {
   for (ProcessSample& process : signals.jobs.front().processes)
     if (*process.rank > 0) process.gpus = {{0, std::nullopt}, {*process.rank, std::nullopt}};
 
-  EXPECT_THAT(found_by(find_ranks_share_a_gpu, signals), IsEmpty()) << "unknown memory does not say which GPU is the main one";
+  EXPECT_THAT(found_by(find_ranks_share_a_gpu, signals), IsEmpty())
+      << "unknown memory does not say which GPU is the main one";
 }
 
 TEST(RanksShareAGpu, IsNotSaidOfRanksOrOfAParentThatHoldsAGpuToo) {
@@ -252,7 +258,8 @@ TEST(UnsynchronisedCopies, AreNoSweepNoServersAndNoRanks) {
   Signals launched = copies_by_hand(2);
   for (JobSignals& job : launched.jobs) job.processes.front().launcher = "mpirun";
 
-  for (const Signals& signals : {sweep, servers, ranks, launched}) EXPECT_THAT(found_by(find_unsynchronised_copies, signals), IsEmpty());
+  for (const Signals& signals : {sweep, servers, ranks, launched})
+    EXPECT_THAT(found_by(find_unsynchronised_copies, signals), IsEmpty());
 }
 
 TEST(UnsynchronisedCopies, AreNotSaidWhereCommandLinesCannotBeRead) {
@@ -273,7 +280,8 @@ TEST(PipelineBubbles, AreNamedAtFourteenPercent) {
   Signals signals = pipeline_of(4);
   for (const int gpu : {0, 1, 2, 3}) load_gpu(signals, gpu, 0.86, 0.05);
 
-  EXPECT_TRUE(is_one(found_by(find_pipeline_bubbles, signals), FindingCode::pipeline_bubbles, 0.13, 0.15));
+  EXPECT_TRUE(
+      is_one(found_by(find_pipeline_bubbles, signals), FindingCode::pipeline_bubbles, 0.13, 0.15));
 }
 
 TEST(PipelineBubbles, AreNotWorthNamingAtNinePercent) {
@@ -281,7 +289,8 @@ TEST(PipelineBubbles, AreNotWorthNamingAtNinePercent) {
   for (const int gpu : {0, 1, 2, 3}) load_gpu(signals, gpu, 0.91, 0.05);
 
   ASSERT_EQ(judge_patterns(signals).front().verdict.pattern, Pattern::pipeline);
-  EXPECT_THAT(found_by(find_pipeline_bubbles, signals), IsEmpty()) << "four stages and 32 micro-batches are good practice";
+  EXPECT_THAT(found_by(find_pipeline_bubbles, signals), IsEmpty())
+      << "four stages and 32 micro-batches are good practice";
 }
 
 TEST(PipelineBubbles, AreNoTurnsAndNoSteps) {

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 // Two ranks that work well: 97 % busy, gradients under the backward pass.
-Signals healthy() {
+Signals healthy_trace() {
   Signals signals;
   JobSignals job;
   job.gpus = {0, 1};
@@ -52,12 +52,13 @@ Signals healthy() {
 }
 
 const Finding* find(const std::vector<Finding>& findings, FindingCode code) {
-  const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) { return finding.code == code; });
+  const auto found =
+      std::ranges::find_if(findings, [&](const Finding& finding) { return finding.code == code; });
   return found == findings.end() ? nullptr : &*found;
 }
 
 TEST(TraceFindings, AreNoneInAHealthyRun) {
-  const Diagnosis diagnosis = diagnose(healthy());
+  const Diagnosis diagnosis = diagnose(healthy_trace());
 
   EXPECT_TRUE(diagnosis.findings.empty());
   EXPECT_TRUE(diagnosis.suspicions.empty());
@@ -65,7 +66,7 @@ TEST(TraceFindings, AreNoneInAHealthyRun) {
 }
 
 TEST(TraceFindings, NameALoaderThatStarvesTheGpu) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->removable[index_of(StepPart::data_wait)] = 0.25;
   signals.trace->ranks[0].idle[index_of(StepPart::data_wait)] = 0.28;
   signals.trace->loader_file = "train.py";
@@ -76,21 +77,23 @@ TEST(TraceFindings, NameALoaderThatStarvesTheGpu) {
 
   const Finding* const starved = find(diagnosis.findings, FindingCode::input_starved);
   ASSERT_NE(starved, nullptr);
-  EXPECT_DOUBLE_EQ(starved->lost_throughput, 0.25) << "what the replay gives back, not what was seen";
+  EXPECT_DOUBLE_EQ(starved->lost_throughput, 0.25)
+      << "what the replay gives back, not what was seen";
   ASSERT_EQ(starved->where.size(), 1U);
   EXPECT_EQ(starved->where.front().line, 12);
   EXPECT_EQ(starved->ranks, std::vector<int>{0});
   EXPECT_NE(find(diagnosis.findings, FindingCode::loader_without_workers), nullptr);
 
   signals.trace->loader_in_process = false;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::loader_without_workers), nullptr) << "it has workers";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::loader_without_workers), nullptr)
+      << "it has workers";
   signals.trace->removable[index_of(StepPart::data_wait)] = 0.03;
   EXPECT_EQ(find(diagnose(signals).findings, FindingCode::input_starved), nullptr);
   EXPECT_NE(find(diagnose(signals).suspicions, FindingCode::input_starved), nullptr);
 }
 
 TEST(TraceFindings, NameWaitsForTheGpuInEveryStep) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->waits = {{"aten::item", StepPart::sync, "train.py", 31, 1, 20, 1}};
   signals.trace->removable[index_of(StepPart::sync)] = 0.06;
   signals.trace->ranks[0].idle[index_of(StepPart::sync)] = 0.05;
@@ -101,16 +104,20 @@ TEST(TraceFindings, NameWaitsForTheGpuInEveryStep) {
   EXPECT_EQ(finding->where.front().line, 31);
 
   signals.trace->waits.front().present = 0.2;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::host_sync_every_step), nullptr) << "now and then is what people are told to do";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::host_sync_every_step), nullptr)
+      << "now and then is what people are told to do";
   signals.trace->waits.front().present = 1;
   signals.trace->removable[index_of(StepPart::sync)] = 0;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::host_sync_every_step), nullptr) << "the GPU never ran dry";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::host_sync_every_step), nullptr)
+      << "the GPU never ran dry";
 }
 
 TEST(TraceFindings, NameLoggingSavingEvaluatingAndTheCollector) {
-  for (const auto& [part, code] : {std::pair{StepPart::logging, FindingCode::logging_too_often}, {StepPart::checkpoint, FindingCode::checkpoint_stall}, {StepPart::evaluation, FindingCode::evaluation_stall},
+  for (const auto& [part, code] : {std::pair{StepPart::logging, FindingCode::logging_too_often},
+                                   {StepPart::checkpoint, FindingCode::checkpoint_stall},
+                                   {StepPart::evaluation, FindingCode::evaluation_stall},
                                    {StepPart::gc, FindingCode::stopped_by_collector}}) {
-    Signals signals = healthy();
+    Signals signals = healthy_trace();
     signals.trace->removable[index_of(part)] = 0.04;
     signals.trace->ranks[1].idle[index_of(part)] = 0.05;
     const Diagnosis diagnosis = diagnose(signals);
@@ -123,7 +130,7 @@ TEST(TraceFindings, NameLoggingSavingEvaluatingAndTheCollector) {
 }
 
 TEST(TraceFindings, NameAHostThatIsTooSlowToLaunch) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->ranks[0].idle[index_of(StepPart::forward)] = 0.3;
   signals.trace->removable_launches = 0.4;
   const Diagnosis diagnosis = diagnose(signals);
@@ -132,13 +139,15 @@ TEST(TraceFindings, NameAHostThatIsTooSlowToLaunch) {
   EXPECT_DOUBLE_EQ(find(diagnosis.findings, FindingCode::launch_bound)->confidence, 0.85);
 
   signals.trace->has_python_rows = true;
-  EXPECT_DOUBLE_EQ(find(diagnose(signals).findings, FindingCode::launch_bound)->confidence, 0.6) << "stacks slow the host";
+  EXPECT_DOUBLE_EQ(find(diagnose(signals).findings, FindingCode::launch_bound)->confidence, 0.6)
+      << "stacks slow the host";
   signals.trace->removable_launches = 0.05;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::launch_bound), nullptr) << "idle, but for something else that would stay";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::launch_bound), nullptr)
+      << "idle, but for something else that would stay";
 }
 
 TEST(TraceFindings, NamePageableCopiesThatNothingHides) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->pageable_bytes_a_step = 50e6;
   signals.trace->pageable_ms_a_step = 8;
   signals.trace->ranks[0].exposed_copies = 0.07;
@@ -149,7 +158,7 @@ TEST(TraceFindings, NamePageableCopiesThatNothingHides) {
 }
 
 TEST(TraceFindings, NameTheRankThatTheOthersWaitFor) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->ranks[1].late_share = 0.95;
   signals.trace->ranks[1].late_ms_a_step = 15;
   signals.trace->ranks[0].late_share = 0.05;
@@ -161,69 +170,80 @@ TEST(TraceFindings, NameTheRankThatTheOthersWaitFor) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->ranks, std::vector<int>{1});
   EXPECT_NEAR(finding->lost_throughput, 0.14, 1e-9);
-  EXPECT_EQ(finding->evidence.back().signal, "its GPU computes longer: more work, or a slower clock");
+  EXPECT_EQ(finding->evidence.back().signal,
+            "its GPU computes longer: more work, or a slower clock");
 
   signals.trace->ranks[1].late_share = 0.5;
   signals.trace->ranks[0].late_share = 0.5;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::straggler_rank), nullptr) << "late in turn: nobody's fault alone";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::straggler_rank), nullptr)
+      << "late in turn: nobody's fault alone";
   signals.trace->ranks[1].late_share = 0.95;
   signals.trace->ranks[0].exposed_communication = 0.03;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::straggler_rank), nullptr) << "late, but nobody had to wait for it";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::straggler_rank), nullptr)
+      << "late, but nobody had to wait for it";
 }
 
 TEST(TraceFindings, NameCollectivesThatNothingIsComputedUnder) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   for (TraceRankSignals& rank : signals.trace->ranks) rank.exposed_communication = 0.2;
   signals.trace->removable_collectives = 0.18;
   ASSERT_NE(find(diagnose(signals).findings, FindingCode::exposed_collectives), nullptr);
-  EXPECT_DOUBLE_EQ(find(diagnose(signals).findings, FindingCode::exposed_collectives)->lost_throughput, 0.18);
+  EXPECT_DOUBLE_EQ(
+      find(diagnose(signals).findings, FindingCode::exposed_collectives)->lost_throughput, 0.18);
 
   signals.trace->ranks[1].exposed_communication = 0.05;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::exposed_collectives), nullptr) << "the transfer is short: rank 0 waits";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::exposed_collectives), nullptr)
+      << "the transfer is short: rank 0 waits";
   signals.trace->ranks[1].exposed_communication = 0.2;
   signals.trace->removable_collectives = 0;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::exposed_collectives), nullptr) << "the host would be late all the same";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::exposed_collectives), nullptr)
+      << "the host would be late all the same";
 }
 
 TEST(TraceFindings, NameGradientsThatAreSharedInEveryMicroStep) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   for (TraceRankSignals& rank : signals.trace->ranks) rank.exposed_communication = 0.08;
   signals.trace->passes_a_step = 4;
   signals.trace->passes_with_collectives = 4;
   ASSERT_NE(find(diagnose(signals).findings, FindingCode::sync_every_micro_step), nullptr);
-  EXPECT_NEAR(find(diagnose(signals).findings, FindingCode::sync_every_micro_step)->lost_throughput, 0.06, 1e-9);
+  EXPECT_NEAR(find(diagnose(signals).findings, FindingCode::sync_every_micro_step)->lost_throughput,
+              0.06, 1e-9);
 
   signals.trace->passes_with_collectives = 1;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::sync_every_micro_step), nullptr) << "no_sync is there";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::sync_every_micro_step), nullptr)
+      << "no_sync is there";
   signals.trace->passes_a_step = 1;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::sync_every_micro_step), nullptr) << "no accumulation";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::sync_every_micro_step), nullptr)
+      << "no accumulation";
 }
 
 TEST(TraceFindings, NameTheSearchForUnusedParameters) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->find_unused_ms_a_step = 5;
   for (TraceRankSignals& rank : signals.trace->ranks) rank.busy = 0.85;
   EXPECT_NE(find(diagnose(signals).findings, FindingCode::find_unused_parameters), nullptr);
 
   for (TraceRankSignals& rank : signals.trace->ranks) rank.busy = 0.995;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::find_unused_parameters), nullptr) << "the GPU never waited for it";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::find_unused_parameters), nullptr)
+      << "the GPU never waited for it";
 }
 
 TEST(TraceFindings, NameProductsWithoutTensorCores) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->plain_matmul_share = 0.5;
   signals.trace->tensor_core_share = 0;
   EXPECT_NE(find(diagnose(signals).findings, FindingCode::tensor_cores_unused), nullptr);
 
   signals.trace->has_tensor_cores = false;
-  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::tensor_cores_unused), nullptr) << "a Pascal has none";
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::tensor_cores_unused), nullptr)
+      << "a Pascal has none";
   signals.trace->has_tensor_cores = true;
   signals.trace->tensor_core_share = 0.4;
   EXPECT_EQ(find(diagnose(signals).findings, FindingCode::tensor_cores_unused), nullptr);
 }
 
 TEST(TraceFindings, NameGpusOfOneProcessThatTakeTurnsOrFollowOne) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->ranks.pop_back();
   signals.trace->turns = DeviceTurns{{0, 1}, {0.48, 0.47}, 0.97, 40, false};
   const Diagnosis turns = diagnose(signals);
@@ -241,7 +261,7 @@ TEST(TraceFindings, NameGpusOfOneProcessThatTakeTurnsOrFollowOne) {
 }
 
 TEST(TraceFindings, AreLessSureWhereTheReplayWentAstrayOrStepsAreFew) {
-  Signals signals = healthy();
+  Signals signals = healthy_trace();
   signals.trace->removable[index_of(StepPart::data_wait)] = 0.25;
   EXPECT_DOUBLE_EQ(diagnose(signals).findings.front().confidence, 0.95);
   signals.trace->steps = 1;

@@ -91,9 +91,11 @@ TEST(HardwareChecks, DoNotBlameALinkThatRests) {
   DriverFacts facts = two_healthy_gpus();
   facts.gpus[0].pcie_now = PcieLink{1, 16};
 
-  EXPECT_EQ(of(hardware_checks(facts, ""), "PCIe").answer, Answer::unknown) << "idle GPUs lower their links to generation 1";
+  EXPECT_EQ(of(hardware_checks(facts, ""), "PCIe").answer, Answer::unknown)
+      << "idle GPUs lower their links to generation 1";
   facts.gpus[0].busy = true;
-  EXPECT_EQ(of(hardware_checks(facts, ""), "PCIe").answer, Answer::no) << "under load it should not be";
+  EXPECT_EQ(of(hardware_checks(facts, ""), "PCIe").answer, Answer::no)
+      << "under load it should not be";
 }
 
 TEST(HardwareChecks, SeeErrorsModesAndLinksThatAreDown) {
@@ -104,9 +106,11 @@ TEST(HardwareChecks, SeeErrorsModesAndLinksThatAreDown) {
   facts.pairs[0].peer_to_peer = false;
   facts.pairs[0].peer_status = "no path between their bridges";
 
-  const Checks checks = hardware_checks(facts, "3,9,8,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n");
+  const Checks checks = hardware_checks(
+      facts, "3,9,8,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n");
 
-  for (const char* const question : {"ECC", "persistence", "NVLinks", "P2P", "Xid"}) EXPECT_EQ(of(checks, question).answer, Answer::no) << question;
+  for (const char* const question : {"ECC", "persistence", "NVLinks", "P2P", "Xid"})
+    EXPECT_EQ(of(checks, question).answer, Answer::no) << question;
   EXPECT_THAT(of(checks, "Xid").detail, HasSubstr("): 79"));
 }
 
@@ -115,7 +119,8 @@ TEST(HardwareChecks, DoNotBlameWhatIsAsItShouldBe) {
   facts.pairs[0].peer_to_peer = false;
   facts.pairs[0].never_can = true;
 
-  const Checks checks = hardware_checks(facts, "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault\n");
+  const Checks checks =
+      hardware_checks(facts, "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault\n");
 
   EXPECT_EQ(of(checks, "P2P").answer, Answer::unknown) << "GPUs of this kind cannot";
   EXPECT_EQ(of(checks, "Xid").answer, Answer::unknown) << "a program's fault, not the GPU's";
@@ -130,7 +135,8 @@ TEST(HardwareChecks, SeeAFabricThatDoesNotRun) {
 
   EXPECT_EQ(of(hardware_checks(facts, ""), "NVLinks").answer, Answer::no);
   facts.gpus.resize(1);
-  EXPECT_EQ(of(hardware_checks(facts, ""), "NVLinks").answer, Answer::unknown) << "one GPU alone is wired to nobody";
+  EXPECT_EQ(of(hardware_checks(facts, ""), "NVLinks").answer, Answer::unknown)
+      << "one GPU alone is wired to nobody";
 }
 
 TEST(HardwareChecks, DoNotAskForBridgesBetweenCards) {
@@ -149,9 +155,19 @@ TEST(HardwareChecks, DoNotAskForBridgesBetweenCards) {
 
 TEST(HardwareChecks, KnowWhichXidsAreOfPrograms) {
   for (const char* const xid : {"13", "31", "43", "45", "68"})
-    EXPECT_EQ(of(hardware_checks(two_healthy_gpus(), std::string("NVRM: Xid (PCI:0000:3b:00): ") + xid + ", pid=1\n"), "Xid").answer, Answer::unknown) << xid;
+    EXPECT_EQ(of(hardware_checks(two_healthy_gpus(),
+                                 std::string("NVRM: Xid (PCI:0000:3b:00): ") + xid + ", pid=1\n"),
+                 "Xid")
+                  .answer,
+              Answer::unknown)
+        << xid;
   for (const char* const xid : {"48", "79", "113", "131"})
-    EXPECT_EQ(of(hardware_checks(two_healthy_gpus(), std::string("NVRM: Xid (PCI:0000:3b:00): ") + xid + ", pid=1\n"), "Xid").answer, Answer::no) << xid;
+    EXPECT_EQ(of(hardware_checks(two_healthy_gpus(),
+                                 std::string("NVRM: Xid (PCI:0000:3b:00): ") + xid + ", pid=1\n"),
+                 "Xid")
+                  .answer,
+              Answer::no)
+        << xid;
 }
 
 TEST(HardwareChecks, KnowWhatTheyDoNotKnow) {
@@ -164,7 +180,9 @@ TEST(HardwareChecks, KnowWhatTheyDoNotKnow) {
   EXPECT_THAT(of(checks, "P2P").detail, HasSubstr("one GPU alone"));
 }
 
-TEST(MachineChecks, FindNothingWrongWithAHealthyMachine) { EXPECT_FALSE(any_no(machine_checks(healthy_machine(), kUsualPort))); }
+TEST(MachineChecks, FindNothingWrongWithAHealthyMachine) {
+  EXPECT_FALSE(any_no(machine_checks(healthy_machine(), kUsualPort)));
+}
 
 TEST(MachineChecks, SeeDockersSharedMemory) {
   MachineState state = healthy_machine();
@@ -186,7 +204,9 @@ TEST(MachineChecks, SeeLimitsNamesAndPorts) {
 
   const Checks checks = machine_checks(state, 29500, PortAsked::by_the_user);
 
-  for (const char* const question : {"open files", "name means an address", "port 29500", "container's share"}) EXPECT_EQ(of(checks, question).answer, Answer::no) << question;
+  for (const char* const question :
+       {"open files", "name means an address", "port 29500", "container's share"})
+    EXPECT_EQ(of(checks, question).answer, Answer::no) << question;
 }
 
 TEST(MachineChecks, DoNotBlameUsualDefaults) {
@@ -195,7 +215,8 @@ TEST(MachineChecks, DoNotBlameUsualDefaults) {
   state.open_files_hard = 524288;
   state.port_problem = EADDRINUSE;
 
-  EXPECT_FALSE(any_no(machine_checks(state, kUsualPort))) << "a soft limit that can be raised, and a job that runs";
+  EXPECT_FALSE(any_no(machine_checks(state, kUsualPort)))
+      << "a soft limit that can be raised, and a job that runs";
 }
 
 TEST(MachineChecks, AskForLockedMemoryOnlyWhereItMatters) {
@@ -209,18 +230,23 @@ TEST(MachineChecks, AskForLockedMemoryOnlyWhereItMatters) {
 
 TEST(MachineChecks, SeeHarmfulVariables) {
   MachineState state = healthy_machine();
-  state.environment = {{"CUDA_LAUNCH_BLOCKING", "1"}, {"NCCL_P2P_DISABLE", "1"}, {"OMP_NUM_THREADS", "64"}};
+  state.environment = {
+      {"CUDA_LAUNCH_BLOCKING", "1"}, {"NCCL_P2P_DISABLE", "1"}, {"OMP_NUM_THREADS", "64"}};
 
   EXPECT_EQ(of(machine_checks(state, kUsualPort), "CUDA_LAUNCH_BLOCKING").answer, Answer::no);
-  EXPECT_EQ(of(machine_checks(state, kUsualPort), "threads of a rank").answer, Answer::no) << "64 threads for two ranks on 64 cores";
-  for (const Check& check : machine_checks(state, kUsualPort)) EXPECT_THAT(check.question, ::testing::Not(HasSubstr("NCCL_P2P_DISABLE"))) << "no GPUs here reach each other anyway";
+  EXPECT_EQ(of(machine_checks(state, kUsualPort), "threads of a rank").answer, Answer::no)
+      << "64 threads for two ranks on 64 cores";
+  for (const Check& check : machine_checks(state, kUsualPort))
+    EXPECT_THAT(check.question, ::testing::Not(HasSubstr("NCCL_P2P_DISABLE")))
+        << "no GPUs here reach each other anyway";
   state.peer_to_peer = true;
   EXPECT_EQ(of(machine_checks(state, kUsualPort), "NCCL_P2P_DISABLE").answer, Answer::no);
 }
 
 TEST(MachineChecks, LeaveHarmlessVariablesAlone) {
   MachineState state = healthy_machine();
-  state.environment = {{"CUDA_LAUNCH_BLOCKING", "0"}, {"NCCL_DEBUG", "INFO"}, {"OMP_NUM_THREADS", "8"}};
+  state.environment = {
+      {"CUDA_LAUNCH_BLOCKING", "0"}, {"NCCL_DEBUG", "INFO"}, {"OMP_NUM_THREADS", "8"}};
 
   EXPECT_FALSE(any_no(machine_checks(state, kUsualPort)));
 }
@@ -229,10 +255,16 @@ TEST(NodeChecks, TellAClockWhereSomebodyAnswers) {
   const int port = free_port().value_or(0);
   std::atomic<bool> stop{false};
   std::atomic<int> asked{0};
-  std::thread other([&] { EXPECT_TRUE(answer_nodes(port, [&] { return stop.load(); }, [&](const std::string&) { ++asked; })); });
+  std::thread other([&] {
+    EXPECT_TRUE(
+        answer_nodes(port, [&] { return stop.load(); }, [&](const std::string&) { ++asked; }));
+  });
   Checks checks;
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);  // it may take a moment until the other listens
-  while (std::chrono::steady_clock::now() < until && (checks.empty() || of(checks, "clock").answer == Answer::unknown)) checks = ask_nodes({"localhost"}, port, std::chrono::seconds(2));
+  // it may take a moment until the other listens
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < until &&
+         (checks.empty() || of(checks, "clock").answer == Answer::unknown))
+    checks = ask_nodes({"localhost"}, port, std::chrono::seconds(2));
   stop = true;
   other.join();
 
@@ -242,9 +274,11 @@ TEST(NodeChecks, TellAClockWhereSomebodyAnswers) {
 }
 
 TEST(NodeChecks, TellAPortWhereNobodyListensFromANameThatMeansNothing) {
-  const Checks checks = ask_nodes({"localhost", "no-such-machine.invalid"}, free_port().value_or(0), std::chrono::seconds(2));
+  const Checks checks = ask_nodes({"localhost", "no-such-machine.invalid"}, free_port().value_or(0),
+                                  std::chrono::seconds(2));
 
-  EXPECT_EQ(of(checks, "localhost can be reached").answer, Answer::unknown) << "nobody listens, or a firewall rejects: both say the same";
+  EXPECT_EQ(of(checks, "localhost can be reached").answer, Answer::unknown)
+      << "nobody listens, or a firewall rejects: both say the same";
   EXPECT_EQ(of(checks, "clock of localhost").answer, Answer::unknown);
   EXPECT_EQ(of(checks, "no-such-machine.invalid means").answer, Answer::no);
 }
@@ -252,23 +286,33 @@ TEST(NodeChecks, TellAPortWhereNobodyListensFromANameThatMeansNothing) {
 TEST(Bandwidth, IsHeldAgainstTheLinks) {
   const std::string lines =
       "{\"selftest\":\"nccl\",\"check\":\"version\",\"version\":\"2.28.9\"}\n"
-      "{\"selftest\":\"nccl\",\"check\":\"all_reduce\",\"bytes\":4096,\"ranks\":8,\"right\":true,\"seconds\":0.00003,\"bus_bytes_s\":2e8}\n"
-      "{\"selftest\":\"nccl\",\"check\":\"all_reduce\",\"bytes\":67108864,\"ranks\":8,\"right\":true,\"seconds\":0.0004,\"bus_bytes_s\":3e11}\n";
+      "{\"selftest\":\"nccl\",\"check\":\"all_reduce\",\"bytes\":4096,\"ranks\":8,\"right\":true,"
+      "\"seconds\":0.00003,\"bus_bytes_s\":2e8}\n"
+      "{\"selftest\":\"nccl\",\"check\":\"all_reduce\",\"bytes\":67108864,\"ranks\":8,\"right\":"
+      "true,\"seconds\":0.0004,\"bus_bytes_s\":3e11}\n";
 
-  EXPECT_EQ(of(checks_of_bandwidth(lines, "nccl", 3.6e11), "as fast as the links").answer, Answer::yes);
-  EXPECT_EQ(of(checks_of_bandwidth(lines, "nccl", 9e11), "as fast as the links").answer, Answer::no);
-  EXPECT_THAT(of(checks_of_bandwidth(lines, "nccl", 3.6e11), "sums up").detail, HasSubstr("NCCL 2.28.9"));
+  EXPECT_EQ(of(checks_of_bandwidth(lines, "nccl", 3.6e11), "as fast as the links").answer,
+            Answer::yes);
+  EXPECT_EQ(of(checks_of_bandwidth(lines, "nccl", 9e11), "as fast as the links").answer,
+            Answer::no);
+  EXPECT_THAT(of(checks_of_bandwidth(lines, "nccl", 3.6e11), "sums up").detail,
+              HasSubstr("NCCL 2.28.9"));
 }
 
 TEST(Bandwidth, OfWrongSumsIsANo) {
-  const Checks checks = checks_of_bandwidth("{\"check\":\"all_reduce\",\"ranks\":2,\"right\":false,\"seconds\":1,\"bus_bytes_s\":1}\nnoise\n{\"check\":\"other\"}\n", "gloo", std::nullopt);
+  const Checks checks = checks_of_bandwidth(
+      "{\"check\":\"all_reduce\",\"ranks\":2,\"right\":false,\"seconds\":1,\"bus_bytes_s\":1}"
+      "\nnoise\n{\"check\":\"other\"}\n",
+      "gloo", std::nullopt);
 
   EXPECT_EQ(of(checks, "sums up right").answer, Answer::no);
   EXPECT_TRUE(checks_of_bandwidth("nothing of ours", "gloo", std::nullopt).empty());
 }
 
 TEST(Ddp, EachPartIsAnAnswer) {
-  const Checks checks = checks_of_ddp("{\"check\":\"collectives\",\"ranks\":2,\"right\":true}\n{\"check\":\"shards\",\"ranks\":2,\"right\":true}\n{\"check\":\"step\",\"ranks\":2,\"right\":false}\n");
+  const Checks checks = checks_of_ddp(
+      "{\"check\":\"collectives\",\"ranks\":2,\"right\":true}\n{\"check\":\"shards\",\"ranks\":2,"
+      "\"right\":true}\n{\"check\":\"step\",\"ranks\":2,\"right\":false}\n");
 
   ASSERT_EQ(checks.size(), 3U);
   EXPECT_EQ(checks[0].answer, Answer::yes);

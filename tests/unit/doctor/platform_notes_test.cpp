@@ -47,7 +47,8 @@ TEST(PlatformNotes, AreSilentOnAnOrdinaryServer) {
   root.write("sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n");
   root.write("sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n");
 
-  EXPECT_THAT(platform_notes(root.path()), IsEmpty()) << "an Intel display beside an NVIDIA GPU is no news";
+  EXPECT_THAT(platform_notes(root.path()), IsEmpty())
+      << "an Intel display beside an NVIDIA GPU is no news";
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ Monitored two_gpus() {
 
 std::shared_ptr<const Report> taking_turns() {
   Report report;
-  report.jobs.push_back({{0, 1}, {4242}, {}, Verdict{Pattern::taking_turns, 0.98, "GPU 0 and 1 take turns."}});
+  report.jobs.push_back(
+      {{0, 1}, {4242}, {}, Verdict{Pattern::taking_turns, 0.98, "GPU 0 and 1 take turns."}});
   report.throughput = Throughput{0.51, 1};
   Finding finding;
   finding.code = FindingCode::taking_turns;
@@ -53,8 +54,11 @@ TEST(MetricFamilies, AreInBaseUnits) {
 
   EXPECT_THAT(text, HasSubstr("lockstep_gpu_busy_ratio{gpu=\"0\",uuid=\"GPU-0\"} 0.75\n"));
   EXPECT_THAT(text, HasSubstr("lockstep_gpu_power_watts{gpu=\"1\",uuid=\"GPU-1\"} 512.5\n"));
-  EXPECT_THAT(text, HasSubstr("lockstep_gpu_sm_clock_hertz{gpu=\"0\",uuid=\"GPU-0\"} 1980000000\n"));
-  EXPECT_THAT(text, HasSubstr("lockstep_gpu_pcie_receive_bytes_total{gpu=\"0\",uuid=\"GPU-0\"} 12345678901\n"));
+  EXPECT_THAT(text,
+              HasSubstr("lockstep_gpu_sm_clock_hertz{gpu=\"0\",uuid=\"GPU-0\"} 1980000000\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("lockstep_gpu_pcie_receive_bytes_total{gpu=\"0\",uuid=\"GPU-0\"} 12345678901\n"));
 }
 
 TEST(MetricFamilies, HaveNoSeriesForWhatIsNotKnown) {
@@ -64,7 +68,8 @@ TEST(MetricFamilies, HaveNoSeriesForWhatIsNotKnown) {
 
   const std::string text = metrics_text(seen, {"1.0", 1, -1});
 
-  EXPECT_THAT(text, Not(HasSubstr("lockstep_gpu_busy_ratio"))) << "neither 0 nor an old value, and no HELP of nothing";
+  EXPECT_THAT(text, Not(HasSubstr("lockstep_gpu_busy_ratio")))
+      << "neither 0 nor an old value, and no HELP of nothing";
   EXPECT_THAT(text, Not(HasSubstr("lockstep_gpu_temperature_celsius")));
   EXPECT_THAT(text, Not(HasSubstr("lockstep_readings_age_seconds")));
 }
@@ -75,10 +80,15 @@ TEST(MetricFamilies, TellVerdictAndFindingsWithCodes) {
 
   const std::string text = metrics_text(seen, {"1.0", 1, 0.1});
 
-  EXPECT_THAT(text, HasSubstr("lockstep_job_pattern{gpus=\"0,1\",ranks=\"\",pattern=\"taking-turns\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("lockstep_job_pattern{gpus=\"0,1\",ranks=\"\",pattern=\"in-step\"} 0\n"));
-  EXPECT_THAT(text, HasSubstr("lockstep_finding_active{code=\"P101\",name=\"taking-turns\",gpus=\"0,1\",ranks=\"\",severity=\"critical\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("lockstep_finding_lost_throughput_ratio{code=\"P101\",name=\"taking-turns\",gpus=\"0,1\",ranks=\"\",severity=\"critical\"} 0.49\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("lockstep_job_pattern{gpus=\"0,1\",ranks=\"\",pattern=\"taking-turns\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("lockstep_job_pattern{gpus=\"0,1\",ranks=\"\",pattern=\"in-step\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("lockstep_finding_active{code=\"P101\",name=\"taking-turns\",gpus="
+                              "\"0,1\",ranks=\"\",severity=\"critical\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("lockstep_finding_lost_throughput_ratio{code=\"P101\",name=\"taking-"
+                              "turns\",gpus=\"0,1\",ranks=\"\",severity=\"critical\"} 0.49\n"));
   EXPECT_THAT(text, HasSubstr("lockstep_throughput_ratio 0.51\n"));
 }
 
@@ -89,13 +99,16 @@ TEST(MetricFamilies, LabelProcessesByRankAndMeeting) {
   process.gpus = {{1, std::uint64_t{1000}}};
   process.rank = 9;
   process.world_size = 16;
-  process.environment = std::map<std::string, std::string>{{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}, {"SLURM_JOB_ID", "88"}};
+  process.environment = std::map<std::string, std::string>{
+      {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}, {"SLURM_JOB_ID", "88"}};
   seen.processes = {process};
 
   const std::string text = metrics_text(seen, {"1.0", 1, 0.1});
 
-  EXPECT_THAT(text, HasSubstr("rank=\"9\",local_rank=\"\",world_size=\"16\",launcher=\"\",user=\"\",rendezvous=\"node1:29500\",slurm_job_id=\"88\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("lockstep_process_gpu_memory_bytes{gpu=\"1\",uuid=\"GPU-1\",pid=\"7\",rank=\"9\"} 1000\n"));
+  EXPECT_THAT(text, HasSubstr("rank=\"9\",local_rank=\"\",world_size=\"16\",launcher=\"\",user="
+                              "\"\",rendezvous=\"node1:29500\",slurm_job_id=\"88\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("lockstep_process_gpu_memory_bytes{gpu=\"1\",uuid=\"GPU-1\",pid="
+                              "\"7\",rank=\"9\"} 1000\n"));
 }
 
 TEST(MetricFamilies, CountXidsInsteadOfKeepingTheLast) {
@@ -104,8 +117,10 @@ TEST(MetricFamilies, CountXidsInsteadOfKeepingTheLast) {
 
   const std::string text = metrics_text(seen, {"1.0", 1, 0.1});
 
-  EXPECT_THAT(text, HasSubstr("lockstep_gpu_xid_errors_total{gpu=\"1\",uuid=\"GPU-1\",xid=\"31\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("lockstep_gpu_xid_errors_total{gpu=\"1\",uuid=\"GPU-1\",xid=\"79\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("lockstep_gpu_xid_errors_total{gpu=\"1\",uuid=\"GPU-1\",xid=\"31\"} 2\n"));
+  EXPECT_THAT(text,
+              HasSubstr("lockstep_gpu_xid_errors_total{gpu=\"1\",uuid=\"GPU-1\",xid=\"79\"} 1\n"));
 }
 
 TEST(MetricFamilies, HaveHelpAndOneSetOfLabelsEach) {
@@ -115,7 +130,8 @@ TEST(MetricFamilies, HaveHelpAndOneSetOfLabelsEach) {
   for (const prometheus::MetricFamily& family : metric_families(seen, {"1.0", 1, 0.1})) {
     EXPECT_TRUE(family.name.starts_with("lockstep_")) << family.name;
     EXPECT_FALSE(family.help.empty()) << family.name;
-    EXPECT_EQ(family.type == prometheus::MetricType::Counter, family.name.ends_with("_total")) << family.name;
+    EXPECT_EQ(family.type == prometheus::MetricType::Counter, family.name.ends_with("_total"))
+        << family.name;
     std::set<std::vector<std::string>> sets;
     std::set<std::vector<std::string>> values;
     for (const prometheus::ClientMetric& metric : family.metric) {
@@ -149,7 +165,8 @@ TEST(MetricFamilies, SayThatTheDriverDoesNotAnswer) {
   seen.silence = Source::Silence{std::chrono::seconds(9), "nvmlDeviceGetMemoryInfo"};
 
   EXPECT_THAT(metrics_text(seen, {"1.0", 1, 9}), HasSubstr("\nlockstep_driver_up 0\n"));
-  EXPECT_THAT(metrics_text(seen, {"1.0", 1, 9}), Not(HasSubstr("lockstep_gpu_busy_ratio"))) << "what it said last is no reading of now";
+  EXPECT_THAT(metrics_text(seen, {"1.0", 1, 9}), Not(HasSubstr("lockstep_gpu_busy_ratio")))
+      << "what it said last is no reading of now";
   EXPECT_THAT(metrics_text(two_gpus(), {"1.0", 1, 600}), Not(HasSubstr("lockstep_gpu_busy_ratio")));
   EXPECT_THAT(metrics_text(Monitored{}, {"1.0", 1, -1}), HasSubstr("\nlockstep_driver_up 0\n"));
 }
@@ -167,15 +184,18 @@ TEST(ListenAddress, IsReadAsPeopleWriteIt) {
   EXPECT_EQ(parse_listen_address("[::1]:80")->host, "::1");
   EXPECT_EQ(parse_listen_address("node3:0")->host, "node3");
   EXPECT_EQ(parse_listen_address(":9417")->host, "0.0.0.0");
-  for (const char* const wrong : {"", "9417", "host", "::1:80", "h:65536", "h:-1", "h:x"}) EXPECT_FALSE(parse_listen_address(wrong)) << wrong;
+  for (const char* const wrong : {"", "9417", "host", "::1:80", "h:65536", "h:-1", "h:x"})
+    EXPECT_FALSE(parse_listen_address(wrong)) << wrong;
 }
 
 TEST(MetricsServer, TakesAPortThatNobodyElseGets) {
-  auto first = MetricsServer::start({"127.0.0.1", 0}, {[] { return std::string("x 1\n"); }, [] { return std::string(); }});
+  auto first = MetricsServer::start(
+      {"127.0.0.1", 0}, {[] { return std::string("x 1\n"); }, [] { return std::string(); }});
   ASSERT_TRUE(first);
   ASSERT_GT(first->port(), 0);
 
-  const auto second = MetricsServer::start({"127.0.0.1", first->port()}, {[] { return std::string(); }, [] { return std::string(); }});
+  const auto second = MetricsServer::start(
+      {"127.0.0.1", first->port()}, {[] { return std::string(); }, [] { return std::string(); }});
 
   ASSERT_FALSE(second);
   EXPECT_THAT(second.error().what, HasSubstr("in use"));

@@ -10,14 +10,17 @@ namespace {
 using testing::FixProject;
 using testing::trainer_script;
 
-FixProject& with(FixProject& project, const std::string& arguments) { return project.file("train.py", trainer_script("", arguments)); }
+FixProject& with(FixProject& project, const std::string& arguments) {
+  return project.file("train.py", trainer_script("", arguments));
+}
 
 std::string after(const std::string& arguments, const std::string& version = "4.57.0") {
   FixProject project;
   return with(project, arguments).transformers(version).after("train.py");
 }
 
-bool finds(const std::string& code, const std::string& arguments, const std::string& version = "4.57.0") {
+bool finds(const std::string& code, const std::string& arguments,
+           const std::string& version = "4.57.0") {
   FixProject project;
   return with(project, arguments).transformers(version).finds(code);
 }
@@ -26,15 +29,25 @@ TEST(Logging, InEveryStepBecomesEveryTenth) {
   EXPECT_TRUE(finds("S302", "logging_steps=1"));
   EXPECT_NE(after("logging_steps=1").find("logging_steps=10"), std::string::npos);
 }
-TEST(Logging, InEveryStepAlsoDropsTheFilterThatWaits) { EXPECT_NE(after("logging_steps=1").find("logging_nan_inf_filter=False"), std::string::npos); }
+TEST(Logging, InEveryStepAlsoDropsTheFilterThatWaits) {
+  EXPECT_NE(after("logging_steps=1").find("logging_nan_inf_filter=False"), std::string::npos);
+}
 TEST(Logging, EveryTenStepsIsLeftAlone) { EXPECT_FALSE(finds("S30", "logging_steps=10")); }
-TEST(Logging, OfAShortRunIsLeftAlone) { EXPECT_FALSE(finds("S30", "logging_steps=1,\n    max_steps=60")); }
-TEST(Logging, ByEpochsIsLeftAlone) { EXPECT_FALSE(finds("S30", "logging_steps=1,\n    logging_strategy=\"epoch\"")); }
+TEST(Logging, OfAShortRunIsLeftAlone) {
+  EXPECT_FALSE(finds("S30", "logging_steps=1,\n    max_steps=60"));
+}
+TEST(Logging, ByEpochsIsLeftAlone) {
+  EXPECT_FALSE(finds("S30", "logging_steps=1,\n    logging_strategy=\"epoch\""));
+}
 TEST(Logging, ByAVariableIsLeftAlone) { EXPECT_FALSE(finds("S30", "logging_steps=every")); }
-TEST(Logging, FilterThatIsOffAlreadyIsNotAskedFor) { EXPECT_FALSE(finds("S301", "logging_steps=1,\n    logging_nan_inf_filter=False")); }
+TEST(Logging, FilterThatIsOffAlreadyIsNotAskedFor) {
+  EXPECT_FALSE(finds("S301", "logging_steps=1,\n    logging_nan_inf_filter=False"));
+}
 
 std::string loader(const std::string& arguments) {
-  return "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir=\"o\", bf16=True" + arguments + ")\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n";
+  return "from transformers import Trainer, TrainingArguments\nargs = "
+         "TrainingArguments(output_dir=\"o\", bf16=True" +
+         arguments + ")\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n";
 }
 TEST(Loader, WithoutWorkersGetsFour) {
   FixProject project;
@@ -66,12 +79,19 @@ TEST(Loader, ThatPrefetchesWithoutWorkersGetsThem) {
   project.file("train.py", loader(", dataloader_prefetch_factor=4"));
 
   EXPECT_NE(project.plan().findings.front().reason.find("ValueError"), std::string::npos);
-  EXPECT_EQ(project.after("train.py"), loader(", dataloader_prefetch_factor=4, dataloader_num_workers=4"));
+  EXPECT_EQ(project.after("train.py"),
+            loader(", dataloader_prefetch_factor=4, dataloader_num_workers=4"));
 }
-TEST(Loader, WithoutPinnedMemoryIsFound) { EXPECT_NE(after("dataloader_pin_memory=False").find("dataloader_pin_memory=True"), std::string::npos); }
-TEST(Loader, OnTheCpuNeedsNoPinnedMemory) { EXPECT_FALSE(finds("D203", "dataloader_pin_memory=False,\n    use_cpu=True")); }
+TEST(Loader, WithoutPinnedMemoryIsFound) {
+  EXPECT_NE(after("dataloader_pin_memory=False").find("dataloader_pin_memory=True"),
+            std::string::npos);
+}
+TEST(Loader, OnTheCpuNeedsNoPinnedMemory) {
+  EXPECT_FALSE(finds("D203", "dataloader_pin_memory=False,\n    use_cpu=True"));
+}
 TEST(Loader, WhoseWorkersEndWithManyEpochsKeepsThem) {
-  EXPECT_NE(after("num_train_epochs=50").find("dataloader_persistent_workers=True"), std::string::npos);
+  EXPECT_NE(after("num_train_epochs=50").find("dataloader_persistent_workers=True"),
+            std::string::npos);
   EXPECT_FALSE(finds("D206", "num_train_epochs=3"));
 }
 TEST(Loader, ThatGetsWorkersForManyEpochsKeepsThemInOnePatch) {
@@ -79,9 +99,14 @@ TEST(Loader, ThatGetsWorkersForManyEpochsKeepsThemInOnePatch) {
   project.file("train.py", loader(", num_train_epochs=50")).transformers("4.57.0");
 
   EXPECT_EQ(project.plan().groups.size(), 1U);
-  EXPECT_EQ(project.after("train.py"), loader(", num_train_epochs=50, dataloader_num_workers=4, dataloader_persistent_workers=True"));
+  EXPECT_EQ(
+      project.after("train.py"),
+      loader(
+          ", num_train_epochs=50, dataloader_num_workers=4, dataloader_persistent_workers=True"));
 }
-TEST(Loader, KeepsItsWorkersOnlyWhereTheReleaseCan) { EXPECT_FALSE(finds("D206", "num_train_epochs=50", "4.30.0")); }
+TEST(Loader, KeepsItsWorkersOnlyWhereTheReleaseCan) {
+  EXPECT_FALSE(finds("D206", "num_train_epochs=50", "4.30.0"));
+}
 
 TEST(FindUnused, ThatIsAskedForIsShownOnlyForItMayBeNeeded) {
   FixProject project;
@@ -90,7 +115,9 @@ TEST(FindUnused, ThatIsAskedForIsShownOnlyForItMayBeNeeded) {
   EXPECT_TRUE(project.finds("C404"));
   EXPECT_EQ(project.safety(FindingCode::find_unused_parameters), FixSafety::manual);
 }
-TEST(FindUnused, ThatIsOffIsLeftAlone) { EXPECT_FALSE(finds("C404", "ddp_find_unused_parameters=False")); }
+TEST(FindUnused, ThatIsOffIsLeftAlone) {
+  EXPECT_FALSE(finds("C404", "ddp_find_unused_parameters=False"));
+}
 TEST(FindUnused, ByDefaultMattersOnlyForScriptsOfSeveralRanks) {
   FixProject alone;
   with(alone, "").transformers("4.57.0");
@@ -98,7 +125,8 @@ TEST(FindUnused, ByDefaultMattersOnlyForScriptsOfSeveralRanks) {
   with(many, "").transformers("4.57.0").file("run.sh", "torchrun --nproc_per_node=2 train.py\n");
 
   EXPECT_FALSE(alone.finds("C404"));
-  EXPECT_EQ(many.safety(FindingCode::find_unused_parameters), FixSafety::manual) << "whether it is needed is not in the code";
+  EXPECT_EQ(many.safety(FindingCode::find_unused_parameters), FixSafety::manual)
+      << "whether it is needed is not in the code";
 }
 TEST(BucketSize, Of25IsSaidToBeTheDefault) {
   FixProject project;
@@ -109,7 +137,9 @@ TEST(BucketSize, Of25IsSaidToBeTheDefault) {
   EXPECT_FALSE(finds("C402", "ddp_bucket_cap_mb=50"));
 }
 
-TEST(Saving, EveryFewStepsIsTooOften) { EXPECT_NE(after("save_steps=10").find("save_steps=100"), std::string::npos); }
+TEST(Saving, EveryFewStepsIsTooOften) {
+  EXPECT_NE(after("save_steps=10").find("save_steps=100"), std::string::npos);
+}
 TEST(Saving, TiedToTheBestModelIsShownOnly) {
   FixProject project;
   with(project, "save_steps=10,\n    load_best_model_at_end=True").transformers("4.57.0");
@@ -122,12 +152,19 @@ TEST(Saving, OfARunWhoseLengthIsNotKnownIsShownOnly) {
 
   EXPECT_EQ(project.safety(FindingCode::checkpoint_stall), FixSafety::manual);
 }
-TEST(Saving, ByEpochIsLeftAlone) { EXPECT_FALSE(finds("S303", "save_steps=10,\n    save_strategy=\"epoch\"")); }
-TEST(Saving, LimitIsAMatterOfDiskAndLeftAlone) { EXPECT_FALSE(finds("S303", "save_total_limit=1")); }
+TEST(Saving, ByEpochIsLeftAlone) {
+  EXPECT_FALSE(finds("S303", "save_steps=10,\n    save_strategy=\"epoch\""));
+}
+TEST(Saving, LimitIsAMatterOfDiskAndLeftAlone) {
+  EXPECT_FALSE(finds("S303", "save_total_limit=1"));
+}
 
 TEST(Precision, ThatNobodyChoseIsShownOnly) {
   FixProject project;
-  project.file("train.py", "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir=\"o\", dataloader_num_workers=2)\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
+  project.file("train.py",
+               "from transformers import Trainer, TrainingArguments\nargs = "
+               "TrainingArguments(output_dir=\"o\", dataloader_num_workers=2)\ntrainer = "
+               "Trainer(model=m, args=args)\ntrainer.train()\n");
 
   EXPECT_EQ(project.safety(FindingCode::tensor_cores_unused), FixSafety::manual);
 }
@@ -163,8 +200,13 @@ TEST(UnknownArgument, ThatIsStillThereUnderBothNamesIsRenamedSafely) {
 
   EXPECT_EQ(project.safety(FindingCode::unknown_training_argument), FixSafety::safe);
 }
-TEST(UnknownArgument, ThatHasNoOtherNameYetIsLeftAlone) { EXPECT_FALSE(finds("X702", "evaluation_strategy=\"steps\"", "4.36.0")); }
-TEST(UnknownArgument, NewNameInAnOldReleaseGetsItsOldName) { EXPECT_NE(after("eval_strategy=\"steps\"", "4.36.0").find("evaluation_strategy=\"steps\""), std::string::npos); }
+TEST(UnknownArgument, ThatHasNoOtherNameYetIsLeftAlone) {
+  EXPECT_FALSE(finds("X702", "evaluation_strategy=\"steps\"", "4.36.0"));
+}
+TEST(UnknownArgument, NewNameInAnOldReleaseGetsItsOldName) {
+  EXPECT_NE(after("eval_strategy=\"steps\"", "4.36.0").find("evaluation_strategy=\"steps\""),
+            std::string::npos);
+}
 TEST(UnknownArgument, IsUnsafeToRenameWhereTheReleaseIsNotKnown) {
   FixProject project;
   with(project, "evaluation_strategy=\"steps\"");
@@ -181,7 +223,11 @@ TEST(UnknownArgument, WarmupRatioBecomesAFractionOfStepsFrom5On) {
   EXPECT_NE(after("warmup_ratio=0.1", "5.20.0").find("warmup_steps=0.1"), std::string::npos);
   EXPECT_FALSE(finds("X702", "warmup_ratio=0.1", "4.57.0"));
 }
-TEST(UnknownArgument, GroupByLengthBecomesASamplingStrategy) { EXPECT_NE(after("group_by_length=True", "5.5.0").find("train_sampling_strategy=\"group_by_length\""), std::string::npos); }
+TEST(UnknownArgument, GroupByLengthBecomesASamplingStrategy) {
+  EXPECT_NE(
+      after("group_by_length=True", "5.5.0").find("train_sampling_strategy=\"group_by_length\""),
+      std::string::npos);
+}
 TEST(UnknownArgument, ThatIsGoneForGoodIsTakenAwayUnsafely) {
   FixProject project;
   with(project, "overwrite_output_dir=True").transformers("5.0.0");
@@ -193,7 +239,9 @@ TEST(UnknownArgument, ThatIsMisspeltGetsTheNearestName) {
   FixProject project;
   with(project, "loging_steps=10").transformers("4.57.0");
 
-  EXPECT_NE(project.plan().findings.front().ways.front().description.find("did you mean logging_steps?"), std::string::npos);
+  EXPECT_NE(
+      project.plan().findings.front().ways.front().description.find("did you mean logging_steps?"),
+      std::string::npos);
   EXPECT_NE(project.after("train.py").find("    logging_steps=10,"), std::string::npos);
 }
 TEST(UnknownArgument, ThatIsTooNewIsShownOnly) {
@@ -204,34 +252,54 @@ TEST(UnknownArgument, ThatIsTooNewIsShownOnly) {
 }
 TEST(UnknownArgument, OfASubclassMayBeItsOwn) {
   FixProject project;
-  project.file("train.py", "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(output_dir=\"o\", max_seq_length=512, packing=True, dataloader_num_workers=2)\ntrainer = SFTTrainer(model=m, args=args)\ntrainer.train()\n").transformers("4.57.0");
+  project
+      .file("train.py",
+            "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(output_dir=\"o\", "
+            "max_seq_length=512, packing=True, dataloader_num_workers=2)\ntrainer = "
+            "SFTTrainer(model=m, args=args)\ntrainer.train()\n")
+      .transformers("4.57.0");
 
   EXPECT_FALSE(project.finds("X702"));
 }
 TEST(UnknownArgument, OfAClassOfTheProjectMayBeItsOwn) {
   FixProject project;
-  project.file("train.py", "import transformers\nclass TrainingArguments(transformers.TrainingArguments):\n    cache_dir: str = None\nargs = TrainingArguments(output_dir=\"o\", cache_dir=\"x\", dataloader_num_workers=1)\ntrainer = transformers.Trainer(model=m, args=args)\ntrainer.train()\n").transformers("4.57.0");
+  project
+      .file("train.py",
+            "import transformers\nclass TrainingArguments(transformers.TrainingArguments):\n    "
+            "cache_dir: str = None\nargs = TrainingArguments(output_dir=\"o\", cache_dir=\"x\", "
+            "dataloader_num_workers=1)\ntrainer = transformers.Trainer(model=m, "
+            "args=args)\ntrainer.train()\n")
+      .transformers("4.57.0");
 
   EXPECT_FALSE(project.finds("X702"));
 }
 TEST(UnknownArgument, ReadsTheReleaseFromTheProjectsEnvironment) {
   FixProject project;
-  with(project, "evaluation_strategy=\"steps\"").file(".venv/pyvenv.cfg", "").file(".venv/lib/python3.11/site-packages/transformers-4.53.1.dist-info/METADATA", "");
+  with(project, "evaluation_strategy=\"steps\"")
+      .file(".venv/pyvenv.cfg", "")
+      .file(".venv/lib/python3.11/site-packages/transformers-4.53.1.dist-info/METADATA", "");
 
   EXPECT_EQ(project.safety(FindingCode::unknown_training_argument), FixSafety::safe);
 }
 TEST(UnknownArgument, ReadsTheReleaseFromRequirements) {
   FixProject project;
-  with(project, "evaluation_strategy=\"steps\"").file("requirements.txt", "torch\ntransformers==4.40.2  # pinned\n");
+  with(project, "evaluation_strategy=\"steps\"")
+      .file("requirements.txt", "torch\ntransformers==4.40.2  # pinned\n");
 
   EXPECT_FALSE(project.finds("X702"));
 }
 
 TEST(SettingsFile, OfLlamaFactoryIsReadAndItsLinesStay) {
   FixProject project;
-  project.file("sft.yaml", "### model\nstage: sft\nfinetuning_type: lora\n\n### train\noutput_dir: out  # here\nper_device_train_batch_size: 1\nlogging_steps: 1\ndataloader_num_workers: 0\n").transformers("4.57.0");
+  project
+      .file("sft.yaml",
+            "### model\nstage: sft\nfinetuning_type: lora\n\n### train\noutput_dir: out  # "
+            "here\nper_device_train_batch_size: 1\nlogging_steps: 1\ndataloader_num_workers: 0\n")
+      .transformers("4.57.0");
 
-  EXPECT_EQ(project.after("sft.yaml"), "### model\nstage: sft\nfinetuning_type: lora\n\n### train\noutput_dir: out  # here\nper_device_train_batch_size: 1\nlogging_steps: 10\ndataloader_num_workers: 4\n");
+  EXPECT_EQ(project.after("sft.yaml"),
+            "### model\nstage: sft\nfinetuning_type: lora\n\n### train\noutput_dir: out  # "
+            "here\nper_device_train_batch_size: 1\nlogging_steps: 10\ndataloader_num_workers: 4\n");
 }
 TEST(SettingsFile, OfAxolotlIsRead) {
   FixProject project;
@@ -241,22 +309,40 @@ TEST(SettingsFile, OfAxolotlIsRead) {
 }
 TEST(SettingsFile, InJsonKeepsItsShape) {
   FixProject project;
-  project.file("train.py", "from transformers import HfArgumentParser, Trainer, TrainingArguments\nargs = HfArgumentParser(TrainingArguments).parse_json_file(\"args.json\")\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
-  project.file("args.json", "{\n  \"output_dir\": \"o\",\n  \"per_device_train_batch_size\": 4,\n  \"learning_rate\": 1e-4,\n  \"evaluation_strategy\": \"no\",\n  \"dataloader_pin_memory\": false\n}\n").transformers("4.57.0");
+  project.file("train.py",
+               "from transformers import HfArgumentParser, Trainer, TrainingArguments\nargs = "
+               "HfArgumentParser(TrainingArguments).parse_json_file(\"args.json\")\ntrainer = "
+               "Trainer(model=m, args=args)\ntrainer.train()\n");
+  project
+      .file("args.json",
+            "{\n  \"output_dir\": \"o\",\n  \"per_device_train_batch_size\": 4,\n  "
+            "\"learning_rate\": 1e-4,\n  \"evaluation_strategy\": \"no\",\n  "
+            "\"dataloader_pin_memory\": false\n}\n")
+      .transformers("4.57.0");
 
-  EXPECT_EQ(project.after("args.json"), "{\n  \"output_dir\": \"o\",\n  \"per_device_train_batch_size\": 4,\n  \"learning_rate\": 1e-4,\n  \"eval_strategy\": \"no\",\n  \"dataloader_pin_memory\": true\n}\n");
+  EXPECT_EQ(
+      project.after("args.json"),
+      "{\n  \"output_dir\": \"o\",\n  \"per_device_train_batch_size\": 4,\n  \"learning_rate\": "
+      "1e-4,\n  \"eval_strategy\": \"no\",\n  \"dataloader_pin_memory\": true\n}\n");
 }
 TEST(SettingsFile, OfSomethingElseIsLeftAlone) {
   FixProject project;
-  project.file("x.yaml", "logging_steps: 1\nname: other\n").file("y.json", "{\"logging_steps\": 1}\n");
+  project.file("x.yaml", "logging_steps: 1\nname: other\n")
+      .file("y.json", "{\"logging_steps\": 1}\n");
 
   EXPECT_TRUE(project.findings().empty());
 }
 
 TEST(SettingsFile, OfAProjectsOwnReaderIsLeftAlone) {
-  const std::string config = "defaults:\n  - base\noutput_dir: o\nlearning_rate: 1.0e-4\nseed: 1\nper_device_train_batch_size: 1\nevaluation_strategy: steps\nlogging_steps: 1\n";
+  const std::string config =
+      "defaults:\n  - base\noutput_dir: o\nlearning_rate: 1.0e-4\nseed: "
+      "1\nper_device_train_batch_size: 1\nevaluation_strategy: steps\nlogging_steps: 1\n";
   FixProject hydra;
-  hydra.file("conf/config.yaml", config).file("train.py", "import hydra\nfrom transformers import HfArgumentParser, Trainer\nprint(cfg.evaluation_strategy)\n").transformers("5.20.0");
+  hydra.file("conf/config.yaml", config)
+      .file("train.py",
+            "import hydra\nfrom transformers import HfArgumentParser, "
+            "Trainer\nprint(cfg.evaluation_strategy)\n")
+      .transformers("5.20.0");
   FixProject plain;
   plain.file("config.yaml", config.substr(config.find("output_dir"))).transformers("5.20.0");
 
@@ -264,13 +350,24 @@ TEST(SettingsFile, OfAProjectsOwnReaderIsLeftAlone) {
   EXPECT_TRUE(plain.findings().empty()) << "nothing says that TrainingArguments reads it";
 }
 TEST(SettingsFile, KeepsTheDashOfAListItemAndSharedAnchors) {
-  const std::string parser = "from transformers import HfArgumentParser, Trainer, TrainingArguments\nargs = HfArgumentParser(TrainingArguments)\ntrainer = Trainer(model=m)\ntrainer.train()\n";
+  const std::string parser =
+      "from transformers import HfArgumentParser, Trainer, TrainingArguments\nargs = "
+      "HfArgumentParser(TrainingArguments)\ntrainer = Trainer(model=m)\ntrainer.train()\n";
   FixProject list;
-  list.file("train.py", parser).file("a.yaml", "runs:\n  - overwrite_output_dir: true\n    output_dir: o\n    seed: 1\n    learning_rate: 1\n    weight_decay: 0\n").transformers("5.0.0");
+  list.file("train.py", parser)
+      .file("a.yaml",
+            "runs:\n  - overwrite_output_dir: true\n    output_dir: o\n    seed: 1\n    "
+            "learning_rate: 1\n    weight_decay: 0\n")
+      .transformers("5.0.0");
   FixProject anchored;
-  anchored.file("s.yaml", "stage: sft\nfinetuning_type: lora\noutput_dir: o\nlogging_steps: &every 1\neval_steps: *every\n").transformers("5.0.0");
+  anchored
+      .file("s.yaml",
+            "stage: sft\nfinetuning_type: lora\noutput_dir: o\nlogging_steps: &every "
+            "1\neval_steps: *every\n")
+      .transformers("5.0.0");
 
-  EXPECT_EQ(list.after("a.yaml"), "runs:\n  - output_dir: o\n    seed: 1\n    learning_rate: 1\n    weight_decay: 0\n");
+  EXPECT_EQ(list.after("a.yaml"),
+            "runs:\n  - output_dir: o\n    seed: 1\n    learning_rate: 1\n    weight_decay: 0\n");
   EXPECT_NE(anchored.after("s.yaml").find("&every 1"), std::string::npos);
 }
 
@@ -289,13 +386,20 @@ TEST(Patches, OfAMisspeltNameShowWhatItsValueMeansAfterwards) {
 
 TEST(Settings, OfAClassOfTheProjectHaveDefaultsOfTheirOwn) {
   FixProject project;
-  project.file("train.py", "from transformers import Trainer, TrainingArguments\nclass MyArgs(TrainingArguments):\n    dataloader_num_workers: int = 8\nargs = MyArgs(output_dir=\"o\", bf16=True)\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n");
+  project.file(
+      "train.py",
+      "from transformers import Trainer, TrainingArguments\nclass MyArgs(TrainingArguments):\n    "
+      "dataloader_num_workers: int = 8\nargs = MyArgs(output_dir=\"o\", bf16=True)\ntrainer = "
+      "Trainer(model=m, args=args)\ntrainer.train()\n");
 
   EXPECT_FALSE(project.finds("D202"));
 }
 TEST(Settings, ThatATrainerFallsBackToAreLeftAlone) {
   FixProject project;
-  project.file("train.py", "from transformers import Trainer, TrainingArguments\nclass MyTrainer(Trainer):\n    def __init__(self, args=None):\n        args = args or TrainingArguments(output_dir=\"o\")\ntrainer = MyTrainer()\ntrainer.train()\n");
+  project.file("train.py",
+               "from transformers import Trainer, TrainingArguments\nclass MyTrainer(Trainer):\n   "
+               " def __init__(self, args=None):\n        args = args or "
+               "TrainingArguments(output_dir=\"o\")\ntrainer = MyTrainer()\ntrainer.train()\n");
 
   EXPECT_FALSE(project.finds("D202"));
 }
@@ -308,25 +412,35 @@ void PrintTo(const Range& range, std::ostream* out) { *out << range.line; }
 class Requirements : public ::testing::TestWithParam<Range> {};
 TEST_P(Requirements, TellWhichReleasesAreAllowed) {
   FixProject project;
-  with(project, "warmup_ratio=0.1").file("requirements.txt", std::string("torch\n") + GetParam().line + "\n");
+  with(project, "warmup_ratio=0.1")
+      .file("requirements.txt", std::string("torch\n") + GetParam().line + "\n");
 
   EXPECT_EQ(project.finds("X702"), GetParam().found) << GetParam().line;
 }
-INSTANTIATE_TEST_SUITE_P(Forms, Requirements,
-                         ::testing::Values(Range{"transformers==5.20.0", true}, Range{"transformers>=5.15", true}, Range{"transformers>=4.41,<5", false}, Range{"transformers<5.15,>=4.30", false}, Range{"transformers<=5.14.0", false},
-                                           Range{"transformers~=4.45.0", false}, Range{"transformers==4.45.*", false}, Range{"transformers[torch]>=5.15.0", true}, Range{"transformers", false},
-                                           Range{"transformers @ git+https://example.org/x@0dcb46e7", false}));
+INSTANTIATE_TEST_SUITE_P(
+    Forms, Requirements,
+    ::testing::Values(Range{"transformers==5.20.0", true}, Range{"transformers>=5.15", true},
+                      Range{"transformers>=4.41,<5", false},
+                      Range{"transformers<5.15,>=4.30", false},
+                      Range{"transformers<=5.14.0", false}, Range{"transformers~=4.45.0", false},
+                      Range{"transformers==4.45.*", false},
+                      Range{"transformers[torch]>=5.15.0", true}, Range{"transformers", false},
+                      Range{"transformers @ git+https://example.org/x@0dcb46e7", false}));
 
 TEST(Requirements, OfACondaEnvironmentCountWhateverItIsCalled) {
   FixProject project;
-  with(project, "evaluation_strategy=\"no\"").file("my_env.yml", "name: x\ndependencies:\n  - pip:\n      - transformers==4.18.0\n");
+  with(project, "evaluation_strategy=\"no\"")
+      .file("my_env.yml", "name: x\ndependencies:\n  - pip:\n      - transformers==4.18.0\n");
 
   EXPECT_FALSE(project.finds("X702"));
 }
 
 TEST(Requirements, NearestToTheScriptSpeakFirst) {
   FixProject project;
-  project.file("requirements.txt", "transformers==5.20.0\n").file("old/requirements.txt", "transformers==4.32.0\n").file("old/train.py", trainer_script("", "evaluation_strategy=\"no\"")).file("train.py", trainer_script("", "evaluation_strategy=\"no\""));
+  project.file("requirements.txt", "transformers==5.20.0\n")
+      .file("old/requirements.txt", "transformers==4.32.0\n")
+      .file("old/train.py", trainer_script("", "evaluation_strategy=\"no\""))
+      .file("train.py", trainer_script("", "evaluation_strategy=\"no\""));
 
   EXPECT_FALSE(project.finds("X702 old"));
   EXPECT_TRUE(project.finds("X702 train.py"));
@@ -334,31 +448,54 @@ TEST(Requirements, NearestToTheScriptSpeakFirst) {
 
 TEST(Preset, OnYamlKeepsWhatIsRightAlready) {
   FixProject project;
-  project.file("s.yaml", "stage: sft\nfinetuning_type: lora\noutput_dir: o\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nlogging_steps: 1\ndataloader_pin_memory: true\nsave_total_limit:\n").transformers("4.57.0").wish({.preset = Preset::standard});
+  project
+      .file("s.yaml",
+            "stage: sft\nfinetuning_type: lora\noutput_dir: o\nper_device_train_batch_size: "
+            "2\ngradient_accumulation_steps: 8\nlogging_steps: 1\ndataloader_pin_memory: "
+            "true\nsave_total_limit:\n")
+      .transformers("4.57.0")
+      .wish({.preset = Preset::standard});
 
-  EXPECT_NE(project.after("s.yaml").find("per_device_train_batch_size: 4\ngradient_accumulation_steps: 4\nlogging_steps: 5\ndataloader_pin_memory: true\n"), std::string::npos) << project.after("s.yaml");
+  EXPECT_NE(
+      project.after("s.yaml").find("per_device_train_batch_size: 4\ngradient_accumulation_steps: "
+                                   "4\nlogging_steps: 5\ndataloader_pin_memory: true\n"),
+      std::string::npos)
+      << project.after("s.yaml");
 }
 
 TEST(Preset, IsSetWholeWithTheSameGlobalBatch) {
   FixProject project;
-  with(project, "per_device_train_batch_size=2,\n    gradient_accumulation_steps=8").transformers("4.57.0").wish({.preset = Preset::fast});
+  with(project, "per_device_train_batch_size=2,\n    gradient_accumulation_steps=8")
+      .transformers("4.57.0")
+      .wish({.preset = Preset::fast});
 
   const std::string result = project.after("train.py");
 
-  for (const char* line : {"per_device_train_batch_size=8,", "gradient_accumulation_steps=2,", "logging_steps=10", "dataloader_num_workers=4", "dataloader_pin_memory=True", "ddp_find_unused_parameters=False", "save_total_limit=1"})
+  for (const char* line :
+       {"per_device_train_batch_size=8,", "gradient_accumulation_steps=2,", "logging_steps=10",
+        "dataloader_num_workers=4", "dataloader_pin_memory=True",
+        "ddp_find_unused_parameters=False", "save_total_limit=1"})
     EXPECT_NE(result.find(line), std::string::npos) << line << "\n" << result;
 }
-TEST(Preset, IsNotSetUnlessAskedFor) { EXPECT_FALSE(finds("B501", "per_device_train_batch_size=2")); }
+TEST(Preset, IsNotSetUnlessAskedFor) {
+  EXPECT_FALSE(finds("B501", "per_device_train_batch_size=2"));
+}
 
 TEST(DeepSpeed, TimersAndReportsInEveryStepAreFound) {
   FixProject project;
-  project.file("ds.json", "{\n    \"zero_optimization\": {\"stage\": 2},\n    \"wall_clock_breakdown\": true,\n    \"steps_per_print\": 1\n}\n");
+  project.file("ds.json",
+               "{\n    \"zero_optimization\": {\"stage\": 2},\n    \"wall_clock_breakdown\": "
+               "true,\n    \"steps_per_print\": 1\n}\n");
 
-  EXPECT_EQ(project.after("ds.json"), "{\n    \"zero_optimization\": {\"stage\": 2},\n    \"wall_clock_breakdown\": false,\n    \"steps_per_print\": 100\n}\n");
+  EXPECT_EQ(project.after("ds.json"),
+            "{\n    \"zero_optimization\": {\"stage\": 2},\n    \"wall_clock_breakdown\": false,\n "
+            "   \"steps_per_print\": 100\n}\n");
 }
 TEST(DeepSpeed, HealthySettingsAreLeftAlone) {
   FixProject project;
-  project.file("ds.json", "{\"zero_optimization\": {\"stage\": 2}, \"wall_clock_breakdown\": false, \"steps_per_print\": 100}\n");
+  project.file("ds.json",
+               "{\"zero_optimization\": {\"stage\": 2}, \"wall_clock_breakdown\": false, "
+               "\"steps_per_print\": 100}\n");
 
   EXPECT_TRUE(project.findings().empty());
 }
@@ -366,7 +503,9 @@ TEST(DeepSpeed, HealthySettingsAreLeftAlone) {
 // The table against rows that were measured on the wheels by hand.
 TEST(ArgumentHistory, AgreesWithWhatTheReleasesTake) {
   const ArgumentHistory& history = ArgumentHistory::of_transformers();
-  const auto has = [&](const char* version, const char* field) { return history.has(*Version::parse(version), field); };
+  const auto has = [&](const char* version, const char* field) {
+    return history.has(*Version::parse(version), field);
+  };
 
   EXPECT_FALSE(has("4.30.0", "ddp_broadcast_buffers"));
   EXPECT_TRUE(has("4.31.0", "ddp_broadcast_buffers"));

@@ -26,7 +26,8 @@ TEST(UnifiedDiff, JoinsNearChangesAndPartsFarOnes) {
 TEST(UnifiedDiff, CountsTheLinesThatWereAddedBefore) {
   const std::string before = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n";
 
-  const std::string diff = unified_diff("x", before, {{0, 0, "new\n"}, {line_start(before, 24), 26, "twelve"}});
+  const std::string diff =
+      unified_diff("x", before, {{0, 0, "new\n"}, {line_start(before, 24), 26, "twelve"}});
 
   EXPECT_NE(diff.find("@@ -1,3 +1,4 @@\n+new\n"), std::string::npos) << diff;
   EXPECT_NE(diff.find("+10,"), std::string::npos) << diff;
@@ -35,17 +36,23 @@ TEST(UnifiedDiff, CountsTheLinesThatWereAddedBefore) {
 TEST(UnifiedDiff, SaysWhereTheFileHasNoLastLineEnd) {
   const std::string diff = unified_diff("x", "a\nb", {{2, 3, "c"}});
 
-  EXPECT_EQ(diff, "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n\\ No newline at end of file\n");
+  EXPECT_EQ(diff,
+            "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n\\ No "
+            "newline at end of file\n");
 }
 
-TEST(UnifiedDiff, IsEmptyWhereNothingChanges) { EXPECT_EQ(unified_diff("x", "a\n", {{0, 1, "a"}}), ""); }
+TEST(UnifiedDiff, IsEmptyWhereNothingChanges) {
+  EXPECT_EQ(unified_diff("x", "a\n", {{0, 1, "a"}}), "");
+}
 
 // Every diff must lead back to the edited text, whatever the edits.
 struct EditedText {
   std::string before;
   std::vector<Edit> edits;
 };
-void PrintTo(const EditedText& text, std::ostream* out) { *out << text.edits.size() << " edits of " << ::testing::PrintToString(text.before); }
+void PrintTo(const EditedText& text, std::ostream* out) {
+  *out << text.edits.size() << " edits of " << ::testing::PrintToString(text.before);
+}
 class DiffRoundTrip : public ::testing::TestWithParam<EditedText> {};
 
 TEST_P(DiffRoundTrip, GivesTheEditedTextBack) {
@@ -59,11 +66,14 @@ TEST_P(DiffRoundTrip, GivesTheEditedTextBack) {
   EXPECT_EQ(files.front().name, "dir/x.py");
   EXPECT_EQ(edited(before, *again), edited(before, edits));
 }
-INSTANTIATE_TEST_SUITE_P(Texts, DiffRoundTrip,
-                         ::testing::Values(EditedText{"a\nb\nc\n", {{2, 4, ""}}}, EditedText{"a\r\nb\r\nc\r\n", {{3, 4, "X"}}},
-                                           EditedText{"a", {{1, 1, "\nb"}}}, EditedText{"a\n", {{0, 2, ""}}},
-                                           EditedText{"-- x\n++ y\n", {{0, 5, "--- z\n"}}},
-                                           EditedText{"1\n2\n3\n4\n5\n6\n7\n8\n9\n", {{0, 0, "0\n"}, {6, 7, "four"}, {16, 18, ""}}}));
+INSTANTIATE_TEST_SUITE_P(
+    Texts, DiffRoundTrip,
+    ::testing::Values(EditedText{"a\nb\nc\n", {{2, 4, ""}}},
+                      EditedText{"a\r\nb\r\nc\r\n", {{3, 4, "X"}}},
+                      EditedText{"a", {{1, 1, "\nb"}}}, EditedText{"a\n", {{0, 2, ""}}},
+                      EditedText{"-- x\n++ y\n", {{0, 5, "--- z\n"}}},
+                      EditedText{"1\n2\n3\n4\n5\n6\n7\n8\n9\n",
+                                 {{0, 0, "0\n"}, {6, 7, "four"}, {16, 18, ""}}}));
 
 TEST(EditsOfDiff, RefuseATextThatHasChangedSince) {
   const std::string before = "a\nb\nc\n";

@@ -9,16 +9,19 @@
 namespace lockstep {
 namespace {
 
-using testing::FixProject;
-using testing::trainer_script;
 using ::testing::Contains;
+using testing::FixProject;
 using ::testing::HasSubstr;
+using testing::trainer_script;
 
 const std::string kBad = trainer_script("device_map=\"auto\"", "");
 
 TEST(FixEngine, LeavesALineWithItsCommentAlone) {
   FixProject project;
-  project.file("train.py", trainer_script("", "logging_steps=1,  # lockstep: ignore[S302]\n    logging_nan_inf_filter=False"));
+  project.file(
+      "train.py",
+      trainer_script(
+          "", "logging_steps=1,  # lockstep: ignore[S302]\n    logging_nan_inf_filter=False"));
 
   EXPECT_FALSE(project.finds("S302"));
   EXPECT_EQ(project.plan().left_out, 1U);
@@ -26,21 +29,27 @@ TEST(FixEngine, LeavesALineWithItsCommentAlone) {
 
 TEST(FixEngine, LeavesALineBelowItsCommentAlone) {
   FixProject project;
-  project.file("train.py", trainer_script("", "# lockstep: ignore[S302, D202]\n    logging_steps=1,\n    logging_nan_inf_filter=False"));
+  project.file("train.py", trainer_script("",
+                                          "# lockstep: ignore[S302, D202]\n    logging_steps=1,\n  "
+                                          "  logging_nan_inf_filter=False"));
 
   EXPECT_FALSE(project.finds("S302"));
 }
 
 TEST(FixEngine, ACommentForAnotherCodeDoesNotCount) {
   FixProject project;
-  project.file("train.py", trainer_script("", "logging_steps=1,  # lockstep: ignore[P101]\n    logging_nan_inf_filter=False"));
+  project.file(
+      "train.py",
+      trainer_script(
+          "", "logging_steps=1,  # lockstep: ignore[P101]\n    logging_nan_inf_filter=False"));
 
   EXPECT_TRUE(project.finds("S302"));
 }
 
 TEST(FixEngine, AGroupOfWhichOnePartIsIgnoredIsLeftOutWhole) {
   FixProject project;
-  project.file("train.py", kBad).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py  # lockstep: ignore[X701]\n");
+  project.file("train.py", kBad)
+      .file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py  # lockstep: ignore[X701]\n");
 
   EXPECT_TRUE(project.findings().empty());
   EXPECT_EQ(project.after("train.py"), kBad) << "the model alone would end on one GPU";
@@ -48,7 +57,9 @@ TEST(FixEngine, AGroupOfWhichOnePartIsIgnoredIsLeftOutWhole) {
 
 TEST(FixEngine, SelectingOnePartOfAGroupSelectsTheGroup) {
   FixProject project;
-  project.file("train.py", kBad).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n").filter({.select = {FindingCode::taking_turns}});
+  project.file("train.py", kBad)
+      .file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n")
+      .filter({.select = {FindingCode::taking_turns}});
 
   EXPECT_EQ(project.findings().size(), 2U);
 }
@@ -89,7 +100,10 @@ TEST(FixEngine, DoesNotEditOtherPeoplesCode) {
 
 TEST(FixEngine, PassesOverInstalledPackagesAndHiddenFolders) {
   FixProject project;
-  project.file("venv/pyvenv.cfg", "").file("venv/lib/python3.11/site-packages/x/train.py", kBad).file(".git/train.py", kBad).file("node_modules/train.py", kBad);
+  project.file("venv/pyvenv.cfg", "")
+      .file("venv/lib/python3.11/site-packages/x/train.py", kBad)
+      .file(".git/train.py", kBad)
+      .file("node_modules/train.py", kBad);
 
   EXPECT_TRUE(project.findings().empty());
   EXPECT_TRUE(project.refusals().empty());
@@ -137,24 +151,34 @@ TEST(FixEngine, DoesNotEditTextThatIsNotUtf8) {
 
 TEST(FixEngine, PassesOverBinariesAndEndlessLines) {
   FixProject project;
-  project.file("a.py", std::string("import x\0y", 10)).file("b.py", kBad + "x = \"" + std::string(3'000'000, 'a') + "\"\n").file("c.py", kBad + "x = \"" + std::string(150'000, 'a') + "\"\n");
+  project.file("a.py", std::string("import x\0y", 10))
+      .file("b.py", kBad + "x = \"" + std::string(3'000'000, 'a') + "\"\n")
+      .file("c.py", kBad + "x = \"" + std::string(150'000, 'a') + "\"\n");
 
   EXPECT_FALSE(project.finds("P101 a.py"));
   EXPECT_FALSE(project.finds("P101 b.py"));
-  EXPECT_NE(project.after("c.py").find("device_map"), std::string::npos) << "a line of 150,000 letters is a generated one";
+  EXPECT_NE(project.after("c.py").find("device_map"), std::string::npos)
+      << "a line of 150,000 letters is a generated one";
 }
 
 TEST(FixEngine, SurvivesNamesThatAreMuchTooLong) {
   FixProject project;
-  project.file("a.py", "from transformers import AutoModel, Trainer\nm = AutoModel.from_pretrained(\"" + std::string(400, '1') + "b\", device_map=\"auto\")\nd = {\"a." + std::string(90'000, '1') + "-1\": 0}\ntrainer = Trainer(m)\ntrainer.train()\n");
+  project.file("a.py",
+               "from transformers import AutoModel, Trainer\nm = AutoModel.from_pretrained(\"" +
+                   std::string(400, '1') + "b\", device_map=\"auto\")\nd = {\"a." +
+                   std::string(90'000, '1') + "-1\": 0}\ntrainer = Trainer(m)\ntrainer.train()\n");
 
   EXPECT_NO_THROW(project.findings());
 }
 
 TEST(FixEngine, SurvivesDeepNesting) {
   FixProject project;
-  project.file("deep.py", kBad + "x = " + std::string(20'000, '(') + "1" + std::string(20'000, ')') + "\n").file("deep.yaml", "distributed_type: " + std::string(20'000, '[') + "\n")
-      .file("deep.json", std::string(20'000, '[') + "\"zero_optimization\"").file("deep.sh", "python " + std::string(5'000, '(') + "\n");
+  project
+      .file("deep.py",
+            kBad + "x = " + std::string(20'000, '(') + "1" + std::string(20'000, ')') + "\n")
+      .file("deep.yaml", "distributed_type: " + std::string(20'000, '[') + "\n")
+      .file("deep.json", std::string(20'000, '[') + "\"zero_optimization\"")
+      .file("deep.sh", "python " + std::string(5'000, '(') + "\n");
 
   EXPECT_NO_THROW(project.findings());
 }
@@ -168,27 +192,43 @@ TEST(FixEngine, DoesNotLookIntoTestsOfAFolder) {
 
 TEST(FixEngine, AppliesSeveralPatchesToOneLine) {
   FixProject project;
-  project.file("train.py",
-               "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(\"o\", bf16=True, logging_steps=1, evaluation_strategy=\"no\", dataloader_num_workers=0)\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n")
+  project
+      .file("train.py",
+            "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(\"o\", "
+            "bf16=True, logging_steps=1, evaluation_strategy=\"no\", "
+            "dataloader_num_workers=0)\ntrainer = Trainer(model=m, args=args)\ntrainer.train()\n")
       .transformers("4.57.0");
 
-  EXPECT_NE(project.after("train.py").find("TrainingArguments(\"o\", bf16=True, logging_steps=10, eval_strategy=\"no\", dataloader_num_workers=4, logging_nan_inf_filter=False)"), std::string::npos) << project.after("train.py");
+  EXPECT_NE(project.after("train.py")
+                .find("TrainingArguments(\"o\", bf16=True, logging_steps=10, eval_strategy=\"no\", "
+                      "dataloader_num_workers=4, logging_nan_inf_filter=False)"),
+            std::string::npos)
+      << project.after("train.py");
 }
 
 TEST(FixEngine, FindsNothingMoreInWhatItHasPatched) {
   FixProject project;
-  project.file("train.py", trainer_script("device_map=\"auto\", load_in_8bit=True", "logging_steps=1,\n    save_steps=5,\n    evaluation_strategy=\"no\",\n    ddp_find_unused_parameters=False"))
+  project
+      .file("train.py",
+            trainer_script("device_map=\"auto\", load_in_8bit=True",
+                           "logging_steps=1,\n    save_steps=5,\n    evaluation_strategy=\"no\",\n "
+                           "   ddp_find_unused_parameters=False"))
       .file("run.sh", "export CUDA_VISIBLE_DEVICES=0,1\npython train.py\n")
       .transformers("4.57.0");
   FixProject patched;
-  patched.file("train.py", project.after("train.py")).file("run.sh", project.after("run.sh")).transformers("4.57.0");
+  patched.file("train.py", project.after("train.py"))
+      .file("run.sh", project.after("run.sh"))
+      .transformers("4.57.0");
 
   EXPECT_TRUE(patched.findings().empty()) << ::testing::PrintToString(patched.findings());
 }
 
 TEST(FixEngine, AFileThatIsNamedAloneIsPatchedByItselfWhereNothingElseMustChange) {
   FixProject project;
-  project.file("train.py", trainer_script("", "evaluation_strategy=\"no\"")).file("run.sh", "python train.py\n").transformers("4.57.0").only("train.py");
+  project.file("train.py", trainer_script("", "evaluation_strategy=\"no\""))
+      .file("run.sh", "python train.py\n")
+      .transformers("4.57.0")
+      .only("train.py");
 
   EXPECT_NE(project.after("train.py").find("eval_strategy"), std::string::npos);
   EXPECT_FALSE(project.finds("X701")) << "run.sh was not named";
@@ -196,7 +236,9 @@ TEST(FixEngine, AFileThatIsNamedAloneIsPatchedByItselfWhereNothingElseMustChange
 
 TEST(FixEngine, AFileThatIsNamedAloneIsShownOnlyWhereItsLaunchLineMustChangeToo) {
   FixProject project;
-  project.file("train.py", kBad).file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n").only("train.py");
+  project.file("train.py", kBad)
+      .file("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python train.py\n")
+      .only("train.py");
 
   EXPECT_EQ(project.after("train.py"), kBad);
   EXPECT_THAT(project.refusals(), Contains(HasSubstr("run.sh: it has to change together")));
@@ -204,18 +246,31 @@ TEST(FixEngine, AFileThatIsNamedAloneIsShownOnlyWhereItsLaunchLineMustChangeToo)
 
 TEST(FixEngine, ScriptsThatShareALoaderAreOneGroup) {
   FixProject project;
-  project.file("lib.py", "from transformers import AutoModel\ndef load():\n    return AutoModel.from_pretrained(\"x\", device_map=\"auto\")\n")
-      .file("a.py", "from lib import load\nfrom transformers import Trainer\ntrainer = Trainer(load())\ntrainer.train()\n")
-      .file("b.py", "from lib import load\nfrom transformers import Trainer\ntrainer = Trainer(load())\ntrainer.train()\n")
+  project
+      .file("lib.py",
+            "from transformers import AutoModel\ndef load():\n    return "
+            "AutoModel.from_pretrained(\"x\", device_map=\"auto\")\n")
+      .file("a.py",
+            "from lib import load\nfrom transformers import Trainer\ntrainer = "
+            "Trainer(load())\ntrainer.train()\n")
+      .file("b.py",
+            "from lib import load\nfrom transformers import Trainer\ntrainer = "
+            "Trainer(load())\ntrainer.train()\n")
       .file("a.sh", "CUDA_VISIBLE_DEVICES=0,1 python a.py  # lockstep: ignore\n")
       .file("b.sh", "CUDA_VISIBLE_DEVICES=0,1 python b.py\n");
 
-  EXPECT_EQ(project.after("b.sh"), "CUDA_VISIBLE_DEVICES=0,1 python b.py\n") << "without the loader b.sh would end with an error";
+  EXPECT_EQ(project.after("b.sh"), "CUDA_VISIBLE_DEVICES=0,1 python b.py\n")
+      << "without the loader b.sh would end with an error";
 }
 
 TEST(FixEngine, HealthyProjectsAreLeftAlone) {
   FixProject project;
-  project.file("train.py", trainer_script("torch_dtype=\"auto\"", "logging_steps=50,\n    ddp_find_unused_parameters=False,\n    eval_strategy=\"steps\"")).file("run.sh", "torchrun --standalone --nproc_per_node=gpu train.py\n").transformers("4.57.0");
+  project
+      .file("train.py", trainer_script("torch_dtype=\"auto\"",
+                                       "logging_steps=50,\n    ddp_find_unused_parameters=False,\n "
+                                       "   eval_strategy=\"steps\""))
+      .file("run.sh", "torchrun --standalone --nproc_per_node=gpu train.py\n")
+      .transformers("4.57.0");
 
   EXPECT_TRUE(project.findings().empty()) << ::testing::PrintToString(project.findings());
 }

@@ -1,5 +1,7 @@
-// Rules about training loops, on the scripts in tests/fixes: `#: S301` at the end of a line says what must be found on it, and nothing else may be
-// found anywhere. What everything that is not manual makes of a script stands beside it as NAME.fixed (LOCKSTEP_UPDATE_FIXES=1 writes them anew).
+// Rules about training loops, on the scripts in tests/fixes: `#: S301` at the end of a line says
+// what must be found on it, and nothing else may be found anywhere. What everything that is not
+// manual makes of a script stands beside it as NAME.fixed (LOCKSTEP_UPDATE_FIXES=1 writes them
+// anew).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +34,7 @@ std::vector<fs::path> files_of(const fs::path& entry) {
   std::vector<fs::path> files;
   for (const auto& file : fs::directory_iterator(entry))
     if (file.path().extension() != ".fixed") files.push_back(file.path());
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files;
 }
 
@@ -40,7 +42,7 @@ std::vector<std::string> entries() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(kFolder))
     if (entry.path().extension() != ".fixed") names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -55,8 +57,11 @@ std::vector<std::string> expected_in(const fs::path& file) {
     if (mark == std::string_view::npos) continue;
     int of_line = number;
     for (const std::string_view word : split(trim(line.substr(mark + 3)), ' '))
-      if (word == "^") of_line = number - 1;
-      else expected.push_back(std::string(word) + " " + file.filename().string() + ":" + std::to_string(of_line));
+      if (word == "^")
+        of_line = number - 1;
+      else
+        expected.push_back(std::string(word) + " " + file.filename().string() + ":" +
+                           std::to_string(of_line));
   }
   return expected;
 }
@@ -72,8 +77,8 @@ TEST_P(ScriptsOfTestsFixes, HaveTheFindingsTheirLinesNameAndThePatchBesideThem) 
     for (std::string& line : expected_in(file)) expected.push_back(std::move(line));
   }
   auto found = project.findings();
-  std::sort(found.begin(), found.end());
-  std::sort(expected.begin(), expected.end());
+  std::ranges::sort(found);
+  std::ranges::sort(expected);
   EXPECT_EQ(found, expected);
 
   for (const fs::path& file : files_of(entry)) {
@@ -81,8 +86,10 @@ TEST_P(ScriptsOfTestsFixes, HaveTheFindingsTheirLinesNameAndThePatchBesideThem) 
     const fs::path golden = file.string() + ".fixed";
     const bool changed = after != text_at(file);
     if (std::getenv("LOCKSTEP_UPDATE_FIXES") != nullptr) {
-      if (changed) std::ofstream(golden, std::ios::binary) << after;
-      else fs::remove(golden);
+      if (changed)
+        std::ofstream(golden, std::ios::binary) << after;
+      else
+        fs::remove(golden);
       continue;
     }
     EXPECT_EQ(fs::exists(golden), changed) << file;
@@ -109,23 +116,40 @@ TEST_P(WhereMemoryIsShort, ALoopMakesTwoPassesAnUpdateAndIsOnlyShown) {
   ASSERT_EQ(plan.groups.size(), expected.empty() ? 0 : 1);
   if (expected.empty()) return;
   EXPECT_EQ(plan.groups.front().safety, FixSafety::manual);
-  EXPECT_NE(plan.findings.front().ways.front().description.find("16 samples a pass and 2 passes an update: the effective batch stays 32"), std::string::npos);
+  EXPECT_NE(plan.findings.front().ways.front().description.find(
+                "16 samples a pass and 2 passes an update: the effective batch stays 32"),
+            std::string::npos);
   const auto& [file, edits] = *plan.groups.front().edits.begin();
   EXPECT_EQ(edited(script, edits), expected);
 }
 INSTANTIATE_TEST_SUITE_P(
     Loops, WhereMemoryIsShort,
     ::testing::Values(
-        std::pair<std::string, std::string>{"import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, 4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-                                            "loader = DataLoader(data, batch_size=32, num_workers=2)\nfor x, y in loader:\n    optimizer.zero_grad()\n    loss = model(x).sum()\n    loss.backward()\n    optimizer.step()\n    scheduler.step()\n    seen += 1\n",
-                                            "import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, 4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-                                            "loader = DataLoader(data, batch_size=16, num_workers=2)\nfor turn, (x, y) in enumerate(loader):\n    loss = model(x).sum()\n    (loss / 2).backward()\n    if (turn + 1) % 2 == 0 or turn + 1 == len(loader):\n        optimizer.step()\n        scheduler.step()\n        optimizer.zero_grad()\n    seen += 1\n"},
+        std::pair<std::string, std::string>{
+            "import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, "
+            "4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "loader = DataLoader(data, batch_size=32, num_workers=2)\nfor x, y in loader:\n    "
+            "optimizer.zero_grad()\n    loss = model(x).sum()\n    loss.backward()\n    "
+            "optimizer.step()\n    scheduler.step()\n    seen += 1\n",
+            "import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, "
+            "4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "loader = DataLoader(data, batch_size=16, num_workers=2)\nfor turn, (x, y) in "
+            "enumerate(loader):\n    loss = model(x).sum()\n    (loss / 2).backward()\n    if "
+            "(turn + 1) % 2 == 0 or turn + 1 == len(loader):\n        optimizer.step()\n        "
+            "scheduler.step()\n        optimizer.zero_grad()\n    seen += 1\n"},
         // It accumulates already: how far is its author's business.
-        std::pair<std::string, std::string>{"import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, 4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-                                            "loader = DataLoader(data, batch_size=32, num_workers=2)\nfor i, x in enumerate(loader):\n    loss = model(x).sum() / 4\n    loss.backward()\n    if (i + 1) % 4 == 0:\n        optimizer.step()\n        optimizer.zero_grad()\n",
-                                            ""}));
+        std::pair<std::string, std::string>{
+            "import torch\nfrom torch.utils.data import DataLoader\n\nmodel = torch.nn.Linear(4, "
+            "4).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "loader = DataLoader(data, batch_size=32, num_workers=2)\nfor i, x in "
+            "enumerate(loader):\n    loss = model(x).sum() / 4\n    loss.backward()\n    if (i + "
+            "1) % 4 == 0:\n        optimizer.step()\n        optimizer.zero_grad()\n",
+            ""}));
 
-INSTANTIATE_TEST_SUITE_P(All, ScriptsOfTestsFixes, ::testing::ValuesIn(entries()), [](const auto& entry) { return entry.param.substr(0, entry.param.find('.')); });
+INSTANTIATE_TEST_SUITE_P(All, ScriptsOfTestsFixes, ::testing::ValuesIn(entries()),
+                         [](const auto& entry) {
+                           return entry.param.substr(0, entry.param.find('.'));
+                         });
 
 }  // namespace
 }  // namespace lockstep

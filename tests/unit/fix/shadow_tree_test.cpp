@@ -47,10 +47,12 @@ TEST_F(ShadowTreeTest, HasTheProjectsTextsAndLinksToTheRest) {
   ASSERT_TRUE(tree) << tree.error().what;
   EXPECT_EQ(get(tree->path() / "src/engine.py"), "print(2)\n");
   EXPECT_EQ(get(tree->path() / "train.py"), "import src.engine\n");
-  EXPECT_FALSE(fs::is_symlink(tree->path() / "train.py"));  // Python looks for modules beside the file that a link means
+  // Python looks for modules beside the file that a link means
+  EXPECT_FALSE(fs::is_symlink(tree->path() / "train.py"));
   EXPECT_EQ(get(tree->path() / "data/big.bin"), "numbers");
   EXPECT_FALSE(fs::exists(tree->path() / "src/__pycache__"));
-  EXPECT_NE(fs::status(tree->path() / "run.sh").permissions() & fs::perms::owner_exec, fs::perms::none);
+  EXPECT_NE(fs::status(tree->path() / "run.sh").permissions() & fs::perms::owner_exec,
+            fs::perms::none);
   EXPECT_EQ(get(folder_.path() / "src/engine.py"), "print(1)\n");
 }
 
@@ -70,7 +72,8 @@ TEST_F(ShadowTreeTest, LinksWhatIsTooLargeToCopyAndSeesWhenItIsWrittenTo) {
   EXPECT_TRUE(fs::is_symlink(tree->path() / "data/huge.bin"));
   EXPECT_TRUE(tree->changed_behind_links().empty());
 
-  fs::last_write_time(folder_.path() / "data/huge.bin", fs::file_time_type::clock::now() + std::chrono::hours(1));
+  fs::last_write_time(folder_.path() / "data/huge.bin",
+                      fs::file_time_type::clock::now() + std::chrono::hours(1));
 
   ASSERT_EQ(tree->changed_behind_links().size(), 1U);
   EXPECT_EQ(tree->changed_behind_links().front().filename(), "huge.bin");

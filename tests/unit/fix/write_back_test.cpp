@@ -13,7 +13,8 @@ using testing::content_of;
 using testing::TemporaryFolder;
 
 std::size_t entries_in(const std::filesystem::path& folder) {
-  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder),
+                                                std::filesystem::directory_iterator()));
 }
 
 TEST(WriteBack, WritesAllFilesKeepsTheirModesAndLeavesNothingBeside) {
@@ -28,7 +29,7 @@ TEST(WriteBack, WritesAllFilesKeepsTheirModesAndLeavesNothingBeside) {
   ASSERT_TRUE(static_cast<bool>(written));
   EXPECT_EQ(content_of(a), "new a");
   EXPECT_EQ(content_of(b), "new b");
-  struct stat facts {};
+  struct stat facts{};
   ::stat(a.c_str(), &facts);
   EXPECT_EQ(facts.st_mode & 07777U, 0751U);
   EXPECT_EQ(entries_in(tree.path()), 2U);
@@ -44,7 +45,8 @@ TEST(WriteBack, IsTakenBackExactlyAndOnce) {
 
   ASSERT_TRUE(static_cast<bool>(restored));
   EXPECT_EQ(content_of(a), std::string("old\r\n\xef\xbb\xbf\0x", 10));
-  EXPECT_FALSE(static_cast<bool>(undo_newest(state / "undo", {}))) << "there is nothing left to undo";
+  EXPECT_FALSE(static_cast<bool>(undo_newest(state / "undo", {})))
+      << "there is nothing left to undo";
 }
 
 TEST(WriteBack, IsTakenBackNewestFirst) {
@@ -125,7 +127,8 @@ TEST(WriteBack, RefusesAFileThatChangedAfterTheDiff) {
   EXPECT_EQ(content_of(a), "1") << "all or none";
   EXPECT_EQ(content_of(b), "changed");
   EXPECT_EQ(entries_in(tree.path()), 2U);
-  EXPECT_FALSE(static_cast<bool>(undo_newest(state / "undo", {}))) << "nothing was written, so there is nothing to undo";
+  EXPECT_FALSE(static_cast<bool>(undo_newest(state / "undo", {})))
+      << "nothing was written, so there is nothing to undo";
 }
 
 TEST(WriteBack, ToAFolderThatIsNotThereChangesNothing) {
@@ -133,14 +136,17 @@ TEST(WriteBack, ToAFolderThatIsNotThereChangesNothing) {
   TemporaryFolder state;
   const auto a = tree.write("a", "1");
 
-  const Status written = write_back({{a, "1", "2"}, {tree / "gone" / "b", "1", "2"}}, state / "undo");
+  const Status written =
+      write_back({{a, "1", "2"}, {tree / "gone" / "b", "1", "2"}}, state / "undo");
 
   ASSERT_FALSE(static_cast<bool>(written));
   EXPECT_EQ(content_of(a), "1");
 }
 
 TEST(WriteBack, ToAReadOnlyFolderChangesNothing) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may write anywhere: a read-only folder is tried by tests/cli as another user";
+  if (::geteuid() == 0)
+    GTEST_SKIP()
+        << "root may write anywhere: a read-only folder is tried by tests/cli as another user";
   TemporaryFolder tree;
   TemporaryFolder state;
   std::filesystem::create_directory(tree / "locked");

@@ -1,6 +1,6 @@
 // Ranks and machines that other launchers have numbered already.
-#include "base/slurm.hpp"
 #include "launch/adopted_rank.hpp"
+#include "base/slurm.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,15 @@ namespace lockstep {
 namespace {
 
 Variables one_task_a_rank() {
-  return {{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "7"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"}, {"SLURM_NNODES", "2"},
-          {"SLURM_TASKS_PER_NODE", "4,3"}, {"SLURM_JOB_NODELIST", "gpu[07-08]"}, {"SLURM_JOB_ID", "14711"}, {"SLURM_STEP_ID", "0"}};
+  return {{"SLURM_PROCID", "5"},
+          {"SLURM_NTASKS", "7"},
+          {"SLURM_LOCALID", "1"},
+          {"SLURM_NODEID", "1"},
+          {"SLURM_NNODES", "2"},
+          {"SLURM_TASKS_PER_NODE", "4,3"},
+          {"SLURM_JOB_NODELIST", "gpu[07-08]"},
+          {"SLURM_JOB_ID", "14711"},
+          {"SLURM_STEP_ID", "0"}};
 }
 
 TEST(AdoptedRanks, AreThoseOfSrunTasks) {
@@ -65,25 +72,37 @@ TEST(AdoptedRanks, BecomeMachinesWhereEachHasOneTaskAndSeveralRanks) {
   LaunchSettings shell_in_a_step{.given = {"--nproc-per-node"}};
   ASSERT_TRUE(adopt(one_task_a_rank(), shell_in_a_step));
   EXPECT_EQ(shell_in_a_step.max_nodes, 1);
-  EXPECT_EQ(shell_in_a_step.notes.size(), 1U) << "each launcher is a job of its own, and that is said";
+  EXPECT_EQ(shell_in_a_step.notes.size(), 1U)
+      << "each launcher is a job of its own, and that is said";
 }
 
 TEST(AdoptedRanks, AreThoseOfMpi) {
   LaunchSettings open_mpi;
   LaunchSettings other_mpi;
   LaunchSettings apart;
-  ASSERT_TRUE(adopt({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, open_mpi));
+  ASSERT_TRUE(adopt({{"OMPI_COMM_WORLD_RANK", "3"},
+                     {"OMPI_COMM_WORLD_SIZE", "4"},
+                     {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}},
+                    open_mpi));
   ASSERT_TRUE(adopt({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, other_mpi));
 
   EXPECT_EQ(open_mpi.adopted->local_rank, 3);
   EXPECT_EQ(open_mpi.master_address, "127.0.0.1") << "all of them are here";
   EXPECT_EQ(other_mpi.adopted->rank, 1);
-  EXPECT_FALSE(adopt({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, apart)) << "nothing says where rank 0 is";
+  EXPECT_FALSE(adopt({{"OMPI_COMM_WORLD_RANK", "3"},
+                      {"OMPI_COMM_WORLD_SIZE", "8"},
+                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}},
+                     apart))
+      << "nothing says where rank 0 is";
 }
 
 TEST(AdoptedRanks, AreMpisWithinASlurmJob) {
   Variables around = one_task_a_rank();
-  around.insert({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  around.insert({{"OMPI_COMM_WORLD_RANK", "2"},
+                 {"OMPI_COMM_WORLD_SIZE", "4"},
+                 {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                 {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
   LaunchSettings settings;
   ASSERT_TRUE(adopt(around, settings));
   EXPECT_EQ(settings.adopted->rank, 2) << "srun started mpirun's daemon, not the rank";

@@ -13,7 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-// Two packages with two memory nodes each, each with two caches of two cores of two threads: 32 processors.
+// Two packages with two memory nodes each, each with two caches of two cores of two threads: 32
+// processors.
 std::vector<Processor> two_sockets() {
   ::setenv("HWLOC_SYNTHETIC", "pack:2 numa:2 l3:2 core:2 pu:2", 1);
   auto processors = read_processors();

@@ -1,4 +1,5 @@
-// What is said before a rank is started: where it is wrong, where it is nearly wrong, where all is well.
+// What is said before a rank is started: where it is wrong, where it is nearly wrong, where all is
+// well.
 #include "launch/checks.hpp"
 
 #include <gmock/gmock.h>
@@ -19,13 +20,16 @@ TEST(GpuCount, IsRefusedWhereRanksWouldShareAGpu) {
 
   ASSERT_TRUE(note);
   EXPECT_TRUE(note->refuses);
-  EXPECT_THAT(in_words(*note), HasSubstr("L805 more-ranks-than-gpus: 4 ranks and 2 GPUs (CUDA_VISIBLE_DEVICES=0,1)"));
+  EXPECT_THAT(
+      in_words(*note),
+      HasSubstr("L805 more-ranks-than-gpus: 4 ranks and 2 GPUs (CUDA_VISIBLE_DEVICES=0,1)"));
 }
 
 TEST(GpuCount, IsFineWhereThereAreEnoughOrNone) {
   EXPECT_FALSE(check_gpu_count(2, {}, with_gpus(2)));
   EXPECT_FALSE(check_gpu_count(4, {}, with_gpus(std::nullopt))) << "a job for the CPU";
-  EXPECT_FALSE(check_gpu_count(4, {{"CUDA_VISIBLE_DEVICES", ""}}, with_gpus(0))) << "and one that says so";
+  EXPECT_FALSE(check_gpu_count(4, {{"CUDA_VISIBLE_DEVICES", ""}}, with_gpus(0)))
+      << "and one that says so";
 }
 
 TEST(SharedMemory, IsTooSmallAsDockerGivesIt) {
@@ -38,29 +42,40 @@ TEST(SharedMemory, IsTooSmallAsDockerGivesIt) {
 }
 
 TEST(Leftovers, AreNamedByWhatTheyAre) {
-  EXPECT_EQ(check_leftovers({}, {{"RANK", "0"}, {"WORLD_SIZE", "4"}})->code, FindingCode::ranks_missing);
-  EXPECT_EQ(check_leftovers({}, {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"TORCHELASTIC_RUN_ID", "x"}})->code, FindingCode::nested_launch);
+  EXPECT_EQ(check_leftovers({}, {{"RANK", "0"}, {"WORLD_SIZE", "4"}})->code,
+            FindingCode::ranks_missing);
+  EXPECT_EQ(
+      check_leftovers({}, {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"TORCHELASTIC_RUN_ID", "x"}})->code,
+      FindingCode::nested_launch);
   EXPECT_FALSE(check_leftovers({}, {{"WORLD_SIZE", "4"}})) << "without a rank nobody waits";
   EXPECT_FALSE(check_leftovers({}, {}));
 }
 
 TEST(NestedLaunch, IsSaidOfScriptsThatSpawnByThemselves) {
-  const std::string spawns = "import torch.multiprocessing as mp\n\nif __name__ == '__main__':\n    mp.spawn(main, nprocs=2)\n";
+  const std::string spawns =
+      "import torch.multiprocessing as mp\n\nif __name__ == '__main__':\n    mp.spawn(main, "
+      "nprocs=2)\n";
 
   const auto note = check_nested("train.py", spawns, 2);
 
   ASSERT_TRUE(note);
   EXPECT_THAT(in_words(*note), HasSubstr("L807 nested-launch: train.py:4"));
   EXPECT_FALSE(check_nested("train.py", spawns, 1)) << "one rank may";
-  EXPECT_FALSE(check_nested("train.py", "# mp.spawn(main)\n\"\"\"\nmp.spawn(x)\n\"\"\"\nprint(1)\n", 2)) << "a comment is no call";
-  EXPECT_FALSE(check_nested("train.py", "if 'LOCAL_RANK' not in os.environ:\n    mp.spawn(main)\n", 2)) << "it asks first";
+  EXPECT_FALSE(
+      check_nested("train.py", "# mp.spawn(main)\n\"\"\"\nmp.spawn(x)\n\"\"\"\nprint(1)\n", 2))
+      << "a comment is no call";
+  EXPECT_FALSE(
+      check_nested("train.py", "if 'LOCAL_RANK' not in os.environ:\n    mp.spawn(main)\n", 2))
+      << "it asks first";
 }
 
 TEST(Accumulation, IsSaidWhereTheScriptDividesWhatDoesNotDivide) {
   LaunchSettings settings;
   settings.script = "train.py";
   settings.script_arguments = {"--gradient-accumulation-steps", "40"};
-  const std::string divides = "assert gradient_accumulation_steps % ddp_world_size == 0\ngradient_accumulation_steps //= ddp_world_size\n";
+  const std::string divides =
+      "assert gradient_accumulation_steps % ddp_world_size == 0\ngradient_accumulation_steps //= "
+      "ddp_world_size\n";
 
   const auto note = check_accumulation(settings, divides, 3);
 
@@ -68,7 +83,8 @@ TEST(Accumulation, IsSaidWhereTheScriptDividesWhatDoesNotDivide) {
   EXPECT_THAT(in_words(*note), HasSubstr("X704 accumulation-not-divisible"));
   EXPECT_THAT(note->next, HasSubstr("42"));
   EXPECT_FALSE(check_accumulation(settings, divides, 4));
-  EXPECT_FALSE(check_accumulation(settings, "args.gradient_accumulation_steps\n", 3)) << "each rank's own: nothing is divided";
+  EXPECT_FALSE(check_accumulation(settings, "args.gradient_accumulation_steps\n", 3))
+      << "each rank's own: nothing is divided";
 }
 
 TEST(EndpointCheck, RefusesAPortThatSomebodyHas) {
@@ -93,7 +109,8 @@ TEST(EndpointCheck, RefusesANameThatMeansNothing) {
   LaunchSettings settings;
   settings.max_nodes = 2;
 
-  EXPECT_EQ(check_endpoint(settings, {"no.such.host.invalid", 29500})->code, FindingCode::host_name_unresolvable);
+  EXPECT_EQ(check_endpoint(settings, {"no.such.host.invalid", 29500})->code,
+            FindingCode::host_name_unresolvable);
   EXPECT_FALSE(check_endpoint(settings, {"127.0.0.1", free_port().value()}));
 }
 

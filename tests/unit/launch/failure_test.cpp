@@ -1,9 +1,9 @@
 // Which failure is the cause, and when a job is not started again.
 #include "launch/failure.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "base/clock.hpp"
@@ -35,7 +35,8 @@ RankEnd ended(int rank, int status, std::chrono::nanoseconds ago, bool asked = f
 }
 
 const std::string kTraceback =
-    "Traceback (most recent call last):\n  File \"/w/train.py\", line 31, in <module>\n    main()\n  File \"/w/model.py\", line 7, in main\n    raise "
+    "Traceback (most recent call last):\n  File \"/w/train.py\", line 31, in <module>\n    "
+    "main()\n  File \"/w/model.py\", line 7, in main\n    raise "
     "RuntimeError(\"boom\")\nRuntimeError: boom\n";
 
 std::string error_json() {
@@ -43,7 +44,9 @@ std::string error_json() {
 }
 
 TEST(FirstFailure, IsTheEarliestEndThatNobodyAskedFor) {
-  const auto failure = first_failure({ended(0, killed_by(SIGTERM), 1s, true), ended(1, exited(7), 3s), ended(2, exited(1), 2s)}, std::vector<RankFiles>(3));
+  const auto failure = first_failure(
+      {ended(0, killed_by(SIGTERM), 1s, true), ended(1, exited(7), 3s), ended(2, exited(1), 2s)},
+      std::vector<RankFiles>(3));
 
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->end.rank, 1);
@@ -60,7 +63,8 @@ TEST(FirstFailure, IsTheOneWhoseErrorFileIsOlderThoughItsProcessEndedLater) {
   past[1] = past[0];
   ::utimensat(AT_FDCWD, files[1].error_file.c_str(), past, 0);
 
-  const auto failure = first_failure({ended(0, exited(1), 5s), ended(1, exited(1), 2s, true)}, files);
+  const auto failure =
+      first_failure({ended(0, exited(1), 5s), ended(1, exited(1), 2s, true)}, files);
 
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->end.rank, 1) << "its exception came first; it only took longer to go";
@@ -68,7 +72,9 @@ TEST(FirstFailure, IsTheOneWhoseErrorFileIsOlderThoughItsProcessEndedLater) {
   EXPECT_EQ(failure->place, "/w/model.py:7");
 }
 
-TEST(FirstFailure, IsNoneWhereAllEndedWell) { EXPECT_FALSE(first_failure({ended(0, 0, 1s), ended(1, 0, 2s)}, std::vector<RankFiles>(2))); }
+TEST(FirstFailure, IsNoneWhereAllEndedWell) {
+  EXPECT_FALSE(first_failure({ended(0, 0, 1s), ended(1, 0, 2s)}, std::vector<RankFiles>(2)));
+}
 
 TEST(FirstFailure, ReadsTheLogWhereThereIsNoErrorFile) {
   const TemporaryFolder folder;
@@ -91,7 +97,8 @@ TEST(FirstFailure, ReadsTheLogWhereThereIsNoErrorFile) {
 TEST(FailureText, NamesTheFindingOfAKnownMessage) {
   Failure failure;
   failure.end = ended(3, exited(1), 1s);
-  failure.error = ErrorFile{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", ""};
+  failure.error =
+      ErrorFile{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", ""};
 
   const std::string text = failure_text(failure, {failure.end}, {"host", "python", true});
 
@@ -103,16 +110,20 @@ TEST(FailureText, SaysWhatASignalMayMeanAndWhatTheKernelSays) {
   Failure failure;
   failure.end = ended(0, killed_by(SIGKILL), 1s);
   EXPECT_EQ(failure.end.exit_code(), 137);
-  EXPECT_THAT(failure_text(failure, {failure.end}, {"h", "python", true}), HasSubstr("was killed by SIGKILL"));
-  failure.kernel_says = kernel_line_about("4,123,456,-;Memory cgroup out of memory: Killed process 1000 (python) total-vm:1kB", 1000);
-  EXPECT_THAT(failure_text(failure, {failure.end}, {"h", "python", true}), HasSubstr("OOM killer ended it"));
+  EXPECT_THAT(failure_text(failure, {failure.end}, {"h", "python", true}),
+              HasSubstr("was killed by SIGKILL"));
+  failure.kernel_says = kernel_line_about(
+      "4,123,456,-;Memory cgroup out of memory: Killed process 1000 (python) total-vm:1kB", 1000);
+  EXPECT_THAT(failure_text(failure, {failure.end}, {"h", "python", true}),
+              HasSubstr("OOM killer ended it"));
 }
 
 TEST(FailureText, SaysWhichPythonLacksTorch) {
   Failure failure;
   failure.end = ended(0, exited(1), 1s);
   failure.last_lines = {"ModuleNotFoundError: No module named 'torch'"};
-  EXPECT_THAT(failure_text(failure, {failure.end}, {"h", "/usr/bin/python3", true}), HasSubstr("/usr/bin/python3"));
+  EXPECT_THAT(failure_text(failure, {failure.end}, {"h", "/usr/bin/python3", true}),
+              HasSubstr("/usr/bin/python3"));
 }
 
 TEST(ErrorFiles, AreReadInBothFormsAndHandedOnWithTheCode) {
@@ -121,12 +132,15 @@ TEST(ErrorFiles, AreReadInBothFormsAndHandedOnWithTheCode) {
   EXPECT_FALSE(parse_error_file("{"));
   EXPECT_FALSE(parse_error_file(R"({"message": 3})"));
   EXPECT_THAT(*with_error_code(error_json(), -9), HasSubstr("\"errorCode\":-9"));
-  EXPECT_THAT(*with_error_code(R"({"message": "plain"})", 1), Not(HasSubstr("errorCode"))) << "as torch's own handler has it";
+  EXPECT_THAT(*with_error_code(R"({"message": "plain"})", 1), Not(HasSubstr("errorCode")))
+      << "as torch's own handler has it";
 }
 
 TEST(KernelLines, TellOfOurProcessAndOfGpus) {
-  EXPECT_EQ(kernel_line_about("Out of memory: Killed process 1234 (python)", 123), "") << "another's pid that begins alike";
-  EXPECT_THAT(kernel_line_about("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", 1), HasSubstr("79"));
+  EXPECT_EQ(kernel_line_about("Out of memory: Killed process 1234 (python)", 123), "")
+      << "another's pid that begins alike";
+  EXPECT_THAT(kernel_line_about("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", 1),
+              HasSubstr("79"));
   EXPECT_EQ(kernel_line_about("eth0: link up", 1), "");
 }
 
@@ -134,21 +148,25 @@ TEST(RestartPolicy, StopsWhenTheSameErrorComesTwiceAtTheSamePlace) {
   RestartPolicy policy(5);
 
   EXPECT_EQ(policy.after_failure("a.py:1 boom", 2s), RestartPolicy::Answer::restart);
-  EXPECT_EQ(policy.after_failure("a.py:2 boom", 2s), RestartPolicy::Answer::restart) << "another place";
+  EXPECT_EQ(policy.after_failure("a.py:2 boom", 2s), RestartPolicy::Answer::restart)
+      << "another place";
   EXPECT_EQ(policy.after_failure("a.py:2 boom", 2s), RestartPolicy::Answer::same_again);
 }
 
 TEST(RestartPolicy, GoesOnWhereThePlaceIsUnknownOrTheJobRanForLong) {
   RestartPolicy unknown(9);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(unknown.after_failure("", 2s), RestartPolicy::Answer::restart);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(unknown.after_failure("", 2s), RestartPolicy::Answer::restart);
   RestartPolicy late(9);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(late.after_failure("a.py:1 link down", 3h), RestartPolicy::Answer::restart);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(late.after_failure("a.py:1 link down", 3h), RestartPolicy::Answer::restart);
 }
 
 TEST(RestartPolicy, CountsAndWaitsLongerEachTime) {
   RestartPolicy policy(3);
   std::vector<std::chrono::nanoseconds> pauses;
-  while (policy.after_failure("", 1s) == RestartPolicy::Answer::restart) pauses.push_back(policy.pause());
+  while (policy.after_failure("", 1s) == RestartPolicy::Answer::restart)
+    pauses.push_back(policy.pause());
 
   EXPECT_THAT(pauses, ::testing::ElementsAre(0s, 1s, 2s));
   EXPECT_EQ(policy.left(), 0);

@@ -48,7 +48,10 @@ TEST(AdviceOfAReport, GivesWayToTheUsersFlags) {
 TEST(AdviceOfAReport, IsRefusedFromOtherFilesAndHarmlessFromBrokenOnes) {
   EXPECT_FALSE(advice_in_report("{}"));
   EXPECT_FALSE(advice_in_report("not json"));
-  EXPECT_THAT(*advice_in_report(R"({"lockstep_report":1,"findings":[3,{"fixes":[1,{"kind":"environment","command":["rm -rf=x","unset"]}]}]})"), IsEmpty());
+  EXPECT_THAT(
+      *advice_in_report(
+          R"({"lockstep_report":1,"findings":[3,{"fixes":[1,{"kind":"environment","command":["rm -rf=x","unset"]}]}]})"),
+      IsEmpty());
 }
 
 TEST(RecommendedLaunch, IsEmptyWhereAllIsWell) {
@@ -62,7 +65,8 @@ TEST(RecommendedLaunch, NamesWhatStandsInTheWay) {
   LaunchSituation situation;
   situation.gpus = 4;
   situation.memory_nodes = 2;
-  situation.environment = {{"CUDA_LAUNCH_BLOCKING", "1"}, {"NCCL_DEBUG", "INFO"}, {"TORCH_DISTRIBUTED_DEBUG", "INFO"}};
+  situation.environment = {
+      {"CUDA_LAUNCH_BLOCKING", "1"}, {"NCCL_DEBUG", "INFO"}, {"TORCH_DISTRIBUTED_DEBUG", "INFO"}};
   LaunchSettings settings;
 
   const auto words = take_advice(recommended_launch(situation), settings);
@@ -72,7 +76,8 @@ TEST(RecommendedLaunch, NamesWhatStandsInTheWay) {
   EXPECT_EQ(settings.binding, Binding::node);
   EXPECT_TRUE(settings.unset_variables.contains("CUDA_LAUNCH_BLOCKING"));
   EXPECT_EQ(settings.set_variables.at("NCCL_DEBUG"), "WARN");
-  EXPECT_FALSE(settings.unset_variables.contains("TORCH_DISTRIBUTED_DEBUG")) << "INFO costs next to nothing";
+  EXPECT_FALSE(settings.unset_variables.contains("TORCH_DISTRIBUTED_DEBUG"))
+      << "INFO costs next to nothing";
   EXPECT_EQ(words.size(), 5U);
 }
 

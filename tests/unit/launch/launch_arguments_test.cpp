@@ -13,7 +13,8 @@ using ::testing::IsEmpty;
 
 using Environment = std::map<std::string, std::string>;
 
-Result<LaunchSettings> parsed(const std::vector<std::string>& words, const Environment& environment = {}) {
+Result<LaunchSettings> parsed(const std::vector<std::string>& words,
+                              const Environment& environment = {}) {
   return parse_launch_arguments(words, [&](const std::string& name) -> std::optional<std::string> {
     const auto found = environment.find(name);
     return found == environment.end() ? std::nullopt : std::optional(found->second);
@@ -29,32 +30,40 @@ std::string refusal(const std::vector<std::string>& words, const Environment& en
 }
 
 TEST(LaunchArguments, AreTorchrunsAndEndAtTheScript) {
-  const auto settings = parsed({"--standalone", "--nproc-per-node=2", "--max-restarts", "3", "train.py", "--nproc-per-node=9", "-r", "--", "x"});
+  const auto settings = parsed({"--standalone", "--nproc-per-node=2", "--max-restarts", "3",
+                                "train.py", "--nproc-per-node=9", "-r", "--", "x"});
 
   ASSERT_TRUE(settings);
   EXPECT_TRUE(settings->standalone);
   EXPECT_EQ(settings->processes_per_node, "2");
   EXPECT_EQ(settings->max_restarts, 3);
   EXPECT_EQ(settings->script, "train.py");
-  EXPECT_THAT(settings->script_arguments, ElementsAre("--nproc-per-node=9", "-r", "--", "x")) << "the script's own, untouched";
+  EXPECT_THAT(settings->script_arguments, ElementsAre("--nproc-per-node=9", "-r", "--", "x"))
+      << "the script's own, untouched";
 }
 
 TEST(LaunchArguments, MayHaveUnderscoresAndBeAbbreviated) {
-  const auto settings = parsed({"--nproc_per_node=2", "--nn", "1", "--master_p", "29501", "--rdzv-b=c10d", "--loc", "0", "a.py"});
+  const auto settings = parsed({"--nproc_per_node=2", "--nn", "1", "--master_p", "29501",
+                                "--rdzv-b=c10d", "--loc", "0", "a.py"});
   EXPECT_FALSE(settings) << "--loc may be --local-addr or --local-ranks-filter";
-  const auto clear = parsed({"--nproc_per_node=2", "--nn", "1", "--master_p", "29501", "--rdzv-b=c10d", "--local-r", "0", "a.py"});
+  const auto clear = parsed({"--nproc_per_node=2", "--nn", "1", "--master_p", "29501",
+                             "--rdzv-b=c10d", "--local-r", "0", "a.py"});
 
   ASSERT_TRUE(clear);
   EXPECT_EQ(clear->processes_per_node, "2");
   EXPECT_EQ(clear->master_port, 29501);
   EXPECT_EQ(clear->backend, Backend::c10d);
   EXPECT_TRUE(clear->shown_ranks.contains(0));
-  EXPECT_THAT(refusal({"--max", "1", "--m", "a.py"}), HasSubstr("--master-addr")) << "says what it may mean";
+  EXPECT_THAT(refusal({"--max", "1", "--m", "a.py"}), HasSubstr("--master-addr"))
+      << "says what it may mean";
 }
 
 TEST(LaunchArguments, MaySwitchProbesOnWithoutNamingThem) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--probe", "train.py"}, "auto"}, {{"--probe", "host,python", "train.py"}, "host,python"}, {{"--probe=python", "train.py"}, "python"}, {{"--probe", "--standalone", "train.py"}, "auto"}};
+      {{"--probe", "train.py"}, "auto"},
+      {{"--probe", "host,python", "train.py"}, "host,python"},
+      {{"--probe=python", "train.py"}, "python"},
+      {{"--probe", "--standalone", "train.py"}, "auto"}};
   for (const auto& [words, probes] : cases) {
     const auto settings = parsed(words);
     ASSERT_TRUE(settings);
@@ -64,12 +73,16 @@ TEST(LaunchArguments, MaySwitchProbesOnWithoutNamingThem) {
 }
 
 TEST(LaunchArguments, NameTheNearestForAnUnknownFlag) {
-  EXPECT_THAT(refusal({"--nprocs-per-node=2", "train.py"}), HasSubstr("did you mean --nproc-per-node?"));
+  EXPECT_THAT(refusal({"--nprocs-per-node=2", "train.py"}),
+              HasSubstr("did you mean --nproc-per-node?"));
   EXPECT_THAT(refusal({"--learning-rate", "1", "train.py"}), HasSubstr("after the script"));
 }
 
 TEST(LaunchArguments, ComeFromTheEnvironmentWhereNoFlagSaysOtherwise) {
-  const Environment environment = {{"PET_NPROC_PER_NODE", "4"}, {"PET_STANDALONE", "1"}, {"PET_NO_PYTHON", "0"}, {"PET_MAX_RESTARTS", "2"}};
+  const Environment environment = {{"PET_NPROC_PER_NODE", "4"},
+                                   {"PET_STANDALONE", "1"},
+                                   {"PET_NO_PYTHON", "0"},
+                                   {"PET_MAX_RESTARTS", "2"}};
 
   const auto settings = parsed({"--nproc-per-node=8", "train.py"}, environment);
 
@@ -131,12 +144,38 @@ TEST(LaunchArguments, OfTorchrunThatMeanNothingHereAreNotedOrRefusedByName) {
 
 TEST(LaunchArguments, AreAllOfTorchruns) {
   // torch 2.11's own list; a flag that is missing here breaks somebody's line.
-  for (const char* name : {"--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf", "--standalone",
-                           "--max-restarts", "--monitor-interval", "--start-method", "--event-log-handler", "--role", "--module", "--no-python",
-                           "--run-path", "--log-dir", "--redirects", "--tee", "--local-ranks-filter", "--duplicate-stdout-filters",
-                           "--duplicate-stderr-filters", "--node-rank", "--master-addr", "--master-port", "--local-addr", "--logs-specs",
-                           "--signals-to-handle", "--virtual-local-rank", "--numa-binding"})
-    EXPECT_TRUE(std::any_of(launch_flags().begin(), launch_flags().end(), [&](const LaunchFlag& flag) { return std::string(name) == flag.name; })) << name;
+  for (const char* name : {"--nnodes",
+                           "--nproc-per-node",
+                           "--rdzv-backend",
+                           "--rdzv-endpoint",
+                           "--rdzv-id",
+                           "--rdzv-conf",
+                           "--standalone",
+                           "--max-restarts",
+                           "--monitor-interval",
+                           "--start-method",
+                           "--event-log-handler",
+                           "--role",
+                           "--module",
+                           "--no-python",
+                           "--run-path",
+                           "--log-dir",
+                           "--redirects",
+                           "--tee",
+                           "--local-ranks-filter",
+                           "--duplicate-stdout-filters",
+                           "--duplicate-stderr-filters",
+                           "--node-rank",
+                           "--master-addr",
+                           "--master-port",
+                           "--local-addr",
+                           "--logs-specs",
+                           "--signals-to-handle",
+                           "--virtual-local-rank",
+                           "--numa-binding"})
+    EXPECT_TRUE(std::any_of(launch_flags().begin(), launch_flags().end(),
+                            [&](const LaunchFlag& flag) { return std::string(name) == flag.name; }))
+        << name;
 }
 
 }  // namespace

@@ -14,8 +14,21 @@ struct Published {
 };
 
 TEST(KnownModels, WeighWhatTheirMakersSay) {
-  for (const auto& [name, published] : {Published{"gpt2", 124.4e6}, {"gpt2-xl", 1557.6e6}, {"llama-8b", 8.03e9}, {"llama-2-7b", 6.74e9}, {"llama-70b", 70.55e9}, {"mistral-7b", 7.24e9}, {"phi-3-mini", 3.82e9}, {"gemma-2b", 2.51e9},
-                                        {"qwen2.5-7b", 7.62e9}, {"mixtral-8x7b", 46.7e9}, {"bert-base", 109.5e6}, {"tinyllama-1.1b", 1.10e9}, {"llama-3.2-1b", 1.236e9}, {"gpt-neox-20b", 20.6e9}, {"smollm2-360m", 361.8e6}}) {
+  for (const auto& [name, published] : {Published{"gpt2", 124.4e6},
+                                        {"gpt2-xl", 1557.6e6},
+                                        {"llama-8b", 8.03e9},
+                                        {"llama-2-7b", 6.74e9},
+                                        {"llama-70b", 70.55e9},
+                                        {"mistral-7b", 7.24e9},
+                                        {"phi-3-mini", 3.82e9},
+                                        {"gemma-2b", 2.51e9},
+                                        {"qwen2.5-7b", 7.62e9},
+                                        {"mixtral-8x7b", 46.7e9},
+                                        {"bert-base", 109.5e6},
+                                        {"tinyllama-1.1b", 1.10e9},
+                                        {"llama-3.2-1b", 1.236e9},
+                                        {"gpt-neox-20b", 20.6e9},
+                                        {"smollm2-360m", 361.8e6}}) {
     const Architecture* const net = known_model(name);
     ASSERT_NE(net, nullptr) << name;
     EXPECT_NEAR(parameters(*net) / published, 1, 0.01) << name;
@@ -23,7 +36,8 @@ TEST(KnownModels, WeighWhatTheirMakersSay) {
 }
 
 TEST(KnownModels, AreFoundByTheNamesThatPeopleUse) {
-  for (const char* name : {"meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Meta-Llama-3-8B", "LLAMA-8B", "llama_8b"}) {
+  for (const char* name :
+       {"meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Meta-Llama-3-8B", "LLAMA-8B", "llama_8b"}) {
     const Architecture* const net = known_model(name);
     ASSERT_NE(net, nullptr) << name;
     EXPECT_NEAR(parameters(*net), 8.03e9, 2e7) << name;

@@ -1,5 +1,5 @@
-// The thread behind the live screen, on files and on scripted sources. Waits are for a condition, with a limit that only a
-// failure reaches.
+// The thread behind the live screen, on files and on scripted sources. Waits are for a condition,
+// with a limit that only a failure reaches.
 #include "monitor/monitor_feed.hpp"
 
 #include <gmock/gmock.h>
@@ -39,17 +39,21 @@ FeedOptions playing(const std::string& text) {
   options.open = [text]() -> Result<std::unique_ptr<Source>> {
     auto reader = RecordingReader::over(text, "run.jsonl");
     if (!reader) return std::move(reader).error();
-    return std::unique_ptr<Source>(std::make_unique<ReplaySource>(std::move(*reader), "run.jsonl", std::vector<int>{}));
+    return std::unique_ptr<Source>(
+        std::make_unique<ReplaySource>(std::move(*reader), "run.jsonl", std::vector<int>{}));
   };
   options.can_reopen = true;
   options.scene.judge = testing::judged;
   return options;
 }
 
-std::string minute_of_two_gpus() { return recording_text(two_gpu_machine(), plateau({0.9, 0.9}, 60)); }
+std::string minute_of_two_gpus() {
+  return recording_text(two_gpu_machine(), plateau({0.9, 0.9}, 60));
+}
 
 double position(const MonitorFeed& feed) {
-  return feed.look([](const Monitored& seen) { return seen.playback ? seen.playback->position_ms : -1; });
+  return feed.look(
+      [](const Monitored& seen) { return seen.playback ? seen.playback->position_ms : -1; });
 }
 bool is_seeking(const MonitorFeed& feed) {
   return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->seeking; });
@@ -59,10 +63,14 @@ TEST(FileFeed, PlaysInRealTimeAndFindsTheEnd) {
   MonitorFeed feed(playing(minute_of_two_gpus()));
 
   EXPECT_TRUE(eventually([&] { return position(feed) > 300; }));
-  EXPECT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->end_ms.has_value(); }); }));
+  EXPECT_TRUE(eventually([&] {
+    return feed.look(
+        [](const Monitored& seen) { return seen.playback && seen.playback->end_ms.has_value(); });
+  }));
   feed.look([](const Monitored& seen) {
     EXPECT_NEAR(*seen.playback->end_ms, 59'900, 200);
-    EXPECT_LE(seen.history.newest_ms(), seen.playback->position_ms) << "nothing of the future is shown";
+    EXPECT_LE(seen.history.newest_ms(), seen.playback->position_ms)
+        << "nothing of the future is shown";
   });
 }
 
@@ -70,7 +78,8 @@ TEST(FileFeed, StandsStillWhilePaused) {
   MonitorFeed feed(playing(minute_of_two_gpus()));
   ASSERT_TRUE(feed.wait_until_open(5000ms));
   feed.request(TogglePause{});
-  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback->paused; }); }));
+  ASSERT_TRUE(eventually(
+      [&] { return feed.look([](const Monitored& seen) { return seen.playback->paused; }); }));
   const double before = position(feed);
   std::this_thread::sleep_for(100ms);
 
@@ -99,9 +108,13 @@ TEST(FileFeed, SeeksForwardsAndBackAndShowsWhatWasThen) {
 
 TEST(FileFeed, APlaceOutsideTheFileIsItsEndOrItsBeginning) {
   MonitorFeed feed(playing(minute_of_two_gpus()));
-  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->end_ms.has_value(); }); }));
+  ASSERT_TRUE(eventually([&] {
+    return feed.look(
+        [](const Monitored& seen) { return seen.playback && seen.playback->end_ms.has_value(); });
+  }));
   feed.request(SeekTo{1e9});
-  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback->at_end; }); }));
+  ASSERT_TRUE(eventually(
+      [&] { return feed.look([](const Monitored& seen) { return seen.playback->at_end; }); }));
   EXPECT_NEAR(position(feed), 59'900, 200);
 
   feed.request(SeekTo{-5});
@@ -127,14 +140,18 @@ TEST(FileFeed, APlaceBeforeTheBeginningIsTheBeginningThoughTheEndIsNotKnownYet) 
   ASSERT_TRUE(feed.wait_until_open(5000ms));
   feed.request(SeekBy{-10'000});
   feed.request(TogglePause{});
-  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback->paused; }); }));
+  ASSERT_TRUE(eventually(
+      [&] { return feed.look([](const Monitored& seen) { return seen.playback->paused; }); }));
 
   EXPECT_GE(position(feed), 0);
 }
 
 TEST(FileFeed, ALoopGoesOnAfterASeekToTheEnd) {
   MonitorFeed feed(playing(minute_of_two_gpus()));
-  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->end_ms.has_value(); }); }));
+  ASSERT_TRUE(eventually([&] {
+    return feed.look(
+        [](const Monitored& seen) { return seen.playback && seen.playback->end_ms.has_value(); });
+  }));
   feed.request(TogglePause{});  // so that the end is there to be seen
   feed.request(ToggleLoop{});
   feed.request(SeekTo{1e9});
@@ -149,7 +166,8 @@ TEST(FileFeed, ADamagedFileIsPlayedAndTold) {
   text.resize(text.size() - 30);
   MonitorFeed feed(playing(text));
 
-  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.notes > 0; }); }));
+  ASSERT_TRUE(
+      eventually([&] { return feed.look([](const Monitored& seen) { return seen.notes > 0; }); }));
   feed.look([](const Monitored& seen) { EXPECT_THAT(seen.note, HasSubstr("the rest was read")); });
 }
 
@@ -161,7 +179,10 @@ TEST(FileFeed, ALogWithRareReadingsStartsFaster) {
   }
   MonitorFeed feed(playing(recording_text(two_gpu_machine(), rare)));
 
-  EXPECT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->speed == 64; }); }));
+  EXPECT_TRUE(eventually([&] {
+    return feed.look(
+        [](const Monitored& seen) { return seen.playback && seen.playback->speed == 64; });
+  }));
 }
 
 TEST(FileFeed, WhatIsThrownEndsTheFeedWithAnErrorAndNotTheProgram) {
@@ -177,10 +198,13 @@ TEST(FileFeed, WhatIsThrownEndsTheFeedWithAnErrorAndNotTheProgram) {
 TEST(FileFeed, StopsAtTheEndOrBeginsAgain) {
   MonitorFeed feed(playing(recording_text(two_gpu_machine(), plateau({0.9, 0.9}, 2))));
   feed.request(ChangeSpeed{6});
-  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->at_end; }); }));
+  ASSERT_TRUE(eventually([&] {
+    return feed.look([](const Monitored& seen) { return seen.playback && seen.playback->at_end; });
+  }));
 
   feed.request(ToggleLoop{});
-  EXPECT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return !seen.playback->at_end; }); }));
+  EXPECT_TRUE(eventually(
+      [&] { return feed.look([](const Monitored& seen) { return !seen.playback->at_end; }); }));
 }
 
 TEST(FileFeed, APipeIsNotPlayedBackwards) {
@@ -192,14 +216,17 @@ TEST(FileFeed, APipeIsNotPlayedBackwards) {
   ASSERT_TRUE(eventually([&] { return position(feed) >= 30'000; }));
   feed.request(SeekTo{1000});
 
-  ASSERT_TRUE(eventually([&] { return feed.look([](const Monitored& seen) { return seen.notes > 0; }); }));
+  ASSERT_TRUE(
+      eventually([&] { return feed.look([](const Monitored& seen) { return seen.notes > 0; }); }));
   feed.look([](const Monitored& seen) { EXPECT_THAT(seen.note, HasSubstr("backwards")); });
   EXPECT_GE(position(feed), 30'000);
 }
 
 TEST(FileFeed, AFileThatCannotBeOpenedIsAnError) {
   FeedOptions options = playing("");
-  options.open = []() -> Result<std::unique_ptr<Source>> { return Error{"no such file", "look again"}; };
+  options.open = []() -> Result<std::unique_ptr<Source>> {
+    return Error{"no such file", "look again"};
+  };
   MonitorFeed feed(std::move(options));
 
   EXPECT_TRUE(feed.wait_until_open(5000ms));
@@ -215,7 +242,8 @@ class ScriptedSource : public Source {
     std::deque<Record> records;
     std::optional<Silence> silence;
     std::chrono::nanoseconds interval{};
-    std::atomic<bool> stuck = false;  // next() does not come back: not even then may the screen wait
+    // next() does not come back: not even then may the screen wait
+    std::atomic<bool> stuck = false;
   };
   explicit ScriptedSource(std::shared_ptr<Script> script) : script_(std::move(script)) {}
 
@@ -250,7 +278,9 @@ struct LiveFeed : ::testing::Test {
 
   std::unique_ptr<MonitorFeed> start() {
     FeedOptions options;
-    options.open = [script = script]() -> Result<std::unique_ptr<Source>> { return std::unique_ptr<Source>(std::make_unique<ScriptedSource>(script)); };
+    options.open = [script = script]() -> Result<std::unique_ptr<Source>> {
+      return std::unique_ptr<Source>(std::make_unique<ScriptedSource>(script));
+    };
     options.interval = 100ms;
     options.scene.judge = testing::judged;
     auto feed = std::make_unique<MonitorFeed>(std::move(options));
@@ -267,7 +297,11 @@ TEST_F(LiveFeed, ShowsWhatComesAndJudgesIt) {
   const auto feed = start();
   push(plateau({0.9, 0.9}, 5));
 
-  EXPECT_TRUE(eventually([&] { return feed->look([](const Monitored& seen) { return seen.report != nullptr && seen.history.newest_ms() > 4800; }); }));
+  EXPECT_TRUE(eventually([&] {
+    return feed->look([](const Monitored& seen) {
+      return seen.report != nullptr && seen.history.newest_ms() > 4800;
+    });
+  }));
 }
 
 TEST_F(LiveFeed, SaysThatTheDriverIsSilentAndThatItSpeaksAgain) {
@@ -276,18 +310,21 @@ TEST_F(LiveFeed, SaysThatTheDriverIsSilentAndThatItSpeaksAgain) {
     const std::lock_guard lock(script->mutex);
     script->silence = Source::Silence{5000ms, "busy"};
   }
-  ASSERT_TRUE(eventually([&] { return feed->look([](const Monitored& seen) { return seen.silence.has_value(); }); }));
+  ASSERT_TRUE(eventually(
+      [&] { return feed->look([](const Monitored& seen) { return seen.silence.has_value(); }); }));
   {
     const std::lock_guard lock(script->mutex);
     script->silence.reset();
   }
-  EXPECT_TRUE(eventually([&] { return feed->look([](const Monitored& seen) { return !seen.silence; }); }));
+  EXPECT_TRUE(
+      eventually([&] { return feed->look([](const Monitored& seen) { return !seen.silence; }); }));
 }
 
 TEST_F(LiveFeed, AStuckSourceIsLeftBehindAndTheScreenStillLooks) {
   const auto feed = start();
   push(plateau({0.5, 0.5}, 1));
-  ASSERT_TRUE(eventually([&] { return feed->look([](const Monitored& seen) { return !seen.history.empty(); }); }));
+  ASSERT_TRUE(eventually(
+      [&] { return feed->look([](const Monitored& seen) { return !seen.history.empty(); }); }));
   script->stuck = true;
   std::this_thread::sleep_for(20ms);
 
@@ -313,13 +350,19 @@ TEST_F(LiveFeed, ARecordingHasThePastInItAndIsWhole) {
   const std::string path = (folder / "late.jsonl").string();
   auto feed = start();
   push(plateau({0.9, 0.9}, 5));
-  ASSERT_TRUE(eventually([&] { return feed->look([](const Monitored& seen) { return seen.history.newest_ms() > 4800; }); }));
+  ASSERT_TRUE(eventually([&] {
+    return feed->look([](const Monitored& seen) { return seen.history.newest_ms() > 4800; });
+  }));
   feed->request(ToggleRecording{path});
-  ASSERT_TRUE(eventually([&] { return feed->look([](const Monitored& seen) { return seen.recording.has_value(); }); }));
+  ASSERT_TRUE(eventually([&] {
+    return feed->look([](const Monitored& seen) { return seen.recording.has_value(); });
+  }));
   std::vector<Record> later = plateau({0.9, 0.9}, 1);
   for (Record& record : later) record.t_ms += 5000;
   push(std::move(later));
-  ASSERT_TRUE(eventually([&] { return feed->look([](const Monitored& seen) { return seen.history.newest_ms() > 5800; }); }));
+  ASSERT_TRUE(eventually([&] {
+    return feed->look([](const Monitored& seen) { return seen.history.newest_ms() > 5800; });
+  }));
   EXPECT_TRUE(feed->stop(5000ms)) << "stopping closes the file";
 
   auto reader = RecordingReader::open(path);
@@ -334,7 +377,8 @@ TEST_F(LiveFeed, AFileThatCannotBeWrittenIsTold) {
   const auto feed = start();
   feed->request(ToggleRecording{"/nowhere/at/all.jsonl"});
 
-  ASSERT_TRUE(eventually([&] { return feed->look([](const Monitored& seen) { return seen.notes > 0; }); }));
+  ASSERT_TRUE(
+      eventually([&] { return feed->look([](const Monitored& seen) { return seen.notes > 0; }); }));
   feed->look([](const Monitored& seen) {
     EXPECT_THAT(seen.note, HasSubstr("/nowhere/at/all.jsonl"));
     EXPECT_FALSE(seen.recording);

@@ -22,9 +22,12 @@ using testing::screen_recording;
 using testing::two_gpu_machine;
 
 struct Scene : ::testing::Test {
-  ReplaySource source{*RecordingReader::over(recording_text(two_gpu_machine(), {}), "test"), "test", {}};
+  ReplaySource source{
+      *RecordingReader::over(recording_text(two_gpu_machine(), {}), "test"), "test", {}};
 
-  MonitorScene scene(SceneOptions options = {.judge = testing::judged}) { return {source, std::move(options)}; }
+  MonitorScene scene(SceneOptions options = {.judge = testing::judged}) {
+    return {source, std::move(options)};
+  }
 };
 
 TEST_F(Scene, AVerdictComesAfterTheFirstSecondsAndIsNotMadeAtEveryTick) {
@@ -105,7 +108,10 @@ TEST_F(Scene, ALostGpuIsRememberedLongerThanTheWindow) {
 }
 
 TEST_F(Scene, OnlyTheWantedProcessAndItsGpusAreShown) {
-  MonitorScene fed = scene({.judge = testing::judged, .wanted = [](const ProcessSample& process, const Source&) { return process.pid == 7; }});
+  MonitorScene fed =
+      scene({.judge = testing::judged, .wanted = [](const ProcessSample& process, const Source&) {
+               return process.pid == 7;
+             }});
   fed.add({0, ProcessTick{process_on_gpus(7, {1}), process_on_gpus(8, {0})}});
   for (Record& record : plateau({0.9, 0.4}, 3)) fed.add(std::move(record));
 
@@ -116,7 +122,10 @@ TEST_F(Scene, OnlyTheWantedProcessAndItsGpusAreShown) {
 }
 
 TEST_F(Scene, AGpuThatTheWantedProcessTakesLaterHasItsNameAndLimits) {
-  MonitorScene fed = scene({.judge = testing::judged, .wanted = [](const ProcessSample& process, const Source&) { return process.pid == 7; }});
+  MonitorScene fed =
+      scene({.judge = testing::judged, .wanted = [](const ProcessSample& process, const Source&) {
+               return process.pid == 7;
+             }});
   fed.add({0, ProcessTick{process_on_gpus(7, {0})}});
   for (Record& record : plateau({0.9, 0.4}, 1)) fed.add(std::move(record));
   fed.add({1000, ProcessTick{process_on_gpus(7, {0, 1})}});
@@ -130,7 +139,10 @@ TEST_F(Scene, AGpuThatTheWantedProcessTakesLaterHasItsNameAndLimits) {
 }
 
 TEST_F(Scene, AnotherProcessesGpuThatIsLostMakesNoRow) {
-  MonitorScene fed = scene({.judge = testing::judged, .wanted = [](const ProcessSample& process, const Source&) { return process.pid == 7; }});
+  MonitorScene fed =
+      scene({.judge = testing::judged, .wanted = [](const ProcessSample& process, const Source&) {
+               return process.pid == 7;
+             }});
   fed.add({0, ProcessTick{process_on_gpus(7, {0})}});
   fed.add({100, Event{"lost", 1, ""}});
 
@@ -151,7 +163,8 @@ TEST_F(Scene, AReadingThatFailsLeavesTheLastGoodOne) {
 TEST_F(Scene, OneTimeThatCannotBeSpoilsNothing) {
   MonitorScene fed = scene();
   for (Record& record : plateau({0.9, 0.4}, 1)) fed.add(std::move(record));
-  for (const double impossible : {1e15, 1e300, -1e300}) fed.add({impossible, plateau({0.1, 0.1}, 0.1).front().content});
+  for (const double impossible : {1e15, 1e300, -1e300})
+    fed.add({impossible, plateau({0.1, 0.1}, 0.1).front().content});
   for (Record& record : plateau({0.5, 0.5}, 1)) {
     record.t_ms += 1000;
     fed.add(std::move(record));

@@ -14,7 +14,8 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-PlanRequest request_for(const std::string& gpus, const char* model, TrainingMethod method = TrainingMethod::full, int nodes = 1) {
+PlanRequest request_for(const std::string& gpus, const char* model,
+                        TrainingMethod method = TrainingMethod::full, int nodes = 1) {
   PlanRequest request;
   auto machine = machine_from({.gpus = gpus, .nodes = nodes}, {}, 2, 24e9);
   EXPECT_TRUE(machine);
@@ -51,14 +52,17 @@ TEST(Plan, PhiWithLoraIsDdpOnTwo24GBCardsAndItsFullTrainingIsNot) {
 
 TEST(Plan, LlamaIsShardedOnOneNodeAndOnSeveral) {
   EXPECT_EQ(strategy_for(request_for("8xH100-80GB", "llama-8b")), "fsdp");
-  EXPECT_THAT(strategy_for(request_for("8xH100-80GB", "llama-8b", TrainingMethod::full, 4)), AnyOf("fsdp", "hybrid-fsdp"));
+  EXPECT_THAT(strategy_for(request_for("8xH100-80GB", "llama-8b", TrainingMethod::full, 4)),
+              AnyOf("fsdp", "hybrid-fsdp"));
   PlanRequest slow_network = request_for("8xH100-80GB", "llama-8b", TrainingMethod::full, 4);
   slow_network.machine.network_bytes_s = 1e10;
-  EXPECT_EQ(strategy_for(slow_network), "hybrid-fsdp") << "weights stay within the node, gradients alone cross";
+  EXPECT_EQ(strategy_for(slow_network), "hybrid-fsdp")
+      << "weights stay within the node, gradients alone cross";
 }
 
-// The table of the guides: two frozen 8B models in bf16 and small trained parts, one sample of 720 tokens a pass, nothing
-// computed twice. On 40 GB it just fits, and no more once NCCL wants its buffers.
+// The table of the guides: two frozen 8B models in bf16 and small trained parts, one sample of 720
+// tokens a pass, nothing computed twice. On 40 GB it just fits, and no more once NCCL wants its
+// buffers.
 struct ElasticRow {
   const char* gpu;
   int gpus;
@@ -67,7 +71,8 @@ struct ElasticRow {
 void PrintTo(const ElasticRow& row, std::ostream* out) { *out << row.gpus << "x" << row.gpu; }
 class ElasticTable : public ::testing::TestWithParam<ElasticRow> {};
 PlanRequest two_frozen_models(const ElasticRow& row) {
-  PlanRequest request = request_for(std::to_string(row.gpus) + "x" + row.gpu, "llama-8b", TrainingMethod::lora);
+  PlanRequest request =
+      request_for(std::to_string(row.gpus) + "x" + row.gpu, "llama-8b", TrainingMethod::lora);
   request.workload.lora_rank = 8;
   request.workload.frozen.push_back(*known_model("llama-8b"));
   request.workload.sequence_length = 720;
@@ -80,8 +85,14 @@ TEST_P(ElasticTable, ComesOutOfTheModel) {
   EXPECT_EQ(strategy_for(request), GetParam().expected);
 }
 INSTANTIATE_TEST_SUITE_P(Guides, ElasticTable,
-                         ::testing::Values(ElasticRow{"H100-80GB", 1, "single"}, ElasticRow{"H100-80GB", 2, "ddp"}, ElasticRow{"H100-80GB", 3, "ddp"}, ElasticRow{"H100-80GB", 4, "ddp"}, ElasticRow{"A100-PCIe-40GB", 1, "single"},
-                                           ElasticRow{"A100-PCIe-40GB", 2, "model-split"}, ElasticRow{"A100-PCIe-40GB", 3, "hybrid-split"}, ElasticRow{"A100-PCIe-40GB", 4, "hybrid-split"}));
+                         ::testing::Values(ElasticRow{"H100-80GB", 1, "single"},
+                                           ElasticRow{"H100-80GB", 2, "ddp"},
+                                           ElasticRow{"H100-80GB", 3, "ddp"},
+                                           ElasticRow{"H100-80GB", 4, "ddp"},
+                                           ElasticRow{"A100-PCIe-40GB", 1, "single"},
+                                           ElasticRow{"A100-PCIe-40GB", 2, "model-split"},
+                                           ElasticRow{"A100-PCIe-40GB", 3, "hybrid-split"},
+                                           ElasticRow{"A100-PCIe-40GB", 4, "hybrid-split"}));
 
 TEST(Plan, KnowsABetterWayThanTheGuidesWhereBlocksMayBeComputedTwice) {
   EXPECT_EQ(strategy_for(two_frozen_models({"A100-PCIe-40GB", 2, ""})), "ddp");
@@ -92,7 +103,9 @@ TEST(Plan, ASplitModelIsTheLastResort) {
 
   EXPECT_NE(plan.choice.strategy, "model-split");
   for (const PlannedWay& way : plan.alternatives)
-    if (way.strategy == "model-split") { EXPECT_LT(way.tokens_s, 0.5 * plan.choice.tokens_s); }
+    if (way.strategy == "model-split") {
+      EXPECT_LT(way.tokens_s, 0.5 * plan.choice.tokens_s);
+    }
 }
 
 TEST(Plan, TakesFewerGpusWhereAllWouldBeSlower) {
@@ -104,7 +117,8 @@ TEST(Plan, TakesFewerGpusWhereAllWouldBeSlower) {
 
   PlanRequest far = request_for("4xRTX-4090-24GB", "llama-8b", TrainingMethod::full, 2);
   far.machine.network_bytes_s = 1e9;
-  EXPECT_EQ(plan_for(far).choice.gpus, 4) << "over 8 Gbit/s the second node only makes the first wait";
+  EXPECT_EQ(plan_for(far).choice.gpus, 4)
+      << "over 8 Gbit/s the second node only makes the first wait";
 }
 
 TEST(Plan, RowsOfOneNodeDoNotDependOnTheOthers) {
@@ -112,14 +126,17 @@ TEST(Plan, RowsOfOneNodeDoNotDependOnTheOthers) {
   const Plan among = plan_for(request_for("8xA100-80GB", "mixtral-8x7b", TrainingMethod::full, 8));
 
   ASSERT_GE(among.scaling.size(), alone.scaling.size());
-  for (std::size_t i = 0; i < alone.scaling.size(); ++i) EXPECT_DOUBLE_EQ(alone.scaling[i].way.tokens_s, among.scaling[i].way.tokens_s) << alone.scaling[i].way.gpus;
+  for (std::size_t i = 0; i < alone.scaling.size(); ++i)
+    EXPECT_DOUBLE_EQ(alone.scaling[i].way.tokens_s, among.scaling[i].way.tokens_s)
+        << alone.scaling[i].way.gpus;
 }
 
 TEST(Plan, MoreGpusAreNeverMoreThanThatManyTimesFaster) {
   for (const char* model : {"gpt2", "llama-8b", "llama-70b", "mixtral-8x7b"})
     for (const char* gpus : {"8xH100-80GB", "8xA100-40GB", "8xRTX-4090-24GB"})
       for (const TrainingMethod method : {TrainingMethod::full, TrainingMethod::lora})
-        for (const PlannedScale& scale : plan_for(request_for(gpus, model, method, 4)).scaling) EXPECT_LE(scale.efficiency, 1.05) << model << " on " << gpus << ", " << scale.way.gpus;
+        for (const PlannedScale& scale : plan_for(request_for(gpus, model, method, 4)).scaling)
+          EXPECT_LE(scale.efficiency, 1.05) << model << " on " << gpus << ", " << scale.way.gpus;
 }
 
 TEST(Plan, SlowNetworksCost) {
@@ -176,8 +193,13 @@ TEST(Plan, TheLadderGoesDownInMemoryAndKeepsTheGlobalBatch) {
   const Plan plan = plan_for(request);
 
   std::vector<std::string> steps;
-  for (const LadderRung& rung : plan.ladder) steps.push_back(std::to_string(rung.way.micro_batch) + "/" + std::to_string(rung.way.accumulation) + (rung.way.activation_checkpointing ? " checkpointing" : "") + (rung.way.strategy == "fsdp" ? " fsdp" : ""));
-  EXPECT_EQ(steps, (std::vector<std::string>{"8/1", "6/1", "4/2", "2/4", "1/8", "1/8 checkpointing", "1/8 checkpointing fsdp"}));
+  for (const LadderRung& rung : plan.ladder)
+    steps.push_back(std::to_string(rung.way.micro_batch) + "/" +
+                    std::to_string(rung.way.accumulation) +
+                    (rung.way.activation_checkpointing ? " checkpointing" : "") +
+                    (rung.way.strategy == "fsdp" ? " fsdp" : ""));
+  EXPECT_EQ(steps, (std::vector<std::string>{"8/1", "6/1", "4/2", "2/4", "1/8", "1/8 checkpointing",
+                                             "1/8 checkpointing fsdp"}));
   EXPECT_THAT(plan.ladder[1].note, HasSubstr("12 instead of 16"));
   for (std::size_t i = 2; i < plan.ladder.size(); ++i) {
     EXPECT_LT(plan.ladder[i].way.memory_bytes, plan.ladder[i - 1].way.memory_bytes);
@@ -217,16 +239,22 @@ TEST(Plan, EveryNumberIsExplainedAndTheDoubtsAreOrdered) {
   }
   EXPECT_NEAR(memory, plan.choice.memory_bytes, 1) << "the parts are the whole";
   ASSERT_GE(plan.assumptions.size(), 2U);
-  EXPECT_GE(std::max(plan.assumptions[0].step_effect, plan.assumptions[0].memory_effect), std::max(plan.assumptions[1].step_effect, plan.assumptions[1].memory_effect));
+  EXPECT_GE(std::max(plan.assumptions[0].step_effect, plan.assumptions[0].memory_effect),
+            std::max(plan.assumptions[1].step_effect, plan.assumptions[1].memory_effect));
   EXPECT_GT(plan.step_doubt, 0.05);
 }
 
 TEST(Settings, NcclVariablesAreSetOnlyWhereTheMachineAsksForThem) {
-  const auto has_nccl = [](const Plan& plan) { return std::any_of(plan.settings.begin(), plan.settings.end(), [](const PlannedSetting& setting) { return setting.name.find("NCCL") != std::string::npos; }); };
+  const auto has_nccl = [](const Plan& plan) {
+    return std::ranges::any_of(plan.settings, [](const PlannedSetting& setting) {
+      return setting.name.find("NCCL") != std::string::npos;
+    });
+  };
 
   EXPECT_FALSE(has_nccl(plan_for(request_for("8xH100-80GB", "gpt2-xl"))));
   EXPECT_TRUE(has_nccl(plan_for(request_for("8xH100-80GB", "gpt2-xl", TrainingMethod::full, 2))));
-  for (const PlannedSetting& setting : plan_for(request_for("8xH100-80GB", "llama-8b")).settings) EXPECT_FALSE(setting.reason.empty()) << setting.name;
+  for (const PlannedSetting& setting : plan_for(request_for("8xH100-80GB", "llama-8b")).settings)
+    EXPECT_FALSE(setting.reason.empty()) << setting.name;
 }
 
 TEST(MachineWords, AreReadAsPeopleWriteThem) {
@@ -247,7 +275,8 @@ TEST(Counts, HaveUnits) {
   EXPECT_DOUBLE_EQ(*parse_count("350M"), 350e6);
   EXPECT_DOUBLE_EQ(*parse_count("0.5m"), 5e5);
   EXPECT_DOUBLE_EQ(*parse_count("124_000_000"), 124e6);
-  for (const char* text : {"", "B", "-1B", "0", "1.2.3", "13BB", "nan", "inf", "1e30"}) EXPECT_FALSE(parse_count(text)) << text;
+  for (const char* text : {"", "B", "-1B", "0", "1.2.3", "13BB", "nan", "inf", "1e30"})
+    EXPECT_FALSE(parse_count(text)) << text;
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 namespace lockstep {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::all_records;
 using testing::content_of;
+using ::testing::HasSubstr;
 using testing::one_of_each;
 using testing::recording_text;
 using testing::TemporaryFolder;
@@ -32,13 +32,17 @@ TEST(CutRecording, ReadsUpToTheLastWholeLineWhereverItIsCut) {
     ASSERT_TRUE(reader) << "cut at byte " << cut;
     const std::vector<Record> read = all_records(*reader);
     // A last line whose newline alone is missing is whole.
-    const auto newlines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-    const bool only_newline_missing = cut < whole.size() && whole[cut] == '\n' && text.back() != '\n';
-    const std::size_t expected = std::max<std::size_t>(newlines, 1) - 1 + (only_newline_missing && newlines > 0 ? 1U : 0U);
+    const auto newlines = static_cast<std::size_t>(std::ranges::count(text, '\n'));
+    const bool only_newline_missing =
+        cut < whole.size() && whole[cut] == '\n' && text.back() != '\n';
+    const std::size_t expected =
+        std::max<std::size_t>(newlines, 1) - 1 + (only_newline_missing && newlines > 0 ? 1U : 0U);
     ASSERT_EQ(read.size(), expected) << "cut at byte " << cut;
     for (std::size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i], records[i]);
-    const std::size_t after_last_newline = text.size() - (text.rfind('\n') == std::string::npos ? text.size() : text.rfind('\n') + 1);
-    EXPECT_EQ(reader->losses().cut_bytes, only_newline_missing ? 0 : after_last_newline) << "cut at byte " << cut;
+    const std::size_t after_last_newline =
+        text.size() - (text.rfind('\n') == std::string::npos ? text.size() : text.rfind('\n') + 1);
+    EXPECT_EQ(reader->losses().cut_bytes, only_newline_missing ? 0 : after_last_newline)
+        << "cut at byte " << cut;
   }
 }
 
@@ -70,7 +74,8 @@ TEST(CutRecording, CompressedReadsWhatWasFlushedWhereverItIsCut) {
 }
 
 TEST(DamagedRecording, CountsUnreadableLinesAndGoesOn) {
-  const std::string text = recording_text(two_gpu_machine(), {one_of_each()[0]}) + "garbage\n{\"t_ms\":1,\"gpus\":[{\"index\":0]}\n\n" +
+  const std::string text = recording_text(two_gpu_machine(), {one_of_each()[0]}) +
+                           "garbage\n{\"t_ms\":1,\"gpus\":[{\"index\":0]}\n\n" +
                            record_line(one_of_each()[3]);
   auto reader = RecordingReader::over(text, "damaged");
   ASSERT_TRUE(reader);
@@ -81,7 +86,8 @@ TEST(DamagedRecording, CountsUnreadableLinesAndGoesOn) {
 }
 
 TEST(DamagedRecording, LinesOfKindsYetUnknownAreNoDamage) {
-  auto reader = RecordingReader::over(recording_text(two_gpu_machine(), {}) + "{\"t_ms\":1,\"weather\":{\"rain\":true}}\n", "new");
+  auto reader = RecordingReader::over(
+      recording_text(two_gpu_machine(), {}) + "{\"t_ms\":1,\"weather\":{\"rain\":true}}\n", "new");
   ASSERT_TRUE(reader);
 
   EXPECT_TRUE(all_records(*reader).empty());
@@ -105,11 +111,13 @@ TEST(DamagedRecording, AbsurdValuesBecomeErrorsOrAreKeptAsRead) {
   EXPECT_EQ(tick[0].power_mw.state(), ReadingState::error);
   EXPECT_EQ(tick[0].sm.value(), 4.0) << "judged later, not here";
   EXPECT_EQ(tick[0].limits.state(), ReadingState::error);
-  EXPECT_EQ(tick[0].power_samples.state(), ReadingState::error) << "a hole would shift every later sample";
+  EXPECT_EQ(tick[0].power_samples.state(), ReadingState::error)
+      << "a hole would shift every later sample";
 }
 
 TEST(RecordingHeader, OfANewerVersionIsRefusedWithTheWayOut) {
-  const auto reader = RecordingReader::over("{\"lockstep_recording\":2,\"gpus\":[]}\n", "future.jsonl");
+  const auto reader =
+      RecordingReader::over("{\"lockstep_recording\":2,\"gpus\":[]}\n", "future.jsonl");
 
   ASSERT_FALSE(reader);
   EXPECT_THAT(reader.error().what, HasSubstr("version 2"));
@@ -118,7 +126,8 @@ TEST(RecordingHeader, OfANewerVersionIsRefusedWithTheWayOut) {
 
 TEST(RecordingHeader, EmptyAndForeignFilesAreNamedAsSuch) {
   EXPECT_THAT(RecordingReader::over("", "e").error().what, HasSubstr("e is empty"));
-  EXPECT_THAT(RecordingReader::over("index, name\n", "x").error().what, HasSubstr("not a recording"));
+  EXPECT_THAT(RecordingReader::over("index, name\n", "x").error().what,
+              HasSubstr("not a recording"));
   EXPECT_THAT(RecordingReader::over("{}\n", "x").error().what, HasSubstr("not a recording"));
   EXPECT_THAT(RecordingReader::over("[1,2]\n", "x").error().what, HasSubstr("not a recording"));
 }

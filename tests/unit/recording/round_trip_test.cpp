@@ -44,11 +44,13 @@ TEST_P(RecordingFile, ReadsBackWhateverItsName) {
   EXPECT_EQ(all_records(*reader), one_of_each());
   EXPECT_FALSE(reader->losses().any());
 }
-INSTANTIATE_TEST_SUITE_P(PlainAndCompressed, RecordingFile, ::testing::Values("run.jsonl", "run.jsonl.zst"));
+INSTANTIATE_TEST_SUITE_P(PlainAndCompressed, RecordingFile,
+                         ::testing::Values("run.jsonl", "run.jsonl.zst"));
 
 TEST(Recording, TellsNullFromAbsent) {
-  auto reader = RecordingReader::over(
-      recording_text(two_gpu_machine(), {}) + R"({"t_ms":1,"gpus":[{"index":0,"busy":null}]})" + "\n", "test");
+  auto reader = RecordingReader::over(recording_text(two_gpu_machine(), {}) +
+                                          R"({"t_ms":1,"gpus":[{"index":0,"busy":null}]})" + "\n",
+                                      "test");
   ASSERT_TRUE(reader);
 
   const auto tick = std::get<GpuTick>(reader->next()->content);

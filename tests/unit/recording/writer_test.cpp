@@ -66,7 +66,8 @@ TEST(RecordingWriter, WhatWasFlushedSurvivesACrash) {
   ASSERT_TRUE(writer->write(one_of_each()[0]));
   ASSERT_TRUE(writer->flush());
 
-  auto reader = RecordingReader::open(folder / "run.jsonl");  // while the writer still holds the file
+  // while the writer still holds the file
+  auto reader = RecordingReader::open(folder / "run.jsonl");
 
   ASSERT_TRUE(reader);
   EXPECT_TRUE(reader->next());

@@ -8,7 +8,9 @@
 namespace lockstep {
 namespace {
 
-nlohmann::json rendered(const Report& report) { return nlohmann::json::parse(JsonRenderer().render(report)); }
+nlohmann::json rendered(const Report& report) {
+  return nlohmann::json::parse(JsonRenderer().render(report));
+}
 
 TEST(JsonReport, OfNothingHasEveryKey) {
   const auto json = rendered({});
@@ -41,7 +43,11 @@ TEST(JsonReport, ShowsAFindingByCodeAndName) {
   finding.severity = Severity::critical;
   finding.confidence = 0.98;
   finding.evidence = {{"exclusive_busy", 0.97, 0.8, "fraction"}};
-  finding.fixes = {{FixKind::command, FixSafety::unsafe, "one process a GPU", {"torchrun", "train.py"}, std::nullopt}};
+  finding.fixes = {{FixKind::command,
+                    FixSafety::unsafe,
+                    "one process a GPU",
+                    {"torchrun", "train.py"},
+                    std::nullopt}};
   report.findings.push_back(finding);
   report.verdict = Verdict{Pattern::taking_turns, 0.98, "GPU 0 and 1 take turns."};
 

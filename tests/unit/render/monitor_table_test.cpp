@@ -46,18 +46,21 @@ TEST(MonitorTable, IsThisScreen) {
   report.events.push_back({"xid", 0, "79"});
   report.not_measured.push_back({"sm, tensor, dram", "no GPM"});
 
-  EXPECT_EQ(MonitorTable().render(report),
-            "1 virtual GPU (virtual:1), over 300 ms\n"
-            "\n"
-            "       busy  SM        power               memory  temp     clock  name                  limits\n"
-            "GPU 0  50 %   -  150 / 300 W  4.00 GiB / 16.0 GiB  50 C  1980 MHz  lockstep virtual GPU  none\n"
-            "\n"
-            " pid  GPU  rank    launcher  user    CPU  GPU memory  loaders  command\n"
-            "4242  0    0 of 2  torchrun  ada   105 %    4.00 GiB        4  python train.py 'two words'\n"
-            "\n"
-            "event: xid on GPU 0: 79\n"
-            "\n"
-            "not measured: sm, tensor, dram: no GPM\n");
+  EXPECT_EQ(
+      MonitorTable().render(report),
+      "1 virtual GPU (virtual:1), over 300 ms\n"
+      "\n"
+      "       busy  SM        power               memory  temp     clock  name                  "
+      "limits\n"
+      "GPU 0  50 %   -  150 / 300 W  4.00 GiB / 16.0 GiB  50 C  1980 MHz  lockstep virtual GPU  "
+      "none\n"
+      "\n"
+      " pid  GPU  rank    launcher  user    CPU  GPU memory  loaders  command\n"
+      "4242  0    0 of 2  torchrun  ada   105 %    4.00 GiB        4  python train.py 'two words'\n"
+      "\n"
+      "event: xid on GPU 0: 79\n"
+      "\n"
+      "not measured: sm, tensor, dram: no GPM\n");
 }
 
 TEST(MonitorTable, TellsErrorStaleAndUnsupportedApart) {

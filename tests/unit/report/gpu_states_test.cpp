@@ -9,9 +9,9 @@
 namespace lockstep {
 namespace {
 
+using testing::Doing;
 using ::testing::Each;
 using ::testing::ElementsAre;
-using testing::Doing;
 using testing::judged;
 using testing::process_on_gpus;
 using testing::put_processes;
@@ -31,25 +31,30 @@ std::vector<GpuState> states_of(const Timeline& timeline) {
 Timeline two_ranks(const std::vector<testing::Behaviour>& gpus, double seconds = 6) {
   Timeline timeline = simulate(gpus, {.seconds = seconds});
   ProcessTick ranks;
-  for (int i = 0; i < static_cast<int>(gpus.size()); ++i) ranks.push_back(rank_on_gpu(i, static_cast<int>(gpus.size()), i));
+  for (int i = 0; i < static_cast<int>(gpus.size()); ++i)
+    ranks.push_back(rank_on_gpu(i, static_cast<int>(gpus.size()), i));
   put_processes(timeline, ranks);
   return timeline;
 }
 
 TEST(GpuState, IsInStepWhereRanksWorkTogether) {
-  EXPECT_THAT(states_of(two_ranks({working_part(200, 0.9), working_part(200, 0.9)})), ElementsAre(GpuState::in_step, GpuState::in_step));
+  EXPECT_THAT(states_of(two_ranks({working_part(200, 0.9), working_part(200, 0.9)})),
+              ElementsAre(GpuState::in_step, GpuState::in_step));
 }
 
 TEST(GpuState, TellsWhoseTurnItIsWhereTurnsAreLong) {
-  Timeline timeline = simulate({working_part(4000, 0.5), working_part(4000, 0.5, 2000)}, {.seconds = 11.5});
+  Timeline timeline =
+      simulate({working_part(4000, 0.5), working_part(4000, 0.5, 2000)}, {.seconds = 11.5});
   put_processes(timeline, {process_on_gpus(1, {0, 1})});
 
   // At 11.5 s the second half of a period has begun 1.5 s ago.
-  EXPECT_THAT(states_of(timeline), ElementsAre(GpuState::idle_while_others_work, GpuState::its_turn));
+  EXPECT_THAT(states_of(timeline),
+              ElementsAre(GpuState::idle_while_others_work, GpuState::its_turn));
 }
 
 TEST(GpuState, SaysTakesTurnsWhereTheyAreTooShortToBeSeen) {
-  Timeline timeline = simulate({working_part(160, 0.5), working_part(160, 0.5, 80)}, {.seconds = 8});
+  Timeline timeline =
+      simulate({working_part(160, 0.5), working_part(160, 0.5, 80)}, {.seconds = 8});
   put_processes(timeline, {process_on_gpus(1, {0, 1})});
 
   EXPECT_THAT(states_of(timeline), Each(GpuState::takes_turns));
@@ -57,7 +62,9 @@ TEST(GpuState, SaysTakesTurnsWhereTheyAreTooShortToBeSeen) {
 
 TEST(GpuState, SpinsWhereItReadsBusyAndDoesNotWork) {
   // Both work for four seconds, then the first waits for the second.
-  const testing::Behaviour works_then_spins = [](double t) { return t < 4000 ? Doing::working : Doing::spinning; };
+  const testing::Behaviour works_then_spins = [](double t) {
+    return t < 4000 ? Doing::working : Doing::spinning;
+  };
   const auto states = states_of(two_ranks({works_then_spins, kBusy}, 6));
 
   EXPECT_EQ(states[0], GpuState::spinning);
@@ -107,7 +114,8 @@ TEST(GpuState, ThePowerCapAloneIsNoThrottling) {
   timeline.gpus[1].limits.t_ms = {timeline.to_ms};
   timeline.gpus[1].limits.values = {capped};
 
-  EXPECT_EQ(states_of(timeline)[1], GpuState::in_step) << "a GPU at full load is at its limit: that is what limits are for";
+  EXPECT_EQ(states_of(timeline)[1], GpuState::in_step)
+      << "a GPU at full load is at its limit: that is what limits are for";
 }
 
 TEST(GpuState, IsLostUntilItRecovers) {
@@ -125,14 +133,16 @@ TEST(GpuState, WithoutReadingsSaysSo) {
 }
 
 TEST(GpuState, ALogWithAReadingEveryHalfMinuteHasReadings) {
-  Timeline timeline = simulate({kBusy}, {.seconds = 300, .tick_ms = 30'000, .window_ms = 1000, .power_samples = false});
+  Timeline timeline = simulate(
+      {kBusy}, {.seconds = 300, .tick_ms = 30'000, .window_ms = 1000, .power_samples = false});
   timeline.to_ms += 20'000;
 
   EXPECT_THAT(gpu_states(timeline, nullptr), ElementsAre(GpuState::working));
 }
 
 TEST(GpuState, WithoutAReportSaysOnlyWhatEachShows) {
-  EXPECT_THAT(gpu_states(simulate({kBusy, kNothing}), nullptr), ElementsAre(GpuState::working, GpuState::idle));
+  EXPECT_THAT(gpu_states(simulate({kBusy, kNothing}), nullptr),
+              ElementsAre(GpuState::working, GpuState::idle));
 }
 
 TEST(GpuState, TheLateRankIsNamedAndTheOthersAreNot) {

@@ -11,7 +11,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A step of 10 ms beside the wait for data, and a loader that gives a batch every `batch_ms` with its own workers.
+// A step of 10 ms beside the wait for data, and a loader that gives a batch every `batch_ms` with
+// its own workers.
 JobSignals job_with(int workers, double batch_ms, double waits_ms) {
   JobSignals job;
   StepSignals steps;
@@ -55,7 +56,8 @@ TEST(LoaderAnswer, ComputesWorkersFromWhatOneTakes) {
 
 TEST(LoaderAnswer, TakesTheFewestWorkersThatKeptUpWhenTried) {
   JobSignals job = job_with(1, 25, 15);
-  job.settings->loader_trials = {{4, 30, 32, 50, 7, 9}, {2, 30, 32, 50, 13, 15}, {8, 30, 32, 50, 5, 6}};
+  job.settings->loader_trials = {
+      {4, 30, 32, 50, 7, 9}, {2, 30, 32, 50, 13, 15}, {8, 30, 32, 50, 5, 6}};
 
   const auto answer = loader_answer(job);
 

@@ -30,7 +30,8 @@ TEST(Report, WhatAMachineFoundItselfIsNoEvent) {
   Timeline timeline = two_gpus();
   timeline.events = {{0, {"finding", 0, "D201 0.25 0.9 0,1 info"}}, {1, {"xid", 1, "79"}}};
 
-  ASSERT_EQ(build_report(timeline, {}).events.size(), 1U) << "it is repeated at every scrape, and stands among the findings";
+  ASSERT_EQ(build_report(timeline, {}).events.size(), 1U)
+      << "it is repeated at every scrape, and stands among the findings";
   EXPECT_EQ(build_report(timeline, {}).events.front().kind, "xid");
 }
 
@@ -49,12 +50,14 @@ TEST(Report, SaysOnceWhatNoGpuGave) {
   Timeline timeline = two_gpus();
   for (GpuTrack& gpu : timeline.gpus) gpu.missing = {{"sm", ReadingState::not_supported}};
 
-  EXPECT_THAT(build_report(timeline, {}).not_measured, ElementsAre(NotMeasured{"sm", "no value in the input for GPU 0, 1"}));
+  EXPECT_THAT(build_report(timeline, {}).not_measured,
+              ElementsAre(NotMeasured{"sm", "no value in the input for GPU 0, 1"}));
 }
 
 TEST(Report, DoesNotRepeatWhatTheSourceExplained) {
   Timeline timeline = two_gpus();
-  timeline.gpus[0].missing = {{"tensor", ReadingState::not_supported}, {"pcie_rx_bytes", ReadingState::not_supported}};
+  timeline.gpus[0].missing = {{"tensor", ReadingState::not_supported},
+                              {"pcie_rx_bytes", ReadingState::not_supported}};
   timeline.not_measured = {{"sm, tensor, dram", "no GPM"}, {"pcie_rx_bytes, pcie_tx_bytes", "no"}};
 
   EXPECT_EQ(build_report(timeline, {}).not_measured.size(), 2U);

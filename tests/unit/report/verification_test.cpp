@@ -8,7 +8,8 @@ namespace lockstep {
 namespace {
 
 // Steps of some ranks at a steady pace.
-Timeline steps_at(std::initializer_list<double> ms_a_step, std::size_t steps, const std::string& batch = "") {
+Timeline steps_at(std::initializer_list<double> ms_a_step, std::size_t steps,
+                  const std::string& batch = "") {
   Timeline timeline;
   int rank = 0;
   for (const double pace : ms_a_step) {
@@ -57,14 +58,17 @@ TEST(RunSpeed, LeavesTheFirstStepsOut) {
 
 TEST(RunSpeed, OfAFewStepsIsNotKnown) {
   EXPECT_FALSE(speed_of(steps_at({100}, 8), 1).batches_per_s);
-  EXPECT_FALSE(speed_of(steps_at({1}, 100), 1).batches_per_s);  // all of them made ahead, and gone in a tenth of a second
+  // all of them made ahead, and gone in a tenth of a second
+  EXPECT_FALSE(speed_of(steps_at({1}, 100), 1).batches_per_s);
 }
 
 TEST(Verification, OfStepsThatAreFasterInRunsThatAreNotIsNoHelp) {
   Verification verification;
   verification.basis = SpeedBasis::samples;
-  verification.variants = {{"as it is", {}, {100, 101}, {3.7, 3.7}}, {"patched", {}, {200, 202}, {3.8, 3.8}}};
-  verification.speedups = {{1, 1, 1}, speedup_between(verification.variants[0].speeds, verification.variants[1].speeds)};
+  verification.variants = {{"as it is", {}, {100, 101}, {3.7, 3.7}},
+                           {"patched", {}, {200, 202}, {3.8, 3.8}}};
+  verification.speedups = {
+      {1, 1, 1}, speedup_between(verification.variants[0].speeds, verification.variants[1].speeds)};
   EXPECT_TRUE(only_steps_gain(verification));
 
   verification.variants[1].seconds = {2.2, 2.3};
@@ -95,14 +99,16 @@ TEST(Speedup, OfSteadyRunsHasANarrowInterval) {
 }
 
 TEST(Speedup, OfRoundsThatShareTheMachinesMoodsIsStillSeen) {
-  const std::vector<double> before = {100, 50, 200, 80, 120};  // the same mood for both runs of a round
+  // the same mood for both runs of a round
+  const std::vector<double> before = {100, 50, 200, 80, 120};
   const std::vector<double> after = {150, 74, 305, 119, 181};
 
   EXPECT_TRUE(speedup_between(before, after).helped());
 }
 
 TEST(Speedup, OfNoiseIsNotCalledAHelpNorAHarm) {
-  const Speedup speedup = speedup_between(std::vector<double>{100, 120, 90, 110, 95}, std::vector<double>{105, 100, 108, 98, 112});
+  const Speedup speedup = speedup_between(std::vector<double>{100, 120, 90, 110, 95},
+                                          std::vector<double>{105, 100, 108, 98, 112});
 
   EXPECT_FALSE(speedup.helped());
   EXPECT_FALSE(speedup.harmed());
@@ -116,7 +122,10 @@ TEST(Speedup, OfOneRoundHasNoInterval) {
   EXPECT_TRUE(std::isinf(speedup.high));
 }
 
-TEST(Speedup, OfSlowerRunsIsAHarm) { EXPECT_TRUE(speedup_between(std::vector<double>{100, 101, 99}, std::vector<double>{50, 51, 49}).harmed()); }
+TEST(Speedup, OfSlowerRunsIsAHarm) {
+  EXPECT_TRUE(
+      speedup_between(std::vector<double>{100, 101, 99}, std::vector<double>{50, 51, 49}).harmed());
+}
 
 }  // namespace
 }  // namespace lockstep

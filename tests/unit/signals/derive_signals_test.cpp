@@ -18,7 +18,8 @@ const Behaviour kNever = [](double) { return Doing::nothing; };
 
 TEST(JobGroups, JoinRanksOfOneMasterPort) {
   Timeline timeline = simulate({kAlways, kAlways, kAlways, kAlways});
-  ProcessTick processes = {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1), rank_on_gpu(0, 2, 2), rank_on_gpu(1, 2, 3)};
+  ProcessTick processes = {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1), rank_on_gpu(0, 2, 2),
+                           rank_on_gpu(1, 2, 3)};
   for (std::size_t i = 2; i < 4; ++i) {
     processes[i].pid += 100;
     processes[i].parent_pid = 20;
@@ -56,7 +57,8 @@ TEST(JobGroups, JoinRanksOfTwoMachinesThatMeetAtOneAddress) {
 }
 
 TEST(JobGroups, KeepMachinesApartThatEachMeetAtHome) {
-  for (const char* const home : {"127.0.0.1", "localhost"}) EXPECT_EQ(derive_signals(two_machines(home)).jobs.size(), 2U) << home;
+  for (const char* const home : {"127.0.0.1", "localhost"})
+    EXPECT_EQ(derive_signals(two_machines(home)).jobs.size(), 2U) << home;
 }
 
 TEST(JobGroups, LikenessJoinsNothingOverMachines) {
@@ -73,7 +75,9 @@ TEST(JobGroups, LikenessJoinsNothingOverMachines) {
 TEST(JobGroups, JoinChildrenOfMpSpawnThoughNoRankIsSet) {
   Timeline timeline = simulate({kAlways, kAlways});
   ProcessTick processes = {process_on_gpus(101, {0}), process_on_gpus(102, {1})};
-  for (ProcessSample& process : processes) process.command = {"python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(...)"};
+  for (ProcessSample& process : processes)
+    process.command = {"python", "-c",
+                       "from multiprocessing.spawn import spawn_main; spawn_main(...)"};
   put_processes(timeline, processes);
 
   const Signals signals = derive_signals(timeline);
@@ -86,7 +90,8 @@ TEST(JobGroups, KeepCopiesOfOneCommandApart) {
   Timeline timeline = simulate({kAlways, kAlways});
   put_processes(timeline, {process_on_gpus(101, {0}), process_on_gpus(102, {1})});
 
-  EXPECT_EQ(derive_signals(timeline).jobs.size(), 2U) << "one shell started both: they are no ranks";
+  EXPECT_EQ(derive_signals(timeline).jobs.size(), 2U)
+      << "one shell started both: they are no ranks";
 }
 
 TEST(JobGroups, IgnoreTheSmallContextThatARankOpensOnGpuZero) {
@@ -131,8 +136,12 @@ TEST(JobGroups, KnowServersByTheirProgramAndNotByTheirArguments) {
 }
 
 TEST(WorkingTime, LeavesOutStartUpAndTheEnd) {
-  const Behaviour late = [](double t) { return t > 3000 && t < 8000 ? Doing::working : Doing::nothing; };
-  const Behaviour early = [](double t) { return t > 1000 && t < 8000 ? Doing::working : Doing::nothing; };
+  const Behaviour late = [](double t) {
+    return t > 3000 && t < 8000 ? Doing::working : Doing::nothing;
+  };
+  const Behaviour early = [](double t) {
+    return t > 1000 && t < 8000 ? Doing::working : Doing::nothing;
+  };
   SimulationOptions options;
   options.seconds = 12;
   Timeline timeline = simulate({early, late}, options);
@@ -164,7 +173,9 @@ TEST(Hollow, IsHighOnTheRanksThatWaitAndLowOnTheLateOne) {
 
 TEST(Stalls, AreFoundWithWhoWorkedMeanwhile) {
   const Behaviour evaluates = kAlways;
-  const Behaviour waits = [](double t) { return std::fmod(t, 8000) > 6000 ? Doing::spinning : Doing::working; };
+  const Behaviour waits = [](double t) {
+    return std::fmod(t, 8000) > 6000 ? Doing::spinning : Doing::working;
+  };
   SimulationOptions options;
   options.seconds = 30;
   Timeline timeline = simulate({evaluates, waits, waits}, options);
@@ -180,7 +191,9 @@ TEST(Stalls, AreFoundWithWhoWorkedMeanwhile) {
 }
 
 TEST(Stalls, KnowTheBytesWrittenAroundThem) {
-  const Behaviour saves = [](double t) { return std::fmod(t, 8000) > 6000 ? Doing::nothing : Doing::working; };
+  const Behaviour saves = [](double t) {
+    return std::fmod(t, 8000) > 6000 ? Doing::nothing : Doing::working;
+  };
   SimulationOptions options;
   options.seconds = 30;
   Timeline timeline = simulate({saves, saves}, options);
@@ -212,9 +225,9 @@ TEST(Steps, GiveSharesOfTheWholeTimeAndTheRankThatWaitsLeast) {
   for (int i = 0; i < 20; ++i)
     for (int rank = 0; rank < 2; ++rank) {
       StepMark step{rank, i, 100, {}};
-      step.spans_ms[0] = 20;                   // data_wait
-      step.spans_ms[4] = rank == 0 ? 30 : 0;   // collective_exposed
-      step.spans_ms[6] = i % 2 == 0 ? 0 : 5;   // optimizer: micro-steps have none
+      step.spans_ms[0] = 20;                  // data_wait
+      step.spans_ms[4] = rank == 0 ? 30 : 0;  // collective_exposed
+      step.spans_ms[6] = i % 2 == 0 ? 0 : 5;  // optimizer: micro-steps have none
       timeline.steps.push_back({100.0 * (i + 1), step});
     }
 

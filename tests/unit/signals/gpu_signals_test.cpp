@@ -23,14 +23,17 @@ TEST(GpuMeans, LeaveGapsOut) {
   Timeline timeline = with_busy({0, 1000, 101'000, 102'000}, {0.5, 0.5, 1.0, 0.5});
   timeline.gaps = {{1000, 101'000}};
 
-  EXPECT_DOUBLE_EQ(*gpu_means(timeline).gpus[0].busy_fraction, 0.5) << "what is not known counts for nothing";
+  EXPECT_DOUBLE_EQ(*gpu_means(timeline).gpus[0].busy_fraction, 0.5)
+      << "what is not known counts for nothing";
 }
 
 TEST(GpuMeans, OfOneReadingAreThatReading) {
   EXPECT_DOUBLE_EQ(*gpu_means(with_busy({5}, {0.7})).gpus[0].busy_fraction, 0.7);
 }
 
-TEST(GpuMeans, OfNothingAreNothing) { EXPECT_FALSE(gpu_means(with_busy({}, {})).gpus[0].busy_fraction); }
+TEST(GpuMeans, OfNothingAreNothing) {
+  EXPECT_FALSE(gpu_means(with_busy({}, {})).gpus[0].busy_fraction);
+}
 
 TEST(GpuMeans, PreferTheInstantPowerSamples) {
   Timeline timeline = with_busy({0}, {1});

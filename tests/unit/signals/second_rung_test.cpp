@@ -1,4 +1,5 @@
-// Signals of the second rung: collectives as ranks come to them, NCCL's own count, the GPUs' own records.
+// Signals of the second rung: collectives as ranks come to them, NCCL's own count, the GPUs' own
+// records.
 #include <gtest/gtest.h>
 
 #include "signals/collective_arrivals.hpp"
@@ -8,8 +9,10 @@
 namespace lockstep {
 namespace {
 
-// Two ranks, a hundred all-reduces of 64 MiB, 10 ms apart; rank 1 asks late by `host_ms` and its GPU is behind by `gpu_ms`.
-std::vector<CollectiveCall> run_of(double host_ms, double gpu_ms, double transfer_ms = 1, bool on_device = true) {
+// Two ranks, a hundred all-reduces of 64 MiB, 10 ms apart; rank 1 asks late by `host_ms` and its
+// GPU is behind by `gpu_ms`.
+std::vector<CollectiveCall> run_of(double host_ms, double gpu_ms, double transfer_ms = 1,
+                                   bool on_device = true) {
   std::vector<CollectiveCall> calls;
   for (int i = 0; i < 100; ++i)
     for (int rank = 0; rank < 2; ++rank) {
@@ -52,7 +55,8 @@ TEST(CollectiveSignals, BusSpeedIsOfTheShortestWhichWaitedForNobody) {
 
   ASSERT_EQ(signals->speeds.size(), 1U);
   EXPECT_NEAR(signals->speeds[0].transfer_ms, 2, 1e-6);
-  EXPECT_NEAR(signals->speeds[0].bus_bytes_s, (64 << 20) / 2e-3, 1e6) << "two ranks: the factor of an all-reduce is 1";
+  EXPECT_NEAR(signals->speeds[0].bus_bytes_s, (64 << 20) / 2e-3, 1e6)
+      << "two ranks: the factor of an all-reduce is 1";
   EXPECT_NEAR(signals->transfer, 0.2, 0.01);
 }
 
@@ -119,7 +123,8 @@ TEST(CommunicatorSignals, CollectivesThatAreBegunProveRanksThatWorkTogether) {
 }
 
 TEST(CommunicatorSignals, NameTheRankThatDoesNotCome) {
-  const auto signals = communicator_signals({look(0, {10, 9}), look(5000, {12, 11}), look(10'000, {12, 11}), look(22'000, {12, 11})}, {});
+  const auto signals = communicator_signals(
+      {look(0, {10, 9}), look(5000, {12, 11}), look(10'000, {12, 11}), look(22'000, {12, 11})}, {});
 
   ASSERT_EQ(signals->stuck.size(), 1U);
   EXPECT_EQ(signals->stuck[0].behind, std::vector<int>{1});
@@ -138,13 +143,16 @@ TEST(CommunicatorSignals, ThatAllAreEquallyFarIsNobodysFault) {
   EXPECT_TRUE(communicator_signals({look(0, {5, 5}), look(20'000, {5, 5})}, {})->stuck.empty());
 }
 
-TEST(CommunicatorSignals, OtherJobsCommunicatorsAreNotThisOnes) { EXPECT_FALSE(communicator_signals({look(0, {5, 5})}, {999})); }
+TEST(CommunicatorSignals, OtherJobsCommunicatorsAreNotThisOnes) {
+  EXPECT_FALSE(communicator_signals({look(0, {5, 5})}, {999}));
+}
 
 StepAt step_with(double computes_ms, double exposed_ms) {
   StepAt entry;
   entry.step.duration_ms = 10;
   entry.step.on_devices = StepOnDevices();
-  entry.step.on_devices->devices = {{0, computes_ms, exposed_ms + 1, exposed_ms, 0.5, 10 - computes_ms - exposed_ms - 0.5, 40}};
+  entry.step.on_devices->devices = {
+      {0, computes_ms, exposed_ms + 1, exposed_ms, 0.5, 10 - computes_ms - exposed_ms - 0.5, 40}};
   entry.step.on_devices->idle_ms[index_of(StepPart::data_wait)] = 2;
   return entry;
 }

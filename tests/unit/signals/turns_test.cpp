@@ -13,7 +13,8 @@ namespace {
 using namespace testing;
 
 TurnSignals power_turns(const Timeline& timeline, std::vector<int> gpus) {
-  return *turn_signals(*power_sample_lanes(timeline, gpus, timeline.from_ms, timeline.to_ms), LaneKind::power_samples, 20);
+  return *turn_signals(*power_sample_lanes(timeline, gpus, timeline.from_ms, timeline.to_ms),
+                       LaneKind::power_samples, 20);
 }
 
 TEST(Turns, OfTwoGpusThatAlternateAreExclusive) {
@@ -47,7 +48,8 @@ TEST(Turns, OfSixteenGpusAreToldFromChance) {
   SimulationOptions options;
   options.seconds = 20;
 
-  const TurnSignals turns = power_turns(simulate(gpus, options), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
+  const TurnSignals turns =
+      power_turns(simulate(gpus, options), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
 
   EXPECT_GT(turns.exclusive_busy, 0.9);
   EXPECT_GT(turns.exclusive_busy, turns.exclusive_by_chance + 0.1);
@@ -67,7 +69,10 @@ TEST(Turns, AreNotSeenInRanksThatWorkAndWaitTogether) {
 
 TEST(Turns, LoadingOneAfterTheOtherHasHandOversAndNoHandBacks) {
   std::vector<Behaviour> gpus;
-  for (int i = 0; i < 4; ++i) gpus.push_back([i](double t) { return t >= 1000.0 * i && t < 1000.0 * (i + 1) ? Doing::working : Doing::nothing; });
+  for (int i = 0; i < 4; ++i)
+    gpus.push_back([i](double t) {
+      return t >= 1000.0 * i && t < 1000.0 * (i + 1) ? Doing::working : Doing::nothing;
+    });
 
   const TurnSignals turns = power_turns(simulate(gpus), {0, 1, 2, 3});
 
@@ -76,9 +81,16 @@ TEST(Turns, LoadingOneAfterTheOtherHasHandOversAndNoHandBacks) {
 }
 
 TEST(Turns, APipelineFillsAndDrainsAloneMoreOftenThanByChance) {
-  // Two stages: the second starts a slot later and ends a slot earlier than the first, which has its hole in the middle.
-  const Behaviour first = [](double t) { const double p = std::fmod(t, 1000); return p < 450 || p > 550 ? Doing::working : Doing::nothing; };
-  const Behaviour second = [](double t) { const double p = std::fmod(t, 1000); return p > 50 && p < 950 ? Doing::working : Doing::nothing; };
+  // Two stages: the second starts a slot later and ends a slot earlier than the first, which has
+  // its hole in the middle.
+  const Behaviour first = [](double t) {
+    const double p = std::fmod(t, 1000);
+    return p < 450 || p > 550 ? Doing::working : Doing::nothing;
+  };
+  const Behaviour second = [](double t) {
+    const double p = std::fmod(t, 1000);
+    return p > 50 && p < 950 ? Doing::working : Doing::nothing;
+  };
 
   const TurnSignals turns = power_turns(simulate({first, second}), {0, 1});
 
@@ -94,7 +106,8 @@ TEST(Turns, AreNothingOfOneGpuOrOfTooFewReadings) {
   three.step_ms = 100;
   three.rows = {{1, 0, 1}, {0, 1, 0}};
 
-  EXPECT_FALSE(turn_signals(*power_sample_lanes(timeline, {0}, 0, 6000), LaneKind::power_samples, 20));
+  EXPECT_FALSE(
+      turn_signals(*power_sample_lanes(timeline, {0}, 0, 6000), LaneKind::power_samples, 20));
   EXPECT_FALSE(turn_signals(three, LaneKind::busy, 100));
 }
 
@@ -107,7 +120,8 @@ TEST(Lanes, LeaveGapsUnknown) {
 
   const Lanes lanes = busy_lanes(timeline, {0, 1}, timeline.from_ms, timeline.to_ms);
 
-  EXPECT_TRUE(std::isnan(lanes.rows[0][static_cast<std::size_t>(5500 / lanes.step_ms)])) << "in the middle of five silent seconds";
+  EXPECT_TRUE(std::isnan(lanes.rows[0][static_cast<std::size_t>(5500 / lanes.step_ms)]))
+      << "in the middle of five silent seconds";
   EXPECT_FALSE(std::isnan(lanes.rows[0][5]));
 }
 

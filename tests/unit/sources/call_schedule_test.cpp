@@ -24,7 +24,9 @@ Calls run(CallSchedule& schedule, std::chrono::seconds length) {
     for (const CallKind kind : schedule.take_due(now)) {
       ++result.of_kind[kind];
       if (kind != CallKind::busy) continue;
-      if (last_busy >= 0s) result.busy_spacings_ms.push_back(std::chrono::duration<double, std::milli>(now - last_busy).count());
+      if (last_busy >= 0s)
+        result.busy_spacings_ms.push_back(
+            std::chrono::duration<double, std::milli>(now - last_busy).count());
       last_busy = now;
     }
     now = std::max(now + 1us, schedule.next_wake());
@@ -35,7 +37,8 @@ Calls run(CallSchedule& schedule, std::chrono::seconds length) {
 // The costs that were measured on one H200 (design.md).
 void charge_h200(CallSchedule& schedule) {
   for (int i = 0; i < 3; ++i) {
-    for (const CallKind kind : {CallKind::busy, CallKind::clocks, CallKind::power, CallKind::temperature, CallKind::limits})
+    for (const CallKind kind : {CallKind::busy, CallKind::clocks, CallKind::power,
+                                CallKind::temperature, CallKind::limits})
       schedule.measured(kind, 400ns);
     schedule.measured(CallKind::memory, 4us);
     schedule.measured(CallKind::processes, 22us);
@@ -75,7 +78,8 @@ TEST(CallSchedule, EightH200sFitTheBudgetAtTenHertz) {
 
   EXPECT_LE(schedule.load(), 0.01);
   EXPECT_EQ(schedule.period(CallKind::busy), 100ms);
-  EXPECT_EQ(schedule.period(CallKind::power_samples), 2s) << "later, and the driver would overwrite samples";
+  EXPECT_EQ(schedule.period(CallKind::power_samples), 2s)
+      << "later, and the driver would overwrite samples";
 }
 
 TEST(CallSchedule, SlowsTheDearestCallsDownFirst) {
@@ -139,7 +143,8 @@ TEST(CallSchedule, ALongIntervalStillEmptiesThePowerBuffer) {
   const Calls result = run(schedule, 300s);
 
   EXPECT_NEAR(result.of_kind.at(CallKind::busy), 10, 1);
-  EXPECT_GT(result.of_kind.at(CallKind::power_samples), 140) << "a buffer of 2.4 s, read every 30 s, would lose nearly all";
+  EXPECT_GT(result.of_kind.at(CallKind::power_samples), 140)
+      << "a buffer of 2.4 s, read every 30 s, would lose nearly all";
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 namespace lockstep {
 namespace {
 
-lockstep_collective said(std::uint64_t sequence, std::uint64_t called_us, const char* operation = "AllReduce") {
+lockstep_collective said(std::uint64_t sequence, std::uint64_t called_us,
+                         const char* operation = "AllReduce") {
   lockstep_collective record{};
   record.communicator = 77;
   record.sequence = sequence;
@@ -20,11 +21,16 @@ lockstep_collective said(std::uint64_t sequence, std::uint64_t called_us, const 
   return record;
 }
 
-CollectiveKernel kernel(std::uint64_t from_us, std::uint64_t to_us, const char* operation = "AllReduce", int stream = 7) {
-  return {from_us * 1000, to_us * 1000, stream, std::make_shared<const std::string>(std::string("ncclDevKernel_") + operation + "_Sum_f32_RING_LL(x)")};
+CollectiveKernel kernel(std::uint64_t from_us, std::uint64_t to_us,
+                        const char* operation = "AllReduce", int stream = 7) {
+  return {from_us * 1000, to_us * 1000, stream,
+          std::make_shared<const std::string>(std::string("ncclDevKernel_") + operation +
+                                              "_Sum_f32_RING_LL(x)")};
 }
 
-std::vector<TimedCollective> all_of(CollectiveTimes& times) { return times.take(CollectiveTimes::Until::end, true, 0); }
+std::vector<TimedCollective> all_of(CollectiveTimes& times) {
+  return times.take(CollectiveTimes::Until::end, true, 0);
+}
 
 TEST(CollectiveTimes, AKernelBelongsToTheCallBeforeIt) {
   CollectiveTimes times;
@@ -93,7 +99,8 @@ TEST(CollectiveTimes, AKernelOfAnotherOperationIsNotTaken) {
 TEST(CollectiveTimes, AReduceIsNoAllReduceAndNoReduceScatter) {
   CollectiveTimes times;
   times.add(said(0, 100, "Reduce"));
-  times.add({kernel(150, 190, "AllReduce"), kernel(200, 210, "ReduceScatter"), kernel(250, 290, "Reduce")});
+  times.add({kernel(150, 190, "AllReduce"), kernel(200, 210, "ReduceScatter"),
+             kernel(250, 290, "Reduce")});
 
   EXPECT_EQ(all_of(times)[0].begin_ns, 250'000U);
 }

@@ -12,14 +12,15 @@ extern "C" {
 
 namespace {
 
-#define SAME_PLACE(own, own_field, record, field) EXPECT_EQ(offsetof(probe::own, own_field), offsetof(record, field)) << #record "." #field
+#define SAME_PLACE(own, own_field, record, field) \
+  EXPECT_EQ(offsetof(probe::own, own_field), offsetof(record, field)) << #record "." #field
 
 TEST(CuptiAbi, KernelsLieAsInEveryVersionSinceCuda11) {
-#define KERNEL(record)                                   \
-  SAME_PLACE(cupti_kernel, start, record, start);        \
-  SAME_PLACE(cupti_kernel, end, record, end);            \
-  SAME_PLACE(cupti_kernel, device, record, deviceId);    \
-  SAME_PLACE(cupti_kernel, stream, record, streamId);    \
+#define KERNEL(record)                                \
+  SAME_PLACE(cupti_kernel, start, record, start);     \
+  SAME_PLACE(cupti_kernel, end, record, end);         \
+  SAME_PLACE(cupti_kernel, device, record, deviceId); \
+  SAME_PLACE(cupti_kernel, stream, record, streamId); \
   SAME_PLACE(cupti_kernel, name, record, name)
   KERNEL(CUpti_ActivityKernel4);
   KERNEL(CUpti_ActivityKernel5);
@@ -33,13 +34,13 @@ TEST(CuptiAbi, KernelsLieAsInEveryVersionSinceCuda11) {
 }
 
 TEST(CuptiAbi, CopiesFillsWaitsAndOverheadsToo) {
-#define COPY(record)                                          \
-  SAME_PLACE(cupti_memcpy, bytes, record, bytes);             \
-  SAME_PLACE(cupti_memcpy, start, record, start);             \
-  SAME_PLACE(cupti_memcpy, end, record, end);                 \
-  SAME_PLACE(cupti_memcpy, device, record, deviceId);         \
-  SAME_PLACE(cupti_memcpy, stream, record, streamId);         \
-  SAME_PLACE(cupti_memcpy, source_kind, record, srcKind);     \
+#define COPY(record)                                      \
+  SAME_PLACE(cupti_memcpy, bytes, record, bytes);         \
+  SAME_PLACE(cupti_memcpy, start, record, start);         \
+  SAME_PLACE(cupti_memcpy, end, record, end);             \
+  SAME_PLACE(cupti_memcpy, device, record, deviceId);     \
+  SAME_PLACE(cupti_memcpy, stream, record, streamId);     \
+  SAME_PLACE(cupti_memcpy, source_kind, record, srcKind); \
   SAME_PLACE(cupti_memcpy, target_kind, record, dstKind)
   COPY(CUpti_ActivityMemcpy4);
   COPY(CUpti_ActivityMemcpy5);
@@ -57,11 +58,16 @@ TEST(CuptiAbi, CopiesFillsWaitsAndOverheadsToo) {
 }
 
 TEST(CuptiAbi, NumbersAreTheToolkits) {
-  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_CONCURRENT_KERNEL), static_cast<int>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
-  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_MEMCPY), static_cast<int>(CUPTI_ACTIVITY_KIND_MEMCPY));
-  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_MEMSET), static_cast<int>(CUPTI_ACTIVITY_KIND_MEMSET));
-  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_SYNCHRONIZATION), static_cast<int>(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION));
-  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_OVERHEAD), static_cast<int>(CUPTI_ACTIVITY_KIND_OVERHEAD));
+  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_CONCURRENT_KERNEL),
+            static_cast<int>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_MEMCPY),
+            static_cast<int>(CUPTI_ACTIVITY_KIND_MEMCPY));
+  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_MEMSET),
+            static_cast<int>(CUPTI_ACTIVITY_KIND_MEMSET));
+  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_SYNCHRONIZATION),
+            static_cast<int>(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION));
+  EXPECT_EQ(static_cast<int>(probe::CUPTI_KIND_OVERHEAD),
+            static_cast<int>(CUPTI_ACTIVITY_KIND_OVERHEAD));
   EXPECT_EQ(CUPTI_NO_MORE_RECORDS, static_cast<int>(CUPTI_ERROR_MAX_LIMIT_REACHED));
   EXPECT_EQ(CUPTI_FLUSH_FORCED, static_cast<unsigned>(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
 }

@@ -1,4 +1,5 @@
-// What GPUs did in a step, from the rows that CUPTI would give. Times in microseconds; a step from 1000 to 2000.
+// What GPUs did in a step, from the rows that CUPTI would give. Times in microseconds; a step from
+// 1000 to 2000.
 #include "sources/probe/device_accountant.hpp"
 
 #include <gmock/gmock.h>
@@ -30,11 +31,17 @@ class Rows {
     accountant_.add(said);
     return *this;
   }
-  Rows& row(lockstep_device_kind kind, std::uint64_t from_us, std::uint64_t to_us, std::uint32_t subject = 0, std::uint8_t device = 0, std::uint32_t bytes = 0) {
-    accountant_.add(lockstep_device_row{from_us * 1000, static_cast<std::uint32_t>((to_us - from_us) * 1000), subject, bytes, 7, device, static_cast<std::uint8_t>(kind)});
+  Rows& row(lockstep_device_kind kind, std::uint64_t from_us, std::uint64_t to_us,
+            std::uint32_t subject = 0, std::uint8_t device = 0, std::uint32_t bytes = 0) {
+    accountant_.add(
+        lockstep_device_row{from_us * 1000, static_cast<std::uint32_t>((to_us - from_us) * 1000),
+                            subject, bytes, 7, device, static_cast<std::uint8_t>(kind)});
     return *this;
   }
-  Rows& kernel(std::uint64_t from_us, std::uint64_t to_us, std::uint32_t name = kGemm, std::uint8_t device = 0) { return row(LOCKSTEP_DEVICE_KERNEL, from_us, to_us, name, device); }
+  Rows& kernel(std::uint64_t from_us, std::uint64_t to_us, std::uint32_t name = kGemm,
+               std::uint8_t device = 0) {
+    return row(LOCKSTEP_DEVICE_KERNEL, from_us, to_us, name, device);
+  }
 
  private:
   DeviceAccountant& accountant_;
@@ -42,11 +49,18 @@ class Rows {
 
 const std::vector<HostStretch> kLaunching = {{1'000'000, 2'000'000, StepPart::forward}};
 
-StepOnDevices step_of(DeviceAccountant& accountant, const std::vector<HostStretch>& host = kLaunching) { return accountant.take(1'000'000, 2'000'000, host).time; }
+StepOnDevices step_of(DeviceAccountant& accountant,
+                      const std::vector<HostStretch>& host = kLaunching) {
+  return accountant.take(1'000'000, 2'000'000, host).time;
+}
 
 TEST(DeviceAccountant, GivesEveryMomentOfAGpuToOneUse) {
   DeviceAccountant accountant;
-  Rows(accountant).kernel(1000, 1400).kernel(1300, 1600, kNccl).row(LOCKSTEP_DEVICE_COPY, 1550, 1700, 2U | 3U << 8U).kernel(1900, 2100);
+  Rows(accountant)
+      .kernel(1000, 1400)
+      .kernel(1300, 1600, kNccl)
+      .row(LOCKSTEP_DEVICE_COPY, 1550, 1700, 2U | 3U << 8U)
+      .kernel(1900, 2100);
 
   const StepOnDevices time = step_of(accountant);
 
@@ -84,7 +98,8 @@ TEST(DeviceAccountant, IdleTimeIsGivenToWhatTheHostDid) {
   DeviceAccountant accountant;
   Rows(accountant).kernel(1300, 1500).kernel(1510, 2000);
 
-  const StepOnDevices time = step_of(accountant, {{1'000'000, 1'250'000, StepPart::data_wait}, {1'250'000, 2'000'000, StepPart::forward}});
+  const StepOnDevices time = step_of(accountant, {{1'000'000, 1'250'000, StepPart::data_wait},
+                                                  {1'250'000, 2'000'000, StepPart::forward}});
 
   EXPECT_NEAR(time.idle_ms[index_of(StepPart::data_wait)], 0.25, 1e-9);
   EXPECT_NEAR(time.idle_ms[index_of(StepPart::forward)], 0.06, 1e-9);
@@ -101,16 +116,21 @@ TEST(DeviceAccountant, TheGpusOwnWayFromKernelToKernelIsNoLaunchGap) {
 
 TEST(DeviceAccountant, OnlyWhatTheProbeCostsTheCallerIsItsOverhead) {
   DeviceAccountant accountant;
-  Rows(accountant).kernel(1000, 1500).row(LOCKSTEP_DEVICE_OVERHEAD, 1000, 1300, 6U << 16U).row(LOCKSTEP_DEVICE_OVERHEAD, 1400, 1410, 2U << 16U);
+  Rows(accountant)
+      .kernel(1000, 1500)
+      .row(LOCKSTEP_DEVICE_OVERHEAD, 1000, 1300, 6U << 16U)
+      .row(LOCKSTEP_DEVICE_OVERHEAD, 1400, 1410, 2U << 16U);
 
-  EXPECT_NEAR(step_of(accountant).overhead_ms, 0.01, 1e-9) << "a full queue is the host being ahead";
+  EXPECT_NEAR(step_of(accountant).overhead_ms, 0.01, 1e-9)
+      << "a full queue is the host being ahead";
 }
 
 TEST(DeviceAccountant, AGapOfMoreThanAMillisecondIsNoLaunchGap) {
   DeviceAccountant accountant;
   Rows(accountant).kernel(1000, 1001).kernel(2900, 3000);
 
-  const StepOnDevices time = accountant.take(1'000'000, 3'000'000, {{1'000'000, 3'000'000, StepPart::backward}}).time;
+  const StepOnDevices time =
+      accountant.take(1'000'000, 3'000'000, {{1'000'000, 3'000'000, StepPart::backward}}).time;
 
   EXPECT_EQ(time.launch_gaps, 0);
   EXPECT_NEAR(time.idle_ms[index_of(StepPart::backward)], 1.899, 1e-9);
@@ -118,7 +138,10 @@ TEST(DeviceAccountant, AGapOfMoreThanAMillisecondIsNoLaunchGap) {
 
 TEST(DeviceAccountant, SeesTurnsToTheMicrosecond) {
   DeviceAccountant accountant;
-  Rows(accountant).kernel(1000, 1400, kGemm, 0).kernel(1400, 1900, kGemm, 1).kernel(1900, 2000, kGemm, 0);
+  Rows(accountant)
+      .kernel(1000, 1400, kGemm, 0)
+      .kernel(1400, 1900, kGemm, 1)
+      .kernel(1900, 2000, kGemm, 0);
 
   const StepOnDevices time = step_of(accountant);
 
@@ -139,7 +162,11 @@ TEST(DeviceAccountant, GpusThatComputeAtOnceTakeNoTurns) {
 
 TEST(DeviceAccountant, TellsPageableCopiesAndProductsWithoutTensorCores) {
   DeviceAccountant accountant;
-  Rows(accountant).row(LOCKSTEP_DEVICE_COPY, 1000, 1100, 1U | 3U << 8U, 0, 4096).row(LOCKSTEP_DEVICE_COPY, 1100, 1200, 2U | 3U << 8U, 0, 4096).kernel(1200, 1500, kPlainGemm).kernel(1500, 1600, kGemm);
+  Rows(accountant)
+      .row(LOCKSTEP_DEVICE_COPY, 1000, 1100, 1U | 3U << 8U, 0, 4096)
+      .row(LOCKSTEP_DEVICE_COPY, 1100, 1200, 2U | 3U << 8U, 0, 4096)
+      .kernel(1200, 1500, kPlainGemm)
+      .kernel(1500, 1600, kGemm);
 
   const StepOnDevices time = step_of(accountant);
 
@@ -182,14 +209,18 @@ TEST(DeviceAccountant, KeepsRowsForDrawingOnlyWhereAsked) {
 // A step of the host's, with what the GPU did beside it.
 class StepBesideAGpu : public ::testing::Test {
  protected:
-  void SetUp() override { accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, 900, 1000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END)); }
+  void SetUp() override {
+    accountant_.add(
+        span_at(LOCKSTEP_SPAN_OPTIMIZER, 900, 1000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
+  }
   // With all that the GPU did told.
   StepMark whole_step() {
     Rows(accountant_.device()).kernel(2'000'000, 2'000'100);
     return step();
   }
   StepMark step() {
-    accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
+    accountant_.add(
+        span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
     auto steps = accountant_.take(StepAccountant::Until::end);
     return steps.empty() ? StepMark() : steps.front().mark;
   }
@@ -203,7 +234,9 @@ TEST_F(StepBesideAGpu, WaitingThatHidesBehindItsWorkIsHidden) {
   const StepMark mark = whole_step();
 
   ASSERT_TRUE(mark.detail);
-  const auto wait = std::find_if(mark.detail->pieces.begin(), mark.detail->pieces.end(), [](const StepPiece& piece) { return piece.part == StepPart::data_wait; });
+  const auto wait = std::ranges::find_if(mark.detail->pieces, [](const StepPiece& piece) {
+    return piece.part == StepPart::data_wait;
+  });
   ASSERT_NE(wait, mark.detail->pieces.end());
   EXPECT_NEAR(wait->hidden_ms, 0.4, 1e-9);
   EXPECT_NEAR(*mark.gpu_idle_ms, 0.2, 1e-9);
@@ -236,7 +269,8 @@ TEST_F(StepBesideAGpu, HiddenCollectivesAreTheGpusOwn) {
 
 TEST_F(StepBesideAGpu, IsKeptBackUntilTheGpusRowsHaveCome) {
   Rows(accountant_.device()).kernel(1000, 1400);
-  accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
+  accountant_.add(
+      span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
   EXPECT_TRUE(accountant_.take(StepAccountant::Until::settled).empty());
 
   Rows(accountant_.device()).kernel(1'100'000, 1'100'100);
@@ -246,7 +280,8 @@ TEST_F(StepBesideAGpu, IsKeptBackUntilTheGpusRowsHaveCome) {
 TEST_F(StepBesideAGpu, IsToldWithoutTheGpuWhereTheProbeHadStopped) {
   Rows(accountant_.device()).kernel(1000, 1400);
   accountant_.device().end();
-  accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
+  accountant_.add(
+      span_at(LOCKSTEP_SPAN_OPTIMIZER, 1900, 2000, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
 
   const auto steps = accountant_.take(StepAccountant::Until::settled);
 

@@ -1,5 +1,6 @@
-// The NVML source against a driver that misbehaves. The driver is the virtual one, loaded as the real one
-// is; a recording scripts its faults. One process a test: the environment and stuck threads are its own.
+// The NVML source against a driver that misbehaves. The driver is the virtual one, loaded as the
+// real one is; a recording scripts its faults. One process a test: the environment and stuck
+// threads are its own.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,8 +30,10 @@ using testing::two_gpu_machine;
 class DriverFaults : public ::testing::Test {
  protected:
   // Plays the records and opens them as virtual GPUs.
-  std::unique_ptr<Source> play(const Machine& machine, std::vector<Record> records, SourceOptions options = {}) {
-    std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.t_ms < b.t_ms; });
+  std::unique_ptr<Source> play(const Machine& machine, std::vector<Record> records,
+                               SourceOptions options = {}) {
+    std::ranges::stable_sort(records,
+                             [](const Record& a, const Record& b) { return a.t_ms < b.t_ms; });
     const auto file = folder_.write("played.jsonl", recording_text(machine, records));
     auto source = open_source("virtual:" + file.string(), options);
     EXPECT_TRUE(source) << source.error().what;
@@ -77,7 +80,8 @@ TEST_F(DriverFaults, ALostGpuThatComesBackIsReadAgain) {
 
   const auto heard = listen(*source, 5600ms);  // it is looked for every 5 s
 
-  EXPECT_THAT(only<Event>(heard), ElementsAre(Field(&Event::kind, "lost"), Field(&Event::kind, "recovered")));
+  EXPECT_THAT(only<Event>(heard),
+              ElementsAre(Field(&Event::kind, "lost"), Field(&Event::kind, "recovered")));
   EXPECT_EQ(last_sample(heard, 1).busy.value(), 0.25);
 }
 
@@ -121,7 +125,8 @@ TEST_F(DriverFaults, WhatOneGpuDoesNotHaveIsSaidOfThatGpu) {
   EXPECT_EQ(last_sample(records, 0).busy.value(), 0.5);
   EXPECT_EQ(last_sample(records, 1).busy.state(), ReadingState::not_supported);
   EXPECT_THAT(source->not_measured(),
-              Contains(::testing::AllOf(Field(&NotMeasured::signal, "busy"), Field(&NotMeasured::reason, HasSubstr("(GPU 1)")))));
+              Contains(::testing::AllOf(Field(&NotMeasured::signal, "busy"),
+                                        Field(&NotMeasured::reason, HasSubstr("(GPU 1)")))));
 }
 
 TEST_F(DriverFaults, ASlowCallIsSlowedDownAndTheRestGoesOn) {
@@ -140,7 +145,8 @@ TEST_F(DriverFaults, ASlowCallIsSlowedDownAndTheRestGoesOn) {
   const auto until = std::chrono::steady_clock::now() + 2500ms;
   while (std::chrono::steady_clock::now() < until) {
     const NextRecord next = (*poller)->next(20ms);
-    if (const auto* record = std::get_if<Record>(&next)) ticks += std::holds_alternative<GpuTick>(record->content) ? 1 : 0;
+    if (const auto* record = std::get_if<Record>(&next))
+      ticks += std::holds_alternative<GpuTick>(record->content) ? 1 : 0;
   }
 
   const SamplingCost cost = (*poller)->cost();
@@ -161,8 +167,16 @@ TEST_F(DriverFaults, AnXidIsReportedOnceWithItsGpu) {
 TEST_F(DriverFaults, MigSlicesAreRowsOfTheirOwn) {
   Machine machine = two_gpu_machine();
   machine.gpus.resize(1);
-  machine.gpus.push_back({.index = 1, .uuid = "MIG-a", .name = "NVIDIA H200 MIG 1g.18gb", .memory_total_bytes = 18'000'000'000, .mig = MigSlice{0, 7}});
-  machine.gpus.push_back({.index = 2, .uuid = "MIG-b", .name = "NVIDIA H200 MIG 2g.35gb", .memory_total_bytes = 35'000'000'000, .mig = MigSlice{0, 3}});
+  machine.gpus.push_back({.index = 1,
+                          .uuid = "MIG-a",
+                          .name = "NVIDIA H200 MIG 1g.18gb",
+                          .memory_total_bytes = 18'000'000'000,
+                          .mig = MigSlice{0, 7}});
+  machine.gpus.push_back({.index = 2,
+                          .uuid = "MIG-b",
+                          .name = "NVIDIA H200 MIG 2g.35gb",
+                          .memory_total_bytes = 35'000'000'000,
+                          .mig = MigSlice{0, 3}});
   std::vector<Record> records = plateau({0.5, 0.1, 0.2}, 10);
   for (Record& record : records)
     for (GpuSample& gpu : std::get<GpuTick>(record.content)) gpu.sm = 0.1 * (gpu.index + 1);
@@ -175,9 +189,11 @@ TEST_F(DriverFaults, MigSlicesAreRowsOfTheirOwn) {
   const auto heard = listen(*source, 1400ms);
 
   ASSERT_EQ(source->machine().gpus.size(), 3U);
-  EXPECT_THAT(only<ProcessTick>(heard).at(0).at(0).gpus, ElementsAre(ProcessOnGpu{2, 1000})) << "told by the slice alone";
+  EXPECT_THAT(only<ProcessTick>(heard).at(0).at(0).gpus, ElementsAre(ProcessOnGpu{2, 1000}))
+      << "told by the slice alone";
   EXPECT_EQ(source->machine().gpus[2].mig, (MigSlice{0, 3}));
-  EXPECT_EQ(last_sample(heard, 1).busy.state(), ReadingState::not_supported) << "NVML gives no utilization of a slice";
+  EXPECT_EQ(last_sample(heard, 1).busy.state(), ReadingState::not_supported)
+      << "NVML gives no utilization of a slice";
   double sm = 0;
   for (const GpuTick& tick : only<GpuTick>(heard))
     for (const GpuSample& gpu : tick)
@@ -207,7 +223,8 @@ TEST_F(DriverFaults, NoPowerSampleIsLostOrCountedTwice) {
     if (const auto power = tick.at(0).power_samples.value())
       numbers.insert(numbers.end(), power->milliwatts.begin(), power->milliwatts.end());
   ASSERT_GT(numbers.size(), 180U);
-  for (std::size_t i = 1; i < numbers.size(); ++i) ASSERT_EQ(numbers[i], numbers[i - 1] + 1) << "at sample " << i;
+  for (std::size_t i = 1; i < numbers.size(); ++i)
+    ASSERT_EQ(numbers[i], numbers[i - 1] + 1) << "at sample " << i;
 }
 
 TEST_F(DriverFaults, OnlyTheGpusThatWereAskedForAreRead) {
@@ -239,8 +256,8 @@ TEST_F(DriverFaults, ProcessesOfAPlayedRecordingAreTheRecordings) {
   EXPECT_EQ(heard[0][0].rank, 3);
 }
 
-// The soname finds the virtual library when it is loaded already, so the poller takes it for the machine's
-// own driver and looks into sysfs.
+// The soname finds the virtual library when it is loaded already, so the poller takes it for the
+// machine's own driver and looks into sysfs.
 class SleepingGpu : public DriverFaults {
  protected:
   std::unique_ptr<Poller> start(const std::vector<Record>& records) {
@@ -263,7 +280,9 @@ class SleepingGpu : public DriverFaults {
     EXPECT_TRUE(poller) << poller.error().what;
     return poller ? std::move(*poller) : nullptr;
   }
-  void set_second(const std::string& status) { folder_.write("sys/bus/pci/devices/0000:02:00.0/power/runtime_status", status); }
+  void set_second(const std::string& status) {
+    folder_.write("sys/bus/pci/devices/0000:02:00.0/power/runtime_status", status);
+  }
 
   static std::vector<Record> listen_to(Poller& poller, std::chrono::milliseconds length) {
     std::vector<Record> records;
@@ -287,7 +306,8 @@ TEST_F(SleepingGpu, IsNotWoken) {
   EXPECT_EQ(poller->silence(), std::nullopt);
   EXPECT_EQ(last_sample(heard, 0).busy.value(), 0.5);
   EXPECT_EQ(only<GpuTick>(heard).back().size(), 2U) << "it keeps its row";
-  EXPECT_THAT(poller->not_measured(), Contains(Field(&NotMeasured::reason, HasSubstr("does not wake it"))));
+  EXPECT_THAT(poller->not_measured(),
+              Contains(Field(&NotMeasured::reason, HasSubstr("does not wake it"))));
 }
 
 TEST_F(SleepingGpu, IsReadOnceItWokeByItself) {

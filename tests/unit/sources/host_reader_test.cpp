@@ -10,11 +10,11 @@ namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::CannedProc;
+using testing::CannedProcess;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::CannedProc;
-using testing::CannedProcess;
 
 ProcessTick on_gpus(std::initializer_list<int> pids) {
   ProcessTick tick;
@@ -37,17 +37,30 @@ ProcessTick described(const CannedProc& proc, std::initializer_list<int> pids) {
 
 TEST(HostReader, TellsRanksOfTorchrunWithTheirWorkers) {
   const CannedProc proc;
-  proc.put({.pid = 10, .parent = 1, .command = {"python", "/v/bin/torchrun", "--nproc_per_node=2", "train.py"}});
+  proc.put({.pid = 10,
+            .parent = 1,
+            .command = {"python", "/v/bin/torchrun", "--nproc_per_node=2", "train.py"}});
   for (int rank = 0; rank < 2; ++rank) {
     const std::string number = std::to_string(rank);
-    proc.put({.pid = 20 + rank, .parent = 10, .command = {"python", "-u", "train.py", "--token", "abc"},
-              .environment = {"RANK=" + number, "LOCAL_RANK=" + number, "WORLD_SIZE=2", "HF_TOKEN=hidden"},
-              .state = 'R', .maps = "1-2 r-xp 0 0 0 /v/torch/lib/libtorch_cpu.so\n", .read_bytes = 100, .write_bytes = 7});
+    proc.put({.pid = 20 + rank,
+              .parent = 10,
+              .command = {"python", "-u", "train.py", "--token", "abc"},
+              .environment = {"RANK=" + number, "LOCAL_RANK=" + number, "WORLD_SIZE=2",
+                              "HF_TOKEN=hidden"},
+              .state = 'R',
+              .maps = "1-2 r-xp 0 0 0 /v/torch/lib/libtorch_cpu.so\n",
+              .read_bytes = 100,
+              .write_bytes = 7});
     for (int worker = 0; worker < 3; ++worker)
-      proc.put({.pid = 30 + 10 * rank + worker, .parent = 20 + rank, .command = {"python", "-u", "train.py", "--token", "abc"},
-                .name = "pt_data_worker", .read_bytes = 50});
-    proc.put({.pid = 60 + rank, .parent = 20 + rank,
-              .command = {"python", "-c", "from multiprocessing.resource_tracker import main;main(3)"}});
+      proc.put({.pid = 30 + 10 * rank + worker,
+                .parent = 20 + rank,
+                .command = {"python", "-u", "train.py", "--token", "abc"},
+                .name = "pt_data_worker",
+                .read_bytes = 50});
+    proc.put(
+        {.pid = 60 + rank,
+         .parent = 20 + rank,
+         .command = {"python", "-c", "from multiprocessing.resource_tracker import main;main(3)"}});
   }
 
   const ProcessTick tick = described(proc, {20, 21});
@@ -68,10 +81,17 @@ TEST(HostReader, TellsRanksOfTorchrunWithTheirWorkers) {
 
 TEST(HostReader, ChildrenOfMpSpawnAreRanksThoughTheirEnvironmentShowsNone) {
   const CannedProc proc;
-  const std::vector<std::string> spawned = {"python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(5)", "--multiprocessing-fork"};
+  const std::vector<std::string> spawned = {
+      "python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(5)",
+      "--multiprocessing-fork"};
   proc.put({.pid = 10, .command = {"python", "train.py"}});
-  proc.put({.pid = 11, .parent = 10, .command = {"python", "-c", "from multiprocessing.resource_tracker import main;main(3)"}, .start_ticks = 99});
-  proc.put({.pid = 21, .parent = 10, .command = spawned, .start_ticks = 101});  // the pids do not tell the order
+  proc.put(
+      {.pid = 11,
+       .parent = 10,
+       .command = {"python", "-c", "from multiprocessing.resource_tracker import main;main(3)"},
+       .start_ticks = 99});
+  // the pids do not tell the order
+  proc.put({.pid = 21, .parent = 10, .command = spawned, .start_ticks = 101});
   proc.put({.pid = 20, .parent = 10, .command = spawned, .start_ticks = 102});
 
   const ProcessTick tick = described(proc, {20, 21});
@@ -97,7 +117,10 @@ TEST(HostReader, ForkedRanksOfOneParentAreRanksToo) {
 TEST(HostReader, PlainPythonOnTwoGpusIsNoRank) {
   const CannedProc proc;
   proc.put({.pid = 5, .command = {"bash"}, .name = "bash"});
-  proc.put({.pid = 20, .parent = 5, .command = {"python", "train.py"}, .environment = {"CUDA_VISIBLE_DEVICES=0,1"}});
+  proc.put({.pid = 20,
+            .parent = 5,
+            .command = {"python", "train.py"},
+            .environment = {"CUDA_VISIBLE_DEVICES=0,1"}});
 
   const ProcessTick tick = described(proc, {20});
 
@@ -110,7 +133,8 @@ TEST(HostReader, PlainPythonOnTwoGpusIsNoRank) {
 TEST(HostReader, ASbatchScriptIsNotALauncherOfWhatItStarts) {
   const CannedProc proc;
   proc.put({.pid = 5, .command = {"slurmstepd: [42.batch]"}});
-  proc.put({.pid = 6, .parent = 5, .command = {"/bin/bash", "/var/spool/slurmd/job00042/slurm_script"}});
+  proc.put(
+      {.pid = 6, .parent = 5, .command = {"/bin/bash", "/var/spool/slurmd/job00042/slurm_script"}});
   proc.put({.pid = 20, .parent = 6, .command = {"python", "train.py"}});
   proc.put({.pid = 7, .command = {"slurmstepd: [42.0]"}});
   proc.put({.pid = 21, .parent = 7, .command = {"python", "train.py"}});
@@ -129,7 +153,8 @@ TEST(HostReader, MeasuresCpuBetweenTwoLooks) {
   ProcessTick first = on_gpus({20});
   reader.describe(first, 0s);
 
-  process.cpu_ticks += static_cast<unsigned long long>(::sysconf(_SC_CLK_TCK));  // one second of CPU in two
+  // one second of CPU in two
+  process.cpu_ticks += static_cast<unsigned long long>(::sysconf(_SC_CLK_TCK));
   proc.put(process);
   ProcessTick second = on_gpus({20});
   reader.describe(second, 2s);
@@ -145,7 +170,8 @@ TEST(HostReader, SeesLoaderWorkersThatStartLater) {
   ProcessTick first = on_gpus({20});
   reader.describe(first, 0s);
 
-  for (const int worker : {21, 22}) proc.put({.pid = worker, .parent = 20, .command = {"python", "train.py"}});
+  for (const int worker : {21, 22})
+    proc.put({.pid = worker, .parent = 20, .command = {"python", "train.py"}});
   ProcessTick second = on_gpus({20});
   reader.describe(second, 2s);
 
@@ -170,7 +196,10 @@ TEST(HostReader, APidThatComesBackIsAnotherProcess) {
 
 TEST(HostReader, SaysWhatItMayNotReadOfOthersProcesses) {
   const CannedProc proc;
-  proc.put({.pid = 20, .command = {"python", "theirs.py"}, .user_id = 1234, .environment_readable = false});
+  proc.put({.pid = 20,
+            .command = {"python", "theirs.py"},
+            .user_id = 1234,
+            .environment_readable = false});
   HostReader reader({.root = proc.root(), .pid_origin = PidOrigin::driver});
   ProcessTick tick = on_gpus({20});
 
@@ -186,7 +215,8 @@ TEST(HostReader, SaysWhatItMayNotReadOfOthersProcesses) {
 TEST(HostReader, InAContainerAPidOfTheHostIsNotMistakenForOneOfOurs) {
   const CannedProc proc;
   proc.enter_container();
-  proc.put({.pid = 42, .command = {"sleep", "1000"}, .name = "sleep"});  // an unrelated process of that number
+  // an unrelated process of that number
+  proc.put({.pid = 42, .command = {"sleep", "1000"}, .name = "sleep"});
   HostReader reader({.root = proc.root(), .pid_origin = PidOrigin::driver});
   ProcessTick tick = on_gpus({42});
 

@@ -6,12 +6,17 @@ namespace lockstep {
 namespace {
 
 TEST(Launcher, IsKnownByItsCommandLine) {
-  EXPECT_EQ(launcher_named_by({"/v/bin/python3", "/v/bin/torchrun", "--standalone", "train.py"}), "torchrun");
+  EXPECT_EQ(launcher_named_by({"/v/bin/python3", "/v/bin/torchrun", "--standalone", "train.py"}),
+            "torchrun");
   EXPECT_EQ(launcher_named_by({"python", "-m", "torch.distributed.run", "train.py"}), "torchrun");
-  EXPECT_EQ(launcher_named_by({"python3", "-u", "-m", "torch.distributed.launch", "t.py"}), "torchrun");
+  EXPECT_EQ(launcher_named_by({"python3", "-u", "-m", "torch.distributed.launch", "t.py"}),
+            "torchrun");
   EXPECT_EQ(launcher_named_by({"python", "/v/bin/accelerate", "launch", "t.py"}), "accelerate");
-  EXPECT_EQ(launcher_named_by({"python", "-m", "accelerate.commands.launch", "t.py"}), "accelerate");
-  EXPECT_EQ(launcher_named_by({"python", "-u", "-m", "deepspeed.launcher.launch", "--world_info=x"}), "deepspeed");
+  EXPECT_EQ(launcher_named_by({"python", "-m", "accelerate.commands.launch", "t.py"}),
+            "accelerate");
+  EXPECT_EQ(
+      launcher_named_by({"python", "-u", "-m", "deepspeed.launcher.launch", "--world_info=x"}),
+      "deepspeed");
   EXPECT_EQ(launcher_named_by({"/usr/bin/lockstep", "launch", "t.py"}), "lockstep");
   EXPECT_EQ(launcher_named_by({"slurmstepd: [42.0]"}), "srun");
   EXPECT_EQ(launcher_named_by({"mpirun", "-np", "2", "python", "t.py"}), "mpirun");
@@ -26,7 +31,11 @@ TEST(Launcher, IsNotAnyProgramThatMentionsOne) {
 }
 
 TEST(Ranks, ComeFromTorchBeforeMpiBeforeSlurm) {
-  const Environment both = {{"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
+  const Environment both = {{"RANK", "3"},
+                            {"LOCAL_RANK", "1"},
+                            {"WORLD_SIZE", "4"},
+                            {"SLURM_PROCID", "0"},
+                            {"SLURM_NTASKS", "2"}};
   EXPECT_EQ(ranks_in(both).rank, 3);
   EXPECT_EQ(ranks_in(both).world_size, 4);
 
@@ -49,7 +58,8 @@ TEST(Ranks, ThatAreNoNumbersAreNone) {
 
 TEST(LauncherHint, SetByHandIsNotTorchrun) {
   EXPECT_EQ(launcher_hinted_by({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "environment");
-  EXPECT_EQ(launcher_hinted_by({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "x"}}), "torchrun");
+  EXPECT_EQ(launcher_hinted_by({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "x"}}),
+            "torchrun");
   EXPECT_EQ(launcher_hinted_by({{"OMPI_COMM_WORLD_RANK", "0"}}), "mpirun");
   EXPECT_EQ(launcher_hinted_by({{"RANK", "0"}}), std::nullopt);
 }

@@ -21,8 +21,10 @@ using testing::TemporaryFolder;
 
 constexpr double kUnixStart_ms = 1.7e12;
 
-// A machine with two GPUs that trains two ranks of four in step with the other, 100 ms a step, its clock so far ahead.
-std::string recording_of(const std::string& host, int first_rank, double ahead_ms, double drift_ppm = 0, double unrest_ms = 1, int steps = 100) {
+// A machine with two GPUs that trains two ranks of four in step with the other, 100 ms a step, its
+// clock so far ahead.
+std::string recording_of(const std::string& host, int first_rank, double ahead_ms,
+                         double drift_ppm = 0, double unrest_ms = 1, int steps = 100) {
   Machine machine = testing::two_gpu_machine();
   machine.host = host;
   machine.started_unix_ns = static_cast<std::int64_t>((kUnixStart_ms + ahead_ms) * 1e6);
@@ -31,7 +33,8 @@ std::string recording_of(const std::string& host, int first_rank, double ahead_m
   for (int step = 0; step < steps; ++step) {
     const double true_ms = 100.0 * (step + 1);
     const double own_ms = true_ms * (1 + drift_ppm * 1e-6);
-    records.push_back({own_ms - 50, GpuTick{testing::steady_sample(0, 0.9), testing::steady_sample(1, 0.9)}});
+    records.push_back(
+        {own_ms - 50, GpuTick{testing::steady_sample(0, 0.9), testing::steady_sample(1, 0.9)}});
     if (step % 20 == 0) {
       ProcessTick processes;
       for (int local = 0; local < 2; ++local) {
@@ -54,7 +57,8 @@ std::string recording_of(const std::string& host, int first_rank, double ahead_m
       records.push_back({own_ms + unrest_ms * std::sin(step * 7.0 + local), mark});
     }
   }
-  std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.t_ms < b.t_ms; });
+  std::ranges::stable_sort(records,
+                           [](const Record& a, const Record& b) { return a.t_ms < b.t_ms; });
   return testing::recording_text(machine, records);
 }
 
@@ -69,7 +73,9 @@ std::vector<Record> everything(Source& source) {
 
 TEST(MergedRecordings, AClockThatIsAheadIsFoundBySteps) {
   const TemporaryFolder folder;
-  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", recording_of("beta", 2, 2345.6))});
+  const auto source =
+      open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)),
+                              folder.write("b.jsonl", recording_of("beta", 2, 2345.6))});
   ASSERT_TRUE(source);
   const auto& clocks = (*source)->machine().clocks;
   ASSERT_EQ(clocks.size(), 2U);
@@ -81,17 +87,20 @@ TEST(MergedRecordings, AClockThatIsAheadIsFoundBySteps) {
   // The same step ends at the same time on both.
   std::map<std::int64_t, std::vector<double>> ends;
   for (const Record& record : everything(**source))
-    if (const auto* step = std::get_if<StepMark>(&record.content)) ends[step->index].push_back(record.t_ms);
+    if (const auto* step = std::get_if<StepMark>(&record.content))
+      ends[step->index].push_back(record.t_ms);
   ASSERT_EQ(ends.size(), 100U);
   for (const auto& [index, times] : ends) {
     ASSERT_EQ(times.size(), 4U);
-    EXPECT_LT(*std::max_element(times.begin(), times.end()) - *std::min_element(times.begin(), times.end()), 5) << index;
+    EXPECT_LT(*std::ranges::max_element(times) - *std::ranges::min_element(times), 5) << index;
   }
 }
 
 TEST(MergedRecordings, AClockThatGoesFasterIsFoundToo) {
   const TemporaryFolder folder;
-  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0, 0, 0.2, 2000)), folder.write("b.jsonl", recording_of("beta", 2, -500, 80, 0.2, 2000))});
+  const auto source = open_merged_recordings(
+      {folder.write("a.jsonl", recording_of("alpha", 0, 0, 0, 0.2, 2000)),
+       folder.write("b.jsonl", recording_of("beta", 2, -500, 80, 0.2, 2000))});
   ASSERT_TRUE(source);
   EXPECT_NEAR((*source)->machine().clocks[1].drift_ppm, 80, 5);
   EXPECT_NEAR((*source)->machine().clocks[1].ahead_ms, -500, 1);
@@ -99,7 +108,9 @@ TEST(MergedRecordings, AClockThatGoesFasterIsFoundToo) {
 
 TEST(MergedRecordings, StepsThatDoNotEndTogetherAlignNothing) {
   const TemporaryFolder folder;
-  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", recording_of("beta", 2, 2345.6, 0, 400))});
+  const auto source =
+      open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)),
+                              folder.write("b.jsonl", recording_of("beta", 2, 2345.6, 0, 400))});
   ASSERT_TRUE(source);
   EXPECT_FALSE((*source)->machine().clocks[1].error_ms);
   ASSERT_FALSE((*source)->not_measured().empty());
@@ -108,7 +119,9 @@ TEST(MergedRecordings, StepsThatDoNotEndTogetherAlignNothing) {
 
 TEST(MergedRecordings, GpusAndProcessesOfTwoMachinesAreToldApart) {
   const TemporaryFolder folder;
-  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", recording_of("beta", 2, 1000))});
+  const auto source =
+      open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)),
+                              folder.write("b.jsonl", recording_of("beta", 2, 1000))});
   ASSERT_TRUE(source);
   const auto& gpus = (*source)->machine().gpus;
   ASSERT_EQ(gpus.size(), 4U);
@@ -136,7 +149,8 @@ TEST(MergedRecordings, GpusAndProcessesOfTwoMachinesAreToldApart) {
 TEST(MergedRecordings, TwoFilesOfOneMachineTellEachThingOnce) {
   const TemporaryFolder folder;
   const std::string text = recording_of("alpha", 0, 0);
-  const auto source = open_merged_recordings({folder.write("a.jsonl", text), folder.write("again.jsonl", text)});
+  const auto source =
+      open_merged_recordings({folder.write("a.jsonl", text), folder.write("again.jsonl", text)});
   ASSERT_TRUE(source);
   EXPECT_EQ((*source)->machine().gpus.size(), 2U);
   EXPECT_TRUE((*source)->machine().clocks.empty());
@@ -152,20 +166,24 @@ TEST(MergedRecordings, TwoFilesOfOneMachineTellEachThingOnce) {
 
 TEST(MergedRecordings, OneRankOnTwoMachinesIsSaid) {
   const TemporaryFolder folder;
-  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", recording_of("beta", 0, 0))});
+  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)),
+                                              folder.write("b.jsonl", recording_of("beta", 0, 0))});
   ASSERT_TRUE(source);
   const auto missing = (*source)->not_measured();
   ASSERT_EQ(missing.size(), 3U) << "the clock, and the steps of two ranks";
   EXPECT_THAT(missing.front().reason, HasSubstr("not of one job"));
   EXPECT_EQ(missing.back().signal, "steps of beta");
   EXPECT_THAT(missing.back().reason, HasSubstr("alpha has a rank 1, too"));
-  EXPECT_FALSE((*source)->machine().clocks[1].error_ms) << "equal steps of strangers end together by chance";
+  EXPECT_FALSE((*source)->machine().clocks[1].error_ms)
+      << "equal steps of strangers end together by chance";
 }
 
 TEST(MergedRecordings, WhatAMachineFoundItselfIsOfTheSameGpusStill) {
   const TemporaryFolder folder;
   const std::string found = record_line({10'500, Event{"finding", 1, "D201 0.25 0.9 0,1 info"}});
-  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", recording_of("beta", 2, 0) + found)});
+  const auto source =
+      open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)),
+                              folder.write("b.jsonl", recording_of("beta", 2, 0) + found)});
   ASSERT_TRUE(source);
 
   const std::vector<Record> records = everything(**source);
@@ -178,8 +196,11 @@ TEST(MergedRecordings, WhatAMachineFoundItselfIsOfTheSameGpusStill) {
 TEST(MergedRecordings, MachinesOfOneNameAreToldApartByTheirGpus) {
   const TemporaryFolder folder;
   std::string other = recording_of("localhost", 2, 0);
-  for (auto at = other.find("GPU-localhost"); at != std::string::npos; at = other.find("GPU-localhost")) other.replace(at, 13, "GPU-elsewhere");
-  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("localhost", 0, 0)), folder.write("b.jsonl", other)});
+  for (auto at = other.find("GPU-localhost"); at != std::string::npos;
+       at = other.find("GPU-localhost"))
+    other.replace(at, 13, "GPU-elsewhere");
+  const auto source = open_merged_recordings(
+      {folder.write("a.jsonl", recording_of("localhost", 0, 0)), folder.write("b.jsonl", other)});
   ASSERT_TRUE(source);
   EXPECT_EQ((*source)->machine().gpus.size(), 4U);
   ASSERT_EQ((*source)->machine().clocks.size(), 2U);
@@ -188,14 +209,18 @@ TEST(MergedRecordings, MachinesOfOneNameAreToldApartByTheirGpus) {
 
 TEST(MergedRecordings, TheFirstMachineThatTellsStepsGivesTheClock) {
   const TemporaryFolder folder;
-  const std::string silent = testing::recording_text([] {
-    Machine machine = testing::two_gpu_machine();
-    machine.host = "silent";
-    machine.started_unix_ns = static_cast<std::int64_t>(kUnixStart_ms * 1e6);
-    for (GpuInfo& gpu : machine.gpus) gpu.uuid = "GPU-silent" + std::to_string(gpu.index);
-    return machine;
-  }(), testing::plateau({0.5, 0.5}, 3));
-  const auto source = open_merged_recordings({folder.write("s.jsonl", silent), folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", recording_of("beta", 2, 77))});
+  const std::string silent = testing::recording_text(
+      [] {
+        Machine machine = testing::two_gpu_machine();
+        machine.host = "silent";
+        machine.started_unix_ns = static_cast<std::int64_t>(kUnixStart_ms * 1e6);
+        for (GpuInfo& gpu : machine.gpus) gpu.uuid = "GPU-silent" + std::to_string(gpu.index);
+        return machine;
+      }(),
+      testing::plateau({0.5, 0.5}, 3));
+  const auto source = open_merged_recordings(
+      {folder.write("s.jsonl", silent), folder.write("a.jsonl", recording_of("alpha", 0, 0)),
+       folder.write("b.jsonl", recording_of("beta", 2, 77))});
   ASSERT_TRUE(source);
   const auto& clocks = (*source)->machine().clocks;
   ASSERT_EQ(clocks.size(), 3U);
@@ -208,7 +233,8 @@ TEST(MergedRecordings, ARecordingThatDoesNotSayWhenItBeganBeginsWithTheFirst) {
   std::string timeless = recording_of("beta", 2, 0, 0, 400);
   const auto at = timeless.find("\"started_unix_ns\":") + 18;
   timeless.replace(at, timeless.find(',', at) - at, "0");
-  const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", timeless)});
+  const auto source = open_merged_recordings(
+      {folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", timeless)});
   ASSERT_TRUE(source);
   for (const Record& record : everything(**source)) EXPECT_LT(record.t_ms, 20'000);
 }
@@ -217,7 +243,9 @@ TEST(MergedRecordings, AFileCutAnywhereIsReadAsFarAsItGoes) {
   const TemporaryFolder folder;
   const std::string text = recording_of("beta", 2, 10);
   for (const std::size_t share : {3U, 7U, 50U, 99U}) {
-    const auto source = open_merged_recordings({folder.write("a.jsonl", recording_of("alpha", 0, 0)), folder.write("b.jsonl", text.substr(0, text.size() * share / 100))});
+    const auto source = open_merged_recordings(
+        {folder.write("a.jsonl", recording_of("alpha", 0, 0)),
+         folder.write("b.jsonl", text.substr(0, text.size() * share / 100))});
     ASSERT_TRUE(source) << share;
     EXPECT_FALSE(everything(**source).empty());
     EXPECT_TRUE((*source)->repair_note());

@@ -1,4 +1,5 @@
-// The CUDA and NCCL probes within programs that call them as the driver and NCCL do, read as lockstep reads them.
+// The CUDA and NCCL probes within programs that call them as the driver and NCCL do, read as
+// lockstep reads them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,10 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 
-fs::path probe(const char* name) { return fs::path(testing::lockstep_program()).parent_path().parent_path() / "lib" / "lockstep" / name; }
+fs::path probe(const char* name) {
+  return fs::path(testing::lockstep_program()).parent_path().parent_path() / "lib" / "lockstep" /
+         name;
+}
 
 struct ProbedRun {
   int code = -1;
@@ -28,7 +32,8 @@ struct ProbedRun {
   bool heard_cuda = false;
 };
 
-int run_program(const std::string& program, std::vector<std::string> words, std::vector<std::string> environment) {
+int run_program(const std::string& program, std::vector<std::string> words,
+                std::vector<std::string> environment) {
   words.insert(words.begin(), testing::test_tool(program));
   environment.push_back("PATH=/usr/bin:/bin");
   auto child = Subprocess::start(words, ChildOutput::untouched, -1, environment);
@@ -42,8 +47,10 @@ ProbedRun read_rings(const fs::path& folder, int code) {
   ProbeReader reader(folder);
   reader.follow_all();
   for (ProbeRecord& record : reader.read_to_the_end()) {
-    if (auto* call = std::get_if<CollectiveCall>(&record.content)) run.calls.push_back(std::move(*call));
-    else if (auto* fact = std::get_if<ProbeFact>(&record.content)) run.facts.push_back(std::move(*fact));
+    if (auto* call = std::get_if<CollectiveCall>(&record.content))
+      run.calls.push_back(std::move(*call));
+    else if (auto* fact = std::get_if<ProbeFact>(&record.content))
+      run.facts.push_back(std::move(*fact));
   }
   run.dropped = reader.dropped();
   run.heard_cuda = reader.heard(LOCKSTEP_ROLE_CUDA);
@@ -54,7 +61,10 @@ class NcclVersions : public ::testing::TestWithParam<int> {};
 TEST_P(NcclVersions, TellEachCollective) {
   const int version = GetParam();
   const TemporaryFolder folder;
-  const int code = run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), std::to_string(version), "50"}, {"LOCKSTEP_PROBE=nccl", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string(), "RANK=1", "WORLD_SIZE=2"});
+  const int code = run_program(
+      "nccl_program", {probe("liblockstep_nccl_probe.so").string(), std::to_string(version), "50"},
+      {"LOCKSTEP_PROBE=nccl", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string(), "RANK=1",
+       "WORLD_SIZE=2"});
 
   const ProbedRun run = read_rings(folder.path(), code);
 
@@ -80,7 +90,9 @@ INSTANTIATE_TEST_SUITE_P(All, NcclVersions, ::testing::Values(1, 2, 3, 4, 5, 6))
 
 TEST(NcclProbe, PutsTheGpusTimesOnTheHostsClock) {
   const TemporaryFolder folder;
-  const int code = run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "50"}, {"LOCKSTEP_PROBE=nccl", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string()});
+  const int code =
+      run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "50"},
+                  {"LOCKSTEP_PROBE=nccl", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string()});
   const ProbedRun run = read_rings(folder.path(), code);
 
   const CollectiveCall& call = run.calls[20];
@@ -91,7 +103,9 @@ TEST(NcclProbe, PutsTheGpusTimesOnTheHostsClock) {
 
 TEST(NcclProbe, LeavesTheKernelsTimesToTheCudaProbe) {
   const TemporaryFolder folder;
-  const int code = run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "10"}, {"LOCKSTEP_PROBE=nccl,cuda", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string()});
+  const int code =
+      run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "10"},
+                  {"LOCKSTEP_PROBE=nccl,cuda", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string()});
   const ProbedRun run = read_rings(folder.path(), code);
 
   ASSERT_EQ(run.calls.size(), 11U);
@@ -101,29 +115,37 @@ TEST(NcclProbe, LeavesTheKernelsTimesToTheCudaProbe) {
 TEST(NcclProbe, HandsTheUsersOwnPluginWhatItAsksFor) {
   const TemporaryFolder folder;
   const fs::path said = folder.path() / "said";
-  const int code = run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "3"},
-                               {"LOCKSTEP_PROBE=nccl", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string(), "LOCKSTEP_NCCL_PROFILER_PLUGIN=" + testing::test_tool("libusers_profiler.so"), "USERS_PROFILER=" + said.string()});
+  const int code =
+      run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "3"},
+                  {"LOCKSTEP_PROBE=nccl", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string(),
+                   "LOCKSTEP_NCCL_PROFILER_PLUGIN=" + testing::test_tool("libusers_profiler.so"),
+                   "USERS_PROFILER=" + said.string()});
 
   EXPECT_EQ(code, 0);
   const std::string lines = read_small_file(said).value_or("");
   EXPECT_THAT(lines, HasSubstr("init 2\n"));
   EXPECT_THAT(lines, HasSubstr("start 2\n")) << "a collective, which it asked for";
   EXPECT_THAT(lines, HasSubstr("parent 2\n")) << "its own number of the call around it, not ours";
-  EXPECT_THAT(lines, ::testing::Not(HasSubstr("start 64\n"))) << "kernels' channels, for which only we asked";
+  EXPECT_THAT(lines, ::testing::Not(HasSubstr("start 64\n")))
+      << "kernels' channels, for which only we asked";
   EXPECT_THAT(lines, HasSubstr("finalize 0\n"));
   EXPECT_EQ(read_rings(folder.path(), 0).calls.size(), 4U) << "and we see them too";
 }
 
 TEST(NcclProbe, ThatNobodyAskedForStaysOut) {
   const TemporaryFolder folder;
-  const int code = run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "3"}, {"LOCKSTEP_PROBE=python", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string()});
+  const int code =
+      run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "3"},
+                  {"LOCKSTEP_PROBE=python", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string()});
 
   EXPECT_EQ(code, 6) << "its mask stays empty, so NCCL calls nothing";
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(NcclProbe, WithoutAFolderItSaysSoAndTheProgramGoesOn) {
-  EXPECT_EQ(run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "3"}, {"LOCKSTEP_PROBE=nccl", "LOCKSTEP_PROBE_FOLDER=/nowhere/at/all"}), 6);
+  EXPECT_EQ(run_program("nccl_program", {probe("liblockstep_nccl_probe.so").string(), "5", "3"},
+                        {"LOCKSTEP_PROBE=nccl", "LOCKSTEP_PROBE_FOLDER=/nowhere/at/all"}),
+            6);
 }
 
 // The rows of a ring as they are.
@@ -141,16 +163,19 @@ RawRows raw_rows(const fs::path& folder) {
     if (record.kind == LOCKSTEP_RECORD_NAME) raw.names.emplace_back(record.payload.name.text);
     if (record.kind == LOCKSTEP_RECORD_FACT) raw.facts.emplace_back(record.payload.fact);
     if (record.kind == LOCKSTEP_RECORD_DEVICE)
-      for (std::size_t i = 0; i < record.size / sizeof(lockstep_device_row); ++i) raw.rows.push_back(record.payload.rows[i]);
+      for (std::size_t i = 0; i < record.size / sizeof(lockstep_device_row); ++i)
+        raw.rows.push_back(record.payload.rows[i]);
   });
   EXPECT_EQ(reader.dropped(), 0U);
   return raw;
 }
 
-int run_cuda_program(const fs::path& folder, const std::string& kernels, const std::string& more = "") {
+int run_cuda_program(const fs::path& folder, const std::string& kernels,
+                     const std::string& more = "") {
   std::vector<std::string> words = {probe("liblockstep_cuda_probe.so").string(), kernels};
   if (!more.empty()) words.push_back(more);
-  return run_program("cuda_program", words, {"LOCKSTEP_PROBE=cuda", "LOCKSTEP_PROBE_FOLDER=" + folder.string()});
+  return run_program("cuda_program", words,
+                     {"LOCKSTEP_PROBE=cuda", "LOCKSTEP_PROBE_FOLDER=" + folder.string()});
 }
 
 TEST(CudaProbe, TellsEveryKernelCopyAndWait) {
@@ -159,13 +184,17 @@ TEST(CudaProbe, TellsEveryKernelCopyAndWait) {
 
   const RawRows raw = raw_rows(folder.path());
 
-  const auto count = [&](lockstep_device_kind kind) { return std::count_if(raw.rows.begin(), raw.rows.end(), [kind](const lockstep_device_row& row) { return row.kind == kind; }); };
+  const auto count = [&](lockstep_device_kind kind) {
+    return std::ranges::count_if(
+        raw.rows, [kind](const lockstep_device_row& row) { return row.kind == kind; });
+  };
   EXPECT_EQ(count(LOCKSTEP_DEVICE_KERNEL), 5000);
   EXPECT_EQ(count(LOCKSTEP_DEVICE_COPY), 1);
   EXPECT_EQ(count(LOCKSTEP_DEVICE_WAIT), 3) << "nine seconds in pieces of four";
   ASSERT_EQ(raw.names.size(), 2U) << "each name once";
   EXPECT_EQ(raw.names[1], "void gemm<128>(float const*, float const*, float*)");
-  const auto kernel = std::find_if(raw.rows.begin(), raw.rows.end(), [](const lockstep_device_row& row) { return row.kind == LOCKSTEP_DEVICE_KERNEL; });
+  const auto kernel = std::ranges::find_if(
+      raw.rows, [](const lockstep_device_row& row) { return row.kind == LOCKSTEP_DEVICE_KERNEL; });
   EXPECT_EQ(kernel->duration_ns, 500U);
   EXPECT_EQ(kernel->stream, 7);
   EXPECT_THAT(raw.facts, ::testing::Contains(HasSubstr("cuda_probe stopped=end")));
@@ -193,7 +222,10 @@ TEST(CudaProbe, OverwritesTheOldestRatherThanWait) {
 
 TEST(CudaProbe, StaysOutWhereNobodyAsked) {
   const TemporaryFolder folder;
-  EXPECT_EQ(run_program("cuda_program", {probe("liblockstep_cuda_probe.so").string(), "10"}, {"LOCKSTEP_PROBE=python,host", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string()}), 0);
+  EXPECT_EQ(run_program(
+                "cuda_program", {probe("liblockstep_cuda_probe.so").string(), "10"},
+                {"LOCKSTEP_PROBE=python,host", "LOCKSTEP_PROBE_FOLDER=" + folder.path().string()}),
+            0);
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

@@ -24,13 +24,15 @@ std::vector<std::pair<double, GpuTick>> ticks_of(const std::optional<ParsedLog>&
   std::vector<std::pair<double, GpuTick>> ticks;
   if (!log) return ticks;
   for (const Record& record : log->records)
-    if (const auto* tick = std::get_if<GpuTick>(&record.content)) ticks.emplace_back(record.t_ms, *tick);
+    if (const auto* tick = std::get_if<GpuTick>(&record.content))
+      ticks.emplace_back(record.t_ms, *tick);
   return ticks;
 }
 
 TEST(NvidiaSmiCsv, IsReadWithUnitsInAnyOrderOfColumns) {
   const auto log = parse_csv_log(lines_of(
-      "utilization.gpu [%], timestamp, power.draw [W], index, memory.used [MiB], memory.total [MiB], name\n"
+      "utilization.gpu [%], timestamp, power.draw [W], index, memory.used [MiB], memory.total "
+      "[MiB], name\n"
       "97 %, 2025/01/31 12:00:00.100, 650.12 W, 0, 70000 MiB, 81559 MiB, NVIDIA H100\n"
       "3 %, 2025/01/31 12:00:00.101, 90.00 W, 1, 70001 MiB, 81559 MiB, NVIDIA H100\n"
       "98 %, 2025/01/31 12:00:01.100, 651.00 W, 0, 70000 MiB, 81559 MiB, NVIDIA H100\n"
@@ -48,11 +50,11 @@ TEST(NvidiaSmiCsv, IsReadWithUnitsInAnyOrderOfColumns) {
 }
 
 TEST(NvidiaSmiCsv, WithoutHeaderAndUnitsIsReadByItsContent) {
-  const auto log = parse_csv_log(lines_of(
-      "2025/01/31 12:00:00.100, 0, 97, 70000, 81559, 650.12, 61\n"
-      "2025/01/31 12:00:00.100, 1, 3, 70001, 81559, 90.50, 44\n"
-      "2025/01/31 12:00:01.100, 0, 98, 70000, 81559, 651.00, 61\n"
-      "2025/01/31 12:00:01.100, 1, 4, 70001, 81559, 91.25, 44\n"));
+  const auto log =
+      parse_csv_log(lines_of("2025/01/31 12:00:00.100, 0, 97, 70000, 81559, 650.12, 61\n"
+                             "2025/01/31 12:00:00.100, 1, 3, 70001, 81559, 90.50, 44\n"
+                             "2025/01/31 12:00:01.100, 0, 98, 70000, 81559, 651.00, 61\n"
+                             "2025/01/31 12:00:01.100, 1, 4, 70001, 81559, 91.25, 44\n"));
 
   const auto ticks = ticks_of(log);
   ASSERT_EQ(ticks.size(), 2U);
@@ -62,8 +64,9 @@ TEST(NvidiaSmiCsv, WithoutHeaderAndUnitsIsReadByItsContent) {
 }
 
 TEST(OwnCsv, IsReadInAnySpelling) {
-  const auto log = parse_csv_log(lines_of(
-      "Time;GPU;GPU_Util_Pct;Power_W;Mem_Used_GB\n1700000000.0;0;50;200;10\n1700000000.0;1;60;210;10\n1700000000.5;0;51;201;10\n1700000000.5;1;61;211;10\n"));
+  const auto log = parse_csv_log(
+      lines_of("Time;GPU;GPU_Util_Pct;Power_W;Mem_Used_GB\n1700000000.0;0;50;200;10\n1700000000.0;"
+               "1;60;210;10\n1700000000.5;0;51;201;10\n1700000000.5;1;61;211;10\n"));
 
   const auto ticks = ticks_of(log);
   ASSERT_EQ(ticks.size(), 2U);
@@ -73,7 +76,9 @@ TEST(OwnCsv, IsReadInAnySpelling) {
 }
 
 TEST(OwnCsv, WithAColumnAGpuIsReadToo) {
-  const auto log = parse_csv_log(lines_of("timestamp,gpu0_util,gpu0_power,gpu1_util,gpu1_power\n2025-01-31T12:00:00Z,100,300,0,60\n2025-01-31T12:00:01Z,0,60,100,300\n"));
+  const auto log =
+      parse_csv_log(lines_of("timestamp,gpu0_util,gpu0_power,gpu1_util,gpu1_power\n2025-01-31T12:"
+                             "00:00Z,100,300,0,60\n2025-01-31T12:00:01Z,0,60,100,300\n"));
 
   const auto ticks = ticks_of(log);
   ASSERT_EQ(ticks.size(), 2U);
@@ -82,8 +87,10 @@ TEST(OwnCsv, WithAColumnAGpuIsReadToo) {
 }
 
 TEST(OwnCsv, CountsTimesFromTheStartInTheUnitOfTheirName) {
-  const auto seconds = ticks_of(parse_csv_log(lines_of("Time (s),GPU,Util (%)\n0.0,0,50\n0.5,0,60\n1.5,0,70\n")));
-  const auto milliseconds = ticks_of(parse_csv_log(lines_of("elapsed_ms,gpu0_util\n0,50\n250,60\n500,60\n")));
+  const auto seconds =
+      ticks_of(parse_csv_log(lines_of("Time (s),GPU,Util (%)\n0.0,0,50\n0.5,0,60\n1.5,0,70\n")));
+  const auto milliseconds =
+      ticks_of(parse_csv_log(lines_of("elapsed_ms,gpu0_util\n0,50\n250,60\n500,60\n")));
 
   ASSERT_EQ(seconds.size(), 3U);
   EXPECT_NEAR(seconds[2].first, 1500, 1);
@@ -94,7 +101,8 @@ TEST(OwnCsv, CountsTimesFromTheStartInTheUnitOfTheirName) {
 TEST(OwnCsv, SpreadsReadingsThatShareASecond) {
   std::string text = "time,index,util\n";
   for (int second = 0; second < 2; ++second)
-    for (int i = 0; i < 4; ++i) text += "2025-01-31 12:00:0" + std::to_string(second) + ",0," + std::to_string(10 * i) + "\n";
+    for (int i = 0; i < 4; ++i)
+      text += "2025-01-31 12:00:0" + std::to_string(second) + ",0," + std::to_string(10 * i) + "\n";
 
   const auto ticks = ticks_of(parse_csv_log(lines_of(text)));
 
@@ -104,7 +112,9 @@ TEST(OwnCsv, SpreadsReadingsThatShareASecond) {
 }
 
 TEST(OwnCsv, LeavesOutTheImpossibleAndSaysSo) {
-  const auto log = parse_csv_log(lines_of("time,index,util,power\n10:00:00,0,400,100\n10:00:01,0,nan,100\n10:00:00,0,50,100\n10:00:02,0,50,99999999\n"));
+  const auto log =
+      parse_csv_log(lines_of("time,index,util,power\n10:00:00,0,400,100\n10:00:01,0,nan,100\n10:00:"
+                             "00,0,50,100\n10:00:02,0,50,99999999\n"));
 
   const auto ticks = ticks_of(log);
   ASSERT_EQ(ticks.size(), 3U) << "the third goes back in time";
@@ -121,9 +131,12 @@ TEST(OwnCsv, IsNotSeenInOrdinaryTables) {
 
 TEST(TextBlocks, AreReadWithTheirTimes) {
   const auto log = parse_text_blocks(lines_of(
-      "[2025-05-15 12:47:39] GPU Process Utilization\nGPU 0 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 71% | Memory Utilization: 5%\n"
-      "GPU 1 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 0% | Memory Utilization: 0%\n\n[2025-05-15 12:47:40] GPU Process Utilization\n"
-      "GPU 0 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 72% | Memory Utilization: 5%\nGPU 1 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 1% | Memory Utilization: 0%\n"));
+      "[2025-05-15 12:47:39] GPU Process Utilization\nGPU 0 (NVIDIA GeForce RTX 4090 D): GPU "
+      "Utilization: 71% | Memory Utilization: 5%\n"
+      "GPU 1 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 0% | Memory Utilization: "
+      "0%\n\n[2025-05-15 12:47:40] GPU Process Utilization\n"
+      "GPU 0 (NVIDIA GeForce RTX 4090 D): GPU Utilization: 72% | Memory Utilization: 5%\nGPU 1 "
+      "(NVIDIA GeForce RTX 4090 D): GPU Utilization: 1% | Memory Utilization: 0%\n"));
 
   const auto ticks = ticks_of(log);
   ASSERT_EQ(ticks.size(), 2U);
@@ -134,7 +147,8 @@ TEST(TextBlocks, AreReadWithTheirTimes) {
 
 TEST(NvidiaSmiTables, GiveUtilizationAndNotTheFan) {
   const std::string table =
-      "Wed Apr  9 10:26:15 2025       \n+----+\n| NVIDIA-SMI 535.183.01             Driver Version: 535.183.01   CUDA Version: 12.2     |\n"
+      "Wed Apr  9 10:26:15 2025       \n+----+\n| NVIDIA-SMI 535.183.01             Driver "
+      "Version: 535.183.01   CUDA Version: 12.2     |\n"
       "|   0  NVIDIA GeForce RTX 3090        Off | 00000000:04:00.0 Off |                  N/A |\n"
       "| 30%   22C    P8              13W / 350W |  17706MiB / 24576MiB |     48%      Default |\n"
       "| Processes:                                                                            |\n"
@@ -156,10 +170,15 @@ TEST(NvidiaSmiTables, GiveUtilizationAndNotTheFan) {
 
 TEST(Dmon, IsReadWithAndWithoutTimes) {
   const auto with_time = parse_nvidia_smi_columns(lines_of(
-      "#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem   mclk   pclk\n#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %    MHz    MHz\n"
-      " 20250131   12:00:00      0    350     60      -     97     40   1593   1980\n 20250131   12:00:00      1     70     40      -      0      0   1593    345\n"
-      " 20250131   12:00:01      0    351     60      -     98     40   1593   1980\n 20250131   12:00:01      1     71     40      -      1      0   1593    345\n"));
-  const auto without = parse_nvidia_smi_columns(lines_of("# gpu    pwr  gtemp     sm\n# Idx      W      C      %\n    0    350     60     97\n    0    351     60     98\n"));
+      "#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem   mclk   pclk\n#YYYYMMDD   "
+      "HH:MM:SS    Idx      W      C      C      %      %    MHz    MHz\n"
+      " 20250131   12:00:00      0    350     60      -     97     40   1593   1980\n 20250131   "
+      "12:00:00      1     70     40      -      0      0   1593    345\n"
+      " 20250131   12:00:01      0    351     60      -     98     40   1593   1980\n 20250131   "
+      "12:00:01      1     71     40      -      1      0   1593    345\n"));
+  const auto without =
+      parse_nvidia_smi_columns(lines_of("# gpu    pwr  gtemp     sm\n# Idx      W      C      %\n  "
+                                        "  0    350     60     97\n    0    351     60     98\n"));
 
   ASSERT_EQ(ticks_of(with_time).size(), 2U);
   EXPECT_DOUBLE_EQ(*ticks_of(with_time)[1].second[0].busy.value(), 0.98);
@@ -169,7 +188,9 @@ TEST(Dmon, IsReadWithAndWithoutTimes) {
 }
 
 TEST(Dmon, IsReadAsCsvToo) {
-  const auto log = parse_nvidia_smi_columns(lines_of("#gpu, pwr, gtemp, sm, mem\n#Idx, W, C, %, %\n0, 350, 60, 97, 40\n1, 70, 40, 0, 0\n0, 351, 60, 98, 40\n1, 70, 40, 0, 0\n"));
+  const auto log = parse_nvidia_smi_columns(
+      lines_of("#gpu, pwr, gtemp, sm, mem\n#Idx, W, C, %, %\n0, 350, 60, 97, 40\n1, 70, 40, 0, "
+               "0\n0, 351, 60, 98, 40\n1, 70, 40, 0, 0\n"));
 
   ASSERT_EQ(ticks_of(log).size(), 2U);
   EXPECT_DOUBLE_EQ(*ticks_of(log)[1].second[0].busy.value(), 0.98);
@@ -177,9 +198,12 @@ TEST(Dmon, IsReadAsCsvToo) {
 
 TEST(Pmon, GivesProcessesAndTheSumOfTheirShares) {
   const auto log = parse_nvidia_smi_columns(lines_of(
-      "# gpu         pid   type     sm    mem    enc    dec    command\n# Idx           #    C/G      %      %      %      %    name\n"
-      "    0       4242     C     60     20      -      -    python\n    0       4243     C     30     20      -      -    python\n    1          -     -      -      -      -      -    -\n"
-      "    0       4242     C     62     20      -      -    python\n    0       4243     C     31     20      -      -    python\n    1          -     -      -      -      -      -    -\n"));
+      "# gpu         pid   type     sm    mem    enc    dec    command\n# Idx           #    C/G   "
+      "   %      %      %      %    name\n"
+      "    0       4242     C     60     20      -      -    python\n    0       4243     C     30 "
+      "    20      -      -    python\n    1          -     -      -      -      -      -    -\n"
+      "    0       4242     C     62     20      -      -    python\n    0       4243     C     31 "
+      "    20      -      -    python\n    1          -     -      -      -      -      -    -\n"));
 
   const auto ticks = ticks_of(log);
   ASSERT_EQ(ticks.size(), 2U);
@@ -188,7 +212,9 @@ TEST(Pmon, GivesProcessesAndTheSumOfTheirShares) {
 }
 
 TEST(Pmon, OfOneProcessOnOneGpuHasARoundALine) {
-  const auto log = parse_nvidia_smi_columns(lines_of("# gpu         pid   type     sm    mem    command\n    0       4168     C     49     13    python3\n    0       4168     C     47     13    python3\n"));
+  const auto log = parse_nvidia_smi_columns(
+      lines_of("# gpu         pid   type     sm    mem    command\n    0       4168     C     49   "
+               "  13    python3\n    0       4168     C     47     13    python3\n"));
 
   ASSERT_EQ(ticks_of(log).size(), 2U);
   EXPECT_NEAR(*ticks_of(log)[1].second[0].busy.value(), 0.47, 1e-9);
@@ -204,7 +230,8 @@ TEST(Gpustat, IsReadQueryByQueryAndCutAnywhere) {
   EXPECT_DOUBLE_EQ(*ticks_of(whole)[0].second[0].busy.value(), 0.97);
   const auto& processes = std::get<ProcessTick>(whole->records[1].content);
   EXPECT_EQ(processes[0].command->at(2).find("secret"), std::string::npos) << "no token gets in";
-  for (std::size_t cut = 0; cut < query.size(); ++cut) parse_gpustat_log(query + query.substr(0, cut));
+  for (std::size_t cut = 0; cut < query.size(); ++cut)
+    parse_gpustat_log(query + query.substr(0, cut));
 }
 
 TEST(Wandb, FilesThatAreDamagedOrCutAreNoCrash) {
@@ -217,13 +244,15 @@ TEST(Wandb, FilesThatAreDamagedOrCutAreNoCrash) {
 }
 
 TEST(TrainingLog, FindsEachKnownMessageOnce) {
-  const auto log = parse_training_log(lines_of("epoch 1\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
-                                               "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
-                                               "ValueError: environment variable WORLD_SIZE expected, but not set\n"));
+  const auto log = parse_training_log(lines_of(
+      "epoch 1\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
+      "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
+      "ValueError: environment variable WORLD_SIZE expected, but not set\n"));
 
   ASSERT_TRUE(log);
   EXPECT_EQ(log->records.size(), 2U);
-  EXPECT_FALSE(parse_training_log(lines_of("epoch 1 loss 0.5\nepoch 2 loss 0.4\n"))) << "an ordinary log is no input";
+  EXPECT_FALSE(parse_training_log(lines_of("epoch 1 loss 0.5\nepoch 2 loss 0.4\n")))
+      << "an ordinary log is no input";
 }
 
 TEST(Times, AreReadAsPeopleWriteThem) {

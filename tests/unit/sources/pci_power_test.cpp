@@ -28,7 +28,8 @@ TEST(PciPower, ListsNvidiaGpusInNvmlsOrder) {
   put_device(sysfs, "0000:01:00.0", "0x10de", "0x030000", "suspended", "auto");
   put_device(sysfs, "0000:01:00.1", "0x10de", "0x040300", "active", "on");  // the card's sound
   put_device(sysfs, "0000:00:02.0", "0x8086", "0x030000", "active", "on", "i915");
-  put_device(sysfs, "0000:00:09.0", "0x10de", "0x030200", "suspended", "auto", "vfio-pci");  // a virtual machine's
+  // a virtual machine's
+  put_device(sysfs, "0000:00:09.0", "0x10de", "0x030200", "suspended", "auto", "vfio-pci");
 
   EXPECT_THAT(nvidia_gpu_addresses(sysfs.path()), ElementsAre("0000:01:00.0", "0000:65:00.0"));
 }

@@ -15,7 +15,8 @@ constexpr std::chrono::nanoseconds kStart = std::chrono::microseconds(kStartUs);
 TEST(PowerRuns, AreOneRunWhenNothingIsMissing) {
   PowerBufferState seen{kStartUs};
 
-  const auto runs = equally_spaced_runs({{kStartUs + 20'000, 1}, {kStartUs + 40'000, 2}, {kStartUs + 60'000, 3}}, kStart, seen);
+  const auto runs = equally_spaced_runs(
+      {{kStartUs + 20'000, 1}, {kStartUs + 40'000, 2}, {kStartUs + 60'000, 3}}, kStart, seen);
 
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_THAT(runs[0].milliwatts, ElementsAre(1, 2, 3));
@@ -41,7 +42,8 @@ TEST(PowerRuns, TakeJitterForJitter) {
   // Time stamps of an H200 under load: one sample 12 ms late, the next on time.
   PowerBufferState seen{kStartUs};
   std::vector<TimedPower> samples;
-  for (std::uint32_t i = 1; i <= 20; ++i) samples.push_back({kStartUs + i * 20'000 + (i == 7 ? 12'000 : i % 3 * 1'000), i});
+  for (std::uint32_t i = 1; i <= 20; ++i)
+    samples.push_back({kStartUs + i * 20'000 + (i == 7 ? 12'000 : i % 3 * 1'000), i});
 
   const auto runs = equally_spaced_runs(samples, kStart, seen);
 
@@ -53,7 +55,8 @@ TEST(PowerRuns, TakeJitterForJitter) {
 TEST(PowerRuns, SortOutOfOrderAndDoubledSamples) {
   PowerBufferState seen{kStartUs};
 
-  const auto runs = equally_spaced_runs({{kStartUs + 40'000, 2}, {kStartUs + 20'000, 1}, {kStartUs + 40'000, 2}}, kStart, seen);
+  const auto runs = equally_spaced_runs(
+      {{kStartUs + 40'000, 2}, {kStartUs + 20'000, 1}, {kStartUs + 40'000, 2}}, kStart, seen);
 
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_THAT(runs[0].milliwatts, ElementsAre(1, 2));
@@ -67,7 +70,8 @@ TEST(PowerRuns, OfAFewSamplesKeepTheSpacingThatManyShowed) {
 
   const auto runs = equally_spaced_runs({{kStartUs + 1'557'000, 9}}, kStart, state);
 
-  EXPECT_DOUBLE_EQ(runs.at(0).sample_ms, 50) << "57 ms since the last one is jitter, not the spacing";
+  EXPECT_DOUBLE_EQ(runs.at(0).sample_ms, 50)
+      << "57 ms since the last one is jitter, not the spacing";
 }
 
 }  // namespace

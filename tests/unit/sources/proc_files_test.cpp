@@ -29,23 +29,28 @@ TEST(ProcStatFile, CutShortIsNothing) {
 
 TEST(EnvironmentFile, GivesTheListedNamesAndNoOthers) {
   using namespace std::string_view_literals;
-  EXPECT_THAT(parse_environment("RANK=1\0HF_TOKEN=secret\0AWS_SECRET_ACCESS_KEY=x\0WORLD_SIZE=2\0RANKED=no\0PATH=/bin\0"sv),
-              ElementsAre(Pair("RANK", "1"), Pair("WORLD_SIZE", "2")));
+  EXPECT_THAT(
+      parse_environment(
+          "RANK=1\0HF_TOKEN=secret\0AWS_SECRET_ACCESS_KEY=x\0WORLD_SIZE=2\0RANKED=no\0PATH=/bin\0"sv),
+      ElementsAre(Pair("RANK", "1"), Pair("WORLD_SIZE", "2")));
 }
 
 TEST(StatusFile, GivesOwnerAndNamespacePids) {
-  const auto status = parse_status("Name:\tpython\nUid:\t1000\t1000\t1000\t1000\nNSpid:\t4242\t17\n");
+  const auto status =
+      parse_status("Name:\tpython\nUid:\t1000\t1000\t1000\t1000\nNSpid:\t4242\t17\n");
 
   EXPECT_EQ(status.user_id, 1000U);
   EXPECT_THAT(status.namespace_pids, ElementsAre(4242, 17));
 }
 
 TEST(MapsFile, NamesTheStackOnce) {
-  EXPECT_THAT(parse_libraries("7f00-7f01 r-xp 0 08:01 1 /v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so\n"
-                              "7f01-7f02 r--p 0 08:01 1 /v/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so\n"
-                              "7f02-7f03 r-xp 0 08:01 1 /v/nvidia/nccl/lib/libnccl.so.2\n"
-                              "7f03-7f04 rw-p 0 00:00 0 [heap]\n"),
-              ElementsAre("nccl", "torch"));
+  EXPECT_THAT(
+      parse_libraries(
+          "7f00-7f01 r-xp 0 08:01 1 /v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so\n"
+          "7f01-7f02 r--p 0 08:01 1 /v/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so\n"
+          "7f02-7f03 r-xp 0 08:01 1 /v/nvidia/nccl/lib/libnccl.so.2\n"
+          "7f03-7f04 rw-p 0 00:00 0 [heap]\n"),
+      ElementsAre("nccl", "torch"));
   EXPECT_THAT(parse_libraries(""), IsEmpty());
 }
 

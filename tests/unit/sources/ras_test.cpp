@@ -28,7 +28,8 @@ std::string answer_of(const std::string& hash, int first_count, int second_count
          R"(","size":3,"ranks_count":2,"missing_ranks_count":1,"ranks":[
 {"rank":1,"host":"10.0.0.1","pid":101,"cuda_dev":0,"nvml_dev":1,"status":{"init_state":0,"async_error":0,"finalize_called":false,"destroy_flag":false,"abort_flag":false},"collective_counts":{"Broadcast":2,"AllReduce":)" +
          std::to_string(second_count) + R"(}},
-{"rank":0,"host":"10.0.0.1","pid":100,"cuda_dev":0,"nvml_dev":0,"status":{"init_state":0,"async_error":0},"collective_counts":{"Broadcast":2,"AllReduce":)" + std::to_string(first_count) + R"(}}],
+{"rank":0,"host":"10.0.0.1","pid":100,"cuda_dev":0,"nvml_dev":0,"status":{"init_state":0,"async_error":0},"collective_counts":{"Broadcast":2,"AllReduce":)" +
+         std::to_string(first_count) + R"(}}],
 "missing_ranks":[{"rank":2,"host":"10.0.0.2","pid":102,"cuda_dev":0,"nvml_dev":0,"status":{"unresponsive":true,"considered_dead":true}}]}],"ras":{"collection_time_sec":0.0,"timeouts_count":0}})";
 }
 
@@ -73,7 +74,9 @@ std::string line_from(int connection) {
   while (::recv(connection, &letter, 1, 0) == 1 && letter != '\n') line += letter;
   return line;
 }
-void say(int connection, const std::string& words) { (void)!::send(connection, words.data(), words.size(), MSG_NOSIGNAL); }
+void say(int connection, const std::string& words) {
+  (void)!::send(connection, words.data(), words.size(), MSG_NOSIGNAL);
+}
 
 // The dialogue that NCCL's own client has.
 void serve_as_nccl(int connection, const std::string& answer) {
@@ -107,7 +110,8 @@ TEST(RasReport, AnythingElseIsNoAnswer) {
 }
 
 TEST(RasClient, HasTheDialogueOfNcclsOwn) {
-  const Server server([](int connection, int) { serve_as_nccl(connection, answer_of("0xab", 7, 7)); });
+  const Server server(
+      [](int connection, int) { serve_as_nccl(connection, answer_of("0xab", 7, 7)); });
 
   const auto census = ask_ras(server.address(), 2s);
 
@@ -117,11 +121,14 @@ TEST(RasClient, HasTheDialogueOfNcclsOwn) {
 
 // tests/recordings/h200/ras-dialogue.txt: what was asked begins with "> ", the rest was said.
 TEST(RasClient, UnderstandsWhatNcclOnAnH200Said) {
-  std::ifstream stream(std::filesystem::path(testing::source_tree()) / "tests/recordings/h200/ras-dialogue.txt");
+  std::ifstream stream(std::filesystem::path(testing::source_tree()) /
+                       "tests/recordings/h200/ras-dialogue.txt");
   std::vector<std::pair<std::string, std::string>> dialogue;
   for (std::string line; std::getline(stream, line);) {
-    if (line.starts_with("> ")) dialogue.emplace_back(line.substr(2), "");
-    else if (!dialogue.empty() && !line.empty()) dialogue.back().second += line + "\n";
+    if (line.starts_with("> "))
+      dialogue.emplace_back(line.substr(2), "");
+    else if (!dialogue.empty() && !line.empty())
+      dialogue.back().second += line + "\n";
   }
   ASSERT_EQ(dialogue.size(), 3U);
   const Server server([&](int connection, int) {
@@ -138,11 +145,14 @@ TEST(RasClient, UnderstandsWhatNcclOnAnH200Said) {
   ASSERT_EQ(census->communicators.size(), 1U);
   ASSERT_EQ(census->communicators.front().ranks.size(), 1U);
   EXPECT_TRUE(census->communicators.front().ranks.front().answers);
-  EXPECT_EQ(census->communicators.front().ranks.front().counts.at("AllReduce"), 0) << "one rank: NCCL returns before it counts";
+  EXPECT_EQ(census->communicators.front().ranks.front().counts.at("AllReduce"), 0)
+      << "one rank: NCCL returns before it counts";
 }
 
 TEST(RasClient, JoinsTheCommunicatorsOfTwoJobsThatListenAtOnePort) {
-  const Server server([](int connection, int number) { serve_as_nccl(connection, answer_of(number % 2 == 0 ? "0xa" : "0xb", 7, 7)); });
+  const Server server([](int connection, int number) {
+    serve_as_nccl(connection, answer_of(number % 2 == 0 ? "0xa" : "0xb", 7, 7));
+  });
 
   const auto census = ask_all_ras(server.address(), 5s);
 
@@ -160,7 +170,10 @@ TEST(RasClient, NobodyListeningIsNoErrorThatLasts) {
 }
 
 TEST(RasClient, ASilentServerIsGivenUp) {
-  const Server server([](int connection, int) { line_from(connection); std::this_thread::sleep_for(600ms); });
+  const Server server([](int connection, int) {
+    line_from(connection);
+    std::this_thread::sleep_for(600ms);
+  });
 
   const auto census = ask_ras(server.address(), 200ms);
 
@@ -169,7 +182,10 @@ TEST(RasClient, ASilentServerIsGivenUp) {
 }
 
 TEST(RasClient, SomebodyElsesServerIsNamed) {
-  const Server server([](int connection, int) { say(connection, "220 mail ready\n"); line_from(connection); });
+  const Server server([](int connection, int) {
+    say(connection, "220 mail ready\n");
+    line_from(connection);
+  });
 
   const auto census = ask_ras(server.address(), 1s);
 
@@ -202,7 +218,10 @@ TEST(RasAddress, IsReadAsNcclReadsIt) {
 }
 
 TEST(RasWatch, EndsAtOnceThoughAnAnswerIsWaitedFor) {
-  const Server server([](int connection, int) { line_from(connection); std::this_thread::sleep_for(800ms); });
+  const Server server([](int connection, int) {
+    line_from(connection);
+    std::this_thread::sleep_for(800ms);
+  });
   const auto begin = std::chrono::steady_clock::now();
   {
     RasWatch watch(server.address());

@@ -1,4 +1,5 @@
-// How the time of a step is dealt out. Times in microseconds; a step from 1000 to 2000 unless it says otherwise.
+// How the time of a step is dealt out. Times in microseconds; a step from 1000 to 2000 unless it
+// says otherwise.
 #include "sources/probe/step_accountant.hpp"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,8 @@ class Steps {
     return *this;
   }
   Steps& end_at(std::uint64_t at_us) {
-    accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, at_us - 100, at_us, "SGD.step", 9, LOCKSTEP_FLAG_STEP_END));
+    accountant_.add(span_at(LOCKSTEP_SPAN_OPTIMIZER, at_us - 100, at_us, "SGD.step", 9,
+                            LOCKSTEP_FLAG_STEP_END));
     return *this;
   }
   StepMark step() {
@@ -46,7 +48,9 @@ class Steps {
   StepAccountant accountant_;
 };
 
-double part(const StepMark& step, StepPart which) { return step.spans_ms[index_of(which)].value_or(-1); }
+double part(const StepMark& step, StepPart which) {
+  return step.spans_ms[index_of(which)].value_or(-1);
+}
 
 double sum(const StepMark& step) {
   double all = 0;
@@ -56,7 +60,12 @@ double sum(const StepMark& step) {
 }
 
 TEST(StepAccountant, GivesEveryMomentToOnePart) {
-  const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_DATA_WAIT, 1100, 1300)).add(span_at(LOCKSTEP_SPAN_FORWARD, 1300, 1600)).add(span_at(LOCKSTEP_SPAN_BACKWARD, 1650, 1850)).end_at(2000).step();
+  const StepMark step = Steps()
+                            .add(span_at(LOCKSTEP_SPAN_DATA_WAIT, 1100, 1300))
+                            .add(span_at(LOCKSTEP_SPAN_FORWARD, 1300, 1600))
+                            .add(span_at(LOCKSTEP_SPAN_BACKWARD, 1650, 1850))
+                            .end_at(2000)
+                            .step();
 
   EXPECT_DOUBLE_EQ(step.duration_ms, 1.0);
   EXPECT_DOUBLE_EQ(part(step, StepPart::data_wait), 0.2);
@@ -68,25 +77,35 @@ TEST(StepAccountant, GivesEveryMomentToOnePart) {
 }
 
 TEST(StepAccountant, GivesTheInnerPieceItsTime) {
-  const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_SYNC, 1400, 1500, "Tensor.item", 3)).add(span_at(LOCKSTEP_SPAN_FORWARD, 1300, 1600)).end_at(2000).step();
+  const StepMark step = Steps()
+                            .add(span_at(LOCKSTEP_SPAN_SYNC, 1400, 1500, "Tensor.item", 3))
+                            .add(span_at(LOCKSTEP_SPAN_FORWARD, 1300, 1600))
+                            .end_at(2000)
+                            .step();
 
   EXPECT_DOUBLE_EQ(part(step, StepPart::sync), 0.1);
   EXPECT_DOUBLE_EQ(part(step, StepPart::forward), 0.2);
 }
 
 TEST(StepAccountant, LeavesToACheckpointWhatLiesWithinIt) {
-  const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_SYNC, 1400, 1500, "Tensor.cpu", 3)).add(span_at(LOCKSTEP_SPAN_CHECKPOINT, 1300, 1600, "torch.save", 4)).end_at(2000).step();
+  const StepMark step = Steps()
+                            .add(span_at(LOCKSTEP_SPAN_SYNC, 1400, 1500, "Tensor.cpu", 3))
+                            .add(span_at(LOCKSTEP_SPAN_CHECKPOINT, 1300, 1600, "torch.save", 4))
+                            .end_at(2000)
+                            .step();
 
   EXPECT_NEAR(part(step, StepPart::checkpoint), 0.3, 1e-9);
   EXPECT_DOUBLE_EQ(part(step, StepPart::sync), 0) << "it goes when the checkpoint goes";
 }
 
 TEST(StepAccountant, TakesShortCallsFromThePieceThatHoldsThem) {
-  lockstep_span_record prints = span_at(LOCKSTEP_SPAN_LOGGING, 1310, 1590, "print", 7, LOCKSTEP_FLAG_SUMMED);
+  lockstep_span_record prints =
+      span_at(LOCKSTEP_SPAN_LOGGING, 1310, 1590, "print", 7, LOCKSTEP_FLAG_SUMMED);
   prints.busy_ns = 50'000;
   prints.count = 10;
 
-  const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_FORWARD, 1300, 1600)).add(prints).end_at(2000).step();
+  const StepMark step =
+      Steps().add(span_at(LOCKSTEP_SPAN_FORWARD, 1300, 1600)).add(prints).end_at(2000).step();
 
   EXPECT_DOUBLE_EQ(part(step, StepPart::logging), 0.05);
   EXPECT_DOUBLE_EQ(part(step, StepPart::forward), 0.25);
@@ -94,7 +113,12 @@ TEST(StepAccountant, TakesShortCallsFromThePieceThatHoldsThem) {
 }
 
 TEST(StepAccountant, CountsPassesAndThoseThatSync) {
-  const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_BACKWARD, 1100, 1200)).add(span_at(LOCKSTEP_SPAN_BACKWARD, 1300, 1400, "", 0, LOCKSTEP_FLAG_SYNCS)).end_at(2000).step();
+  const StepMark step =
+      Steps()
+          .add(span_at(LOCKSTEP_SPAN_BACKWARD, 1100, 1200))
+          .add(span_at(LOCKSTEP_SPAN_BACKWARD, 1300, 1400, "", 0, LOCKSTEP_FLAG_SYNCS))
+          .end_at(2000)
+          .step();
 
   EXPECT_EQ(step.passes, 2);
   EXPECT_EQ(step.synced_passes, 1);
@@ -105,12 +129,15 @@ TEST(StepAccountant, CallsPassesWithoutTrainingEvaluationWithTheDataTheyWaitFor)
   trains.subject = 5;
   lockstep_span_record waits = span_at(LOCKSTEP_SPAN_DATA_WAIT, 1300, 1350);
   waits.subject = 77;
-  lockstep_span_record evaluates = span_at(LOCKSTEP_SPAN_FORWARD, 1360, 1400, "forward", 30, LOCKSTEP_FLAG_NO_TRAINING);
+  lockstep_span_record evaluates =
+      span_at(LOCKSTEP_SPAN_FORWARD, 1360, 1400, "forward", 30, LOCKSTEP_FLAG_NO_TRAINING);
   evaluates.subject = 5;
-  lockstep_span_record again = span_at(LOCKSTEP_SPAN_FORWARD, 1500, 1600, "forward", 30, LOCKSTEP_FLAG_NO_TRAINING);
+  lockstep_span_record again =
+      span_at(LOCKSTEP_SPAN_FORWARD, 1500, 1600, "forward", 30, LOCKSTEP_FLAG_NO_TRAINING);
   again.subject = 5;
 
-  const StepMark step = Steps().add(trains).add(waits).add(evaluates).add(again).end_at(2000).step();
+  const StepMark step =
+      Steps().add(trains).add(waits).add(evaluates).add(again).end_at(2000).step();
 
   EXPECT_NEAR(part(step, StepPart::evaluation), 0.3, 1e-9);
   EXPECT_DOUBLE_EQ(part(step, StepPart::data_wait), 0);
@@ -120,7 +147,8 @@ TEST(StepAccountant, CallsPassesWithoutTrainingEvaluationWithTheDataTheyWaitFor)
 TEST(StepAccountant, LeavesATeachersPassToTheForwardPart) {
   lockstep_span_record trains = span_at(LOCKSTEP_SPAN_FORWARD, 1100, 1150);
   trains.subject = 5;
-  lockstep_span_record teaches = span_at(LOCKSTEP_SPAN_FORWARD, 1200, 1300, "forward", 30, LOCKSTEP_FLAG_NO_TRAINING);
+  lockstep_span_record teaches =
+      span_at(LOCKSTEP_SPAN_FORWARD, 1200, 1300, "forward", 30, LOCKSTEP_FLAG_NO_TRAINING);
   teaches.subject = 6;  // a module that is never trained
 
   const StepMark step = Steps().add(trains).add(teaches).end_at(2000).step();
@@ -130,7 +158,12 @@ TEST(StepAccountant, LeavesATeachersPassToTheForwardPart) {
 }
 
 TEST(StepAccountant, HidesBehindTheGpuWhatEndedBeforeItRanDry) {
-  const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_DATA_WAIT, 1100, 1500, "DataLoader", 2)).add(span_at(LOCKSTEP_SPAN_OTHER, 1400, 1600, "GPU idle", 0, LOCKSTEP_FLAG_GPU_IDLE)).end_at(2000).step();
+  const StepMark step =
+      Steps()
+          .add(span_at(LOCKSTEP_SPAN_DATA_WAIT, 1100, 1500, "DataLoader", 2))
+          .add(span_at(LOCKSTEP_SPAN_OTHER, 1400, 1600, "GPU idle", 0, LOCKSTEP_FLAG_GPU_IDLE))
+          .end_at(2000)
+          .step();
 
   ASSERT_TRUE(step.gpu_idle_ms);
   EXPECT_NEAR(*step.gpu_idle_ms, 0.2, 1e-9);
@@ -139,7 +172,13 @@ TEST(StepAccountant, HidesBehindTheGpuWhatEndedBeforeItRanDry) {
 }
 
 TEST(StepAccountant, SaysThatTheGpuRanDryWhereItHadNothingLeftWhenTheStepBeforeEnded) {
-  const auto idle = [](std::uint64_t from, std::uint64_t to) { return *Steps().add(span_at(LOCKSTEP_SPAN_OTHER, from, to, "GPU idle", 0, LOCKSTEP_FLAG_GPU_IDLE)).end_at(2000).step().gpu_ran_dry; };
+  const auto idle = [](std::uint64_t from, std::uint64_t to) {
+    return *Steps()
+                .add(span_at(LOCKSTEP_SPAN_OTHER, from, to, "GPU idle", 0, LOCKSTEP_FLAG_GPU_IDLE))
+                .end_at(2000)
+                .step()
+                .gpu_ran_dry;
+  };
 
   EXPECT_TRUE(idle(1030, 1200));
   EXPECT_FALSE(idle(1400, 1600)) << "it had 0.4 ms of work left";
@@ -147,7 +186,11 @@ TEST(StepAccountant, SaysThatTheGpuRanDryWhereItHadNothingLeftWhenTheStepBeforeE
 }
 
 TEST(StepAccountant, TakesNoTimeForAnotherThreadsWork) {
-  const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_LOGGING, 1100, 1900, "print", 7, LOCKSTEP_FLAG_OTHER_THREAD)).end_at(2000).step();
+  const StepMark step =
+      Steps()
+          .add(span_at(LOCKSTEP_SPAN_LOGGING, 1100, 1900, "print", 7, LOCKSTEP_FLAG_OTHER_THREAD))
+          .end_at(2000)
+          .step();
 
   EXPECT_DOUBLE_EQ(part(step, StepPart::logging), 0);
 }
@@ -179,7 +222,12 @@ TEST(StepAccountant, PassesOverSpansThatCannotBe) {
 }
 
 TEST(StepAccountant, PutsLooksAndCallsIntoTheStretchThatNothingExplains) {
-  const StepMark step = Steps().add(span_at(LOCKSTEP_SPAN_FORWARD, 1000, 1300)).look(1500, 14, "write_line<log").host(span_at(LOCKSTEP_SPAN_LOGGING, 1400, 1600, "fsync")).end_at(2000).step();
+  const StepMark step = Steps()
+                            .add(span_at(LOCKSTEP_SPAN_FORWARD, 1000, 1300))
+                            .look(1500, 14, "write_line<log")
+                            .host(span_at(LOCKSTEP_SPAN_LOGGING, 1400, 1600, "fsync"))
+                            .end_at(2000)
+                            .step();
 
   ASSERT_EQ(step.detail->rests.size(), 1U);
   EXPECT_NEAR(step.detail->rests[0].length_ms, 0.6, 1e-9);

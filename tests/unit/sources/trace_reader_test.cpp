@@ -22,7 +22,11 @@ RankTrace read(std::string_view text, std::size_t block = 1U << 20U) {
 
 TraceMaker two_kernels() {
   TraceMaker maker;
-  maker.rank(3, 8).device(9).op("aten::mm", 90, 30).kernel("gemm", 100, 110, 50).kernel("add", 106, 160, 10);
+  maker.rank(3, 8)
+      .device(9)
+      .op("aten::mm", 90, 30)
+      .kernel("gemm", 100, 110, 50)
+      .kernel("add", 106, 160, 10);
   return maker;
 }
 
@@ -46,10 +50,13 @@ TEST(TraceReader, FindsTheSameRowsHoweverTheBytesArrive) {
   TraceMaker maker;
   maker.rank(0, 2);
   for (int i = 0; i < 50; ++i)
-    maker.kernel("k" + std::to_string(i), 10.0 * i, 10.0 * i + 6, 3).event(R"({"ph":"X","cat":"cpu_op","name":"op } , { \"ph\" [","pid":1,"tid":1,"ts":5,"dur":1,"args":{"list":[{"a":1},{"b":2},{"c":{"d":3}}]}})");
+    maker.kernel("k" + std::to_string(i), 10.0 * i, 10.0 * i + 6, 3)
+        .event(
+            R"({"ph":"X","cat":"cpu_op","name":"op } , { \"ph\" [","pid":1,"tid":1,"ts":5,"dur":1,"args":{"list":[{"a":1},{"b":2},{"c":{"d":3}}]}})");
   const std::string text = maker.text();
 
-  for (const std::size_t block : {std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{1000}, text.size()}) {
+  for (const std::size_t block :
+       {std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{1000}, text.size()}) {
     const RankTrace trace = read(text, block);
     EXPECT_EQ(trace.device_rows.size(), 50U) << "in blocks of " << block;
     EXPECT_EQ(trace.host_rows.size(), 100U) << "in blocks of " << block;
@@ -59,7 +66,8 @@ TEST(TraceReader, FindsTheSameRowsHoweverTheBytesArrive) {
 }
 
 TEST(TraceReader, ReadsAPlainListWithAndWithoutItsEnd) {
-  const std::string event = R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7}})";
+  const std::string event =
+      R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7}})";
 
   EXPECT_EQ(read("[" + event + "," + event + "]").device_rows.size(), 2U);
   const RankTrace open = read("[" + event + ",\n" + event + "\n");
@@ -70,7 +78,8 @@ TEST(TraceReader, ReadsAPlainListWithAndWithoutItsEnd) {
 TEST(TraceReader, ReadsGzipAndSaysWhenItIsCut) {
   TemporaryFolder folder;
   TraceMaker maker;
-  for (int i = 0; i < 3000; ++i) maker.kernel("kernel_" + std::to_string(i * 7919), 10.0 * i, 10.0 * i + 6, 3);
+  for (int i = 0; i < 3000; ++i)
+    maker.kernel("kernel_" + std::to_string(i * 7919), 10.0 * i, 10.0 * i + 6, 3);
   const std::string packed = gzipped(maker.text());
   const auto whole = read_trace(folder.write("whole.json.gz", packed), {});
   const auto cut = read_trace(folder.write("cut.json.gz", packed.substr(0, packed.size() / 2)), {});
@@ -98,8 +107,10 @@ TEST(TraceReader, KeepsWhatItReadWhenThePlainFileEndsInTheMiddle) {
 }
 
 TEST(TraceReader, PassesOverEventsThatAreNoJson) {
-  for (const std::string broken : {R"({"ph":"X","cat":"kernel","name":"a"b","pid":0,"tid":7,"ts":1,"dur":2})", R"({"ph":"X","cat":"kernel","name":"open,"pid":0,"tid":7,"ts":1,"dur":2})",
-                                   R"({"ph":"X","cat":"kernel","name":"x","ts":nan,"dur":2,"args":{]})"}) {
+  for (const std::string broken :
+       {R"({"ph":"X","cat":"kernel","name":"a"b","pid":0,"tid":7,"ts":1,"dur":2})",
+        R"({"ph":"X","cat":"kernel","name":"open,"pid":0,"tid":7,"ts":1,"dur":2})",
+        R"({"ph":"X","cat":"kernel","name":"x","ts":nan,"dur":2,"args":{]})"}) {
     TraceMaker maker;
     for (int i = 0; i < 20; ++i) maker.kernel("k", 10.0 * i, 10.0 * i + 6, 3);
     maker.event(broken);
@@ -115,7 +126,10 @@ TEST(TraceReader, PassesOverEventsThatAreNoJson) {
 
 TEST(TraceReader, LeavesOutEventsWithoutADurationAndTakesNegativeOnesAsNone) {
   TraceMaker maker;
-  maker.kernel("k", 1, 10, 3).kernel("back", 5, 20, -4).event(R"({"ph":"X","cat":"kernel","name":"endless","pid":0,"tid":7,"ts":30,"args":{"stream":7}})");
+  maker.kernel("k", 1, 10, 3)
+      .kernel("back", 5, 20, -4)
+      .event(
+          R"({"ph":"X","cat":"kernel","name":"endless","pid":0,"tid":7,"ts":30,"args":{"stream":7}})");
 
   const RankTrace trace = read(maker.text());
 
@@ -127,8 +141,11 @@ TEST(TraceReader, LeavesOutEventsWithoutADurationAndTakesNegativeOnesAsNone) {
 
 TEST(TraceReader, ReadsNamesWithEscapesAndBytesThatAreNoUtf8) {
   TraceMaker maker;
-  maker.event(R"({"ph":"X","cat":"cpu_op","name":"a \"quoted\" name\u00e9","pid":1,"tid":1,"ts":1,"dur":2})");
-  maker.event("{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"odd \xff byte\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}");
+  maker.event(
+      R"({"ph":"X","cat":"cpu_op","name":"a \"quoted\" name\u00e9","pid":1,"tid":1,"ts":1,"dur":2})");
+  maker.event(
+      "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"odd \xff "
+      "byte\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}");
 
   const RankTrace trace = read(maker.text());
 
@@ -138,19 +155,22 @@ TEST(TraceReader, ReadsNamesWithEscapesAndBytesThatAreNoUtf8) {
 }
 
 TEST(TraceReader, ReadsNoEventTwiceWhereACommaIsMissing) {
-  const std::string event = R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7}})";
+  const std::string event =
+      R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7}})";
   EXPECT_EQ(read("[" + event + " " + event + "," + event + "]").device_rows.size(), 3U);
   EXPECT_LE(read("[" + event + "}," + event + "]").device_rows.size(), 2U);
 }
 
 TEST(TraceReader, ReadsEventsThatNameNoThread) {
-  const RankTrace trace = read(R"([{"ph":"X","cat":"user_annotation","name":"a","ts":1,"dur":5},{"ph":"X","cat":"cuda_runtime","name":"b","ts":2,"dur":5}])");
+  const RankTrace trace = read(
+      R"([{"ph":"X","cat":"user_annotation","name":"a","ts":1,"dur":5},{"ph":"X","cat":"cuda_runtime","name":"b","ts":2,"dur":5}])");
   ASSERT_EQ(trace.host_rows.size(), 2U);
   EXPECT_LT(trace.host_rows[1].thread, trace.threads.size());
 }
 
 TEST(TraceReader, ReadsFactsThatStandBehindTheEvents) {
-  const RankTrace trace = read(R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7}}],"deviceProperties":[{"id":0,"name":"A"},{"id":1,"name":"B"}],
+  const RankTrace trace = read(
+      R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7}}],"deviceProperties":[{"id":0,"name":"A"},{"id":1,"name":"B"}],
     "INFO":[{"x":"}, {\"ph\""}],"distributedInfo":{"rank":5,"world_size":6},"baseTimeNanoseconds":1719853884000000000})");
 
   EXPECT_EQ(trace.device_rows.size(), 1U);
@@ -173,7 +193,8 @@ TEST(TraceReader, StopsAtAsManyRowsAsItWasTold) {
 }
 
 TEST(TraceReader, RefusesWhatIsNoTrace) {
-  for (const std::string_view text : {"", "{}", "{\"traceEvents\":5}", "no json", "{\"a\":[1,2,", "\x1f\x8b broken"}) {
+  for (const std::string_view text :
+       {"", "{}", "{\"traceEvents\":5}", "no json", "{\"a\":[1,2,", "\x1f\x8b broken"}) {
     const auto bytes = TraceBytes::over(text, 4);
     EXPECT_FALSE(read_trace(*bytes, "t.json", {})) << text;
   }
@@ -187,7 +208,8 @@ TEST(TraceTimes, AreExactToTheNanosecond) {
   EXPECT_EQ(nanoseconds_of("0.0004"), 0);
   EXPECT_EQ(nanoseconds_of("-1.5"), -1500);
   EXPECT_EQ(nanoseconds_of("1.5e3"), 1'500'000);
-  for (const char* const wrong : {"", "-", "x", "1x", "99999999999999999999", "1e400", "nan"}) EXPECT_FALSE(nanoseconds_of(wrong)) << wrong;
+  for (const char* const wrong : {"", "-", "x", "1x", "99999999999999999999", "1e400", "nan"})
+    EXPECT_FALSE(nanoseconds_of(wrong)) << wrong;
 }
 
 TEST(TraceRanks, AreThoseThatTheFilesTell) {

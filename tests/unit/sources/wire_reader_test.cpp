@@ -20,7 +20,8 @@ using testing::RingWriter;
 std::vector<std::pair<std::uint64_t, StepMark>> steps_of(ProbeReader& reader) {
   std::vector<std::pair<std::uint64_t, StepMark>> steps;
   for (ProbeRecord& record : reader.read())
-    if (auto* const step = std::get_if<StepMark>(&record.content)) steps.emplace_back(record.end_ns, std::move(*step));
+    if (auto* const step = std::get_if<StepMark>(&record.content))
+      steps.emplace_back(record.end_ns, std::move(*step));
   return steps;
 }
 
@@ -114,8 +115,14 @@ TEST(WireReader, LeavesFilesThatAreNoRing) {
   const testing::TemporaryFolder folder;
   folder.write("wire-1.ring", "short");
   folder.write("wire-2.ring", std::string(lockstep_wire_bytes(LOCKSTEP_WIRE_SLOTS), 'x'));
-  { RingWriter other_version(folder.path(), 3); other_version.header().version = 9; }
-  { RingWriter other_pid(folder.path(), 4); other_pid.header().pid = 5; }
+  {
+    RingWriter other_version(folder.path(), 3);
+    other_version.header().version = 9;
+  }
+  {
+    RingWriter other_pid(folder.path(), 4);
+    other_pid.header().pid = 5;
+  }
   std::filesystem::create_directory(folder / "wire-6.ring");
   ProbeReader reader(folder.path());
 
@@ -176,7 +183,8 @@ TEST(WireReader, WaitsForARecordThatAThreadHasClaimedAndNotFilled) {
   lockstep_ring_write_shared(&writer.header(), LOCKSTEP_RECORD_STEP, &step, sizeof step);
 
   const auto before = steps_of(reader).size();
-  lockstep_ring_fill(lockstep_ring_slot(&writer.header(), 1), 1, LOCKSTEP_RECORD_STEP, &step, sizeof step);
+  lockstep_ring_fill(lockstep_ring_slot(&writer.header(), 1), 1, LOCKSTEP_RECORD_STEP, &step,
+                     sizeof step);
   const auto after = steps_of(reader).size();
 
   EXPECT_EQ(before, 1U);
@@ -210,15 +218,21 @@ TEST(ProbeReader, MakesStepsOfSpansAndFactsOfWords) {
   ProbeReader reader(folder.path());
   reader.follow_all();
   writer.fact("loader id=7 workers=2 pin=1 cut");
-  writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 0, 10, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
+  writer.span(
+      testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 0, 10, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
   writer.span(testing::span_at(LOCKSTEP_SPAN_FORWARD, 20, 60, "forward", 6));
-  writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 90, 110, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
+  writer.span(
+      testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 90, 110, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
 
   const auto records = reader.read_to_the_end();
 
   ASSERT_EQ(records.size(), 2U);
-  const auto* const step = std::get_if<StepMark>(&records[0].content) != nullptr ? std::get_if<StepMark>(&records[0].content) : std::get_if<StepMark>(&records[1].content);
-  const auto* const fact = std::get_if<ProbeFact>(&records[0].content) != nullptr ? std::get_if<ProbeFact>(&records[0].content) : std::get_if<ProbeFact>(&records[1].content);
+  const auto* const step = std::get_if<StepMark>(&records[0].content) != nullptr
+                               ? std::get_if<StepMark>(&records[0].content)
+                               : std::get_if<StepMark>(&records[1].content);
+  const auto* const fact = std::get_if<ProbeFact>(&records[0].content) != nullptr
+                               ? std::get_if<ProbeFact>(&records[0].content)
+                               : std::get_if<ProbeFact>(&records[1].content);
   ASSERT_NE(step, nullptr);
   EXPECT_EQ(step->rank, 3);
   EXPECT_DOUBLE_EQ(step->duration_ms, 0.1);
@@ -235,15 +249,19 @@ TEST(ProbeReader, TakesHiddenCollectivesFromDdpsOwnRecords) {
   ProbeReader reader(folder.path());
   reader.follow_all();
   writer.fact("ddp backend=nccl overlap_ns=30000");
-  writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 0, 10, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
+  writer.span(
+      testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, 0, 10, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
   for (const std::uint64_t at : {20U, 120U}) {
-    writer.span(testing::span_at(LOCKSTEP_SPAN_BACKWARD, at, at + 40, "backward", 6, at == 20 ? LOCKSTEP_FLAG_SYNCS : 0));
-    writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, at + 60, at + 70, "SGD.step", 5, LOCKSTEP_FLAG_STEP_END));
+    writer.span(testing::span_at(LOCKSTEP_SPAN_BACKWARD, at, at + 40, "backward", 6,
+                                 at == 20 ? LOCKSTEP_FLAG_SYNCS : 0));
+    writer.span(testing::span_at(LOCKSTEP_SPAN_OPTIMIZER, at + 60, at + 70, "SGD.step", 5,
+                                 LOCKSTEP_FLAG_STEP_END));
   }
 
   std::vector<std::optional<double>> hidden;
   for (const ProbeRecord& record : reader.read_to_the_end())
-    if (const auto* const step = std::get_if<StepMark>(&record.content)) hidden.push_back(step->spans_ms[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN]);
+    if (const auto* const step = std::get_if<StepMark>(&record.content))
+      hidden.push_back(step->spans_ms[LOCKSTEP_SPAN_COLLECTIVE_HIDDEN]);
 
   ASSERT_EQ(hidden.size(), 2U);
   EXPECT_DOUBLE_EQ(hidden[0].value_or(0), 0.03);
@@ -270,13 +288,18 @@ TEST(ProbeReader, SumsUpWhatAWorkerFetchesForItsRank) {
   RingWriter worker(folder.path(), 11, LOCKSTEP_WIRE_PROBE_SLOTS);
   worker.header().role = LOCKSTEP_ROLE_WORKER;
   worker.header().parent_pid = 10;
-  for (int i = 0; i < 3; ++i) worker.span(testing::span_at(LOCKSTEP_SPAN_DATA_WAIT, 0, 2000, "fetch a batch", 0, LOCKSTEP_FLAG_IN_WORKER));
+  for (int i = 0; i < 3; ++i)
+    worker.span(testing::span_at(LOCKSTEP_SPAN_DATA_WAIT, 0, 2000, "fetch a batch", 0,
+                                 LOCKSTEP_FLAG_IN_WORKER));
   ProbeReader reader(folder.path());
   reader.follow_all();
 
   const auto records = reader.read();
 
-  const auto fetched = std::find_if(records.begin(), records.end(), [](const ProbeRecord& record) { return std::holds_alternative<ProbeFact>(record.content) && std::get<ProbeFact>(record.content).name == "fetched"; });
+  const auto fetched = std::ranges::find_if(records, [](const ProbeRecord& record) {
+    return std::holds_alternative<ProbeFact>(record.content) &&
+           std::get<ProbeFact>(record.content).name == "fetched";
+  });
   ASSERT_NE(fetched, records.end());
   EXPECT_EQ(std::get<ProbeFact>(fetched->content).values.at("batches"), "3");
   EXPECT_EQ(std::get<ProbeFact>(fetched->content).values.at("total_ms"), "6.000000");

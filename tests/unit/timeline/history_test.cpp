@@ -14,7 +14,8 @@ GpuTick tick_of(double busy, int gpu = 0) {
 
 History filled(double seconds, double (*busy)(double t_ms), double every_ms = 100) {
   History history({0});
-  for (int i = 0; i * every_ms < seconds * 1000; ++i) history.add(i * every_ms, tick_of(busy(i * every_ms)));
+  for (int i = 0; i * every_ms < seconds * 1000; ++i)
+    history.add(i * every_ms, tick_of(busy(i * every_ms)));
   return history;
 }
 
@@ -37,7 +38,8 @@ TEST(History, KeepsHoursInFixedMemory) {
 
   EXPECT_LE(history.bytes(), 1'000'000U) << "of one GPU";
   EXPECT_LE(history.bytes(), 2 * after_three_hours);
-  EXPECT_NEAR(*history.cell(0, Quantity::busy, 10 * 3600e3, 10 * 3600e3 + 10'000).value, 0.5, 1e-6) << "ten hours ago, by ten seconds";
+  EXPECT_NEAR(*history.cell(0, Quantity::busy, 10 * 3600e3, 10 * 3600e3 + 10'000).value, 0.5, 1e-6)
+      << "ten hours ago, by ten seconds";
 }
 
 TEST(History, ForgetsFineDetailsFirst) {
@@ -63,7 +65,8 @@ TEST(History, DoesNotFillAGap) {
 TEST(History, TakesTheReadingBeforeWhereTicksAreRarerThanColumns) {
   const History history = filled(20, half, 1000);
 
-  for (double t = 2000; t < 18'000; t += 100) EXPECT_TRUE(history.cell(0, Quantity::busy, t, t + 100).value) << t;
+  for (double t = 2000; t < 18'000; t += 100)
+    EXPECT_TRUE(history.cell(0, Quantity::busy, t, t + 100).value) << t;
 }
 
 TEST(History, HoldsWhatIsReadRarelyUntilItGrowsOld) {

@@ -7,10 +7,13 @@
 namespace lockstep {
 namespace {
 
-std::shared_ptr<const CodePlace> place(int line, const char* stack) { return std::make_shared<const CodePlace>(CodePlace{"train.py", line, stack, 0}); }
+std::shared_ptr<const CodePlace> place(int line, const char* stack) {
+  return std::make_shared<const CodePlace>(CodePlace{"train.py", line, stack, 0});
+}
 
 // Steps of 10 ms with 4 ms that nothing explains; a look into every third.
-std::vector<StepAt> steps_with(const std::shared_ptr<const CodePlace>& looked_at, std::vector<HostCall> calls = {}) {
+std::vector<StepAt> steps_with(const std::shared_ptr<const CodePlace>& looked_at,
+                               std::vector<HostCall> calls = {}) {
   static const auto print = place(14, "print");
   std::vector<StepAt> steps;
   for (int i = 0; i < 30; ++i) {
@@ -74,11 +77,17 @@ TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
   EXPECT_EQ(part_of_functions("write<save_best<after_step"), StepPart::checkpoint);
   EXPECT_EQ(part_of_functions("torch:cross_entropy"), StepPart::forward);
   EXPECT_EQ(part_of_functions("torch:clip_grad_norm_"), StepPart::optimizer);
-  EXPECT_EQ(part_of_functions("re:_compile<transformers:_save_checkpoint<transformers:_maybe_log_save_evaluate"), StepPart::checkpoint);
-  EXPECT_EQ(part_of_functions("fsspec:flush<lightning:save<lightning:log_metrics"), StepPart::logging) << "a logger's save";
+  EXPECT_EQ(part_of_functions(
+                "re:_compile<transformers:_save_checkpoint<transformers:_maybe_log_save_evaluate"),
+            StepPart::checkpoint);
+  EXPECT_EQ(part_of_functions("fsspec:flush<lightning:save<lightning:log_metrics"),
+            StepPart::logging)
+      << "a logger's save";
   EXPECT_EQ(part_of_functions("fsspec:flush<save<train"), StepPart::checkpoint);
-  EXPECT_EQ(part_of_functions("re:sub<transformers:_save<transformers:_maybe_log_save_evaluate"), StepPart::checkpoint);
-  EXPECT_EQ(part_of_functions("torch:linear<evaluate"), StepPart::evaluation) << "what a user's function is for says more";
+  EXPECT_EQ(part_of_functions("re:sub<transformers:_save<transformers:_maybe_log_save_evaluate"),
+            StepPart::checkpoint);
+  EXPECT_EQ(part_of_functions("torch:linear<evaluate"), StepPart::evaluation)
+      << "what a user's function is for says more";
   EXPECT_EQ(part_of_functions("PIL:resize<__getitem__"), StepPart::data_wait);
   EXPECT_EQ(part_of_functions(""), StepPart::other);
 }

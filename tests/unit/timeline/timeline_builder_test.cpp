@@ -82,7 +82,8 @@ TEST(Timeline, ThreeMachinesThatTickOneAfterTheOtherHaveNoGaps) {
       GpuSample sample;
       sample.index = host;
       sample.busy = 0.5;
-      if (host == 2 && i > 20 && i < 40) continue;  // one of them is silent for two seconds: the others are not
+      // one of them is silent for two seconds: the others are not
+      if (host == 2 && i > 20 && i < 40) continue;
       build.add(tick(i * 100 + host * 0.5, sample));
     }
 
@@ -116,7 +117,8 @@ TEST(Timeline, AValueNotRenewedForLongIsStale) {
 
   EXPECT_EQ(timeline.gpus[0].latest.busy.state(), ReadingState::value);
   EXPECT_EQ(timeline.gpus[0].latest.sm_clock_mhz.state(), ReadingState::stale);
-  EXPECT_EQ(timeline.gpus[0].latest.sm_clock_mhz.last_value(), 1500.0) << "the figure stays, marked";
+  EXPECT_EQ(timeline.gpus[0].latest.sm_clock_mhz.last_value(), 1500.0)
+      << "the figure stays, marked";
 }
 
 TEST(Timeline, ASilentDriversValuesGrowOld) {
@@ -153,7 +155,8 @@ TEST(TimelineBuilder, LeavesOutWhatIsImpossibleAndCountsIt) {
 
 TEST(TimelineBuilder, LeavesOutRecordsThatGoBackInTimeOrFarBeyondIt) {
   TimelineBuilder builder(two_gpu_machine(), SourceKind::recording, "x");
-  for (const double t : {1000.0, 1100.0, 300.0, 1e300, 1200.0}) builder.add({t, GpuTick{steady_sample(0, 0.5)}});
+  for (const double t : {1000.0, 1100.0, 300.0, 1e300, 1200.0})
+    builder.add({t, GpuTick{steady_sample(0, 0.5)}});
 
   const Timeline timeline = builder.build();
 

@@ -3,17 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/matmul_kinds.hpp"
 #include "support/trace_maker.hpp"
 #include "traces/breakdown.hpp"
 #include "traces/host_labels.hpp"
-#include "kernels/matmul_kinds.hpp"
 
 namespace lockstep {
 namespace {
 
 using namespace testing;
 
-TraceAnalysis analysis_of(std::vector<RankTrace> traces) { return analyse_traces(traces, break_down(traces, BreakdownRules::exact)); }
+TraceAnalysis analysis_of(std::vector<RankTrace> traces) {
+  return analyse_traces(traces, break_down(traces, BreakdownRules::exact));
+}
 
 TraceAnalysis analysis_of(const TraceMaker& maker) {
   std::vector<RankTrace> traces;
@@ -21,7 +23,8 @@ TraceAnalysis analysis_of(const TraceMaker& maker) {
   return analysis_of(std::move(traces));
 }
 
-// Steps of 1000 us: the loader for `loading`, then ten kernels of `kernel_us` each, launched 10 us apart.
+// Steps of 1000 us: the loader for `loading`, then ten kernels of `kernel_us` each, launched 10 us
+// apart.
 TraceMaker steps_with(double loading, double kernel_us, int steps = 4) {
   TraceMaker maker;
   double gpu_free = 0;
@@ -48,7 +51,8 @@ TEST(Replay, IsTheRunAsItWasWhenNothingIsLeftOut) {
 }
 
 TEST(Replay, GivesBackAnExposedWaitForData) {
-  // 400 us of loading, 500 us of kernels: the GPU waits for what the loading lasts longer than its queue.
+  // 400 us of loading, 500 us of kernels: the GPU waits for what the loading lasts longer than its
+  // queue.
   const TraceSignals signals = analysis_of(steps_with(600, 50)).signals;
 
   // Without loading the GPU works without a break: 500 of 690 us a step.
@@ -80,7 +84,8 @@ TEST(Replay, GivesBackTheQueueThatAWaitForTheGpuEmpties) {
       }
       if (waits) {
         const double end = std::max(gpu_free, host + 4) + 3;
-        maker.op("aten::item", host, end - host + 2).call("cudaStreamSynchronize", host + 1, end - host - 1);
+        maker.op("aten::item", host, end - host + 2)
+            .call("cudaStreamSynchronize", host + 1, end - host - 1);
         host = end + 40;
       }
       maker.annotation("ProfilerStep#" + std::to_string(step + 1), begin, host - begin);
@@ -103,15 +108,18 @@ TEST(Replay, LetsThreadsCallAtTheSameTime) {
   for (int i = 0; i < 20; ++i) {
     const double t = 300.0 * i;
     maker.annotation("ProfilerStep#" + std::to_string(i + 1), t, 300);
-    maker.kernel("gemm", t + 1, t + 10, 200).call("cudaStreamSynchronize", t + 20, 200);                  // one thread waits
-    for (int k = 0; k < 10; ++k) maker.kernel("side", t + 30 + 15 * k, t + 40 + 15 * k, 5, 9, 0, 2);  // another launches meanwhile
+    // one thread waits
+    maker.kernel("gemm", t + 1, t + 10, 200).call("cudaStreamSynchronize", t + 20, 200);
+    // another launches meanwhile
+    for (int k = 0; k < 10; ++k) maker.kernel("side", t + 30 + 15 * k, t + 40 + 15 * k, 5, 9, 0, 2);
   }
 
   EXPECT_NEAR(analysis_of(maker).signals.replay_error, 0, 0.02);
 }
 
 // Two ranks whose only difference is what rank 1 computes before each all-reduce.
-std::vector<RankTrace> two_ranks(double late_us, const std::string& collective = "ncclDevKernel_AllReduce_Sum_f32_RING_LL") {
+std::vector<RankTrace> two_ranks(
+    double late_us, const std::string& collective = "ncclDevKernel_AllReduce_Sum_f32_RING_LL") {
   std::vector<RankTrace> traces;
   for (int rank = 0; rank < 2; ++rank) {
     TraceMaker maker;
@@ -137,7 +145,8 @@ TEST(Arrivals, NameTheRankThatIsLast) {
   EXPECT_EQ(signals.collectives, 4U);
   EXPECT_NEAR(signals.ranks[1].late_share, 1, 1e-9);
   EXPECT_NEAR(signals.ranks[1].late_ms_a_step, 0.2, 0.01);
-  EXPECT_GT(signals.ranks[0].exposed_communication, signals.ranks[1].exposed_communication) << "who waits has the long kernels";
+  EXPECT_GT(signals.ranks[0].exposed_communication, signals.ranks[1].exposed_communication)
+      << "who waits has the long kernels";
   EXPECT_NEAR(signals.replay_error, 0, 0.02);
 }
 
@@ -157,7 +166,11 @@ TEST(Arrivals, ThatComeInAnotherOrderOnEachRankEndTheReplayToo) {
     for (int step = 0; step < 3; ++step) {
       const double t = 100.0 * step;
       maker.annotation("ProfilerStep#" + std::to_string(step + 1), t, 100);
-      maker.kernel(rank == 0 ? "ncclDevKernel_AllReduce" : "ncclDevKernel_AllGather", t, t + 10, 10, 20).kernel(rank == 0 ? "ncclDevKernel_AllGather" : "ncclDevKernel_AllReduce", t + 2, t + 20, 10, 20);
+      maker
+          .kernel(rank == 0 ? "ncclDevKernel_AllReduce" : "ncclDevKernel_AllGather", t, t + 10, 10,
+                  20)
+          .kernel(rank == 0 ? "ncclDevKernel_AllGather" : "ncclDevKernel_AllReduce", t + 2, t + 20,
+                  10, 20);
     }
     traces.push_back(maker.trace());
   }
@@ -189,8 +202,10 @@ TEST(Turns, AreCountedBetweenTheGpusOfOneProcess) {
   TraceMaker turns;
   TraceMaker together;
   for (int i = 0; i < 10; ++i) {
-    turns.kernel("gemm", 100.0 * i, 100.0 * i + 10, 45, 7, 0).kernel("gemm", 100.0 * i + 5, 100.0 * i + 56, 45, 7, 1);
-    together.kernel("gemm", 100.0 * i, 100.0 * i + 10, 80, 7, 0).kernel("gemm", 100.0 * i + 5, 100.0 * i + 12, 80, 7, 1);
+    turns.kernel("gemm", 100.0 * i, 100.0 * i + 10, 45, 7, 0)
+        .kernel("gemm", 100.0 * i + 5, 100.0 * i + 56, 45, 7, 1);
+    together.kernel("gemm", 100.0 * i, 100.0 * i + 10, 80, 7, 0)
+        .kernel("gemm", 100.0 * i + 5, 100.0 * i + 12, 80, 7, 1);
   }
 
   EXPECT_GT(analysis_of(turns).signals.turns->exclusive, 0.99);
@@ -201,17 +216,23 @@ TEST(Turns, AreCountedBetweenTheGpusOfOneProcess) {
 
 TEST(Steps, AreCutAtTheOptimizerWhereTheProfilerMarksNone) {
   TraceMaker maker;
-  for (int i = 0; i < 5; ++i) maker.op("aten::mm", 100.0 * i, 20).kernel("gemm", 100.0 * i + 5, 100.0 * i + 20, 60).annotation("Optimizer.step#AdamW.step", 100.0 * i + 80, 10);
+  for (int i = 0; i < 5; ++i)
+    maker.op("aten::mm", 100.0 * i, 20)
+        .kernel("gemm", 100.0 * i + 5, 100.0 * i + 20, 60)
+        .annotation("Optimizer.step#AdamW.step", 100.0 * i + 80, 10);
 
   const TraceAnalysis analysis = analysis_of(maker);
 
-  EXPECT_EQ(analysis.signals.steps, 4) << "what lies before the first optimizer step is part of one";
+  EXPECT_EQ(analysis.signals.steps, 4)
+      << "what lies before the first optimizer step is part of one";
   EXPECT_NEAR(analysis.signals.step_ms, 0.1, 0.02);
 }
 
 TEST(Steps, LastAsLongAsTheHostTakesWhereTheGpuIsDoneEarly) {
   TraceMaker maker;
-  for (int i = 0; i < 2; ++i) maker.annotation("ProfilerStep#" + std::to_string(i + 1), 1000.0 * i, 1000).kernel("gemm", 1000.0 * i + 5, 1000.0 * i + 20, 100);
+  for (int i = 0; i < 2; ++i)
+    maker.annotation("ProfilerStep#" + std::to_string(i + 1), 1000.0 * i, 1000)
+        .kernel("gemm", 1000.0 * i + 5, 1000.0 * i + 20, 100);
 
   EXPECT_NEAR(analysis_of(maker).signals.step_ms, 1.0, 0.05);
   maker.annotation("ProfilerStep#3", 2000, 10);  // the capture ended
@@ -225,18 +246,30 @@ TEST(Steps, HaveSpansThatSumToTheirLength) {
   for (const StepAt& entry : analysis.timeline.steps) {
     double sum = 0;
     for (std::size_t part = 0; part < kStepSpanNames.size(); ++part)
-      if (part != index_of(StepPart::collective_hidden)) sum += entry.step.spans_ms[part].value_or(0);
+      if (part != index_of(StepPart::collective_hidden))
+        sum += entry.step.spans_ms[part].value_or(0);
     EXPECT_NEAR(sum, entry.step.duration_ms, 1e-6);
   }
 }
 
 TEST(HostLabels, FollowTheInnermostRowThatSaysWhatItIsFor) {
   TraceMaker maker;
-  maker.annotation("ProfilerStep#1", 0, 1000).op("aten::linear", 10, 50).annotation("Optimizer.step#SGD.step", 100, 100).op("aten::add_", 110, 20).op("aten::item", 150, 30).call("cudaStreamSynchronize", 155, 20);
-  maker.annotation("my logging", 300, 50).op("aten::mm", 310, 20).op("MmBackward0", 400, 50, 2).op("aten::to", 500, 40).call("cudaStreamSynchronize", 510, 20);
+  maker.annotation("ProfilerStep#1", 0, 1000)
+      .op("aten::linear", 10, 50)
+      .annotation("Optimizer.step#SGD.step", 100, 100)
+      .op("aten::add_", 110, 20)
+      .op("aten::item", 150, 30)
+      .call("cudaStreamSynchronize", 155, 20);
+  maker.annotation("my logging", 300, 50)
+      .op("aten::mm", 310, 20)
+      .op("MmBackward0", 400, 50, 2)
+      .op("aten::to", 500, 40)
+      .call("cudaStreamSynchronize", 510, 20);
   const RankTrace trace = maker.trace();
   const HostLabels labels(trace);
-  const auto part_at = [&](double us, std::uint32_t thread = 0) { return labels.at(thread, static_cast<std::int64_t>(us * 1000)).part; };
+  const auto part_at = [&](double us, std::uint32_t thread = 0) {
+    return labels.at(thread, static_cast<std::int64_t>(us * 1000)).part;
+  };
 
   EXPECT_EQ(part_at(20), StepPart::forward);
   EXPECT_EQ(part_at(120), StepPart::optimizer);
@@ -250,7 +283,10 @@ TEST(HostLabels, FollowTheInnermostRowThatSaysWhatItIsFor) {
 
 TEST(PythonLines, AreTheUsersOwn) {
   TraceMaker maker;
-  maker.python("/home/me/train.py(10): main", 0, 1000).python("/home/me/train.py(31): step", 90, 200).python("torch/_tensor.py(12): item", 95, 100).op("aten::item", 100, 50);
+  maker.python("/home/me/train.py(10): main", 0, 1000)
+      .python("/home/me/train.py(31): step", 90, 200)
+      .python("torch/_tensor.py(12): item", 95, 100)
+      .op("aten::item", 100, 50);
   const RankTrace trace = maker.trace();
 
   const auto line = python_line(trace, 3);
@@ -261,12 +297,24 @@ TEST(PythonLines, AreTheUsersOwn) {
 }
 
 TEST(MatmulKinds, AreToldByTheNamesOfTheLibraries) {
-  for (const char* const name : {"volta_sgemm_64x64_nt", "ampere_sgemm_128x64_tn", "cudnn_volta_scudnn_128x64_relu_medium_nn_v1", "void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(T)", "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_ffma_kernel"})
+  for (const char* const name :
+       {"volta_sgemm_64x64_nt", "ampere_sgemm_128x64_tn",
+        "cudnn_volta_scudnn_128x64_relu_medium_nn_v1",
+        "void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(T)",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_ffma_kernel"})
     EXPECT_EQ(matmul_kind(name), MatmulKind::plain) << name;
-  for (const char* const name : {"volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn", "ampere_fp16_s16816gemm_fp16_128x64_ldg8_stages_32x6_tn", "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x64_32x6_nt_align4>(T)",
-                                 "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16", "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", "void flash_fwd_kernel<Flash_fwd_kernel_traits<64>>(P)"})
+  for (const char* const name :
+       {"volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn",
+        "ampere_fp16_s16816gemm_fp16_128x64_ldg8_stages_32x6_tn",
+        "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x64_32x6_nt_align4>(T)",
+        "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16",
+        "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT",
+        "void flash_fwd_kernel<Flash_fwd_kernel_traits<64>>(P)"})
     EXPECT_EQ(matmul_kind(name), MatmulKind::tensor_cores) << name;
-  EXPECT_EQ(matmul_kind("void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel>"), MatmulKind::none);
+  EXPECT_EQ(
+      matmul_kind(
+          "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel>"),
+      MatmulKind::none);
 }
 
 }  // namespace

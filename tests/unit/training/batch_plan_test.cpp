@@ -54,7 +54,8 @@ TEST(BatchPlan, OffersTheLeastWhereLessThanOnePassWasAskedFor) {
   settings.batch_size = 8;
   settings.global_batch = 5;
 
-  EXPECT_THAT(plan_batch(settings, *shape_of(settings), 2).error().next, HasSubstr("--global-batch 16"));
+  EXPECT_THAT(plan_batch(settings, *shape_of(settings), 2).error().next,
+              HasSubstr("--global-batch 16"));
 }
 
 TEST(BatchPlan, RefusesTwoWaysToSayTheSame) {

@@ -15,7 +15,9 @@ namespace {
 using ::testing::HasSubstr;
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
 
-TrainMachine machine_with(int gpus, std::uint64_t gigabytes, const char* name = "NVIDIA H200") { return {gpus, gigabytes * kGigabyte, name, 32}; }
+TrainMachine machine_with(int gpus, std::uint64_t gigabytes, const char* name = "NVIDIA H200") {
+  return {gpus, gigabytes * kGigabyte, name, 32};
+}
 
 TEST(ChooseTraining, TakesDdpOverAllGpus) {
   TrainSettings settings;
@@ -53,7 +55,8 @@ TEST(ChooseTraining, LeavesWhatTheUserGave) {
   settings.batch_size = 3;
   settings.precision = "fp32";
 
-  const auto choice = choose_training(settings, {"parallel", "batch-size", "precision"}, machine_with(2, 24));
+  const auto choice =
+      choose_training(settings, {"parallel", "batch-size", "precision"}, machine_with(2, 24));
 
   EXPECT_EQ(choice->settings.parallel, "naive");
   EXPECT_EQ(choice->ranks, 1);
@@ -69,9 +72,16 @@ TEST(ChooseTraining, TakesASmallerBatchOnASmallerGpu) {
 
   ASSERT_TRUE(choice);
   EXPECT_LT(choice->settings.batch_size, 64);
-  const PlanRequest request = training_request(choice->settings, {}, *shape_of(choice->settings), machine_with(2, 12), 2);
-  EXPECT_TRUE(evaluate(request, {.strategy = SplitStrategy::ddp, .gpus = 2, .micro_batch = choice->settings.batch_size}).fits);
-  EXPECT_FALSE(evaluate(request, {.strategy = SplitStrategy::ddp, .gpus = 2, .micro_batch = 2 * choice->settings.batch_size}).fits);
+  const PlanRequest request =
+      training_request(choice->settings, {}, *shape_of(choice->settings), machine_with(2, 12), 2);
+  EXPECT_TRUE(evaluate(request, {.strategy = SplitStrategy::ddp,
+                                 .gpus = 2,
+                                 .micro_batch = choice->settings.batch_size})
+                  .fits);
+  EXPECT_FALSE(evaluate(request, {.strategy = SplitStrategy::ddp,
+                                  .gpus = 2,
+                                  .micro_batch = 2 * choice->settings.batch_size})
+                   .fits);
 }
 
 TEST(ChooseTraining, ComputesBlocksTwiceBeforeItGivesUp) {
@@ -94,7 +104,8 @@ TEST(ChooseTraining, TakesABatchThatDividesTheUpdateAndTellsTheAccumulation) {
 
   ASSERT_TRUE(choice) << choice.error().what;
   EXPECT_EQ(96 % (choice->settings.batch_size * 2), 0);
-  EXPECT_TRUE(std::any_of(choice->choices.begin(), choice->choices.end(), [](const Choice& item) { return item.setting == "accumulation"; }));
+  EXPECT_TRUE(std::ranges::any_of(
+      choice->choices, [](const Choice& item) { return item.setting == "accumulation"; }));
 }
 
 TEST(ChooseTraining, SaysWhatDoesNotFit) {
@@ -116,7 +127,8 @@ TEST(ChooseTraining, SplitsWhatFitsOnNoSingleGpuAndNamesTheBetterWay) {
 
   ASSERT_TRUE(choice) << choice.error().what;
   EXPECT_EQ(choice->settings.parallel, "naive");
-  const auto parallel = std::find_if(choice->choices.begin(), choice->choices.end(), [](const Choice& item) { return item.setting == "parallel"; });
+  const auto parallel = std::ranges::find_if(
+      choice->choices, [](const Choice& item) { return item.setting == "parallel"; });
   ASSERT_NE(parallel, choice->choices.end());
   EXPECT_THAT(parallel->why, HasSubstr("which this trainer does not have"));
 }
@@ -133,13 +145,16 @@ TEST(ChooseTraining, OffersTheBatchAndAccumulationThatFit) {
 }
 
 TEST(ChooseTraining, TakesFp16WhereTensorCoresKnowNoBf16) {
-  EXPECT_EQ(choose_training({}, {}, machine_with(2, 16, "Tesla V100-SXM2-16GB"))->settings.precision, "fp16");
+  EXPECT_EQ(
+      choose_training({}, {}, machine_with(2, 16, "Tesla V100-SXM2-16GB"))->settings.precision,
+      "fp16");
 }
 
 TEST(ReportSettings, AnswerFindingsWithTheirReason) {
   TrainSettings now;
   now.log_every = 1;
-  const std::string report = R"({"lockstep_report":1,"findings":[{"code":"P101","name":"taking-turns"},{"code":"S302","name":"logging-too-often"},
+  const std::string report =
+      R"({"lockstep_report":1,"findings":[{"code":"P101","name":"taking-turns"},{"code":"S302","name":"logging-too-often"},
     {"code":"X701","name":"world-size-not-set"},{"code":"H602","name":"thermal-throttle"},{"code":7},"odd"]})";
 
   const auto choices = settings_in_report(report, now);

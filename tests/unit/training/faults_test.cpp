@@ -31,7 +31,11 @@ TEST(Faults, AreAllInTheDocumentedTable) {
   std::ifstream stream(std::filesystem::path(testing::source_tree()) / "docs/faults.md");
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
 
-  for (const FaultRow& row : all_faults()) EXPECT_THAT(text, HasSubstr("| `" + std::string(row.name) + "` | " + std::string(name_of(row.code).id) + " " + std::string(name_of(row.code).name) + " | " + std::string(name_of(row.by)) + " |"));
+  for (const FaultRow& row : all_faults())
+    EXPECT_THAT(
+        text, HasSubstr("| `" + std::string(row.name) + "` | " + std::string(name_of(row.code).id) +
+                        " " + std::string(name_of(row.code).name) + " | " +
+                        std::string(name_of(row.by)) + " |"));
 }
 
 TEST(Faults, ThatAreSettingsAloneChangeThem) {

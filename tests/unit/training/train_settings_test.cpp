@@ -30,8 +30,15 @@ TEST(TrainSettings, TakeEachKindOfValueByItsName) {
 
 TEST(TrainSettings, RefuseWhatMakesNoSense) {
   TrainSettings settings;
-  for (const auto& [name, text] : std::vector<std::pair<const char*, const char*>>{
-           {"batch-size", "0"}, {"batch-size", "two"}, {"batch-size", "-4"}, {"batch-size", ""}, {"learning-rate", "nan"}, {"learning-rate", "-1"}, {"timeout", "30"}, {"drop-last", "maybe"}})
+  for (const auto& [name, text] :
+       std::vector<std::pair<const char*, const char*>>{{"batch-size", "0"},
+                                                        {"batch-size", "two"},
+                                                        {"batch-size", "-4"},
+                                                        {"batch-size", ""},
+                                                        {"learning-rate", "nan"},
+                                                        {"learning-rate", "-1"},
+                                                        {"timeout", "30"},
+                                                        {"drop-last", "maybe"}})
     EXPECT_FALSE(set_setting(settings, name, text)) << name << " " << text;
   EXPECT_EQ(settings, TrainSettings{});
 }
@@ -63,7 +70,8 @@ TEST(TrainConfig, TakesUnderscoresAndWholeNumbersWrittenAsFractions) {
   TrainSettings settings;
   std::vector<std::string> given;
 
-  ASSERT_TRUE(read_train_config(settings, R"({"batch_size": 4.0, "log-every": 5, "pin_memory": false})", "c.json", given));
+  ASSERT_TRUE(read_train_config(
+      settings, R"({"batch_size": 4.0, "log-every": 5, "pin_memory": false})", "c.json", given));
 
   EXPECT_EQ(settings.batch_size, 4);
   EXPECT_EQ(settings.log_every, 5);
@@ -74,7 +82,8 @@ TEST(TrainConfig, RefusesUnknownKeysWithTheNearest) {
   TrainSettings settings;
   std::vector<std::string> given;
 
-  const Status read = read_train_config(settings, R"({"gradient_accumulation": 2, "acumulation": 2})", "c.json", given);
+  const Status read = read_train_config(
+      settings, R"({"gradient_accumulation": 2, "acumulation": 2})", "c.json", given);
 
   ASSERT_FALSE(read);
   EXPECT_THAT(read.error().what, HasSubstr("c.json"));
@@ -82,7 +91,8 @@ TEST(TrainConfig, RefusesUnknownKeysWithTheNearest) {
   EXPECT_FALSE(read_train_config(settings, "[1]", "c.json", given));
   EXPECT_FALSE(read_train_config(settings, "{", "c.json", given));
   EXPECT_FALSE(read_train_config(settings, R"({"layers": 1e999})", "c.json", given));
-  EXPECT_FALSE(read_train_config(settings, R"({"layers": 66666666666666666666666666})", "c.json", given));
+  EXPECT_FALSE(
+      read_train_config(settings, R"({"layers": 66666666666666666666666666})", "c.json", given));
   EXPECT_FALSE(read_train_config(settings, R"({"layers": null})", "c.json", given));
   EXPECT_FALSE(read_train_config(settings, R"({"layers": [1]})", "c.json", given));
 }
@@ -94,7 +104,8 @@ TEST(TrainPreset, HasThePublishedValues) {
   ASSERT_TRUE(apply_preset(standard, "standard"));
   ASSERT_TRUE(apply_preset(fast, "fast"));
 
-  EXPECT_EQ(std::tuple(standard.batch_size, standard.accumulation, standard.log_every), std::tuple(4, 2, 5));
+  EXPECT_EQ(std::tuple(standard.batch_size, standard.accumulation, standard.log_every),
+            std::tuple(4, 2, 5));
   EXPECT_EQ(std::tuple(fast.batch_size, fast.accumulation, fast.log_every), std::tuple(8, 1, 10));
   for (const TrainSettings& preset : {standard, fast}) {
     EXPECT_EQ(preset.workers, 4);
@@ -114,7 +125,8 @@ TEST(TrainFlags, MakeTheSettingsTheyWereMadeFrom) {
 
   const auto flags = flags_of(settings);
 
-  EXPECT_THAT(flags, ElementsAre("--no-drop-last", "--batch-size", "3", "--find-unused", "--timeout", "5s"));
+  EXPECT_THAT(flags, ElementsAre("--no-drop-last", "--batch-size", "3", "--find-unused",
+                                 "--timeout", "5s"));
   CLI::App app;
   TrainFlags typed;
   add_train_flags(app, typed);

@@ -19,7 +19,8 @@ using testing::TemporaryFolder;
 // A /proc with threads, written by hand.
 class ThreadsInProc : public ::testing::Test {
  protected:
-  void put(int pid, int tid, const std::string& name, std::uint64_t run_ns, const std::string& environment = "") const {
+  void put(int pid, int tid, const std::string& name, std::uint64_t run_ns,
+           const std::string& environment = "") const {
     const std::string folder = "proc/" + std::to_string(pid) + "/";
     const std::string task = folder + "task/" + std::to_string(tid) + "/";
     root_.write(folder + "cmdline", std::string("python\0train.py\0", 16));
@@ -52,7 +53,8 @@ TEST_F(ThreadsInProc, NamedVgpuAreTheGpusWork) {
 
   EXPECT_EQ(found.work(1).run_time, 3ms);
   EXPECT_EQ(found.work(0).run_time, 0ns);
-  EXPECT_THAT(found.processes(1), ElementsAre(Pair(10, ::testing::Gt(0U)))) << "its memory is its resident set";
+  EXPECT_THAT(found.processes(1), ElementsAre(Pair(10, ::testing::Gt(0U))))
+      << "its memory is its resident set";
   EXPECT_THAT(found.processes(0), IsEmpty());
 }
 
@@ -104,7 +106,8 @@ TEST_F(ThreadsInProc, ARegistrationFromBeforeTheProcessStartedIsAnotherOnes) {
     return fields + " " + std::to_string(seconds_up * ::sysconf(_SC_CLK_TCK)) + " 0\n";
   };
   root_.write("proc/10/stat", stat(up.tv_sec - 1));
-  std::filesystem::last_write_time(root_ / "run/vgpu-10.json", std::filesystem::file_time_type::clock::now() - 1h);
+  std::filesystem::last_write_time(root_ / "run/vgpu-10.json",
+                                   std::filesystem::file_time_type::clock::now() - 1h);
   ComputeThreads left_behind = threads();
   left_behind.refresh(0s);
   EXPECT_THAT(left_behind.processes(0), IsEmpty());
@@ -129,9 +132,11 @@ TEST_F(ThreadsInProc, ThatEndAreForgottenAtTheNextScan) {
 }
 
 TEST(Registrations, ThatAreNoneAreRefused) {
-  for (const char* text : {"", "[]", "{}", "{\"pid\":\"x\"}", "{\"pid\":1}", "{\"pid\":1,\"gpus\":7}"})
+  for (const char* text :
+       {"", "[]", "{}", "{\"pid\":\"x\"}", "{\"pid\":1}", "{\"pid\":1,\"gpus\":7}"})
     EXPECT_FALSE(parse_registration(text)) << text;
-  EXPECT_THAT(parse_registration("{\"pid\":1,\"gpus\":[{\"index\":-1},7,{\"index\":1}]}")->gpus, ::testing::SizeIs(1));
+  EXPECT_THAT(parse_registration("{\"pid\":1,\"gpus\":[{\"index\":-1},7,{\"index\":1}]}")->gpus,
+              ::testing::SizeIs(1));
 }
 
 }  // namespace

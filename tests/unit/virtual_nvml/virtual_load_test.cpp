@@ -44,7 +44,8 @@ class VirtualLoad : public ::testing::Test {
   }
   // The processor time of a thread, by its name.
   static double cpu_seconds(int pid, const std::string& name) {
-    for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    for (const auto& task :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
       std::string comm;
       std::getline(std::ifstream(task.path() / "comm") >> std::ws, comm);
       double nanoseconds = 0;
@@ -71,12 +72,15 @@ TEST_F(VirtualLoad, IsSeenAsBusyAsItIs) {
   std::this_thread::sleep_for(300ms);
   const auto source = open();
 
-  // Against the processor time that the threads really had: a busy machine gives them less than they want (seen: 0.18 for 0.4).
+  // Against the processor time that the threads really had: a busy machine gives them less than
+  // they want (seen: 0.18 for 0.4).
   const auto begin = std::chrono::steady_clock::now();
   const double before[] = {cpu_seconds(work.pid(), "vgpu0"), cpu_seconds(work.pid(), "vgpu1")};
   const std::vector<Record> records = listen(*source, 2s);
-  const double lasted = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const double truth[] = {(cpu_seconds(work.pid(), "vgpu0") - before[0]) / lasted, (cpu_seconds(work.pid(), "vgpu1") - before[1]) / lasted};
+  const double lasted =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double truth[] = {(cpu_seconds(work.pid(), "vgpu0") - before[0]) / lasted,
+                          (cpu_seconds(work.pid(), "vgpu1") - before[1]) / lasted};
   ASSERT_GT(truth[0], 0.02);
 
   EXPECT_NEAR(mean_busy(records, 0), truth[0], 0.1);
@@ -108,7 +112,8 @@ TEST_F(VirtualLoad, ThatTakesTurnsShowsInThePowerSamples) {
     exactly_one += (first[i] > kHalfLoad) != (second[i] > kHalfLoad) ? 1U : 0U;
     both += first[i] > kHalfLoad && second[i] > kHalfLoad ? 1U : 0U;
   }
-  EXPECT_GT(exactly_one, first.size() / 2);  // a quiet machine: nine of ten; another tenant takes some away from both
+  // a quiet machine: nine of ten; another tenant takes some away from both
+  EXPECT_GT(exactly_one, first.size() / 2);
   EXPECT_LT(both, first.size() / 8);
 }
 
@@ -131,14 +136,16 @@ TEST_F(VirtualLoad, ThatSpinsInACollectiveReadsBusyAtLowPower) {
 }
 
 TEST_F(VirtualLoad, OfAnotherScopeIsNotSeen) {
-  const BackgroundProgram work(load({"20", "0:0.5"}), {{"LOCKSTEP_VIRTUAL_SCOPE", "somebody else"}});
+  const BackgroundProgram work(load({"20", "0:0.5"}),
+                               {{"LOCKSTEP_VIRTUAL_SCOPE", "somebody else"}});
   std::this_thread::sleep_for(300ms);
   const auto source = open();
 
   const auto records = listen(*source, 500ms);
 
   EXPECT_EQ(mean_busy(records, 0), 0);
-  EXPECT_EQ(testing::last_sample(records, 0).power_mw.value(), 30'000) << "idle: a tenth of the limit";
+  EXPECT_EQ(testing::last_sample(records, 0).power_mw.value(), 30'000)
+      << "idle: a tenth of the limit";
 }
 
 }  // namespace

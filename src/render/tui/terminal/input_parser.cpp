@@ -20,18 +20,27 @@ struct FinalLetter {
   KeyCode code;
 };
 // ESC [ letter and ESC O letter: cursor keys, and F1 to F4 of xterm.
-constexpr std::array<FinalLetter, 10> kFinalLetters = {{{'A', KeyCode::up}, {'B', KeyCode::down}, {'C', KeyCode::right}, {'D', KeyCode::left},
-                                                        {'H', KeyCode::home}, {'F', KeyCode::end}, {'P', KeyCode::f1}, {'Q', KeyCode::f2},
-                                                        {'R', KeyCode::f3}, {'S', KeyCode::f4}}};
+constexpr std::array<FinalLetter, 10> kFinalLetters = {{{'A', KeyCode::up},
+                                                        {'B', KeyCode::down},
+                                                        {'C', KeyCode::right},
+                                                        {'D', KeyCode::left},
+                                                        {'H', KeyCode::home},
+                                                        {'F', KeyCode::end},
+                                                        {'P', KeyCode::f1},
+                                                        {'Q', KeyCode::f2},
+                                                        {'R', KeyCode::f3},
+                                                        {'S', KeyCode::f4}}};
 struct TildeNumber {
   int number;
   KeyCode code;
 };
 // ESC [ number ~: the keys of the VT220, as xterm, rxvt and the Linux console number them.
-constexpr std::array<TildeNumber, 20> kTildeNumbers = {{{1, KeyCode::home}, {2, KeyCode::unknown}, {3, KeyCode::remove}, {4, KeyCode::end}, {5, KeyCode::page_up},
-                                                        {6, KeyCode::page_down}, {7, KeyCode::home}, {8, KeyCode::end}, {11, KeyCode::f1}, {12, KeyCode::f2},
-                                                        {13, KeyCode::f3}, {14, KeyCode::f4}, {15, KeyCode::f5}, {17, KeyCode::f6}, {18, KeyCode::f7},
-                                                        {19, KeyCode::f8}, {20, KeyCode::f9}, {21, KeyCode::f10}, {23, KeyCode::f11}, {24, KeyCode::f12}}};
+constexpr std::array<TildeNumber, 20> kTildeNumbers = {
+    {{1, KeyCode::home},    {2, KeyCode::unknown},   {3, KeyCode::remove}, {4, KeyCode::end},
+     {5, KeyCode::page_up}, {6, KeyCode::page_down}, {7, KeyCode::home},   {8, KeyCode::end},
+     {11, KeyCode::f1},     {12, KeyCode::f2},       {13, KeyCode::f3},    {14, KeyCode::f4},
+     {15, KeyCode::f5},     {17, KeyCode::f6},       {18, KeyCode::f7},    {19, KeyCode::f8},
+     {20, KeyCode::f9},     {21, KeyCode::f10},      {23, KeyCode::f11},   {24, KeyCode::f12}}};
 
 std::optional<KeyCode> code_of_letter(char letter) {
   for (const FinalLetter& row : kFinalLetters)
@@ -71,7 +80,8 @@ std::optional<Input> key_of_sequence(std::string_view parameters, char final) {
   const auto [first, second, third, fourth] = numbers_in(parameters);
   if (final == '~') {
     for (const TildeNumber& row : kTildeNumbers)
-      if (row.number == first && row.code != KeyCode::unknown) return Key{row.code, 0, has_shift(second)};
+      if (row.number == first && row.code != KeyCode::unknown)
+        return Key{row.code, 0, has_shift(second)};
     return std::nullopt;
   }
   const auto code = code_of_letter(final);
@@ -89,13 +99,16 @@ Parsed parse_control_sequence(std::string_view bytes) {
   }
   std::size_t end = 2;
   while (end < bytes.size() && (bytes[end] < 0x40 || bytes[end] > 0x7E)) ++end;
-  if (end == bytes.size()) return bytes.size() > kLongestSequence ? Parsed{bytes.size(), std::nullopt} : Parsed{};
+  if (end == bytes.size())
+    return bytes.size() > kLongestSequence ? Parsed{bytes.size(), std::nullopt} : Parsed{};
   const std::string_view parameters = bytes.substr(2, end - 2);
   const char final = bytes[end];
-  if (final == 'M' && parameters.empty()) {  // the old mouse: three bytes follow; never asked for, but not to be taken for keys
+  // the old mouse: three bytes follow; never asked for, but not to be taken for keys
+  if (final == 'M' && parameters.empty()) {
     return bytes.size() < end + 4 ? Parsed{} : Parsed{end + 4, std::nullopt};
   }
-  if (!parameters.empty() && parameters.front() == '<') return {end + 1, mouse_of(parameters.substr(1), final)};
+  if (!parameters.empty() && parameters.front() == '<')
+    return {end + 1, mouse_of(parameters.substr(1), final)};
   return {end + 1, key_of_sequence(parameters, final)};
 }
 
@@ -107,7 +120,8 @@ Parsed parse_escape(std::string_view bytes) {
     const auto code = code_of_letter(bytes[2]);
     return {3, code ? std::optional<Input>(key(*code)) : std::nullopt};
   }
-  return {1, key(KeyCode::escape)};  // Alt and a letter looks the same; no key here has Alt, but Esc may be typed fast
+  // Alt and a letter looks the same; no key here has Alt, but Esc may be typed fast
+  return {1, key(KeyCode::escape)};
 }
 
 Parsed parse_control_byte(unsigned char byte) {

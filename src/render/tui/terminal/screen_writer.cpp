@@ -14,31 +14,41 @@ namespace {
 constexpr int kRewritten = 3;
 
 // A blank looks the same in any colour.
-bool is_blank(const ftxui::Pixel& pixel) { return pixel.character == " " && !pixel.inverted && pixel.background_color == ftxui::Color(ftxui::Color::Default); }
+bool is_blank(const ftxui::Pixel& pixel) {
+  return pixel.character == " " && !pixel.inverted &&
+         pixel.background_color == ftxui::Color(ftxui::Color::Default);
+}
 
 bool same(const ftxui::Pixel& a, const ftxui::Pixel& b) {
   if (is_blank(a) && is_blank(b)) return true;
-  return a.character == b.character && a.bold == b.bold && a.dim == b.dim && a.inverted == b.inverted && a.foreground_color == b.foreground_color &&
+  return a.character == b.character && a.bold == b.bold && a.dim == b.dim &&
+         a.inverted == b.inverted && a.foreground_color == b.foreground_color &&
          a.background_color == b.background_color;
 }
 
-int width_of(const std::string& character) { return character.size() <= 1 ? 1 : std::max(1, ftxui::string_width(character)); }
+int width_of(const std::string& character) {
+  return character.size() <= 1 ? 1 : std::max(1, ftxui::string_width(character));
+}
 
-// A wide letter fills its cell and an empty one after it. Where a window covers one of the two, the other is a blank.
+// A wide letter fills its cell and an empty one after it. Where a window covers one of the two, the
+// other is a blank.
 bool is_second_half(const ftxui::Screen& screen, int x, int y) {
-  return x > 0 && screen.PixelAt(x, y).character.empty() && width_of(screen.PixelAt(x - 1, y).character) > 1;
+  return x > 0 && screen.PixelAt(x, y).character.empty() &&
+         width_of(screen.PixelAt(x - 1, y).character) > 1;
 }
 const std::string& glyph_at(const ftxui::Screen& screen, int x, int y) {
   static const std::string kBlank = " ";
   const std::string& character = screen.PixelAt(x, y).character;
   if (character.empty()) return kBlank;
-  const bool torn = width_of(character) > 1 && (x + 1 >= screen.dimx() || !screen.PixelAt(x + 1, y).character.empty());
+  const bool torn = width_of(character) > 1 &&
+                    (x + 1 >= screen.dimx() || !screen.PixelAt(x + 1, y).character.empty());
   return torn ? kBlank : character;
 }
 // Cells [from, to) that can be written one by one.
 bool are_plain_letters(const ftxui::Screen& screen, int from, int to, int y) {
   for (int x = from; x < to; ++x)
-    if (screen.PixelAt(x, y).character.empty() || width_of(screen.PixelAt(x, y).character) > 1) return false;
+    if (screen.PixelAt(x, y).character.empty() || width_of(screen.PixelAt(x, y).character) > 1)
+      return false;
   return true;
 }
 
@@ -47,14 +57,17 @@ class Output {
  public:
   void go_to(int x, int y) {
     if (x == x_ && y == y_) return;
-    if (y == y_ && x > x_) fmt::format_to(std::back_inserter(bytes_), "\x1b[{}C", x - x_);
-    else fmt::format_to(std::back_inserter(bytes_), "\x1b[{};{}H", y + 1, x + 1);
+    if (y == y_ && x > x_)
+      fmt::format_to(std::back_inserter(bytes_), "\x1b[{}C", x - x_);
+    else
+      fmt::format_to(std::back_inserter(bytes_), "\x1b[{};{}H", y + 1, x + 1);
     x_ = x;
     y_ = y;
   }
 
   void put(const ftxui::Pixel& pixel, const std::string& glyph) {
-    if (!is_blank(pixel) || inverted_ || background_ != ftxui::Color(ftxui::Color::Default)) dress(pixel);
+    if (!is_blank(pixel) || inverted_ || background_ != ftxui::Color(ftxui::Color::Default))
+      dress(pixel);
     bytes_ += glyph;
     x_ += width_of(glyph);
   }
@@ -71,7 +84,8 @@ class Output {
  private:
   void dress(const ftxui::Pixel& pixel) {
     const ftxui::Color foreground = pixel.foreground_color;
-    const bool same_flags = bold_ == pixel.bold && dim_ == pixel.dim && inverted_ == pixel.inverted && pixel.background_color == background_;
+    const bool same_flags = bold_ == pixel.bold && dim_ == pixel.dim &&
+                            inverted_ == pixel.inverted && pixel.background_color == background_;
     if (same_flags && foreground == foreground_) return;
     if (same_flags) {
       fmt::format_to(std::back_inserter(bytes_), "\x1b[{}m", foreground.Print(false));
@@ -80,8 +94,10 @@ class Output {
       if (pixel.bold) bytes_ += ";1";
       if (pixel.dim) bytes_ += ";2";
       if (pixel.inverted) bytes_ += ";7";
-      if (foreground != ftxui::Color(ftxui::Color::Default)) bytes_ += ";" + foreground.Print(false);
-      if (pixel.background_color != ftxui::Color(ftxui::Color::Default)) bytes_ += ";" + pixel.background_color.Print(true);
+      if (foreground != ftxui::Color(ftxui::Color::Default))
+        bytes_ += ";" + foreground.Print(false);
+      if (pixel.background_color != ftxui::Color(ftxui::Color::Default))
+        bytes_ += ";" + pixel.background_color.Print(true);
       bytes_ += "m";
     }
     bold_ = pixel.bold;
@@ -89,7 +105,8 @@ class Output {
     inverted_ = pixel.inverted;
     foreground_ = foreground;
     background_ = pixel.background_color;
-    plain_ = !bold_ && !dim_ && !inverted_ && foreground_ == ftxui::Color(ftxui::Color::Default) && background_ == ftxui::Color(ftxui::Color::Default);
+    plain_ = !bold_ && !dim_ && !inverted_ && foreground_ == ftxui::Color(ftxui::Color::Default) &&
+             background_ == ftxui::Color(ftxui::Color::Default);
   }
 
   std::string bytes_;
@@ -118,8 +135,10 @@ std::string ScreenWriter::update(const ftxui::Screen& next, std::span<const Cell
       const int start = is_second_half(next, x, y) ? x - 1 : x;
       if (start < x && output.stands_after(start, y)) continue;  // it was, just now
       if (output.is_at(start, y) && are_plain_letters(next, output.x(), start, y))
-        while (output.x() < start) output.put(next.PixelAt(output.x(), y), glyph_at(next, output.x(), y));
-      else output.go_to(start, y);
+        while (output.x() < start)
+          output.put(next.PixelAt(output.x(), y), glyph_at(next, output.x(), y));
+      else
+        output.go_to(start, y);
       output.put(next.PixelAt(start, y), glyph_at(next, start, y));
     }
   };

@@ -1,6 +1,7 @@
 // Turns a picture into the bytes that change the terminal from the one before to this one.
 //
-// Only cells that changed are written: people watch over ssh. Pure but for what it remembers of the last picture.
+// Only cells that changed are written: people watch over ssh. Pure but for what it remembers of the
+// last picture.
 #pragma once
 
 #include <algorithm>

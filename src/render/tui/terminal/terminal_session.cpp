@@ -21,8 +21,10 @@
 namespace lockstep {
 namespace {
 
-// The other page, no cursor, no wrapping at the edge, clicks and wheel with their places as numbers.
-constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?1000h\x1b[?1006h\x1b[0m\x1b[2J";
+// The other page, no cursor, no wrapping at the edge, clicks and wheel with their places as
+// numbers.
+constexpr std::string_view kEnter =
+    "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?1000h\x1b[?1006h\x1b[0m\x1b[2J";
 constexpr std::string_view kLeave = "\x1b[?1006l\x1b[?1000l\x1b[?7h\x1b[0m\x1b[?25h\x1b[?1049l";
 
 constexpr std::array kFatal = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGQUIT, SIGTRAP};
@@ -37,7 +39,8 @@ enum class Note : char { wake = 'w', resize = 'r', stop = 's', go_on = 'c' };
 void note(Note what) {
   const int saved = errno;
   const char letter = static_cast<char>(what);
-  [[maybe_unused]] const auto ignored = ::write(signal_pipe, &letter, 1);  // full: it will be looked at anyway
+  // full: it will be looked at anyway
+  [[maybe_unused]] const auto ignored = ::write(signal_pipe, &letter, 1);
   errno = saved;
 }
 
@@ -45,7 +48,8 @@ void on_resize(int) { note(Note::resize); }
 void on_stop(int) { note(Note::stop); }
 void on_go_on(int) { note(Note::go_on); }
 
-// Safe in a signal handler: two system calls. The settings first: a write may block where the other end is slow.
+// Safe in a signal handler: two system calls. The settings first: a write may block where the other
+// end is slow.
 void put_right() {
   const int terminal = found_on.exchange(-1);
   if (terminal < 0) return;
@@ -60,7 +64,7 @@ void on_crash(int signal) {
 }
 
 void handle(int signal, void (*handler)(int)) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = handler;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(signal, &action, nullptr);
@@ -94,7 +98,8 @@ bool terminal_has_utf8() {
     ::freelocale(locale);
     if (utf8) return true;
   }
-  // The locale may not be installed here and still be what the terminal at the other end of ssh has.
+  // The locale may not be installed here and still be what the terminal at the other end of ssh
+  // has.
   for (const char* const variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = std::getenv(variable);
     if (value == nullptr || *value == '\0') continue;
@@ -112,8 +117,10 @@ Result<std::unique_ptr<TerminalSession>> TerminalSession::open() {
     session->own_input_ = true;
   }
   std::array<int, 2> ends{};
-  if (session->input_ < 0 || ::tcgetattr(session->input_, &as_found) != 0 || ::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
-    return Error{std::string("cannot take the terminal: ") + std::strerror(errno), "print once instead: lockstep monitor --once"};
+  if (session->input_ < 0 || ::tcgetattr(session->input_, &as_found) != 0 ||
+      ::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
+    return Error{std::string("cannot take the terminal: ") + std::strerror(errno),
+                 "print once instead: lockstep monitor --once"};
   session->wake_read_ = ends[0];
   session->wake_write_ = ends[1];
   signal_pipe = ends[1];
@@ -149,7 +156,8 @@ void TerminalSession::enter() {
   raw.c_cc[VMIN] = 0;
   raw.c_cc[VTIME] = 0;
   found_on = input_;
-  while (::tcsetattr(input_, TCSANOW, &raw) != 0 && errno == EINTR) {  // stopped in the background, and let go on
+  // stopped in the background, and let go on
+  while (::tcsetattr(input_, TCSANOW, &raw) != 0 && errno == EINTR) {
   }
   write(kEnter);
 }
@@ -166,7 +174,8 @@ void TerminalSession::suspend() {
 
 Size TerminalSession::size() const {
   winsize known{};
-  const bool told = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &known) == 0 && known.ws_col > 0 && known.ws_row > 0;
+  const bool told =
+      ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &known) == 0 && known.ws_col > 0 && known.ws_row > 0;
   if (told) return {known.ws_col, known.ws_row};
   return {number_in("COLUMNS", 80), number_in("LINES", 24)};
 }
@@ -174,11 +183,15 @@ Size TerminalSession::size() const {
 TerminalSession::Woken TerminalSession::wait(std::chrono::milliseconds limit) {
   Woken woken;
   std::array<pollfd, 2> watched = {{{input_, POLLIN, 0}, {wake_read_, POLLIN, 0}}};
-  if (::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(limit.count(), 0))) < 0) return woken;
+  if (::poll(watched.data(), watched.size(),
+             static_cast<int>(std::max<std::int64_t>(limit.count(), 0))) < 0)
+    return woken;
   woken.input = (watched[0].revents & (POLLIN | POLLHUP | POLLERR | POLLNVAL)) != 0;
-  woken.gone = gone_ || (watched[0].revents & (POLLERR | POLLNVAL)) != 0 || ((watched[0].revents & POLLHUP) != 0 && (watched[0].revents & POLLIN) == 0);
+  woken.gone = gone_ || (watched[0].revents & (POLLERR | POLLNVAL)) != 0 ||
+               ((watched[0].revents & POLLHUP) != 0 && (watched[0].revents & POLLIN) == 0);
   std::array<char, 256> letters{};
-  for (ssize_t count = ::read(wake_read_, letters.data(), letters.size()); count > 0; count = ::read(wake_read_, letters.data(), letters.size()))
+  for (ssize_t count = ::read(wake_read_, letters.data(), letters.size()); count > 0;
+       count = ::read(wake_read_, letters.data(), letters.size()))
     for (ssize_t i = 0; i < count; ++i) {
       const auto what = static_cast<Note>(letters[static_cast<std::size_t>(i)]);
       woken.other = woken.other || what == Note::wake;

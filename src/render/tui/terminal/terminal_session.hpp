@@ -1,7 +1,7 @@
 // The terminal while the live screen has it: raw, on its other page, given back whatever happens.
 //
-// One session a process. Its signal handlers only write to a pipe or, for a crash, put the terminal right and die of the
-// same signal.
+// One session a process. Its signal handlers only write to a pipe or, for a crash, put the terminal
+// right and die of the same signal.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ class TerminalSession {
   // What ended a wait.
   struct Woken {
     bool input = false;
-    bool other = false;    // wake() was called, from any thread
+    bool other = false;  // wake() was called, from any thread
     bool resized = false;
     bool stop_wanted = false;  // SIGTSTP
     bool went_on = false;      // SIGCONT: the terminal may have been used by others meanwhile

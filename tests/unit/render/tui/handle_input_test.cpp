@@ -38,9 +38,13 @@ class Keys : public ::testing::Test {
   void type(std::string_view text) {
     for (const char letter : text) press({key(static_cast<char32_t>(letter))});
   }
-  void click(int x, int y, MouseAction action = MouseAction::press) { state_ = handle(std::move(state_), Mouse{action, x, y}, situation()).state; }
+  void click(int x, int y, MouseAction action = MouseAction::press) {
+    state_ = handle(std::move(state_), Mouse{action, x, y}, situation()).state;
+  }
   // As the last frame lay.
-  Situation situation() { return {seen_, draw_monitor(seen_, state_, {120, 40}).layout, "run.jsonl.zst"}; }
+  Situation situation() {
+    return {seen_, draw_monitor(seen_, state_, {120, 40}).layout, "run.jsonl.zst"};
+  }
   template <class Request>
   const Request* asked() const {
     for (const MonitorRequest& request : requests_) {
@@ -131,7 +135,8 @@ TEST_F(Keys, TheCursorStartsAtThePresentAndMovesByColumns) {
   EXPECT_NEAR(first, seen_.now_ms(), 200);
   EXPECT_NEAR(first - *state_.cursor_ms, 2 * state_.setup.column_ms, 1e-6);
   for (int i = 0; i < 1000; ++i) press({key(KeyCode::left)});
-  EXPECT_GE(*state_.cursor_ms, seen_.history.oldest_ms()) << "there is nothing before the beginning";
+  EXPECT_GE(*state_.cursor_ms, seen_.history.oldest_ms())
+      << "there is nothing before the beginning";
 }
 
 TEST_F(Keys, ZoomKeepsTheCursorWhereItIs) {
@@ -157,7 +162,8 @@ TEST_F(Keys, TabGoesRoundThePanelsThatAreThere) {
     press({key(KeyCode::tab)});
     order.push_back(state_.focus);
   }
-  EXPECT_EQ(order, (std::vector<Panel>{Panel::ranks, Panel::findings, Panel::gpus})) << "no steps were marked, so no steps panel";
+  EXPECT_EQ(order, (std::vector<Panel>{Panel::ranks, Panel::findings, Panel::gpus}))
+      << "no steps were marked, so no steps panel";
   press({key(KeyCode::back_tab)});
   EXPECT_EQ(state_.focus, Panel::findings);
 }
@@ -200,7 +206,8 @@ TEST_F(Keys, TheFilterTakesLettersThatAreKeysElsewhere) {
   type("q?h3");
   EXPECT_EQ(asked<QuitScreen>(), nullptr);
   EXPECT_EQ(state_.filter, "q?h3");
-  press({key(KeyCode::backspace), key(KeyCode::backspace), key(KeyCode::backspace), key(KeyCode::backspace)});
+  press({key(KeyCode::backspace), key(KeyCode::backspace), key(KeyCode::backspace),
+         key(KeyCode::backspace)});
   type("rank 3 of");
   press({key(KeyCode::enter)});
 
@@ -258,7 +265,8 @@ TEST_F(Keys, AWindowScrollsToItsEndAndAtOnceBack) {
   press({key('?')});
   press({key(KeyCode::escape), key('?')});
   press({key('G'), key('k')});
-  EXPECT_EQ(std::get<HelpView>(state_.overlay).scroll, std::max(0, situation().layout.last_scroll - 1));
+  EXPECT_EQ(std::get<HelpView>(state_.overlay).scroll,
+            std::max(0, situation().layout.last_scroll - 1));
 }
 
 TEST_F(Keys, PauseKeepsThePlaceThatWasScrolledTo) {
@@ -401,7 +409,8 @@ TEST_F(Keys, NothingBreaksWhereNothingIsKnown) {
   seen_ = Monitored();
   for (const KeyRow& row : key_table())
     for (const Key& entry : row.keys)
-      if (entry.code != KeyCode::unknown) press({entry, key(KeyCode::enter), key(KeyCode::escape), key(KeyCode::escape)});
+      if (entry.code != KeyCode::unknown)
+        press({entry, key(KeyCode::enter), key(KeyCode::escape), key(KeyCode::escape)});
   for (int y = 0; y < 40; ++y) click(y, y);
 }
 

@@ -73,7 +73,9 @@ TEST(Layout, BandsNeverOverlapNorLeaveTheScreen) {
       for (const int columns : {40, 60, 72, 80, 99, 100, 120, 200, 400}) {
         const Layout layout = layout_of(machine_of(gpus), {}, columns, rows);
         int y = 0;
-        for (const Band& band : {layout.title, layout.verdict, layout.axis, layout.lanes, layout.of(Panel::steps), layout.of(Panel::ranks), layout.of(Panel::findings)}) {
+        for (const Band& band :
+             {layout.title, layout.verdict, layout.axis, layout.lanes, layout.of(Panel::steps),
+              layout.of(Panel::ranks), layout.of(Panel::findings)}) {
           EXPECT_EQ(band.y, y) << gpus << " GPUs at " << columns << "x" << rows;
           y += band.height;
         }
@@ -93,7 +95,8 @@ TEST(Layout, EverySizeIsDrawn) {
 }
 
 TEST(Layout, ATerminalThatIsTooSmallIsTold) {
-  const std::string text = testing::text_of(testing::painted(draw_monitor(machine_of(2), {}, {30, 8})));
+  const std::string text =
+      testing::text_of(testing::painted(draw_monitor(machine_of(2), {}, {30, 8})));
 
   EXPECT_NE(text.find("lockstep needs 40x12"), std::string::npos) << text;
   EXPECT_NE(text.find("q quits"), std::string::npos) << text;

@@ -29,7 +29,10 @@ std::vector<CellRun> everywhere(const ftxui::Screen& screen) {
 // The least of a terminal: places, letters, and a style for each cell as the numbers that set it.
 class Emulator {
  public:
-  Emulator(int columns, int rows) : cells_(static_cast<std::size_t>(rows), std::vector<std::string>(static_cast<std::size_t>(columns), " ")), styles_(cells_) {}
+  Emulator(int columns, int rows)
+      : cells_(static_cast<std::size_t>(rows),
+               std::vector<std::string>(static_cast<std::size_t>(columns), " ")),
+        styles_(cells_) {}
 
   void take(const std::string& bytes) {
     for (std::size_t at = 0; at < bytes.size();) {
@@ -41,7 +44,9 @@ class Emulator {
         continue;
       }
       std::size_t length = 1;
-      while (at + length < bytes.size() && (static_cast<unsigned char>(bytes[at + length]) & 0xC0U) == 0x80U) ++length;
+      while (at + length < bytes.size() &&
+             (static_cast<unsigned char>(bytes[at + length]) & 0xC0U) == 0x80U)
+        ++length;
       cells_.at(y_).at(x_) = bytes.substr(at, length);
       styles_.at(y_).at(x_) = style_;
       ++x_;
@@ -68,10 +73,11 @@ class Emulator {
     } else if (letter == 'C') {
       x_ += std::stoul(numbers);
     } else if (letter == 'J') {
-      for (auto& row : cells_) std::fill(row.begin(), row.end(), " ");
+      for (auto& row : cells_) std::ranges::fill(row, " ");
       x_ = y_ = 0;
     } else if (letter == 'm') {
-      style_ = numbers.starts_with("0") ? numbers : style_.substr(0, style_.find(';')) + ";" + numbers;
+      style_ =
+          numbers.starts_with("0") ? numbers : style_.substr(0, style_.find(';')) + ";" + numbers;
     }
   }
   std::vector<std::vector<std::string>> cells_;
@@ -147,16 +153,21 @@ TEST(ScreenWriter, HalfAWideLetterIsABlank) {
 
 TEST(ScreenWriter, ThousandRandomPicturesArriveAsTheyAre) {
   std::mt19937 chance(7);
-  const auto pick = [&](int most) { return static_cast<int>(chance() % static_cast<unsigned>(most)); };
+  const auto pick = [&](int most) {
+    return static_cast<int>(chance() % static_cast<unsigned>(most));
+  };
   ScreenWriter writer;
   Emulator terminal(30, 6);
   std::vector<std::string> letters = {" ", "a", "b", "\u2588", "\u2581", "%"};
   std::vector<Line> rows(6);
   for (int picture = 0; picture < 1000; ++picture) {
     Line row;
-    for (int x = 0; x < 30; ++x) row.add(letters[static_cast<std::size_t>(pick(6))], {static_cast<Tone>(pick(6)), pick(5) == 0, pick(9) == 0});
+    for (int x = 0; x < 30; ++x)
+      row.add(letters[static_cast<std::size_t>(pick(6))],
+              {static_cast<Tone>(pick(6)), pick(5) == 0, pick(9) == 0});
     const int y = pick(6);
-    if (picture < 6 || pick(3) == 0) rows[static_cast<std::size_t>(picture < 6 ? picture : y)] = row;
+    if (picture < 6 || pick(3) == 0)
+      rows[static_cast<std::size_t>(picture < 6 ? picture : y)] = row;
     const auto screen = screen_of(rows, 30);
 
     terminal.take(writer.update(screen, everywhere(screen)));

@@ -28,7 +28,8 @@ TEST(TimeView, FinerThanAReadingThePowerLaneWaitsForTheDriversSamples) {
   Monitored seen = watched_for(10'000);
   GpuSample late;
   late.busy = 1.0;
-  late.power_samples = PowerSamples{std::vector<std::uint32_t>(100, 500'000), 20, 7000.0};  // up to 9 s
+  // up to 9 s
+  late.power_samples = PowerSamples{std::vector<std::uint32_t>(100, 500'000), 20, 7000.0};
   seen.history.add(10'100, {late});
   MonitorState state;
   state.setup.lanes = Quantity::power;
@@ -53,7 +54,8 @@ TEST(TimeView, StaysWhereItWasPut) {
   MonitorState state;
   state.right_ms = 5000;
 
-  EXPECT_DOUBLE_EQ(time_view(watched_for(10'000), state, 50).right_ms, time_view(watched_for(60'000), state, 50).right_ms);
+  EXPECT_DOUBLE_EQ(time_view(watched_for(10'000), state, 50).right_ms,
+                   time_view(watched_for(60'000), state, 50).right_ms);
 }
 
 TEST(TimeCode, ReadsAsClocksDo) {
@@ -69,7 +71,8 @@ TEST(TimeCode, IsReadBackAsPeopleTypeIt) {
   EXPECT_DOUBLE_EQ(*parse_time_code("1:02:03"), 3'723'000);
   EXPECT_DOUBLE_EQ(*parse_time_code("90"), 90'000);
   EXPECT_DOUBLE_EQ(*parse_time_code("1.5s"), 1500);
-  for (const char* const none : {"", "x", "1:99", "1:2:3:4", "-1", "1:"}) EXPECT_FALSE(parse_time_code(none)) << none;
+  for (const char* const none : {"", "x", "1:99", "1:2:3:4", "-1", "1:"})
+    EXPECT_FALSE(parse_time_code(none)) << none;
 }
 
 }  // namespace
