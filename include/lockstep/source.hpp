@@ -41,6 +41,12 @@ struct NothingYet {};  // a live source had nothing within the time given
 struct EndOfInput {};  // a finite source is through
 using NextRecord = std::variant<Record, NothingYet, EndOfInput>;
 
+// What a source says of itself, so that nobody has to tell it from its kind or its name.
+struct SourceFacts {
+  bool live = false;        // readings come as time passes: a driver, a server that is followed
+  bool local_pids = false;  // its process ids are of this machine
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -48,6 +54,7 @@ class Source {
   virtual SourceKind kind() const = 0;
   // the file, the driver: what a reader of the report wants to know
   virtual std::string detail() const = 0;
+  virtual SourceFacts facts() const = 0;
   virtual const Machine& machine() const = 0;
 
   // Waits at most `wait` for the next record. Files never wait.

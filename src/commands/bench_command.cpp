@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -12,15 +13,15 @@
 #include "base/interrupt.hpp"
 #include "base/redact.hpp"
 #include "base/text.hpp"
-#include "commands/bench_run.hpp"
 #include "commands/command_line.hpp"
-#include "commands/observation.hpp"
-#include "commands/trainer_program.hpp"
-#include "commands/watched_training.hpp"
-#include "launch/machine_facts.hpp"
+#include "launch/arguments/machine_facts.hpp"
 #include "render/html/html_bench.hpp"
 #include "render/json/bench_json.hpp"
 #include "render/text/bench_text.hpp"
+#include "runs/bench_run.hpp"
+#include "runs/observation.hpp"
+#include "runs/trainer_program.hpp"
+#include "runs/watched_training.hpp"
 #include "scaling/bench_cases.hpp"
 #include "scaling/summarise.hpp"
 #include "training/model_shapes.hpp"
@@ -120,7 +121,7 @@ struct BenchPlan {
 };
 
 // The machine and what is to be measured on it.
-Result<BenchPlan> plan_of(const SharedOptions& options, const BenchFlags& flags) {
+Result<BenchPlan> plan_of(const RunOptions& options, const BenchFlags& flags) {
   BenchPlan plan;
   const TrainMachine machine = train_machine();
   BenchRequest& request = plan.request;

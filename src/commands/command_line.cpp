@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "commands/cli11_line.hpp"
 #include "commands/version.hpp"
 #include "sources/nvml/poller.hpp"
 
@@ -262,11 +263,6 @@ Result<int> dispatch(std::vector<std::string> words) {
 }
 
 }  // namespace
-
-int report_error(const Error& error) {
-  say(fmt::format("lockstep: error: {}\n  next: {}\n", error.what, error.next));
-  return error.kind == ErrorKind::usage ? exit_code::kUsage : exit_code::kCannotMeasure;
-}
 
 std::span<const CommandRow> all_commands() { return kCommands; }
 

@@ -1,7 +1,6 @@
 // The table of commands, the one catch, and the exit codes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -10,18 +9,9 @@
 
 #include "commands/shared_options.hpp"
 #include "lockstep/result.hpp"
+#include "runs/exit_code.hpp"
 
 namespace lockstep {
-
-// Exit codes, the same for every command.
-namespace exit_code {
-inline constexpr int kDone = 0;
-inline constexpr int kFindings = 1;
-inline constexpr int kUsage = 2;
-inline constexpr int kCannotMeasure = 3;
-inline constexpr int kCommandFailed = 4;
-inline constexpr int kInterrupted = 130;
-}  // namespace exit_code
 
 // What a command does once its options are read: its exit code, or an error.
 using Run = std::function<Result<int>()>;
@@ -42,19 +32,7 @@ struct CommandRow {
 };
 std::span<const CommandRow> all_commands();
 
-// The whole command line as CLI11 sees it, for help, completions and the man page.
-struct CommandLine {
-  RawOptions raw;
-  CLI::App app{"lockstep tells you why your GPUs are not busy"};
-  std::vector<std::pair<CLI::App*, Run>> runs;
-  bool version = false;
-};
-std::unique_ptr<CommandLine> make_command_line();
-
 int run_command_line(int argc, char** argv);
-
-// Says an error and its next step on standard error; the exit code that goes with it.
-int report_error(const Error& error);
 
 // One row each; the files are named after them.
 Run configure_monitor(CLI::App& app, RawOptions& raw);

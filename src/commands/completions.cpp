@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "commands/command_line.hpp"
+#include "commands/cli11_line.hpp"
 
 namespace lockstep {
 namespace {

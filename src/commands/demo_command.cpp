@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -10,15 +11,15 @@
 #include "base/interrupt.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
-#include "commands/observation.hpp"
-#include "commands/trainer_program.hpp"
-#include "commands/watched_training.hpp"
-#include "launch/machine_facts.hpp"
+#include "launch/arguments/machine_facts.hpp"
 #include "render/html/html_before_after.hpp"
 #include "render/json/json_renderer.hpp"
 #include "render/text/before_after_text.hpp"
 #include "render/text/diagnosis_text.hpp"
 #include "render/words/words.hpp"
+#include "runs/observation.hpp"
+#include "runs/trainer_program.hpp"
+#include "runs/watched_training.hpp"
 #include "scaling/summarise.hpp"
 
 namespace lockstep {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -13,28 +14,22 @@
 #include "base/interrupt.hpp"
 #include "base/redact.hpp"
 #include "base/text.hpp"
-#include "commands/child_command.hpp"
 #include "commands/command_line.hpp"
 #include "commands/finding_codes.hpp"
-#include "commands/judgement.hpp"
-#include "commands/observation.hpp"
-#include "commands/probe_session.hpp"
-#include "commands/progress_line.hpp"
-#include "commands/renderer_for.hpp"
-#include "commands/running_code.hpp"
-#include "commands/trace_input.hpp"
-#include "commands/watch.hpp"
-#include "commands/with_ras.hpp"
 #include "detectors/diagnosis.hpp"
-#include "detectors/flight_findings.hpp"
-#include "recording/reader.hpp"
+#include "detectors/told/flight_findings.hpp"
 #include "render/json/merged_trace.hpp"
 #include "report/comparison.hpp"
+#include "runs/judgement.hpp"
+#include "runs/observation.hpp"
+#include "runs/progress_line.hpp"
+#include "runs/renderer_for.hpp"
+#include "runs/running_code.hpp"
+#include "runs/trace_input.hpp"
+#include "runs/watched_command.hpp"
 #include "signals/derive_signals.hpp"
 #include "signals/stuck_collectives.hpp"
 #include "sources/flight_recorder/flight_dump.hpp"
-#include "sources/merged/merged_recordings.hpp"
-#include "sources/probe/probe_source.hpp"
 
 namespace lockstep {
 namespace {
@@ -106,7 +101,7 @@ Result<Reference> reference_of(const DiagnoseOptions& typed, const SourceOptions
   if (typed.against.empty()) return reference;
   if (reference.alone) return usage_error("--against and --baseline at once", "give one of them");
   auto source = TRY(open_source(typed.against, source_options));
-  if (is_live(*source))
+  if (source->facts().live)
     return usage_error("--against needs a file",
                        "record the other run: lockstep record -o before.jsonl");
   auto timeline = TRY(observe(*source, {}));
@@ -137,40 +132,30 @@ void leave_out_unwanted(const Filter& filter, Report& report) {
   std::erase_if(report.suspicions, unwanted);
 }
 
-// A command that ended before it held a GPU: nothing was judged, but how it ended is told all the
-// same.
-Report report_of_command_alone(const Source& source, ChildCommand& child) {
-  Report report;
-  report.source_kind = source.kind();
-  report.source_detail = source.detail();
-  report.command = child.report();
-  return report;
-}
-
 std::string progress_words(const Timeline& so_far, const Diagnosis& diagnosis) {
   return fmt::format("watching {:.1f} s: {} ({:.0f} %)", (so_far.to_ms - so_far.from_ms) / 1e3,
                      kPatternNames[static_cast<std::size_t>(diagnosis.verdict.pattern)],
                      diagnosis.verdict.confidence * 100);
 }
 
-// How long a live watch goes on, and when it has seen enough.
-ObservationOptions how_to_watch(const SharedOptions& options, const DiagnoseOptions& typed,
-                                bool live, ChildCommand& child, const ProgressLine& progress) {
+// How long a watch goes on, and when it has seen enough.
+ObservationOptions how_to_watch(const RunOptions& options, const DiagnoseOptions& typed,
+                                WatchedCommand& watched, const ProgressLine& progress) {
+  const bool live = watched.source().facts().live;
+  const bool of_command = watched.child().started();
   ObservationOptions how;
   how.review_every = kReviewEvery;
-  how.pid = child.started() ? std::optional(child.pid()) : options.pid;
+  how.pid = options.pid;
   how.keep_free_gpus = true;
   if (!live) {
     how.duration = options.duration;
-  } else if (!child.started()) {
+  } else if (!of_command) {
     how.duration = options.duration.value_or(kWatchFor);
   }
   if (!live && !typed.until_sure) return how;
-  how.stop = [&child] { return child.ended(); };
   // A command's start-up takes as long as it takes: its duration counts from the first sign of
   // work.
   const double longest_ms = to_ms(options.duration.value_or(kWatchFor));
-  const bool of_command = child.started();
   how.enough = [&progress, longest_ms, of_command](const Timeline& so_far) {
     const Signals signals = derive_signals(so_far);
     const Diagnosis diagnosis = diagnose(signals);
@@ -189,8 +174,8 @@ bool is_same_file(const std::string& one, const std::string& other) {
 }
 
 // Traces need no watching: they are read, judged and told.
-Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions& typed,
-                            const Filter& filter) {
+Result<int> diagnose_traces(const RunOptions& options, const DiagnoseOptions& typed,
+                            const Filter& filter, const std::vector<std::string>& paths) {
   if (!options.command.empty())
     return usage_error("a command after -- needs live GPUs, not a trace",
                        "leave the input out, or use virtual:2");
@@ -199,19 +184,12 @@ Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions&
                        "compare two traces: --against OTHER");
   const TraceQuestion question{
       typed.compat.empty() ? TraceRules::exact : TraceRules::hta, {}, false};
-  std::vector<std::string> paths = {options.input};
-  paths.insert(paths.end(), typed.more_inputs.begin(), typed.more_inputs.end());
-  for (std::size_t i = 0; i < paths.size(); ++i) {
+  for (const std::string& path : paths)
     for (const std::string& output : {options.output, typed.trace})
-      if (!output.empty() && is_same_file(paths[i], output))
+      if (!output.empty() && is_same_file(path, output))
         return usage_error(
-            fmt::format("{} would be written over by its own report", printable(paths[i])),
+            fmt::format("{} would be written over by its own report", printable(path)),
             "choose another name after -o or --trace");
-    for (std::size_t j = 0; j < i; ++j)
-      if (is_same_file(paths[i], paths[j]))
-        return usage_error(fmt::format("{} is given twice", printable(paths[i])),
-                           "give one file a rank");
-  }
   auto judged = TRY(judge_traces(paths, question));
   Report report = report_of(judged.timeline, judged.run);
   if (!typed.against.empty()) {
@@ -238,14 +216,12 @@ Result<int> diagnose_traces(const SharedOptions& options, const DiagnoseOptions&
 }
 
 // What a hung job's flight recorder wrote: who is missing from which collective.
-Result<int> diagnose_flight_dumps(const SharedOptions& options, const DiagnoseOptions& typed,
-                                  const Filter& filter) {
+Result<int> diagnose_flight_dumps(const RunOptions& options, const DiagnoseOptions& typed,
+                                  const Filter& filter, const std::vector<std::string>& paths) {
   if (!options.command.empty() || !typed.against.empty() || !typed.baseline.empty() ||
       !typed.compat.empty() || !typed.trace.empty())
     return usage_error("dumps of the flight recorder are read alone",
                        "leave --against, --baseline, --compat, --trace and the command away");
-  std::vector<std::string> paths = {options.input};
-  paths.insert(paths.end(), typed.more_inputs.begin(), typed.more_inputs.end());
   auto dumps = TRY(read_flight_dumps(paths));
   Report report;
   report.source_kind = SourceKind::log;
@@ -274,65 +250,89 @@ Result<int> diagnose_flight_dumps(const SharedOptions& options, const DiagnoseOp
   return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
 }
 
-bool is_flight_dump(const std::string& path) {
-  std::error_code ignored;
-  // what is taken from a pipe is gone
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  const auto start = read_small_file(path, 1U << 16U);
-  return start && looks_like_flight_dump(*start);
+// What cannot be asked of this input, or not together.
+Status check_question(const RunOptions& options, const DiagnoseOptions& typed, const Source& source,
+                      const Reference& reference) {
+  const bool live = source.facts().live;
+  if (!typed.compat.empty() || !typed.trace.empty())
+    return usage_error(
+        fmt::format("{} belongs to traces", typed.compat.empty() ? "--trace" : "--compat"),
+        "give a Kineto trace: lockstep diagnose trace.json.gz");
+  if (!options.command.empty() && !live)
+    return usage_error("a command after -- needs live GPUs, not a file",
+                       "leave the input out, or use virtual:2");
+  if (typed.stop_after && options.command.empty())
+    return usage_error("--stop-after without a command",
+                       "give one: lockstep diagnose --stop-after -- python train.py");
+  if (reference.alone && (live || options.duration || typed.until_sure) && options.command.empty())
+    return usage_error(
+        "--baseline needs a whole run, and this looks at a part of one",
+        "record the run: lockstep record -o run.jsonl -- CMD, then diagnose run.jsonl");
+  return Done{};
 }
 
-bool is_recording_file(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored) && looks_like_recording(path);
+// Probes reach processes that are started here alone; NCCL's own count needs a live machine.
+Result<ProbeChoice> probes_for(const RunOptions& options, const DiagnoseOptions& typed,
+                               SourceFacts facts) {
+  auto probes = TRY(parse_probes(typed.probe, kLightProbes));
+  if (options.command.empty() || !facts.local_pids)
+    probes.python = probes.host = probes.cuda = probes.nccl = false;
+  probes.ras = probes.ras && facts.live && facts.local_pids;
+  return probes;
 }
 
-// Several files are traces of several ranks, recordings of several machines, or a mistake.
-Result<bool> inputs_are_traces(const SharedOptions& options, const DiagnoseOptions& typed) {
-  const bool live = options.input.empty() || options.input.starts_with("virtual:");
-  if (live && !typed.more_inputs.empty())
-    return usage_error(fmt::format("'{}' beside live GPUs", printable(typed.more_inputs.front())),
-                       "give files alone, or --against FILE to compare with");
-  if (live) return false;
-  if (!is_trace_file(options.input)) {
-    if (typed.more_inputs.empty()) return false;
-    for (const std::string& path : typed.more_inputs)
-      if (!std::filesystem::exists(path)) return cannot_read(path, ENOENT);
-    const bool all_recorded = is_recording_file(options.input) &&
-                              std::ranges::all_of(typed.more_inputs, is_recording_file);
-    if (!all_recorded)
-      return usage_error(fmt::format("one input at a time: '{}' is a second, and only recordings "
-                                     "or traces are read together",
-                                     printable(typed.more_inputs.front())),
-                         "compare two runs: lockstep diagnose RUN --against OTHER; or diagnose one "
-                         "after the other");
-    return false;
+// Nothing was seen of the GPUs. The command is the user's: it is waited for, and that it failed is
+// the better answer.
+Result<int> nothing_seen(const RunOptions& options, const DiagnoseOptions& typed,
+                         WatchedCommand& watched, Error why) {
+  ChildCommand& child = watched.child();
+  const int code =
+      child.finish(typed.stop_after ? ChildCommand::AtEnd::stop : ChildCommand::AtEnd::wait);
+  if (interrupted_by() != 0) return exit_code::kInterrupted;
+  if (code == 0) return why;
+  tell(options, why.what);
+  Report report;
+  report.source_kind = watched.source().kind();
+  report.source_detail = watched.source().detail();
+  report.command = child.report();
+  TRY(put_result(options, renderer_for(options)->render(report)));
+  return exit_code::kCommandFailed;
+}
+
+Result<int> diagnose_source(const RunOptions& options, const DiagnoseOptions& typed,
+                            const Filter& filter, Reference reference,
+                            std::unique_ptr<Source> source) {
+  TRY(check_question(options, typed, *source, reference));
+  const SourceFacts facts = source->facts();
+  WatchedCommandOptions how;
+  how.command = options.command;
+  how.output = options.writes_to_file() ? ChildOutput::untouched : ChildOutput::to_stderr;
+  how.probes = TRY(probes_for(options, typed, facts));
+  auto watched = TRY(WatchedCommand::start(how, std::move(source)));
+  auto timeline = [&] {
+    const ProgressLine progress(options);
+    return watched.observe(how_to_watch(options, typed, watched, progress));
+  }();
+  if (!timeline) return nothing_seen(options, typed, watched, std::move(timeline).error());
+  if (const auto note = watched.source().repair_note()) tell(options, *note);
+  if (const auto cost = watched.source().cost())
+    tell(options, fmt::format("watched closely: {:.1f} % of the time in the driver", *cost * 100));
+  watched.let_go();  // no more driver calls while the command goes on
+
+  ChildCommand& child = watched.child();
+  if (reference.alone && child.running()) {
+    tell(options, "the command still runs: its time cannot be compared with --baseline yet");
+    reference.alone.reset();
   }
-  for (const std::string& path : typed.more_inputs)
-    if (!std::filesystem::exists(path))
-      return cannot_read(path, ENOENT);
-    else if (!is_trace_file(path))
-      return usage_error(
-          fmt::format("{} is no trace as {} is", printable(path), printable(options.input)),
-          "give the traces of one run's ranks, or one other input");
-  return true;
-}
-
-// Of several machines, or of several ranks of one.
-Result<std::unique_ptr<Source>> open_recordings(const SharedOptions& options,
-                                                const DiagnoseOptions& typed) {
-  if (!options.gpus.empty())
-    return usage_error("--gpus counts the GPUs of one machine, and these are recordings of several",
-                       "leave it out, or diagnose one recording");
-  std::vector<std::string> paths = {options.input};
-  for (const std::string& path : typed.more_inputs) {
-    for (const std::string& known : paths)
-      if (is_same_file(path, known))
-        return usage_error(fmt::format("{} is given twice", printable(path)),
-                           "give each recording once");
-    paths.push_back(path);
-  }
-  return open_merged_recordings(paths);
+  Report report = compared_report_of(*timeline, reference);
+  if (facts.live && facts.local_pids) add_code_of_processes(report, options.command);
+  shorten_paths(report, std::filesystem::current_path());
+  leave_out_unwanted(filter, report);
+  if ((reference.run || reference.alone) && !report.comparison)
+    tell(options, "nothing to compare: one of the runs has no job that works");
+  if (child.started() && typed.stop_after) child.finish(ChildCommand::AtEnd::stop);
+  report.command = child.report();
+  return put_and_wait(options, report, child, "the command goes on; waiting for its end");
 }
 
 Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
@@ -341,93 +341,20 @@ Result<int> run_diagnose(const RawOptions& raw, const DiagnoseOptions& typed) {
   if (!typed.compat.empty() && typed.compat != "hta")
     return usage_error(fmt::format("--compat {} is unknown", printable(typed.compat)),
                        "use --compat hta, or leave it out for exact numbers");
-  if (!options.input.empty() && is_flight_dump(options.input))
-    return diagnose_flight_dumps(options, typed, filter);
-  auto traces = TRY(inputs_are_traces(options, typed));
-  if (traces) return diagnose_traces(options, typed, filter);
-  if (!typed.compat.empty() || !typed.trace.empty())
-    return usage_error(
-        fmt::format("{} belongs to traces", typed.compat.empty() ? "--trace" : "--compat"),
-        "give a Kineto trace: lockstep diagnose trace.json.gz");
-
   watch_for_interrupts();
-  SourceOptions source_options = options.source_options();
-  source_options.process_period = 1s;  // a few looks at the processes within the shortest watch
-  source_options.attention = Attention::close;
-  auto reference = TRY(reference_of(typed, source_options));
-  auto source = TRY(typed.more_inputs.empty() ? open_source(options.input, source_options)
-                                              : open_recordings(options, typed));
-  const bool live = is_live(*source);
-  const bool of_this_machine = pids_are_of_this_machine(*source);
-  if (!options.command.empty() && !live)
-    return usage_error("a command after -- needs live GPUs, not a file",
-                       "leave the input out, or use virtual:2");
-  auto probes = TRY(parse_probes(typed.probe, kLightProbes));
-  if (options.command.empty() || !of_this_machine)
-    probes.python = probes.host = probes.cuda = probes.nccl = false;
-  auto session = TRY(ProbeSession::start(probes));
-  if (typed.stop_after && options.command.empty())
-    return usage_error("--stop-after without a command",
-                       "give one: lockstep diagnose --stop-after -- python train.py");
-  if (reference.alone && (live || options.duration || typed.until_sure) && options.command.empty())
-    return usage_error(
-        "--baseline needs a whole run, and this looks at a part of one",
-        "record the run: lockstep record -o run.jsonl -- CMD, then diagnose run.jsonl");
-  if (!options.command.empty() && of_this_machine)
-    source = std::make_unique<ProbeSource>(session.folder(), std::move(source));
-  if (live && of_this_machine && probes.ras) source = with_ras(std::move(source));
-  auto child = TRY(ChildCommand::start(options, session.environment()));
-
-  auto timeline = [&] {
-    const ProgressLine progress(options);
-    return observe(*source, how_to_watch(options, typed, live, child, progress));
-  }();
-  if (!timeline) {
-    // The command is the user's: whatever became of the watch, it is waited for. That it failed is
-    // the better answer.
-    const int code =
-        child.finish(typed.stop_after ? ChildCommand::AtEnd::stop : ChildCommand::AtEnd::wait);
-    if (interrupted_by() != 0) return exit_code::kInterrupted;
-    if (code == 0) return std::move(timeline).error();
-    if (!options.quiet) fmt::print(stderr, "lockstep: {}\n", timeline.error().what);
-    TRY(put_result(options,
-                   renderer_for(options)->render(report_of_command_alone(*source, child))));
-    return exit_code::kCommandFailed;
-  }
-  if (const auto note = source->repair_note(); note && !options.quiet)
-    fmt::print(stderr, "lockstep: {}\n", *note);
-  if (const auto cost = source->cost(); cost && !options.quiet)
-    fmt::print(stderr, "lockstep: watched closely: {:.1f} % of the time in the driver\n",
-               *cost * 100);
-  session.stop_measuring();
-  source.reset();  // no more driver calls while the command goes on
-
-  if (reference.alone && child.running()) {
-    if (!options.quiet)
-      fmt::print(
-          stderr,
-          "lockstep: the command still runs: its time cannot be compared with --baseline yet\n");
-    reference.alone.reset();
-  }
-  Report report = compared_report_of(*timeline, reference);
-  if (live && of_this_machine) add_code_of_processes(report, options.command);
-  shorten_paths(report, std::filesystem::current_path());
-  leave_out_unwanted(filter, report);
-  if ((reference.run || reference.alone) && !report.comparison && !options.quiet)
-    fmt::print(stderr, "lockstep: nothing to compare: one of the runs has no job that works\n");
-  if (child.started() && typed.stop_after) child.finish(ChildCommand::AtEnd::stop);
-  report.command = child.report();
-  if (Status put = put_result(options, renderer_for(options)->render(report)); !put) {
-    child.finish(ChildCommand::AtEnd::wait);
-    return std::move(put).error();
-  }
-  std::fflush(stdout);
-  if (child.running() && !options.quiet)
-    fmt::print(stderr, "lockstep: the command goes on; waiting for its end\n");
-  const int child_code = child.finish(ChildCommand::AtEnd::wait);
-  if (interrupted_by() != 0) return exit_code::kInterrupted;
-  if (child_code != 0) return exit_code::kCommandFailed;
-  return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
+  SourceOptions how = options.source_options();
+  how.process_period = 1s;  // a few looks at the processes within the shortest watch
+  how.attention = Attention::close;
+  std::vector<std::string> names = {options.input};
+  names.insert(names.end(), typed.more_inputs.begin(), typed.more_inputs.end());
+  OpenedInput input = TRY(open_input(names, how));
+  if (const auto* dumps = std::get_if<FlightDumpFiles>(&input))
+    return diagnose_flight_dumps(options, typed, filter, dumps->paths);
+  if (const auto* traces = std::get_if<TraceFiles>(&input))
+    return diagnose_traces(options, typed, filter, traces->paths);
+  auto reference = TRY(reference_of(typed, how));
+  return diagnose_source(options, typed, filter, std::move(reference),
+                         std::move(std::get<std::unique_ptr<Source>>(input)));
 }
 
 }  // namespace

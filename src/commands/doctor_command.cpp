@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -11,10 +12,10 @@
 #include "base/interrupt.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
-#include "commands/trainer_program.hpp"
 #include "doctor/doctor_checks.hpp"
 #include "doctor/node_checks.hpp"
-#include "launch/machine_facts.hpp"
+#include "launch/arguments/machine_facts.hpp"
+#include "runs/trainer_program.hpp"
 
 namespace lockstep {
 namespace {
@@ -91,7 +92,7 @@ Result<int> number_within(const std::string& text, const char* name, int least, 
   return static_cast<int>(*number);
 }
 
-Result<int> answer_others(const SharedOptions& options, int port) {
+Result<int> answer_others(const RunOptions& options, int port) {
   watch_for_interrupts();
   if (!options.quiet)
     say(
@@ -114,7 +115,7 @@ Result<int> answer_others(const SharedOptions& options, int port) {
 
 // The programs that are run: nothing where they are not wanted.
 std::optional<CommunicationOptions> programs_to_run(const DoctorWords& words,
-                                                    const SharedOptions& options, int ranks) {
+                                                    const RunOptions& options, int ranks) {
   if (words.quick && !words.ddp) return std::nullopt;
   CommunicationOptions programs;
   programs.launcher = (executable_folder() / "lockstep").string();

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -10,12 +11,12 @@
 #include "base/interrupt.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
-#include "commands/judgement.hpp"
-#include "commands/observation.hpp"
 #include "commands/version.hpp"
 #include "export/metric_families.hpp"
 #include "export/metrics_server.hpp"
 #include "monitor/monitor_feed.hpp"
+#include "runs/judgement.hpp"
+#include "runs/observation.hpp"
 #include "sources/prometheus/prometheus_source.hpp"
 
 namespace lockstep {
@@ -78,7 +79,6 @@ Result<int> run_export(const RawOptions& raw, const ExportOptions& typed) {
     return report_of(timeline, judge(timeline));
   };
   feed_options.scene.judge_every_ms = kJudgeEveryMs;
-  feed_options.scene.local_pids = pids_are_of_this_machine;
   MonitorFeed feed(std::move(feed_options));
   // A driver that hangs must not keep the process from ending.
   const auto leave = [&](Result<int> result) -> Result<int> {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,8 +11,6 @@
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "commands/finding_codes.hpp"
-#include "commands/observation.hpp"
-#include "commands/verify_fix.hpp"
 #include "commands/version.hpp"
 #include "fix/engine.hpp"
 #include "fix/fix_report.hpp"
@@ -25,6 +24,8 @@
 #include "render/text/verification_text.hpp"
 #include "render/words/words.hpp"
 #include "report/verification.hpp"
+#include "runs/observation.hpp"
+#include "runs/verify_fix.hpp"
 
 namespace lockstep {
 namespace {
@@ -102,7 +103,7 @@ Result<std::optional<Versions>> checked_versions(const FixOptions& typed) {
   return std::optional(std::move(versions));
 }
 
-Result<std::unique_ptr<Renderer>> renderer_for(const SharedOptions& options,
+Result<std::unique_ptr<Renderer>> renderer_for(const RunOptions& options,
                                                const std::string& format) {
   if (format == "json" || (format.empty() && options.format == Format::json))
     return std::unique_ptr<Renderer>(std::make_unique<JsonRenderer>());
@@ -117,7 +118,7 @@ Result<std::unique_ptr<Renderer>> renderer_for(const SharedOptions& options,
 }
 
 // What was written, in words.
-void tell_applied(const SharedOptions& options, std::size_t patches,
+void tell_applied(const RunOptions& options, std::size_t patches,
                   const std::vector<FileRewrite>& files) {
   if (options.quiet) return;
   constexpr std::size_t kNamed = 8;
@@ -134,7 +135,7 @@ void tell_applied(const SharedOptions& options, std::size_t patches,
         files.size() == 1 ? "one file" : fmt::format("{} files", files.size()), join(names, ", ")));
 }
 
-Result<int> undo(const SharedOptions& options, const FixOptions& typed) {
+Result<int> undo(const RunOptions& options, const FixOptions& typed) {
   std::vector<fs::path> paths;
   std::error_code failed;
   for (const std::string& path : typed.paths) {
@@ -160,7 +161,7 @@ Status write_files(const std::vector<FileRewrite>& files) {
   return write_back(files, folder);
 }
 
-Result<int> fix_from_report(const SharedOptions& options, const FixOptions& typed,
+Result<int> fix_from_report(const RunOptions& options, const FixOptions& typed,
                             const CodeFilter& filter, const Wishes& wishes) {
   const auto text = read_small_file(typed.from, 256U << 20U);
   if (!text)
@@ -191,7 +192,7 @@ Result<int> fix_from_report(const SharedOptions& options, const FixOptions& type
   return exit_code::kDone;
 }
 
-Result<VerifyOptions> checked_verify(const SharedOptions& options, const FixOptions& typed) {
+Result<VerifyOptions> checked_verify(const RunOptions& options, const FixOptions& typed) {
   VerifyOptions how;
   if (!typed.rounds.empty()) {
     const auto rounds = parse_integer(typed.rounds);
@@ -235,7 +236,7 @@ std::string what_next(const FixOptions& typed, bool of_undo, bool helped, bool w
              : "nothing was written\n";
 }
 
-Status write_patched(const SharedOptions& options, const Project& project, const Project& patched,
+Status write_patched(const RunOptions& options, const Project& project, const Project& patched,
                      std::size_t patches) {
   std::vector<FileRewrite> files;
   for (FileId id = 0; id < project.size(); ++id)
@@ -246,7 +247,7 @@ Status write_patched(const SharedOptions& options, const Project& project, const
   return Done{};
 }
 
-Result<int> verify_patches(const SharedOptions& options, const FixOptions& typed,
+Result<int> verify_patches(const RunOptions& options, const FixOptions& typed,
                            const CodeFilter& filter, const Wishes& wishes,
                            const std::optional<Versions>& installed) {
   if (options.command.empty())

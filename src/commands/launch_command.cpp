@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -10,13 +11,13 @@
 #include "base/text.hpp"
 #include "capture/resting_daemon.hpp"
 #include "commands/command_line.hpp"
-#include "commands/launch_beside.hpp"
-#include "launch/launch_advice.hpp"
-#include "launch/launch_arguments.hpp"
+#include "launch/arguments/launch_advice.hpp"
+#include "launch/arguments/launch_arguments.hpp"
+#include "launch/arguments/machine_facts.hpp"
 #include "launch/launcher.hpp"
-#include "launch/machine_facts.hpp"
-#include "launch/probe_environment.hpp"
+#include "launch/ranks/probe_environment.hpp"
 #include "plan/choose_settings.hpp"
+#include "runs/launch_beside.hpp"
 
 namespace lockstep {
 namespace {

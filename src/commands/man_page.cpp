@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "commands/command_line.hpp"
+#include "commands/cli11_line.hpp"
 #include "commands/version.hpp"
 
 namespace lockstep {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -7,15 +8,15 @@
 #include "base/interrupt.hpp"
 #include "commands/command_line.hpp"
 #include "commands/config_file.hpp"
-#include "commands/judgement.hpp"
-#include "commands/live_screen.hpp"
-#include "commands/monitor_setup.hpp"
-#include "commands/observation.hpp"
-#include "commands/watch.hpp"
 #include "render/json/json_renderer.hpp"
 #include "render/text/monitor_table.hpp"
 #include "render/tui/terminal/terminal_session.hpp"
 #include "report/report_builder.hpp"
+#include "runs/judgement.hpp"
+#include "runs/live_screen.hpp"
+#include "runs/monitor_setup.hpp"
+#include "runs/observation.hpp"
+#include "runs/watch.hpp"
 #include "signals/gpu_signals.hpp"
 
 namespace lockstep {
@@ -33,13 +34,13 @@ struct MonitorOptions {
   bool read_only = false;
 };
 
-Result<int> print_once(const SharedOptions& options) {
+Result<int> print_once(const RunOptions& options) {
   SourceOptions how = options.source_options();
   how.process_period = kProcessesDuringOnce;
   auto source = TRY(open_source(options.input, how));
   ObservationOptions how_long;
   how_long.duration = options.duration;
-  if (!how_long.duration && is_live(*source)) how_long.duration = kOnce;
+  if (!how_long.duration && source->facts().live) how_long.duration = kOnce;
   how_long.pid = options.pid;
   auto timeline = TRY(observe(*source, how_long));
   if (const auto note = source->repair_note(); note && !options.quiet)
@@ -57,7 +58,7 @@ Result<int> print_once(const SharedOptions& options) {
   return interrupted_by() != 0 ? exit_code::kInterrupted : exit_code::kDone;
 }
 
-Result<int> show_live(const RawOptions& raw, const SharedOptions& options,
+Result<int> show_live(const RawOptions& raw, const RunOptions& options,
                       const MonitorOptions& typed) {
   LiveScreenOptions screen;
   screen.config = config_path(raw);
@@ -76,7 +77,6 @@ Result<int> show_live(const RawOptions& raw, const SharedOptions& options,
   feed.can_reopen = std::filesystem::is_regular_file(options.input, unknown);
   feed.interval = options.interval;
   feed.scene.judge = [](const Timeline& timeline) { return report_of(timeline, judge(timeline)); };
-  feed.scene.local_pids = pids_are_of_this_machine;
   if (options.pid)
     feed.scene.wanted = [pid = *options.pid](const ProcessSample& process, const Source& source) {
       return is_or_descends_from(process, pid, source);

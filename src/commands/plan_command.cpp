@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 
 #include "base/text.hpp"
-#include "commands/calibrate.hpp"
 #include "commands/command_line.hpp"
-#include "launch/machine_facts.hpp"
+#include "launch/arguments/machine_facts.hpp"
 #include "model/known_models.hpp"
 #include "plan/emit/emit.hpp"
 #include "plan/machine_words.hpp"
@@ -16,7 +16,8 @@
 #include "plan/strategy_names.hpp"
 #include "render/json/plan_json.hpp"
 #include "render/text/plan_text.hpp"
-#include "sources/open_source.hpp"
+#include "runs/calibrate.hpp"
+#include "sources/open_input.hpp"
 
 namespace lockstep {
 namespace {

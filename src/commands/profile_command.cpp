@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -8,18 +9,13 @@
 #include "base/clock.hpp"
 #include "base/interrupt.hpp"
 #include "base/text.hpp"
-#include "commands/child_command.hpp"
 #include "commands/command_line.hpp"
-#include "commands/judgement.hpp"
-#include "commands/observation.hpp"
-#include "commands/probe_session.hpp"
-#include "commands/progress_line.hpp"
-#include "commands/recorded_source.hpp"
-#include "commands/renderer_for.hpp"
-#include "commands/running_code.hpp"
-#include "commands/with_ras.hpp"
 #include "render/json/trace_writer.hpp"
-#include "sources/probe/probe_source.hpp"
+#include "runs/judgement.hpp"
+#include "runs/progress_line.hpp"
+#include "runs/renderer_for.hpp"
+#include "runs/running_code.hpp"
+#include "runs/watched_command.hpp"
 
 namespace lockstep {
 namespace {
@@ -45,8 +41,7 @@ std::int64_t steps_of(const Timeline& timeline) {
 }
 
 // GPUs where there are any; why not, where there are none.
-std::unique_ptr<Source> gpus_for(const SharedOptions& options,
-                                 std::optional<NotMeasured>& missing) {
+std::unique_ptr<Source> gpus_for(const RunOptions& options, std::optional<NotMeasured>& missing) {
   SourceOptions source_options = options.source_options();
   source_options.process_period = 1s;
   source_options.attention = Attention::close;
@@ -56,16 +51,15 @@ std::unique_ptr<Source> gpus_for(const SharedOptions& options,
   return nullptr;
 }
 
-void tell_who_was_heard(const ProbeSource& source, const ProbeSession& session,
-                        const Timeline& timeline, Report& report) {
-  const ProbeChoice& probes = session.probes();
+void tell_who_was_heard(const WatchedCommand& source, const Timeline& timeline, Report& report) {
+  const ProbeChoice& probes = source.session().probes();
   for (const auto& [role, name] : {std::pair{LOCKSTEP_ROLE_CUDA, "cuda"},
                                    {LOCKSTEP_ROLE_NCCL, "nccl"},
                                    {LOCKSTEP_ROLE_RANK, "python"},
                                    {LOCKSTEP_ROLE_HOST, "host"}})
     if (source.heard(role)) report.probes.emplace_back(name);
   if (!timeline.censuses.empty()) report.probes.emplace_back("ras");
-  for (const std::string& why : session.left_out())
+  for (const std::string& why : source.session().left_out())
     report.not_measured.push_back(
         {why.substr(0, why.find(':')), why.substr(std::min(why.size(), why.find(':') + 2))});
   const bool on_gpu = report.steps && !report.gpus.empty();
@@ -110,53 +104,58 @@ Result<std::string> loader_trial_words(const ProfileOptions& typed) {
   return fmt::format("batches={},tune={}", *batches, typed.tune ? 1 : 0);
 }
 
+Result<std::optional<std::int64_t>> checked_steps(const std::string& typed) {
+  if (typed.empty()) return std::optional<std::int64_t>();
+  const auto steps = parse_integer(typed);
+  if (!steps || *steps < 1)
+    return usage_error(fmt::format("--steps {} is no number of steps", printable(typed)),
+                       "give one: --steps 50");
+  return steps;
+}
+
+// What was seen, judged and told; the command may still run.
+Report profile_report(const RunOptions& options, const Timeline& timeline,
+                      const std::optional<NotMeasured>& no_gpu, WatchedCommand& watched) {
+  Report report = report_of(timeline, judge(timeline));
+  if (report.gpus.empty())
+    report.verdict = report.steps && report.steps->ranks.size() > 1 ? report.verdict : std::nullopt;
+  if (no_gpu) report.not_measured.push_back(*no_gpu);
+  tell_who_was_heard(watched, timeline, report);
+  add_code_of_processes(report, options.command);
+  shorten_paths(report, std::filesystem::current_path());
+  report.command = watched.child().report();
+  return report;
+}
+
 Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   auto options = TRY(check(raw, Formats::all));
   if (options.command.empty())
     return usage_error(
         "no command to profile",
         "write it after --: lockstep profile -- torchrun --nproc_per_node=2 train.py");
-  auto probes = TRY(parse_probes(typed.probe, ProbeChoice{}));
-  std::optional<std::int64_t> most_steps;
-  if (!typed.steps.empty()) {
-    most_steps = parse_integer(typed.steps);
-    if (!most_steps || *most_steps < 1)
-      return usage_error(fmt::format("--steps {} is no number of steps", printable(typed.steps)),
-                         "give one: --steps 50");
-  }
-
-  auto loader_words = TRY(loader_trial_words(typed));
-  if (!loader_words.empty() && !probes.python)
+  WatchedCommandOptions what;
+  what.command = options.command;
+  what.output = options.writes_to_file() ? ChildOutput::untouched : ChildOutput::to_stderr;
+  what.probes = TRY(parse_probes(typed.probe, ProbeChoice{}));
+  what.device_work =
+      typed.trace.empty() ? ProbeReader::DeviceWork::counted : ProbeReader::DeviceWork::kept;
+  what.record_to = typed.record;
+  auto most_steps = TRY(checked_steps(typed.steps));
+  const std::string loader_words = TRY(loader_trial_words(typed));
+  if (!loader_words.empty() && !what.probes.python)
     return usage_error("--dataloader needs the Python probe",
                        "leave --probe out, or name it: --probe python");
   if (!loader_words.empty() && !most_steps) most_steps = kStepsOfLoaderTrial;
 
   watch_for_interrupts();
   if (!loader_words.empty()) ::setenv("LOCKSTEP_PROBE_LOADER", loader_words.c_str(), 1);
-  auto session = TRY(ProbeSession::start(probes));
   std::optional<NotMeasured> no_gpu;
-  auto rings = std::make_unique<ProbeSource>(
-      session.folder(), gpus_for(options, no_gpu),
-      typed.trace.empty() ? ProbeReader::DeviceWork::counted : ProbeReader::DeviceWork::kept);
-  const ProbeSource& heard = *rings;
-  std::unique_ptr<Source> source =
-      probes.ras ? with_ras(std::move(rings)) : std::unique_ptr<Source>(std::move(rings));
-  std::optional<RecordingWriter> recording;
-  RecordedSource* recorded = nullptr;
-  if (!typed.record.empty()) {
-    auto writer = TRY(RecordingWriter::create(typed.record, source->machine()));
-    recording.emplace(std::move(writer));
-    auto tee = std::make_unique<RecordedSource>(std::move(source), *recording);
-    recorded = tee.get();
-    source = std::move(tee);
-  }
-  auto child = TRY(ChildCommand::start(options, session.environment()));
+  auto gpus = gpus_for(options, no_gpu);
+  auto watched = TRY(WatchedCommand::start(what, std::move(gpus)));
 
   ObservationOptions how;
-  how.pid = child.pid();
   how.without_gpus = true;
   how.keep_free_gpus = true;
-  how.stop = [&child] { return child.ended(); };
   const ProgressLine progress(options);
   how.enough = [&](const Timeline& so_far) {
     if (const auto steps = steps_of(so_far); steps > 0)
@@ -165,48 +164,29 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
     if (most_steps && steps_of(so_far) >= *most_steps) return true;
     return options.duration && so_far.to_ms - so_far.steps.front().t_ms > to_ms(*options.duration);
   };
-  auto timeline = observe(*source, how);
-  session.stop_measuring();
-  if (!timeline) {
+  auto timeline = watched.observe(how);
+  ChildCommand& child = watched.child();
+  // The command is the user's: whatever fails on our side, it is waited for.
+  const auto wait_and_fail = [&](Error error) {
     child.finish(ChildCommand::AtEnd::wait);
-    return std::move(timeline).error();
-  }
-
-  const Judged run = judge(*timeline);
-  Report report = report_of(*timeline, run);
-  if (report.gpus.empty())
-    report.verdict = report.steps && report.steps->ranks.size() > 1 ? report.verdict : std::nullopt;
-  if (no_gpu) report.not_measured.push_back(*no_gpu);
-  tell_who_was_heard(heard, session, *timeline, report);
-  add_code_of_processes(report, options.command);
-  shorten_paths(report, std::filesystem::current_path());
-  report.command = child.report();
-  if (recorded != nullptr)
-    if (Status written = recorded->close(); !written) {
-      child.finish(ChildCommand::AtEnd::wait);
-      return std::move(written).error();
-    }
+    return error;
+  };
+  if (!timeline) return wait_and_fail(std::move(timeline).error());
+  const Report report = profile_report(options, *timeline, no_gpu, watched);
+  if (Status written = watched.close_recording(); !written)
+    return wait_and_fail(std::move(written).error());
   if (!typed.trace.empty())
-    if (Status written = write_trace(typed.trace, *timeline); !written) {
-      child.finish(ChildCommand::AtEnd::wait);
-      return std::move(written).error();
-    }
-  if (Status put = put_result(options, renderer_for(options)->render(report)); !put) {
-    child.finish(ChildCommand::AtEnd::wait);
-    return std::move(put).error();
-  }
-  std::fflush(stdout);
-  if (child.running() && !options.quiet)
-    fmt::print(stderr, "lockstep: measured; the command goes on, waiting for its end\n");
-  const int child_code = child.finish(ChildCommand::AtEnd::wait);
-  if (interrupted_by() != 0) return exit_code::kInterrupted;
-  if (child_code != 0) return exit_code::kCommandFailed;
-  if (timeline->steps.empty() && report.gpus.empty())
+    if (Status written = write_trace(typed.trace, *timeline); !written)
+      return wait_and_fail(std::move(written).error());
+  const int code = TRY(
+      put_and_wait(options, report, child, "measured; the command goes on, waiting for its end"));
+  const bool nothing_seen = timeline->steps.empty() && report.gpus.empty();
+  if (nothing_seen && (code == exit_code::kDone || code == exit_code::kFindings))
     return Error{"no training step was seen",
-                 probes.any_inside()
+                 what.probes.any_inside()
                      ? "see `not measured` above; a step ends with torch.optim's step()"
                      : "switch the probes on: leave --probe none out"};
-  return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
+  return code;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
@@ -8,10 +9,10 @@
 #include "base/interrupt.hpp"
 #include "base/redact.hpp"
 #include "base/text.hpp"
-#include "commands/child_command.hpp"
 #include "commands/command_line.hpp"
-#include "commands/watch.hpp"
 #include "recording/writer.hpp"
+#include "runs/child_command.hpp"
+#include "runs/watch.hpp"
 
 namespace lockstep {
 namespace {
@@ -24,7 +25,7 @@ constexpr auto kProgressEvery = 500ms;
 // Counts what goes into the file and keeps the promises about it.
 class Recorder {
  public:
-  Recorder(RecordingWriter& writer, const SharedOptions& options)
+  Recorder(RecordingWriter& writer, const RunOptions& options)
       : writer_(writer),
         show_progress_(!options.quiet && ::isatty(STDERR_FILENO) == 1),
         flush_every_(options.output == "-" ? 0ns : std::chrono::nanoseconds(kFlushEvery)) {}
@@ -64,11 +65,10 @@ class Recorder {
 };
 
 // From the first tick to the closed file.
-Status record_into(RecordingWriter& writer, Source& source, const SharedOptions& options,
-                   std::optional<Subprocess>& command) {
+Status record_into(RecordingWriter& writer, Source& source, const RunOptions& options,
+                   ChildCommand& command) {
   Recorder recorder(writer, options);
-  const auto command_ended = [&] { return command && command->poll().has_value(); };
-  auto watched = watch(source, {options.duration, command_ended},
+  auto watched = watch(source, {options.duration, [&] { return command.ended(); }},
                        [&](const Record& entry) { return recorder.take(entry); });
   recorder.end_progress();
   if (!watched) return std::move(watched).error();
@@ -77,7 +77,7 @@ Status record_into(RecordingWriter& writer, Source& source, const SharedOptions&
                "lockstep: the driver stopped answering '{}' {} ago; the recording holds what came "
                "before\n",
                watched->silence->call, format_duration(watched->silence->since));
-  if (const auto end = command ? command->poll() : std::nullopt) {
+  if (const auto end = command.end()) {
     const Record note{recorder.last_ms(),
                       Event{"command_ended", std::nullopt, std::to_string(end->exit_code)}};
     if (Status status = writer.write(note); !status) return status;
@@ -104,22 +104,14 @@ Result<int> record(const RawOptions& raw, Redaction redaction) {
   auto source = TRY(open_source(options.input, options.source_options()));
   auto writer = TRY(RecordingWriter::create(options.output, source->machine(), {redaction}));
 
-  std::optional<Subprocess> command;
-  if (!options.command.empty()) {
-    auto process = TRY(Subprocess::start(
-        options.command, options.output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched));
-    command.emplace(std::move(process));
-  }
-
+  auto command = TRY(ChildCommand::start(
+      options.command, options.output == "-" ? ChildOutput::to_stderr : ChildOutput::untouched));
   Status recorded = record_into(writer, *source, options, command);
   // Whatever became of the recording, the command is the user's: it is waited for, never ended.
-  const auto end = command ? std::optional(wait_for(*command)) : std::nullopt;
+  const int code = command.finish(ChildCommand::AtEnd::wait);
   if (!recorded) return std::move(recorded).error();
   if (interrupted_by() != 0) return exit_code::kInterrupted;
-  if (!end || end->exit_code == 0) return exit_code::kDone;
-  fmt::print(stderr, "lockstep: the command {}: {}\n", in_words(*end),
-             printable(join(redact_command(options.command), " ")));
-  return exit_code::kCommandFailed;
+  return code == 0 ? exit_code::kDone : exit_code::kCommandFailed;
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/file.hpp"
@@ -162,11 +162,11 @@ Result<PrometheusOptions> checked_prometheus(const RawOptions& raw) {
 
 }  // namespace
 
-Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
+Result<RunOptions> check(const RawOptions& typed, Formats formats) {
   RawOptions raw = typed;
   TRY(fill_from_config(raw));
 
-  SharedOptions options;
+  RunOptions options;
   options.input = raw.input;
   options.output = raw.output;
   options.quiet = raw.quiet;
@@ -201,15 +201,6 @@ Result<SharedOptions> check(const RawOptions& typed, Formats formats) {
   auto colors = TRY(checked_color(raw.color, !raw.output.empty()));
   options.colors = colors;
   return options;
-}
-
-Status put_result(const SharedOptions& options, const std::string& text) {
-  if (!options.output.empty() && options.output != "-")
-    return write_file_atomically(options.output, text);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    return Error{"the result could not be written to standard output",
-                 "is the disk full? -o FILE writes it elsewhere"};
-  return Done{};
 }
 
 }  // namespace lockstep

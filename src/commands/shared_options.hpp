@@ -1,20 +1,18 @@
 // The options that several commands share: their names, their words, their checks. One list.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/renderer.hpp"
 #include "lockstep/result.hpp"
-#include "sources/open_source.hpp"
+#include "runs/run_options.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace lockstep {
-
-enum class Format : std::uint8_t { text, json, markdown, html };
 
 // As typed. Checked once, by check(), so that every command gives the same error for the same
 // mistake.
@@ -40,25 +38,6 @@ struct RawOptions {
   std::string timeout;
 };
 
-struct SharedOptions {
-  std::string input;
-  std::chrono::nanoseconds interval = std::chrono::milliseconds(100);
-  bool interval_given = false;  // typed, or of the config file
-  std::optional<std::chrono::nanoseconds> duration;
-  std::vector<int> gpus;
-  std::optional<int> pid;
-  Format format = Format::text;
-  std::string output;
-  Colors colors = Colors::off;
-  bool quiet = false;
-  std::vector<std::string> command;
-  PrometheusOptions prometheus;
-
-  SourceOptions source_options() const {
-    return {interval, std::chrono::seconds(2), gpus, Attention::usual, prometheus};
-  }
-};
-
 void add_input_options(CLI::App& app, RawOptions& raw);  // INPUT --interval --duration --gpus
 // --selector --window --job-label --token-file --ca-file --timeout
 void add_prometheus_options(CLI::App& app, RawOptions& raw);
@@ -70,9 +49,6 @@ void add_common_options(CLI::App& app, RawOptions& raw);  // --quiet --config
 enum class Formats : std::uint8_t { text_and_json, all };
 
 // Reads the config file for what was not typed, and checks everything.
-Result<SharedOptions> check(const RawOptions& raw, Formats formats = Formats::text_and_json);
-
-// A command's result: to the file after -o, written whole or not at all, else to standard output.
-Status put_result(const SharedOptions& options, const std::string& text);
+Result<RunOptions> check(const RawOptions& raw, Formats formats = Formats::text_and_json);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -12,10 +13,10 @@
 #include "base/text.hpp"
 #include "capture/capture.hpp"
 #include "commands/command_line.hpp"
-#include "commands/judgement.hpp"
-#include "commands/progress_line.hpp"
-#include "commands/renderer_for.hpp"
-#include "commands/trace_input.hpp"
+#include "runs/judgement.hpp"
+#include "runs/progress_line.hpp"
+#include "runs/renderer_for.hpp"
+#include "runs/trace_input.hpp"
 
 namespace lockstep {
 namespace {

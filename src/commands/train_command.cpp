@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -9,9 +10,9 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
-#include "commands/launch_beside.hpp"
-#include "commands/trainer_program.hpp"
 #include "launch/launcher.hpp"
+#include "runs/launch_beside.hpp"
+#include "runs/trainer_program.hpp"
 #include "training/choose_training.hpp"
 #include "training/report_settings.hpp"
 #include "training/train_flags.hpp"

@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "detectors/all_detectors.hpp"
-#include "detectors/pattern.hpp"
-#include "detectors/reported_findings.hpp"
+#include "detectors/split/pattern.hpp"
+#include "detectors/told/reported_findings.hpp"
 #include "detectors/trace/trace_detectors.hpp"
 
 namespace lockstep {

@@ -15,7 +15,7 @@
 #include "base/output_file.hpp"
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
-#include "launch/rank_environment.hpp"
+#include "launch/ranks/rank_environment.hpp"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include "doctor/check.hpp"
 #include "doctor/communication_checks.hpp"
 #include "doctor/machine_checks.hpp"
-#include "sources/open_source.hpp"
+#include "sources/open_input.hpp"
 
 namespace lockstep {
 

@@ -19,7 +19,7 @@
 #include "base/proc.hpp"
 #include "base/text.hpp"
 #include "doctor/platform_notes.hpp"
-#include "launch/machine_facts.hpp"
+#include "launch/arguments/machine_facts.hpp"
 #include "lockstep/harmful_variables.hpp"
 
 namespace lockstep {

@@ -16,7 +16,7 @@
 
 #include "base/clock.hpp"
 #include "base/text.hpp"
-#include "launch/machine_facts.hpp"
+#include "launch/arguments/machine_facts.hpp"
 
 namespace lockstep {
 namespace {

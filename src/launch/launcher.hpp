@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "launch/launch_settings.hpp"
+#include "launch/arguments/launch_settings.hpp"
 #include "lockstep/result.hpp"
 
 namespace lockstep {

@@ -7,11 +7,6 @@
 namespace lockstep {
 namespace {
 
-bool is_live(const Source& source) {
-  return source.kind() == SourceKind::nvml || source.kind() == SourceKind::virtual_gpus ||
-         source.kind() == SourceKind::prometheus;
-}
-
 void run_feed(const FeedOptions& options, const std::shared_ptr<FeedState>& shared) {
   ::pthread_setname_np(::pthread_self(), "lockstep-feed");
   const auto fail = [&](Error error) {
@@ -23,8 +18,9 @@ void run_feed(const FeedOptions& options, const std::shared_ptr<FeedState>& shar
     if (!source) {
       fail(std::move(source).error());
     } else {
-      const auto feed = is_live(**source) ? make_live_feed(options, shared, std::move(*source))
-                                          : make_file_feed(options, shared, std::move(*source));
+      const auto feed = (*source)->facts().live
+                            ? make_live_feed(options, shared, std::move(*source))
+                            : make_file_feed(options, shared, std::move(*source));
       feed->run();
     }
   } catch (const std::exception& problem) {

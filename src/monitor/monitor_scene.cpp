@@ -41,7 +41,7 @@ MonitorScene::MonitorScene(const Source& source, SceneOptions options)
   seen_->kind = source.kind();
   seen_->detail = source.detail();
   seen_->open = true;
-  seen_->local_pids = options_.local_pids && options_.local_pids(source);
+  seen_->local_pids = source.facts().local_pids;
   seen_->history = History(indices_of(source.machine()));
   for (const GpuInfo& info : source.machine().gpus) gpu(info.index);
 }

@@ -19,8 +19,6 @@ using Judge = std::function<Report(const Timeline&)>;
 struct SceneOptions {
   Judge judge;
   double judge_every_ms = 1000;  // by the records' clock, where judging is cheap; a person looks on
-  // Whether its processes are of this machine; nothing: they are not.
-  std::function<bool(const Source&)> local_pids;
   // Which processes are wanted, and with them their GPUs; nothing: all.
   std::function<bool(const ProcessSample&, const Source&)> wanted;
 };

@@ -18,6 +18,7 @@ class ProcessDescriber {
  public:
   virtual ~ProcessDescriber() = default;
   virtual void describe(ProcessTick& processes, double t_ms) = 0;
+  virtual bool local_pids() const = 0;  // whether they are processes of this machine
   virtual std::vector<NotMeasured> not_measured() const = 0;
 };
 
@@ -28,6 +29,9 @@ class LiveSource : public Source {
 
   SourceKind kind() const override { return kind_; }
   std::string detail() const override { return detail_; }
+  SourceFacts facts() const override {
+    return {.live = true, .local_pids = describer_->local_pids()};
+  }
   const Machine& machine() const override { return poller_->machine(); }
   Result<NextRecord> next(std::chrono::milliseconds wait) override;
   void finish() override { poller_->finish(); }

@@ -1,12 +1,16 @@
 // The training settings on a command line: the same flags for `lockstep train` and lockstep-train.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "training/train_settings.hpp"
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "detectors/flight_findings.hpp"
+#include "detectors/told/flight_findings.hpp"
 #include "signals/stuck_collectives.hpp"
 #include "sources/flight_recorder/flight_dump.hpp"
 

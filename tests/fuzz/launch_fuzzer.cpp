@@ -7,13 +7,13 @@
 
 #include "base/slurm.hpp"
 #include "base/text.hpp"
-#include "launch/adopted_rank.hpp"
-#include "launch/checks.hpp"
-#include "launch/failure.hpp"
-#include "launch/kernel_log.hpp"
-#include "launch/launch_advice.hpp"
-#include "launch/launch_arguments.hpp"
-#include "launch/nccl_log.hpp"
+#include "launch/arguments/checks.hpp"
+#include "launch/arguments/launch_advice.hpp"
+#include "launch/arguments/launch_arguments.hpp"
+#include "launch/guard/adopted_rank.hpp"
+#include "launch/logs/failure.hpp"
+#include "launch/logs/kernel_log.hpp"
+#include "launch/logs/nccl_log.hpp"
 
 using namespace lockstep;
 

@@ -77,6 +77,12 @@ ProgramEnd run_lockstep(std::vector<std::string> arguments, const Variables& var
   return run_program(arguments, all);
 }
 
+ProgramEnd run_lockstep_in(const std::filesystem::path& folder,
+                           std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"env", "-C", folder.string(), lockstep_program()});
+  return run_program(arguments, {{"XDG_CONFIG_HOME", "/nonexistent"}});
+}
+
 BackgroundProgram::BackgroundProgram(const std::vector<std::string>& command,
                                      const Variables& variables)
     : pid_(::fork()) {

@@ -1,6 +1,7 @@
 // Runs a program to its end and keeps what it printed.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ ProgramEnd run_program(const std::vector<std::string>& command, const Variables&
 
 // The lockstep of this build.
 ProgramEnd run_lockstep(std::vector<std::string> arguments, const Variables& variables = {});
+
+// The same from another folder.
+ProgramEnd run_lockstep_in(const std::filesystem::path& folder, std::vector<std::string> arguments);
 
 // A program that runs beside the test until it is destroyed.
 class BackgroundProgram {

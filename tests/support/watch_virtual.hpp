@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/source.hpp"
-#include "sources/open_source.hpp"
+#include "sources/open_input.hpp"
 
 namespace lockstep::testing {
 

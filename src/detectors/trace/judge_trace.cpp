@@ -4,7 +4,7 @@
 #include <numeric>
 #include <string>
 
-#include "detectors/pattern.hpp"
+#include "detectors/split/pattern.hpp"
 #include "detectors/trace/judge_devices.hpp"
 #include "detectors/trace/trace_detectors.hpp"
 

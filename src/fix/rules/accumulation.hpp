@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fix/rules/loop_rules.hpp"
+#include "fix/rules/loops/loop_rules.hpp"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 // (--gpus).
 #include <fmt/format.h>
 
-#include "fix/rules/loop_rules.hpp"
+#include "fix/rules/loops/loop_rules.hpp"
 
 namespace lockstep {
 

@@ -37,13 +37,13 @@ const List* list_in(const Dictionary& dictionary, std::string_view key) {
   return found == nullptr ? nullptr : *found;
 }
 
-std::string words_in(const Dictionary& dictionary, std::string_view key) {
+std::string text_under(const Dictionary& dictionary, std::string_view key) {
   const Value* const value = entry_of(dictionary, key);
   const auto* const found = value == nullptr ? nullptr : std::get_if<std::string>(value);
   return found == nullptr ? std::string() : *found;
 }
 
-std::optional<std::int64_t> number_in(const Dictionary& dictionary, std::string_view key) {
+std::optional<std::int64_t> number_under(const Dictionary& dictionary, std::string_view key) {
   const Value* const value = entry_of(dictionary, key);
   const auto* const found = value == nullptr ? nullptr : std::get_if<std::int64_t>(value);
   return found == nullptr ? std::nullopt : std::optional(*found);
@@ -72,8 +72,8 @@ std::optional<SourceLine> own_line(const List* frames) {
   for (const Value& value : frames->items) {
     const auto* const frame = std::get_if<const Dictionary*>(&value);
     if (frame == nullptr) continue;
-    const std::string file = words_in(**frame, "filename");
-    const auto line = number_in(**frame, "line");
+    const std::string file = text_under(**frame, "filename");
+    const auto line = number_under(**frame, "line");
     if (!file.ends_with(".py") || !line || *line <= 0 || *line > INT32_MAX) continue;
     if (file.find("site-packages/") != std::string::npos ||
         file.find("/lib/python") != std::string::npos ||
@@ -106,8 +106,8 @@ void take_groups(const Dictionary& root, FlightDump& dump) {
   for (const auto& [name, value] : configuration->entries) {
     const auto* const group = std::get_if<const Dictionary*>(&value);
     if (group == nullptr) continue;
-    dump.groups[name] = ranks_in(words_in(**group, "ranks"));
-    dump.descriptions[name] = words_in(**group, "desc");
+    dump.groups[name] = ranks_in(text_under(**group, "ranks"));
+    dump.descriptions[name] = text_under(**group, "desc");
   }
 }
 
@@ -128,13 +128,13 @@ FlightEntry entry_from(const Dictionary& told, FlightDump& dump) {
         dump.descriptions[entry.group] = *words;
   }
   entry.sequence =
-      number_in(told, "collective_seq_id").value_or(number_in(told, "seq_id").value_or(0));
-  entry.operation = words_in(told, "profiling_name");
+      number_under(told, "collective_seq_id").value_or(number_under(told, "seq_id").value_or(0));
+  entry.operation = text_under(told, "profiling_name");
   // nccl:, gloo:
   if (const auto colon = entry.operation.find(':'); colon != std::string::npos)
     entry.operation.erase(0, colon + 1);
   entry.shape = shape_words(list_in(told, "input_sizes"));
-  const std::string state = words_in(told, "state");
+  const std::string state = text_under(told, "state");
   entry.started = state == "started" || state == "completed";
   entry.completed = state == "completed";
   entry.given_up = is_true(told, "retired");
@@ -174,7 +174,7 @@ Result<FlightDump> parse_flight_dump(std::string_view bytes, const std::string& 
         "give the files that TORCH_NCCL_DEBUG_INFO_TEMP_FILE names, one a rank"};
   FlightDump dump;
   dump.file = name;
-  if (const auto rank = number_in(**root, "rank"); rank && *rank >= 0 && *rank < 1'000'000)
+  if (const auto rank = number_under(**root, "rank"); rank && *rank >= 0 && *rank < 1'000'000)
     dump.told_rank = static_cast<int>(*rank);
   take_groups(**root, dump);
   for (const Value& value : entries->items)

@@ -35,29 +35,30 @@ std::vector<std::string_view> objects_in(std::string_view text) {
   return objects;
 }
 
-std::optional<double> number_in(const Json& object, const char* name) {
+std::optional<double> number_field(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_number() ? std::optional(found->get<double>())
                                                      : std::nullopt;
 }
 
-std::string text_under(const Json& object, const char* name) {
+std::string text_field(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 std::optional<ProcessSample> process_of(const Json& entry, int gpu) {
-  const auto pid = number_in(entry, "pid");
+  const auto pid = number_field(entry, "pid");
   if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF) return std::nullopt;
   ProcessSample process;
   process.pid = static_cast<int>(*pid);
   ProcessOnGpu use{gpu, std::nullopt};
-  if (const auto memory = number_in(entry, "gpu_memory_usage");
+  if (const auto memory = number_field(entry, "gpu_memory_usage");
       memory && *memory >= 0 && *memory < 1e9)
     use.memory_bytes = static_cast<std::uint64_t>(*memory * 1048576);
   process.gpus = {use};
-  if (const auto cpu = number_in(entry, "cpu_percent"); cpu && *cpu >= 0) process.cpu = *cpu / 100;
-  if (const std::string user = text_under(entry, "username"); !user.empty()) process.user = user;
+  if (const auto cpu = number_field(entry, "cpu_percent"); cpu && *cpu >= 0)
+    process.cpu = *cpu / 100;
+  if (const std::string user = text_field(entry, "username"); !user.empty()) process.user = user;
   const auto command = entry.find("full_command");
   if (command != entry.end() && command->is_array()) {
     std::vector<std::string> words;
@@ -69,24 +70,24 @@ std::optional<ProcessSample> process_of(const Json& entry, int gpu) {
 }
 
 void add_query(const Json& query, LogBuilder& builder) {
-  const auto time = parse_time(text_under(query, "query_time"));
+  const auto time = parse_time(text_field(query, "query_time"));
   for (const Json& gpu : query.at("gpus")) {
     if (!gpu.is_object()) continue;
     LogRow row;
     row.time_s = time;
-    const auto index = number_in(gpu, "index");
+    const auto index = number_field(gpu, "index");
     if (!index || *index < 0 || *index > 1023) continue;
     row.gpu = static_cast<int>(*index);
-    row.name = text_under(gpu, "name");
-    row.uuid = text_under(gpu, "uuid");
-    if (const auto busy = number_in(gpu, "utilization.gpu")) row.busy = *busy / 100;
-    if (const auto used = number_in(gpu, "memory.used")) row.memory_used_bytes = *used * 1048576;
-    if (const auto total = number_in(gpu, "memory.total"))
+    row.name = text_field(gpu, "name");
+    row.uuid = text_field(gpu, "uuid");
+    if (const auto busy = number_field(gpu, "utilization.gpu")) row.busy = *busy / 100;
+    if (const auto used = number_field(gpu, "memory.used")) row.memory_used_bytes = *used * 1048576;
+    if (const auto total = number_field(gpu, "memory.total"))
       row.memory_total_bytes = *total * 1048576;
-    if (const auto power = number_in(gpu, "power.draw")) row.power_mw = *power * 1e3;
-    if (const auto limit = number_in(gpu, "enforced.power.limit"))
+    if (const auto power = number_field(gpu, "power.draw")) row.power_mw = *power * 1e3;
+    if (const auto limit = number_field(gpu, "enforced.power.limit"))
       row.power_limit_mw = *limit * 1e3;
-    row.temperature_c = number_in(gpu, "temperature.gpu");
+    row.temperature_c = number_field(gpu, "temperature.gpu");
     const int at = row.gpu;
     builder.add(std::move(row));
     const auto processes = gpu.find("processes");

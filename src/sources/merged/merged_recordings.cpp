@@ -96,6 +96,7 @@ class MergedSource : public Source {
     return fmt::format("{} recordings of {} {}, {} the first", parts_.size(), hosts_.size(),
                        hosts_.size() == 1 ? "machine" : "machines", parts_.front().name);
   }
+  SourceFacts facts() const override { return {}; }
   const Machine& machine() const override { return machine_; }
   std::vector<NotMeasured> not_measured() const override { return missing_; }
 

@@ -70,6 +70,7 @@ class ParsedSource : public Source {
 
   SourceKind kind() const override { return log_.kind; }
   std::string detail() const override { return name_; }
+  SourceFacts facts() const override { return {}; }
   const Machine& machine() const override { return log_.machine; }
   Result<NextRecord> next(std::chrono::milliseconds wait) override;
   std::vector<NotMeasured> not_measured() const override { return log_.not_measured; }

@@ -21,6 +21,9 @@ class ProbeSource : public Source {
 
   SourceKind kind() const override { return gpus_ ? gpus_->kind() : SourceKind::probe; }
   std::string detail() const override { return gpus_ ? gpus_->detail() : "probes"; }
+  SourceFacts facts() const override {
+    return gpus_ ? gpus_->facts() : SourceFacts{.live = true, .local_pids = true};
+  }
   const Machine& machine() const override { return gpus_ ? gpus_->machine() : machine_; }
   Result<NextRecord> next(std::chrono::milliseconds wait) override;
   void finish() override;

@@ -90,6 +90,7 @@ class PrometheusSource : public Source {
       names.emplace_back(kExporterNames[static_cast<std::size_t>(exporter)]);
     return fmt::format("{} ({})", client_.base(), join(names, ", "));
   }
+  SourceFacts facts() const override { return {.live = options_.after == AfterWindow::follow}; }
   const Machine& machine() const override { return machine_; }
 
   Result<NextRecord> next(std::chrono::milliseconds wait) override {

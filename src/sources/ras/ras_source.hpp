@@ -17,6 +17,7 @@ class RasSource : public Source {
 
   SourceKind kind() const override { return inner_->kind(); }
   std::string detail() const override { return inner_->detail(); }
+  SourceFacts facts() const override { return inner_->facts(); }
   const Machine& machine() const override { return inner_->machine(); }
   Result<NextRecord> next(std::chrono::milliseconds wait) override;
   void finish() override { inner_->finish(); }

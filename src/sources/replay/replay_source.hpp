@@ -16,6 +16,7 @@ class ReplaySource : public Source {
 
   SourceKind kind() const override { return SourceKind::recording; }
   std::string detail() const override { return name_; }
+  SourceFacts facts() const override { return {}; }
   const Machine& machine() const override { return machine_; }
   Result<NextRecord> next(std::chrono::milliseconds wait) override;
   std::vector<NotMeasured> not_measured() const override { return {}; }

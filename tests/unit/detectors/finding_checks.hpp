@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "detectors/all_detectors.hpp"
-#include "detectors/pattern.hpp"
+#include "detectors/split/pattern.hpp"
 #include "support/change_signals.hpp"
 #include "support/signals_of.hpp"
 

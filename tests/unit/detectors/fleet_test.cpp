@@ -1,8 +1,8 @@
 // Jobs that a cluster placed over machines, seen through scrapes.
-#include "detectors/cluster_pattern.hpp"
-#include "detectors/pattern.hpp"
-#include "detectors/reported_findings.hpp"
-#include "detectors/slow_host.hpp"
+#include "detectors/collectives/slow_host.hpp"
+#include "detectors/split/cluster_pattern.hpp"
+#include "detectors/split/pattern.hpp"
+#include "detectors/told/reported_findings.hpp"
 #include "unit/detectors/finding_checks.hpp"
 
 namespace lockstep {

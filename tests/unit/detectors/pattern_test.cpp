@@ -1,4 +1,4 @@
-#include "detectors/pattern.hpp"
+#include "detectors/split/pattern.hpp"
 
 #include "unit/detectors/finding_checks.hpp"
 

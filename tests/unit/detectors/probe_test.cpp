@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "detectors/all_detectors.hpp"
-#include "detectors/pattern.hpp"
+#include "detectors/split/pattern.hpp"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include "doctor/hardware_checks.hpp"
 #include "doctor/machine_checks.hpp"
 #include "doctor/node_checks.hpp"
-#include "launch/machine_facts.hpp"
+#include "launch/arguments/machine_facts.hpp"
 
 namespace lockstep {
 namespace {

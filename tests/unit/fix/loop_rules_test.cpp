@@ -1,6 +1,6 @@
 // Rules about training loops, on the scripts in tests/fixes: `#: S301` at the end of a line says
 // what must be found on it, and nothing else may be found anywhere. What everything that is not
-// manual makes of a script stands beside it as NAME.fixed (LOCKSTEP_UPDATE_FIXES=1 writes them
+// manual makes of a script stands beside it as NAME.fixed (LOCKSTEP_UPDATE_GOLDEN=1 writes them
 // anew).
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 
 #include "base/text.hpp"
 #include "support/fix_project.hpp"
+#include "support/golden.hpp"
 #include "support/paths.hpp"
 
 namespace lockstep {
@@ -85,17 +86,11 @@ TEST_P(ScriptsOfTestsFixes, HaveTheFindingsTheirLinesNameAndThePatchBesideThem) 
     const std::string after = project.after(file.filename().string());
     const fs::path golden = file.string() + ".fixed";
     const bool changed = after != text_at(file);
-    if (std::getenv("LOCKSTEP_UPDATE_FIXES") != nullptr) {
-      if (changed)
-        std::ofstream(golden, std::ios::binary) << after;
-      else
-        fs::remove(golden);
-      continue;
-    }
-    EXPECT_EQ(fs::exists(golden), changed) << file;
-    if (changed && fs::exists(golden)) {
-      EXPECT_EQ(after, text_at(golden));
-    }
+    if (testing::updates_golden_files() && !changed) fs::remove(golden);
+    if (changed)
+      testing::expect_golden(golden, after);
+    else
+      EXPECT_FALSE(fs::exists(golden)) << golden << " is left over: nothing is changed";
   }
 }
 

@@ -1,5 +1,5 @@
 // Ranks and machines that other launchers have numbered already.
-#include "launch/adopted_rank.hpp"
+#include "launch/guard/adopted_rank.hpp"
 #include "base/slurm.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Which processors ranks get, on machines that hwloc makes up: HWLOC_SYNTHETIC.
-#include "launch/binding.hpp"
+#include "launch/ranks/binding.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

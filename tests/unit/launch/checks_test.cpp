@@ -1,12 +1,12 @@
 // What is said before a rank is started: where it is wrong, where it is nearly wrong, where all is
 // well.
-#include "launch/checks.hpp"
+#include "launch/arguments/checks.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launch/line_socket.hpp"
-#include "launch/machine_facts.hpp"
+#include "launch/arguments/machine_facts.hpp"
+#include "launch/rendezvous/line_socket.hpp"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // Which failure is the cause, and when a job is not started again.
-#include "launch/failure.hpp"
+#include "launch/logs/failure.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 #include "base/clock.hpp"
-#include "launch/kernel_log.hpp"
-#include "launch/restart_policy.hpp"
+#include "launch/logs/kernel_log.hpp"
+#include "launch/ranks/restart_policy.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // Settings that a report or the table of rules asks for.
-#include "launch/launch_advice.hpp"
+#include "launch/arguments/launch_advice.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // torchrun's flags, as argparse reads them.
-#include "launch/launch_arguments.hpp"
+#include "launch/arguments/launch_arguments.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // NCCL's INFO log in a few lines.
-#include "launch/nccl_log.hpp"
+#include "launch/logs/nccl_log.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The environment of each rank.
-#include "launch/rank_environment.hpp"
+#include "launch/ranks/rank_environment.hpp"
 
 #include <gtest/gtest.h>
 

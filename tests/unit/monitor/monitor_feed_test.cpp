@@ -249,6 +249,7 @@ class ScriptedSource : public Source {
 
   SourceKind kind() const override { return SourceKind::nvml; }
   std::string detail() const override { return "scripted"; }
+  SourceFacts facts() const override { return {.live = true}; }
   const Machine& machine() const override { return machine_; }
   Result<NextRecord> next(std::chrono::milliseconds) override {
     while (script_->stuck) std::this_thread::sleep_for(1ms);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "detectors/flight_findings.hpp"
+#include "detectors/told/flight_findings.hpp"
 #include "signals/stuck_collectives.hpp"
 #include "sources/flight_recorder/data_tree.hpp"
 #include "support/temporary_folder.hpp"

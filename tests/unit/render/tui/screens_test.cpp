@@ -1,5 +1,5 @@
 // Golden screens: recordings of tests/screens, played to a fixed moment, drawn at fixed sizes.
-// LOCKSTEP_UPDATE_SCREENS=1 writes them anew; look at what changed before you keep it.
+// LOCKSTEP_UPDATE_GOLDEN=1 writes them anew; look at what changed before you keep it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,6 +10,7 @@
 #include "render/tui/monitor_screen.hpp"
 #include "render/tui/screen_painter.hpp"
 #include "render/tui/terminal/screen_writer.hpp"
+#include "support/golden.hpp"
 #include "support/monitored_run.hpp"
 #include "support/paths.hpp"
 #include "support/screen_text.hpp"
@@ -23,15 +24,9 @@ using testing::monitored_until;
 using testing::painted;
 using testing::screen_recording;
 
-void expect_golden(const std::string& name, const std::string& text) {
-  const fs::path file = fs::path(testing::source_tree()) / "tests/screens" / (name + ".txt");
-  if (std::getenv("LOCKSTEP_UPDATE_SCREENS") != nullptr) {
-    std::ofstream(file) << text;
-    return;
-  }
-  ASSERT_TRUE(fs::exists(file)) << file << " is not there; LOCKSTEP_UPDATE_SCREENS=1 makes it\n"
-                                << text;
-  EXPECT_EQ(testing::content_of(file), text) << "the screen of " << name << " changed";
+void expect_screen_file(const std::string& name, const std::string& text) {
+  testing::expect_golden(fs::path(testing::source_tree()) / "tests/screens" / (name + ".txt"),
+                         text);
 }
 
 MonitorState after_keys(const Monitored& seen, Size size, const std::vector<Key>& keys) {
@@ -53,7 +48,7 @@ void expect_screen(const std::string& name, const std::string& recording, double
   };
   const ftxui::Screen screen =
       painted(draw_monitor(seen, after_keys(seen, size, keys), size, explain));
-  expect_golden(name, testing::text_of(screen) + "---- tones\n" + testing::tones_of(screen));
+  expect_screen_file(name, testing::text_of(screen) + "---- tones\n" + testing::tones_of(screen));
 }
 
 constexpr Size kSmall{40, 12};
@@ -113,7 +108,7 @@ TEST(Screen, AsksBeforeASignal) {
                    after_keys(seen, kUsual,
                               {key(KeyCode::tab), key('j'), key(KeyCode::f9), key(KeyCode::enter)}),
                    kUsual));
-  expect_golden("signal-80x24", testing::text_of(screen));
+  expect_screen_file("signal-80x24", testing::text_of(screen));
 }
 TEST(Screen, SaysWhenTheDriverIsSilent) {
   expect_screen("silent-80x24", "straggler", 8000, kUsual, {}, [](Monitored& seen) {
@@ -123,7 +118,7 @@ TEST(Screen, SaysWhenTheDriverIsSilent) {
 }
 TEST(Screen, SaysWhenTheDriverHasNotAnsweredYet) {
   const ftxui::Screen screen = painted(draw_monitor(Monitored(), {}, kUsual));
-  expect_golden("opening-80x24", testing::text_of(screen));
+  expect_screen_file("opening-80x24", testing::text_of(screen));
 }
 
 TEST(Screen, WithoutColoursSaysTheSameInWords) {

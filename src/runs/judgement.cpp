@@ -1,0 +1,22 @@
+#include "runs/judgement.hpp"
+
+#include "advice/advice_table.hpp"
+#include "detectors/diagnosis.hpp"
+#include "report/report_builder.hpp"
+#include "signals/derive_signals.hpp"
+
+namespace lockstep {
+
+Judged judge(const Timeline& timeline) {
+  Judged judged;
+  judged.signals = derive_signals(timeline);
+  judged.diagnosis = diagnose(judged.signals);
+  add_advice(judged.diagnosis, judged.signals);
+  return judged;
+}
+
+Report report_of(const Timeline& timeline, const Judged& run) {
+  return build_report(timeline, run.signals, run.diagnosis);
+}
+
+}  // namespace lockstep

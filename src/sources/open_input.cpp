@@ -1,0 +1,353 @@
+#include "sources/open_input.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <span>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "recording/reader.hpp"
+#include "sources/csv/csv_log.hpp"
+#include "sources/csv/text_blocks.hpp"
+#include "sources/flight_recorder/flight_dump.hpp"
+#include "sources/gpustat/gpustat_log.hpp"
+#include "sources/host/host_reader.hpp"
+#include "sources/live_source.hpp"
+#include "sources/log/training_log.hpp"
+#include "sources/merged/merged_recordings.hpp"
+#include "sources/nvidia_smi/column_log.hpp"
+#include "sources/nvidia_smi/table_log.hpp"
+#include "sources/parsed/parsed_log.hpp"
+#include "sources/prometheus/prometheus_source.hpp"
+#include "sources/replay/replay_source.hpp"
+#include "sources/trace/trace_bytes.hpp"
+#include "sources/trace/trace_reader.hpp"
+#include "sources/wandb/wandb_file.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kVirtualPrefix = "virtual:";
+
+// Processes of this machine.
+class HostDescriber : public ProcessDescriber {
+ public:
+  explicit HostDescriber(PidOrigin origin) : host_({.root = "/", .pid_origin = origin}) {}
+  void describe(ProcessTick& processes, double t_ms) override {
+    host_.describe(processes, std::chrono::nanoseconds(static_cast<std::int64_t>(t_ms * 1e6)));
+  }
+  bool local_pids() const override { return true; }
+  std::vector<NotMeasured> not_measured() const override { return host_.not_measured(); }
+
+ private:
+  HostReader host_;
+};
+
+// Processes of a played recording: their pids mean nothing on this machine, so the recording tells
+// of them.
+class PlayedDescriber : public ProcessDescriber {
+ public:
+  PlayedDescriber(RecordingReader reader, std::chrono::nanoseconds start)
+      : reader_(std::move(reader)), start_(start) {}
+
+  void describe(ProcessTick& processes, double) override {
+    const double played_ms = to_ms(monotonic_now() - start_);
+    while (true) {
+      if (!upcoming_) upcoming_ = reader_.next();
+      if (!upcoming_ || upcoming_->t_ms > played_ms) break;
+      if (const auto* tick = std::get_if<ProcessTick>(&upcoming_->content)) known_ = *tick;
+      upcoming_.reset();
+    }
+    for (ProcessSample& process : processes)
+      for (const ProcessSample& recorded : known_)
+        if (recorded.pid == process.pid) {
+          auto gpus = std::move(process.gpus);
+          process = recorded;
+          process.gpus = std::move(gpus);
+        }
+  }
+  bool local_pids() const override { return false; }
+  std::vector<NotMeasured> not_measured() const override { return {}; }
+
+ private:
+  RecordingReader reader_;
+  std::chrono::nanoseconds start_;
+  std::optional<Record> upcoming_;
+  ProcessTick known_;
+};
+
+Result<std::unique_ptr<Source>> start_live(PollerOptions poller_options,
+                                           std::unique_ptr<ProcessDescriber> describer,
+                                           SourceKind kind, const std::string& detail) {
+  auto poller = TRY(Poller::start(std::move(poller_options)));
+  const std::string driver = poller->machine().driver.value_or("unknown");
+  const std::string words =
+      kind == SourceKind::nvml ? fmt::format("NVIDIA driver {}", driver) : detail;
+  return std::unique_ptr<Source>(
+      std::make_unique<LiveSource>(std::move(poller), std::move(describer), kind, words));
+}
+
+PollerOptions poller_options(const SourceOptions& options) {
+  PollerOptions result;
+  result.schedule.interval = options.interval;
+  result.schedule.process_period = options.process_period;
+  result.schedule.seed = static_cast<std::uint32_t>(unix_now().count());
+  result.session.gpus = options.gpus;
+  // 0.25 to 0.67 ms a GPU on an H200
+  if (options.attention == Attention::sparing) result.schedule.gpm_period = std::chrono::seconds(5);
+  if (options.attention == Attention::close) {
+    result.schedule.gpm_period = std::chrono::milliseconds(100);
+    result.schedule.power_samples_period = std::chrono::milliseconds(500);
+    result.schedule.byte_counters_period = std::chrono::milliseconds(200);
+    result.schedule.budget = 0.03;
+  }
+  return result;
+}
+
+// The moment at which the recording starts to play: the user's, else now.
+std::chrono::nanoseconds play_start() {
+  const char* const given = std::getenv("LOCKSTEP_VIRTUAL_START_NS");
+  if (const auto start = parse_integer(given != nullptr ? given : ""))
+    return std::chrono::nanoseconds(*start);
+  const auto now = monotonic_now();
+  ::setenv("LOCKSTEP_VIRTUAL_START_NS", std::to_string(now.count()).c_str(), 1);
+  return now;
+}
+
+Result<std::unique_ptr<Source>> open_virtual(const std::string& description,
+                                             const SourceOptions& options) {
+  PollerOptions virtual_options = poller_options(options);
+  virtual_options.session.library = virtual_library_path().string();
+  if (!std::filesystem::exists(virtual_options.session.library))
+    return Error{
+        fmt::format("the virtual NVML library is missing: {}", virtual_options.session.library),
+        "build it: cmake --build --preset release"};
+
+  std::unique_ptr<ProcessDescriber> describer;
+  if (const auto count = parse_integer(description)) {
+    if (*count < 1 || *count > 64)
+      return usage_error(fmt::format("virtual:{} asks for {} virtual GPUs", description, *count),
+                         "choose from 1 to 64: virtual:2");
+    describer = std::make_unique<HostDescriber>(PidOrigin::this_machine);
+  } else {
+    if (description.empty())
+      return usage_error("virtual: names neither a number nor a file", "try virtual:2");
+    auto reader = TRY(RecordingReader::open(description));
+    describer = std::make_unique<PlayedDescriber>(std::move(reader), play_start());
+  }
+  // The library reads these when it is initialised, on the poller's thread, which starts after
+  // this.
+  ::setenv("LOCKSTEP_VIRTUAL", description.c_str(), 1);
+  return start_live(std::move(virtual_options), std::move(describer), SourceKind::virtual_gpus,
+                    fmt::format("virtual:{}", description));
+}
+
+// Logs of other tools, by what is in them. The stricter forms come first: a training log may quote
+// anything.
+std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const std::string& text) {
+  if (auto log = parse_nvidia_smi_tables(lines)) return log;
+  if (auto log = parse_nvidia_smi_columns(lines)) return log;
+  if (auto log = parse_gpustat_log(text)) return log;
+  if (auto log = parse_csv_log(lines)) return log;
+  if (auto log = parse_text_blocks(lines)) return log;
+  return parse_training_log(lines);
+}
+
+// some twenty times as much in memory while a log is read; cut with a note
+constexpr std::size_t kLargestLog = 96U << 20U;
+
+Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream,
+                                         const SourceOptions& options) {
+  std::vector<std::string> lines;
+  std::string text;
+  bool cut = false;
+  while (const auto line = stream.next()) {
+    lines.emplace_back(trim(*line).empty() ? std::string() : std::string(*line));
+    if (!lines.back().empty() && lines.back().back() == '\r') lines.back().pop_back();
+    text += lines.back();
+    text += '\n';
+    if (text.size() > kLargestLog) {
+      cut = true;
+      break;
+    }
+  }
+  if (!stream.remainder().empty() && !cut) {
+    lines.emplace_back(stream.remainder());
+    text += lines.back();
+  }
+  // a byte order mark
+  if (!lines.empty() && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);
+  if (trim(text).empty() && stream.overlong_lines() == 0)
+    return Error{fmt::format("{} is empty", printable(path)),
+                 "make a recording: lockstep record -o FILE --duration 10s"};
+  auto log = parse_log(lines, text);
+  if (!log)
+    return Error{
+        fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path),
+                    printable(lines.empty() ? std::string_view()
+                                            : std::string_view(lines.front()).substr(0, 40))),
+        "give a recording (lockstep record -o FILE), a profiler's trace, a log of nvidia-smi, "
+        "gpustat or W&B, CSV with time, gpu and util columns, or a "
+        "training log with a known error; nothing for this machine's GPUs"};
+  if (cut) log->notes.push_back("only the first 96 MiB were read");
+  for (const int wanted : options.gpus)
+    if (std::ranges::none_of(log->machine.gpus,
+                             [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
+      return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)),
+                         "leave --gpus out to see which are");
+  return std::unique_ptr<Source>(
+      std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
+}
+
+Result<std::unique_ptr<Source>> open_wandb(const std::string& path, const SourceOptions& options) {
+  const auto bytes = read_small_file(path, std::size_t{1} << 30U);
+  auto log = bytes ? parse_wandb_file(*bytes) : std::nullopt;
+  if (!log)
+    return Error{
+        fmt::format("{} is a Weights & Biases run file without any GPU metrics", printable(path)),
+        "the run was too short for a first sample (15 to 30 s), or ran without a GPU"};
+  if (bytes->size() == std::size_t{1} << 30U) log->notes.push_back("only the first GiB was read");
+  return std::unique_ptr<Source>(
+      std::make_unique<ParsedSource>(std::move(*log), path, options.gpus));
+}
+
+Result<std::unique_ptr<Source>> open_file(const std::string& path, const SourceOptions& options) {
+  auto lines = TRY(LineStream::open(path));
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    const auto start = read_small_file(path, 16);
+    if (start && looks_like_wandb(*start)) return open_wandb(path, options);
+    if (start && from_utf16(*start))
+      if (const auto bytes = read_small_file(path, 2 * kLargestLog))
+        lines = LineStream::over(*from_utf16(*bytes));
+  }
+  if (looks_like_trace(first_bytes(path, 64U << 10U)))
+    return Error{
+        fmt::format("{} is a profiler's trace, which is no recording of GPUs", printable(path)),
+        fmt::format("lockstep diagnose {}", printable(path))};
+  if (looks_like_recording(lines)) {
+    auto reader = TRY(RecordingReader::from(std::move(lines), path));
+    for (const int wanted : options.gpus)
+      if (std::ranges::none_of(reader.machine().gpus,
+                               [&](const GpuInfo& gpu) { return gpu.index == wanted; }))
+        return usage_error(fmt::format("GPU {} of --gpus is not in {}", wanted, printable(path)),
+                           "leave --gpus out to see which are");
+    return std::unique_ptr<Source>(
+        std::make_unique<ReplaySource>(std::move(reader), path, options.gpus));
+  }
+  return open_log(path, std::move(lines), options);
+}
+
+bool is_live_name(const std::string& name) {
+  return name.empty() || name.starts_with(kVirtualPrefix);
+}
+
+bool is_regular(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);  // what is taken from a pipe is gone
+}
+
+bool is_flight_dump(const std::string& path) {
+  if (!is_regular(path)) return false;
+  const auto start = read_small_file(path, 1U << 16U);
+  return start && looks_like_flight_dump(*start);
+}
+
+bool is_recording_file(const std::string& path) {
+  return is_regular(path) && looks_like_recording(path);
+}
+
+Status none_given_twice(const std::vector<std::string>& paths, const char* next) {
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(paths[i], paths[j], ignored))
+        return usage_error(fmt::format("{} is given twice", printable(paths[i])), next);
+    }
+  return Done{};
+}
+
+Status all_exist(std::span<const std::string> paths) {
+  for (const std::string& path : paths)
+    if (!std::filesystem::exists(path)) return cannot_read(path, ENOENT);
+  return Done{};
+}
+
+// The first is a trace: so are the others, or it is a mistake.
+Result<OpenedInput> open_traces(const std::vector<std::string>& paths) {
+  for (const std::string& path : std::span(paths).subspan(1)) {
+    if (!std::filesystem::exists(path)) return cannot_read(path, ENOENT);
+    if (!is_trace_file(path))
+      return usage_error(
+          fmt::format("{} is no trace as {} is", printable(path), printable(paths.front())),
+          "give the traces of one run's ranks, or one other input");
+  }
+  TRY(none_given_twice(paths, "give one file a rank"));
+  return OpenedInput(TraceFiles{paths});
+}
+
+// Of several machines, or of several ranks of one.
+Result<OpenedInput> open_recordings(const std::vector<std::string>& paths,
+                                    const SourceOptions& options) {
+  TRY(all_exist(std::span(paths).subspan(1)));
+  if (!std::ranges::all_of(paths, is_recording_file))
+    return usage_error(fmt::format("one input at a time: '{}' is a second, and only recordings or "
+                                   "traces are read together",
+                                   printable(paths[1])),
+                       "compare two runs: lockstep diagnose RUN --against OTHER; or diagnose one "
+                       "after the other");
+  if (!options.gpus.empty())
+    return usage_error("--gpus counts the GPUs of one machine, and these are recordings of several",
+                       "leave it out, or diagnose one recording");
+  TRY(none_given_twice(paths, "give each recording once"));
+  return OpenedInput(TRY(open_merged_recordings(paths)));
+}
+
+}  // namespace
+
+bool is_trace_file(const std::string& path) {
+  constexpr std::size_t kLongestHeader = 4U << 20U;  // deviceProperties and the like come first
+  const std::string start = first_bytes(path, 4096);
+  const std::string_view words = trim(start);
+  if (!words.starts_with('{') && !words.starts_with('[') && !words.starts_with("\xEF\xBB\xBF"))
+    return false;
+  return looks_like_trace(start) || looks_like_trace(first_bytes(path, kLongestHeader));
+}
+
+Result<OpenedInput> open_input(const std::vector<std::string>& names,
+                               const SourceOptions& options) {
+  const std::string first = names.empty() ? std::string() : names.front();
+  const bool alone = names.size() < 2;
+  if (is_live_name(first)) {
+    if (!alone)
+      return usage_error(fmt::format("'{}' beside live GPUs", printable(names[1])),
+                         "give files alone, or --against FILE to compare with");
+    return OpenedInput(TRY(open_source(first, options)));
+  }
+  if (is_flight_dump(first)) return OpenedInput(FlightDumpFiles{names});
+  if (is_trace_file(first)) return open_traces(names);
+  if (!alone) return open_recordings(names, options);
+  return OpenedInput(TRY(open_source(first, options)));
+}
+
+std::filesystem::path virtual_library_path() {
+  return executable_folder().parent_path() / "lib/lockstep/virtual/libnvidia-ml.so.1";
+}
+
+Result<std::unique_ptr<Source>> open_source(const std::string& input,
+                                            const SourceOptions& options) {
+  if (input.empty())
+    return start_live(poller_options(options), std::make_unique<HostDescriber>(PidOrigin::driver),
+                      SourceKind::nvml, "");
+  if (input.starts_with(kVirtualPrefix))
+    return open_virtual(input.substr(kVirtualPrefix.size()), options);
+  if (looks_like_url(input)) return open_prometheus(input, options.prometheus, options.gpus);
+  return open_file(input, options);
+}
+
+}  // namespace lockstep
