@@ -406,9 +406,9 @@ void Run::log_update() {
 // The signal reaches ranks at different updates; all have to save the same one.
 void Run::agree_to_stop() {
   const bool is_over = position_.update >= updates_;
-  const bool is_asked = ranks_.sum(StopRequest::is_made() ? 1 : 0) > 0;
-  is_stopping_ = is_asked && !is_over;  // what is at its end ends as ever
-  if (is_asked || is_over) stop_request_->is_agreed();
+  const bool is_wanted = ranks_.sum(StopRequest::is_made() ? 1 : 0) > 0;
+  is_stopping_ = is_wanted && !is_over;  // what is at its end ends as ever
+  if (is_wanted || is_over) stop_request_->is_agreed();
 }
 
 ProgressLine Run::progress_line(double loss) {

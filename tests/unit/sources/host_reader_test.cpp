@@ -263,7 +263,7 @@ TEST(HostReader, ReadsItsOwnRealProcess) {
   reader.describe(tick, 0s);
 
   ASSERT_TRUE(tick[0].command);
-  EXPECT_THAT(tick[0].command->at(0), HasSubstr("unit_host"));
+  EXPECT_THAT(tick[0].command->at(0), HasSubstr("unit_sources"));
   EXPECT_EQ(tick[0].parent_pid, ::getppid());
   EXPECT_THAT(reader.not_measured(), IsEmpty());
 }
