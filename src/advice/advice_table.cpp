@@ -2,140 +2,30 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 namespace lockstep {
 namespace {
 
 struct Remedy {
-  FindingCode code;
   FixKind kind;
   FixSafety safety;
   std::string_view description;
   std::string_view command = "";  // words parted by spaces
 };
 
-// What does not depend on the job. Codes whose remedy is a launch line are in job_fixes().
+// What does not depend on the job, from the catalogue. Codes whose remedy is a launch line are in
+// add_job_fixes().
 constexpr std::array kRemedies = {
-    Remedy{FindingCode::taking_turns, FixKind::edit, FixSafety::unsafe,
-           "remove device_map=\"auto\" (or give device_map={\"\": local_rank}), so that each "
-           "process loads the whole model on its own GPU"},
-    Remedy{FindingCode::one_gpu_leads, FixKind::edit, FixSafety::unsafe,
-           "replace nn.DataParallel(model) by DistributedDataParallel(model, "
-           "device_ids=[local_rank])"},
-    Remedy{FindingCode::ranks_share_a_gpu, FixKind::edit, FixSafety::safe,
-           "let each rank take its own GPU before the model is made: "
-           "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"},
-    Remedy{FindingCode::pipeline_bubbles, FixKind::edit, FixSafety::unsafe,
-           "use more micro-batches (at least four times the number of stages) or an interleaved "
-           "schedule"},
-    Remedy{FindingCode::input_starved, FixKind::edit, FixSafety::safe,
-           "DataLoader(..., num_workers=4 or more a GPU, pin_memory=True, persistent_workers=True, "
-           "prefetch_factor=4); read from local disk"},
-    Remedy{FindingCode::loader_without_workers, FixKind::edit, FixSafety::safe,
-           "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True); with "
-           "Transformers: dataloader_num_workers=4"},
-    Remedy{FindingCode::pageable_copies, FixKind::edit, FixSafety::safe,
-           "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True)"},
-    Remedy{
-        FindingCode::host_sync_every_step, FixKind::edit, FixSafety::safe,
-        "keep losses on the GPU (total += loss.detach()) and call .item() every 50 steps at most"},
-    Remedy{FindingCode::logging_too_often, FixKind::edit, FixSafety::safe,
-           "log every 50 steps (logging_steps=50) and on rank 0 only"},
-    Remedy{FindingCode::checkpoint_stall, FixKind::edit, FixSafety::safe,
-           "save less often (save_steps), or in the background: "
-           "torch.distributed.checkpoint.async_save"},
-    Remedy{FindingCode::evaluation_stall, FixKind::edit, FixSafety::safe,
-           "share the evaluation between the ranks (DistributedSampler, then all_reduce the sums), "
-           "or do it less often"},
-    Remedy{
-        FindingCode::launch_bound, FixKind::edit, FixSafety::unsafe,
-        "make the kernels larger or fewer: a larger batch, torch.compile(model), fused optimizers"},
-    Remedy{FindingCode::stopped_by_collector, FixKind::edit, FixSafety::safe,
-           "gc.disable() after start-up and gc.collect() at the same step on all ranks, every few "
-           "hundred steps"},
-    Remedy{FindingCode::straggler_rank, FixKind::advice, FixSafety::manual,
-           "look at that rank: its GPU's clocks and limits, other processes on its GPU or its "
-           "cores, and the length of its batches"},
-    Remedy{FindingCode::exposed_collectives, FixKind::edit, FixSafety::unsafe,
-           "accumulate gradients under no_sync(), use a larger batch, "
-           "gradient_as_bucket_view=True, a bf16 compression hook"},
-    Remedy{FindingCode::sync_every_micro_step, FixKind::edit, FixSafety::safe,
-           "wrap all but the last micro-step in model.no_sync()"},
-    Remedy{FindingCode::slow_link, FixKind::command, FixSafety::manual,
-           "see which path the GPUs have to each other, and remove NCCL_P2P_DISABLE / "
-           "NCCL_SHM_DISABLE where they are set",
-           "nvidia-smi topo -m"},
-    Remedy{FindingCode::stuck_collective, FixKind::advice, FixSafety::manual,
-           "find the rank that does not come (py-spy dump --pid PID on each rank): a collective "
-           "under `if rank == 0`, a crashed loader, or uneven batches"},
-    Remedy{FindingCode::rank_conditional_collective, FixKind::edit, FixSafety::manual,
-           "let all ranks call the same collectives in the same order: take the call out of `if "
-           "rank == 0`, or out of a loop that has more turns on some ranks"},
-    Remedy{FindingCode::gloo_on_gpus, FixKind::edit, FixSafety::safe,
-           "dist.init_process_group(\"nccl\")"},
-    Remedy{FindingCode::reduce_every_step, FixKind::edit, FixSafety::safe,
-           "add metrics up on each rank and all_reduce them every 50 steps; take barrier() out of "
-           "the loop"},
-    Remedy{
-        FindingCode::batch_too_small, FixKind::edit, FixSafety::unsafe,
-        "raise the batch per GPU until memory is about 85 % used (and the learning rate with it)"},
-    Remedy{FindingCode::memory_nearly_full, FixKind::environment, FixSafety::safe,
-           "keep the allocator from fragmenting; a batch one size smaller also does",
-           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    Remedy{FindingCode::tensor_cores_unused, FixKind::edit, FixSafety::unsafe,
-           "torch.set_float32_matmul_precision(\"high\") for TF32, or train in bf16: "
-           "torch.autocast(\"cuda\", torch.bfloat16); before Ampere (V100, T4, RTX 20) in fp16 "
-           "with torch.amp.GradScaler"},
-    Remedy{FindingCode::power_capped, FixKind::command, FixSafety::manual,
-           "see what was lowered: the power limit (back with `nvidia-smi -pl`, as root) or the "
-           "clocks (`nvidia-smi -rgc`)",
-           "nvidia-smi -q -d POWER,CLOCK,PERFORMANCE"},
-    Remedy{FindingCode::thermal_throttle, FixKind::command, FixSafety::manual,
-           "see the temperatures, then fans, air flow and neighbours of that GPU",
-           "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"},
-    Remedy{
-        FindingCode::pcie_degraded, FixKind::command, FixSafety::manual,
-        "compare the link's width and generation with what the slot should give; reseat the card",
-        "nvidia-smi -q -d PCIE"},
-    Remedy{FindingCode::ecc_or_xid, FixKind::command, FixSafety::manual,
-           "read the kernel's own words, and look the number up in NVIDIA's Xid catalogue",
-           "dmesg -T"},
-    Remedy{FindingCode::gpu_lost, FixKind::advice, FixSafety::manual,
-           "the GPU needs a reset or the machine a reboot; `dmesg -T | grep -i xid` says what "
-           "happened before"},
-    Remedy{FindingCode::every_rank_saves, FixKind::edit, FixSafety::safe,
-           "save on rank 0 only, with a barrier after it on all ranks: if dist.get_rank() == 0: "
-           "torch.save(...)"},
-    Remedy{FindingCode::cpu_oversubscribed, FixKind::environment, FixSafety::safe,
-           "fewer threads a process: cores divided by (ranks x (workers + 1))",
-           "OMP_NUM_THREADS=1"},
-    Remedy{FindingCode::unsharded_data, FixKind::edit, FixSafety::unsafe,
-           "DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle=True, and "
-           "sampler.set_epoch(epoch) in each epoch"},
-    Remedy{FindingCode::set_epoch_missing, FixKind::edit, FixSafety::unsafe,
-           "call sampler.set_epoch(epoch) at the begin of each epoch"},
-    Remedy{FindingCode::workers_restarted_each_epoch, FixKind::edit, FixSafety::safe,
-           "DataLoader(..., persistent_workers=True)"},
-    Remedy{FindingCode::find_unused_parameters, FixKind::edit, FixSafety::unsafe,
-           "DistributedDataParallel(..., find_unused_parameters=False); with Transformers: "
-           "ddp_find_unused_parameters=False"},
-    Remedy{FindingCode::accumulation_too_high, FixKind::edit, FixSafety::unsafe,
-           "double the batch of a pass and halve the accumulation: the global batch stays, and "
-           "measure"},
-    Remedy{FindingCode::unfused_optimizer, FixKind::edit, FixSafety::unsafe,
-           "torch.optim.AdamW(..., fused=True); with Transformers: optim=\"adamw_torch_fused\""},
-    Remedy{FindingCode::allocator_thrash, FixKind::environment, FixSafety::safe,
-           "let segments grow instead of being freed; fixed shapes or a smaller batch also do",
-           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    Remedy{
-        FindingCode::same_seed_every_rank, FixKind::edit, FixSafety::unsafe,
-        "torch.manual_seed(seed + rank) after the model is made; the sampler's seed stays equal"},
-    Remedy{FindingCode::unreduced_metric, FixKind::edit, FixSafety::unsafe,
-           "dist.all_reduce the sums and the counts before the metric is printed"},
-    Remedy{FindingCode::ranks_missing, FixKind::advice, FixSafety::manual,
-           "start the missing ranks, or start all of them with one command: torchrun --standalone "
-           "--nproc_per_node=N train.py"},
+#define ADVICE(kind, safety, ...) \
+  std::optional<Remedy>(Remedy{FixKind::kind, FixSafety::safety, __VA_ARGS__})
+#define NO_ADVICE std::optional<Remedy>()
+#define FINDING(code, id, name, summary, known_by, kind, detector, rules, advice) advice,
+#include "lockstep/finding_catalogue.def"
+#undef FINDING
+#undef NO_ADVICE
+#undef ADVICE
 };
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -279,10 +169,9 @@ void add_job_fixes(Finding& finding, const Signals& signals) {
 
 void add_fixes(Finding& finding, const Signals& signals) {
   add_job_fixes(finding, signals);
-  for (const Remedy& remedy : kRemedies)
-    if (remedy.code == finding.code)
-      finding.fixes.push_back({remedy.kind, remedy.safety, std::string(remedy.description),
-                               words_of(remedy.command), std::nullopt});
+  if (const auto& remedy = kRemedies[static_cast<std::size_t>(finding.code)])
+    finding.fixes.push_back({remedy->kind, remedy->safety, std::string(remedy->description),
+                             words_of(remedy->command), std::nullopt});
 }
 
 std::string file_name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }

@@ -2,25 +2,22 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "advice/finding_pages.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
-#include "fix/rule.hpp"
 #include "messages/known_messages.hpp"
 
 namespace lockstep {
 namespace {
 
-const FindingName* finding_named(const std::string& word) {
+const FindingName* finding_asked_for(const std::string& word) {
   std::string upper = word;
   std::ranges::transform(upper, upper.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  for (const FindingName& name : kFindingNames)
-    if (upper == name.id || word == name.name) return &name;
-  return nullptr;
+  const FindingName* const by_id = finding_named(upper);
+  return by_id != nullptr ? by_id : finding_named(word);
 }
 
 // Headings in bold, and nothing else touched: the pages are written to be read as they are.
@@ -35,33 +32,10 @@ std::string painted(std::string_view page, Colors colors) {
   return text;
 }
 
-// Commands that a page names and this version does not have.
-std::string note_on_commands(std::string_view page) {
-  constexpr std::array<std::string_view, 9> kToCome = {
-      "demo", "profile", "trace", "fix", "plan", "launch", "train", "bench", "export"};
-  std::vector<std::string> missing;
-  for (const std::string_view word : kToCome) {
-    const bool known = std::any_of(all_commands().begin(), all_commands().end(),
-                                   [&](const CommandRow& row) { return word == row.name; });
-    if (!known && page.find(fmt::format("lockstep {}", word)) != std::string_view::npos)
-      missing.push_back(fmt::format("`lockstep {}`", word));
-  }
-  return missing.empty() ? std::string()
-                         : fmt::format("\nThis version has no {} yet.\n", join(missing, ", "));
-}
-
-// A page speaks of code that this version's rules do not know yet.
-std::string note_on_rules(std::string_view page, FindingCode code) {
-  const bool promised = page.find("- code: `lockstep fix`") != std::string_view::npos;
-  return promised && !fix_looks_for(code)
-             ? "\nThis version's `lockstep fix` does not look for this yet.\n"
-             : "";
-}
-
 std::string list_of_findings() {
   std::string text = "Findings (lockstep explain CODE):\n\n";
-  for (const FindingName& name : kFindingNames)
-    text += fmt::format("  {}  {}\n", name.id, name.name);
+  for (const FindingName& row : kFindingNames)
+    text += fmt::format("  {}  {:28}  {}\n", row.id, row.name, row.summary);
   return text;
 }
 
@@ -72,7 +46,7 @@ Result<int> explain_code(const RawOptions& raw, const std::string& asked) {
     return exit_code::kDone;
   }
   std::string lead;
-  const FindingName* name = finding_named(asked);
+  const FindingName* name = finding_asked_for(asked);
   if (name == nullptr)
     if (const KnownMessage* const message = match_message(asked)) {
       name = &name_of(message->code);
@@ -93,9 +67,7 @@ Result<int> explain_code(const RawOptions& raw, const std::string& asked) {
   }
   for (const FindingPage& page : finding_pages()) {
     if (page.id != name->id) continue;
-    TRY(put_result(options, lead + painted(page.text, options.colors) +
-                                note_on_commands(page.text) +
-                                note_on_rules(page.text, name->code)));
+    TRY(put_result(options, lead + painted(page.text, options.colors)));
     return exit_code::kDone;
   }
   return Error{fmt::format("{} has no page in this build", name->id),

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/text.hpp"
 
 namespace lockstep {
@@ -17,10 +15,7 @@ Result<std::set<FindingCode>> codes_of(const std::vector<std::string>& words) {
   }
   for (const std::string& word : words)
     for (const std::string_view part : split(word, ',')) {
-      const auto found = std::ranges::find_if(kFindingNames, [&](const FindingName& name) {
-        return name.id == part || name.name == part;
-      });
-      if (found != kFindingNames.end()) {
+      if (const FindingName* const found = finding_named(part)) {
         codes.insert(found->code);
         continue;
       }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <tuple>
 
 #include "base/in_parallel.hpp"
@@ -72,10 +73,12 @@ std::vector<CodeFinding> findings_in(const RuleInput& input,
   std::vector<std::vector<CodeFinding>> parts(scripts.size() + files.size());
   in_parallel(parts.size(), kWorthThreads, [&](std::size_t i) {
     for (const Rule& rule : all_rules()) {
+      const std::size_t before = parts[i].size();
       if (i < scripts.size() && rule.on_script != nullptr)
         rule.on_script(input, *scripts[i], parts[i]);
       if (i >= scripts.size() && rule.on_file != nullptr)
         rule.on_file(input, files[i - scripts.size()], parts[i]);
+      for (CodeFinding& finding : std::span(parts[i]).subspan(before)) finding.rule = rule.name;
     }
   });
   std::vector<CodeFinding> all;

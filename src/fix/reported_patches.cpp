@@ -65,9 +65,8 @@ Result<std::vector<ReportedPatch>> patches_of_report(const std::string& json_tex
   for (const Json& finding : report["findings"]) {
     if (!finding.is_object() || !finding.contains("fixes") || !finding["fixes"].is_array())
       continue;
-    const auto code = std::ranges::find_if(
-        kFindingNames, [&](const FindingName& row) { return row.id == word(finding, "code"); });
-    if (code == kFindingNames.end()) continue;
+    const FindingName* const code = finding_named(word(finding, "code"));
+    if (code == nullptr) continue;
     for (const Json& fix : finding["fixes"]) {
       if (!fix.is_object() || word(fix, "diff").empty()) continue;
       ReportedPatch patch;

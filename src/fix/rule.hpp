@@ -41,6 +41,7 @@ struct Way {
 
 struct CodeFinding {
   FindingCode code = FindingCode::taking_turns;
+  std::string_view rule;  // that found it; the engine fills it in
   Severity severity = Severity::warning;
   double confidence = 0.9;
   std::string reason;
@@ -91,8 +92,8 @@ struct Rule {
   InspectFile on_file = nullptr;
 };
 std::span<const Rule> all_rules();
-// Whether some rule can find this; the pages of other codes speak of what is to come.
-bool fix_looks_for(FindingCode code);
+// Whether a row of the catalogue says that this rule finds it.
+bool names_rule(const FindingName& row, std::string_view rule);
 
 // All edits of some ways, in order, by file.
 std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways);

@@ -7,8 +7,6 @@
 namespace lockstep {
 namespace {
 
-constexpr double kStandsBehind = 0.5;
-constexpr double kWorthTelling = 0.02;
 // Of code that nothing measured speaks for: it may be hidden behind the GPU's work.
 constexpr double kUnmeasured = 0.4;
 
@@ -69,7 +67,7 @@ void join_code_findings(Report& report, const Report& code, const std::vector<in
     if (Finding* const suspected = find(report.suspicions, finding.code)) {
       support_once(*suspected, finding);
       take_fixes(*suspected, finding);
-      if (suspected->confidence >= kStandsBehind && suspected->lost_throughput >= kWorthTelling) {
+      if (is_stood_behind(*suspected)) {
         report.findings.push_back(*suspected);
         report.suspicions.erase(report.suspicions.begin() + (suspected - report.suspicions.data()));
       }

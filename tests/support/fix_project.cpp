@@ -52,9 +52,9 @@ Project FixProject::read() const {
 FixPlan FixProject::plan() const {
   FixPlan plan = plan_fixes(read(), wishes_, filter_);
   for (const CodeFinding& finding : plan.findings)
-    if (!fix_looks_for(finding.code))
-      throw std::runtime_error("all_rules.cpp does not list " +
-                               std::string(name_of(finding.code).id));
+    if (!names_rule(name_of(finding.code), finding.rule))
+      throw std::runtime_error("the catalogue's row of " + std::string(name_of(finding.code).id) +
+                               " does not name the rule " + std::string(finding.rule));
   return plan;
 }
 

@@ -9,15 +9,9 @@
 namespace lockstep {
 namespace {
 
-const FindingName* code_named(const std::string& id) {
-  for (const FindingName& name : kFindingNames)
-    if (name.id == id) return &name;
-  return nullptr;
-}
-
 std::optional<Finding> parsed(const Event& event) {
   const auto told = reported_finding(event);
-  const FindingName* const name = told ? code_named(told->code) : nullptr;
+  const FindingName* const name = told ? finding_named(told->code) : nullptr;
   if (name == nullptr) return std::nullopt;
   Finding finding;
   finding.code = name->code;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.hpp"
 #include "fix/rule.hpp"
 
 namespace lockstep {
@@ -90,53 +91,13 @@ constexpr std::array kRules = {
     Rule{"preset", preset_of_script, preset_of_file},
 };
 
-constexpr std::array kFound = {
-    FindingCode::taking_turns,
-    FindingCode::idle_gpus,
-    FindingCode::ranks_share_a_gpu,
-    FindingCode::loader_without_workers,
-    FindingCode::pageable_copies,
-    FindingCode::workers_restarted_each_epoch,
-    FindingCode::host_sync_every_step,
-    FindingCode::logging_too_often,
-    FindingCode::checkpoint_stall,
-    FindingCode::launch_bound,
-    FindingCode::exposed_collectives,
-    FindingCode::find_unused_parameters,
-    FindingCode::batch_too_small,
-    FindingCode::tensor_cores_unused,
-    FindingCode::unfused_optimizer,
-    FindingCode::world_size_not_set,
-    FindingCode::unknown_training_argument,
-    FindingCode::unknown_accelerate_field,
-    FindingCode::legacy_launcher,
-    FindingCode::more_ranks_than_gpus,
-    FindingCode::one_gpu_leads,
-    FindingCode::memory_nearly_full,
-    FindingCode::out_of_memory,
-    FindingCode::unsharded_data,
-    FindingCode::set_epoch_missing,
-    FindingCode::uneven_batches,
-    FindingCode::sync_every_micro_step,
-    FindingCode::clip_before_unscale,
-    FindingCode::compile_before_ddp,
-    FindingCode::unwrapped_module_called,
-    FindingCode::accumulation_boundary,
-    FindingCode::reduce_every_step,
-    FindingCode::rank_as_device,
-    FindingCode::checkpoint_not_portable,
-    FindingCode::rank_conditional_collective,
-    FindingCode::nccl_timeout,
-    FindingCode::every_rank_saves,
-    FindingCode::same_seed_every_rank,
-    FindingCode::accumulation_not_divisible,
-    FindingCode::harmful_environment,
-};
-
 }  // namespace
 
 std::span<const Rule> all_rules() { return kRules; }
 
-bool fix_looks_for(FindingCode code) { return std::ranges::find(kFound, code) != kFound.end(); }
+bool names_rule(const FindingName& row, std::string_view rule) {
+  const auto names = split(row.rules, ' ');
+  return std::ranges::find(names, rule) != names.end();
+}
 
 }  // namespace lockstep
