@@ -6,6 +6,9 @@ lockstep_dependency(GTest GTest::gtest_main URL ${LOCKSTEP_GTEST_URL} HASH ${LOC
   OPTIONS INSTALL_GTEST=OFF)
 include(GoogleTest)
 
+# What the thread sanitizer is built for in scripts/test: test programs whose layers have threads.
+add_custom_target(thread_tests)
+
 # Code of tests: several files compiled as one, and not optimized, which would take most of its
 # build's time and make nothing faster that is waited for.
 function(lockstep_test_code target)
@@ -14,7 +17,7 @@ function(lockstep_test_code target)
 endfunction()
 
 function(lockstep_test name)
-  cmake_parse_arguments(arg "SERIAL;ONE_THREAD" "LABELS;TIMEOUT" "FOLDERS;SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL;ONE_THREAD" "TIMEOUT" "LABELS;FOLDERS;SOURCES;LINK" ${ARGN})
   if(arg_ONE_THREAD AND LOCKSTEP_SANITIZE STREQUAL "thread")
     return()
   endif()
@@ -33,7 +36,11 @@ function(lockstep_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
-  set(properties LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+  if(LOCKSTEP_SANITIZE STREQUAL "thread" AND NOT arg_SERIAL AND NOT "cli" IN_LIST arg_LABELS)
+    list(APPEND arg_LABELS threads)
+    add_dependencies(thread_tests ${name})
+  endif()
+  set(properties LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if(arg_SERIAL)
     list(APPEND properties RUN_SERIAL ON)
   endif()
@@ -41,7 +48,7 @@ function(lockstep_test name)
     # Under a sanitizer a start and an end cost more than a case (leaks are searched for 4 s at each
     # exit, seen on aarch64): one run of the whole program instead of one for each case.
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name} PROPERTIES LABELS quick TIMEOUT 300)
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
     return()
   endif()
   if(LOCKSTEP_SANITIZE MATCHES "address")

@@ -23,6 +23,9 @@ if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()
-if(LOCKSTEP_FUZZ)  # the readers themselves tell the fuzzer which of their paths an input took
-  add_compile_options(-fsanitize=fuzzer-no-link)
+# The readers themselves tell the fuzzer which of their paths an input took. Comparisons that are
+# told too (trace-cmp) find magic numbers sooner, for 1.7 times the build's time: --whole has them.
+set(LOCKSTEP_FUZZ_COVERAGE "inline-8bit-counters,pc-table" CACHE STRING "As in -fsanitize-coverage=")
+if(LOCKSTEP_FUZZ)
+  add_compile_options(-fsanitize-coverage=${LOCKSTEP_FUZZ_COVERAGE})
 endif()

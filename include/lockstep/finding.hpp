@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/advice.hpp"
+#include "lockstep/known_word.hpp"
 
 namespace lockstep {
 
@@ -84,12 +85,22 @@ constexpr const FindingName* finding_named(std::string_view id_or_name) {
 
 enum class Severity : std::uint8_t { info, warning, critical };
 
+// What a number counts. "message", "set" and "yes" stand for a fact.
+struct EvidenceUnits {
+  static constexpr auto kWords = std::to_array<std::string_view>(
+      {"fraction", "ms",      "s",     "us",      "bytes",     "bytes/s", "mW",      "MHz",
+       "cores",    "GPUs",    "ranks", "hosts",   "processes", "passes",  "batches", "calls",
+       "stalls",   "kernels", "times", "ratio",   "number",    "retries", "rank",    "correlation",
+       "message",  "set",     "yes",   "samples", "tensors",   "gaps",    "C",       "a second"});
+};
+using EvidenceUnit = KnownWord<EvidenceUnits>;
+
 // One number that speaks for a finding, with the line it crossed.
 struct Evidence {
   std::string signal;
   double value = 0;
   std::optional<double> threshold;
-  std::string unit;
+  EvidenceUnit unit;
 };
 
 struct SourceLine {

@@ -14,6 +14,7 @@
 
 #include "lockstep/collective.hpp"
 #include "lockstep/device_time.hpp"
+#include "lockstep/known_word.hpp"
 #include "lockstep/sample.hpp"
 #include "lockstep/step_part.hpp"
 
@@ -132,10 +133,17 @@ struct ProbeFact {
   bool operator==(const ProbeFact&) const = default;
 };
 
+// What happened; the last four are scripted faults of played recordings.
+struct EventKinds {
+  static constexpr auto kWords = std::to_array<std::string_view>(
+      {"xid", "lost", "recovered", "driver_gone", "driver_back", "command_ended", "message",
+       "setting", "finding", "suspended", "resumed", "hang", "restart", "slow_call",
+       "not_supported"});
+};
+using EventKind = KnownWord<EventKinds>;
+
 struct Event {
-  // xid, lost, recovered, driver_gone, driver_back; in played recordings also hang, not_supported,
-  // slow_call, restart
-  std::string kind;
+  EventKind kind;
   std::optional<int> gpu;
   std::string detail;
 

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-inline constexpr const char* kReportedFinding = "finding";  // the event's kind
+inline constexpr EventKind kReportedFinding = "finding";  // the event's kind
 
 struct ReportedFinding {
   std::string code;

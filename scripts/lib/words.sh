@@ -1,10 +1,36 @@
-# Words that the scripts share: where they are, how far along, and a clear end when something is missing.
+# Words that the scripts share: where they are, how far along, what each stage took, and a clear end
+# when something is missing.
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/lockstep"
 steps_done=0
 steps_total=0
+stage_names=()
+stage_seconds=()
+stage_began=
 
-step() { steps_done=$((steps_done + 1)); printf '\n==> [%d/%d] %s\n' "$steps_done" "$steps_total" "$1"; }
+step() {
+  end_stage
+  steps_done=$((steps_done + 1))
+  printf '\n==> [%d/%d] %s\n' "$steps_done" "$steps_total" "$1"
+  stage_names+=("$1")
+  stage_began=$SECONDS
+}
+end_stage() {
+  [[ -z $stage_began ]] || stage_seconds+=($((SECONDS - stage_began)))
+  stage_began=
+}
+minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+# What each stage took, for the end of a script.
+table_of_stages() {
+  end_stage
+  printf '\nwhat each stage took (min:s, %d cores)\n' "$(nproc)"
+  local i
+  for i in "${!stage_seconds[@]}"; do
+    printf '  %6s  %s\n' "$(minutes "${stage_seconds[$i]}")" "${stage_names[$i]}"
+  done
+  printf '  %6s  in all\n' "$(minutes $SECONDS)"
+}
+
 say() { printf '    %s\n' "$1"; }
 fail() {
   printf '\n%s: error: %s\n  next: %s\n' "$(basename "$0")" "$1" "$2" >&2
@@ -21,18 +47,26 @@ quietly() {
   return "$status"
 }
 
-# Five presets and two precompiled headers of libtorch do not fit into ccache's usual 5 GB.
+# Four presets and a precompiled header of libtorch do not fit into ccache's usual 5 GB.
 export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-10G}"
 
-# Configures and builds a preset, with ninja's own progress line where there is a terminal.
-build() {
+configure() {
   local preset=$1
   shift
-  quietly cmake --preset "$preset" "$@" || fail "cmake could not configure the preset '$preset'" "see the lines above; then run scripts/setup"
-  if [[ -t 1 ]]; then cmake --build --preset "$preset"; else
-    # Without a terminal: a line for every twentieth of the way, and all of a failing command's output.
-    NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" |
-      awk '{ if (match($0, /^\[[0-9]+\/[0-9]+\]/)) { split(substr($0, 2, RLENGTH - 2), n, "/"); part = int(20 * n[1] / n[2]);
+  quietly cmake --preset "$preset" "$@" ||
+    fail "cmake could not configure the preset '$preset'" "see the lines above; then scripts/setup"
+}
+
+# Builds a preset (and of it the targets named), with ninja's own progress line where there is a
+# terminal, else a line for every tenth of the way and all of a failing command's output.
+build() {
+  local preset=$1 targets=()
+  shift
+  [[ $# -eq 0 ]] || targets=(--target "$@")
+  if [[ -t 1 ]]; then cmake --build --preset "$preset" "${targets[@]}"; else
+    NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" "${targets[@]}" |
+      awk '{ if (match($0, /^\[[0-9]+\/[0-9]+\]/)) {
+               split(substr($0, 2, RLENGTH - 2), n, "/"); part = int(10 * n[1] / n[2]);
                if (part != last) { printf "    built %d of %d\n", n[1], n[2]; fflush(); last = part } }
              else print }'
   fi || fail "the preset '$preset' did not build" "see the lines above"

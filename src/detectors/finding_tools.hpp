@@ -98,12 +98,6 @@ inline bool hardly_works_when_busy(const JobSignals& job, const Signals& signals
   });
 }
 
-inline std::size_t step_part(std::string_view name) {
-  for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
-    if (kStepSpanNames[i] == name) return i;
-  return 0;
-}
-
 // Stalls that come every so often, and not in every second step or so: those are lateness, not
 // saving or evaluating. (Where the lanes' own period is that of the stalls, steps are too short to
 // be seen: then they are rare too.)

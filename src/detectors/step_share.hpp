@@ -7,7 +7,7 @@ namespace lockstep {
 
 struct ShareRule {
   FindingCode code;
-  std::string_view part;
+  StepPart part;
   double at_least;              // of the whole time
   double present_at_least = 0;  // share of the steps that have the part at all
   double present_at_most = 1;
@@ -15,26 +15,25 @@ struct ShareRule {
 
 inline std::optional<Finding> by_step_share(const ShareRule& rule, const JobSignals& job) {
   if (!job.steps || job.steps->count < 5) return std::nullopt;
-  const std::size_t part = step_part(rule.part);
+  const std::size_t part = index_of(rule.part);
+  const std::string name(kStepSpanNames[part]);
   // Where one rank spends it the others wait for that rank.
-  const double share = share_of_slowest(job, static_cast<StepPart>(part));
+  const double share = share_of_slowest(job, rule.part);
   if (share < rule.at_least || job.steps->present[part] < rule.present_at_least ||
       job.steps->present[part] > rule.present_at_most)
     return std::nullopt;
   const bool now_and_then = job.steps->present[part] < 0.5;  // then the median is 0
-  Finding finding =
-      about_job(rule.code, job, share > 0.3 ? Severity::critical : Severity::warning, 0.9,
-                std::min(share, most_that_can_be_lost(job)),
-                {{std::string(rule.part) + "_share", share, rule.at_least, "fraction"},
-                 now_and_then ? Evidence{std::string(rule.part) + "_longest_ms",
-                                         job.steps->max_ms[part], std::nullopt, "ms"}
-                              : Evidence{std::string(rule.part) + "_p50_ms",
-                                         job.steps->p50_ms[part], std::nullopt, "ms"},
-                 {std::string(rule.part) + "_in_steps", job.steps->present[part],
-                  rule.present_at_least > 0 ? std::optional(rule.present_at_least) : std::nullopt,
-                  "fraction"}});
+  Finding finding = about_job(
+      rule.code, job, share > 0.3 ? Severity::critical : Severity::warning, 0.9,
+      std::min(share, most_that_can_be_lost(job)),
+      {{name + "_share", share, rule.at_least, "fraction"},
+       now_and_then ? Evidence{name + "_longest_ms", job.steps->max_ms[part], std::nullopt, "ms"}
+                    : Evidence{name + "_p50_ms", job.steps->p50_ms[part], std::nullopt, "ms"},
+       {name + "_in_steps", job.steps->present[part],
+        rule.present_at_least > 0 ? std::optional(rule.present_at_least) : std::nullopt,
+        "fraction"}});
   finding.rung = 1;
-  if (is_probed(job)) name_places(finding, job, main_places(job, static_cast<StepPart>(part)));
+  if (is_probed(job)) name_places(finding, job, main_places(job, rule.part));
   return finding;
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 
 namespace prometheus {
 struct MetricFamily;

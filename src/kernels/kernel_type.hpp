@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "lockstep/trace.hpp"
 #include "lockstep/trace_signals.hpp"
+#include "rows/rank_trace.hpp"
 
 namespace lockstep {
 

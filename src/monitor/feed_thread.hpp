@@ -13,9 +13,9 @@
 #include <string>
 
 #include "lockstep/monitor_request.hpp"
-#include "lockstep/monitored.hpp"
 #include "lockstep/result.hpp"
 #include "monitor/monitor_scene.hpp"
+#include "monitor/monitored.hpp"
 
 namespace lockstep {
 

@@ -14,9 +14,9 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/monitored.hpp"
 #include "lockstep/result.hpp"
 #include "monitor/feed_thread.hpp"
+#include "monitor/monitored.hpp"
 
 namespace lockstep {
 

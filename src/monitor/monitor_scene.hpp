@@ -9,7 +9,7 @@
 #include <optional>
 #include <set>
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 #include "timeline/timeline_builder.hpp"
 
 namespace lockstep {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "lockstep/machine.hpp"
-#include "lockstep/monitored.hpp"
 #include "lockstep/record.hpp"
 #include "lockstep/result.hpp"
+#include "monitor/monitored.hpp"
 #include "recording/writer.hpp"
 
 namespace lockstep {

@@ -334,7 +334,7 @@ Event event(ondemand::object fields) {
   for (auto field : fields) {
     const std::string_view key = field.unescaped_key();
     Value value = field.value();
-    if (key == "kind") result.kind = as_text(value).value_or("");
+    if (key == "kind") result.kind = EventKind::read(as_text(value).value_or(""));
     if (key == "gpu") result.gpu = as_int(value);
     if (key == "detail") {
       result.detail = as_text(value).value_or("");

@@ -249,7 +249,8 @@ std::string record_line(const Record& record, const WriterOptions& options) {
         {"pid", fact->pid}, {"rank", fact->rank}, {"name", fact->name}, {"values", fact->values}};
   } else {
     const Event& event = std::get<Event>(record.content);
-    json["event"] = {{"kind", event.kind}, {"gpu", or_null(event.gpu)}, {"detail", event.detail}};
+    json["event"] = {
+        {"kind", event.kind.text()}, {"gpu", or_null(event.gpu)}, {"detail", event.detail}};
   }
   return line_of(json);
 }

@@ -8,7 +8,7 @@
 
 #include "lockstep/result.hpp"
 #include "lockstep/timeline.hpp"
-#include "lockstep/trace.hpp"
+#include "rows/rank_trace.hpp"
 #include "runs/judgement.hpp"
 
 namespace lockstep {

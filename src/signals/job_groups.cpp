@@ -173,7 +173,8 @@ bool belong_together_over_machines(const ProcessSample& a, const ProcessSample& 
 }
 
 bool belong_together(const ProcessSample& a, const ProcessSample& b) {
-  if (machine_of(a.pid) != machine_of(b.pid)) return belong_together_over_machines(a, b);
+  if (MachinePid::read(a.pid).machine() != MachinePid::read(b.pid).machine())
+    return belong_together_over_machines(a, b);
   if (a.parent_pid == b.pid || b.parent_pid == a.pid) return true;
   const bool one_parent = a.parent_pid && a.parent_pid == b.parent_pid;
   if (one_parent && is_spawned(a) && is_spawned(b)) return true;
@@ -332,7 +333,8 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
   }
   jobs = std::move(named);
   for (const auto& group : components(nameless.size(), [&](std::size_t a, std::size_t b) {
-         return machine_of(nameless[a].pids[0]) == machine_of(nameless[b].pids[0]) &&
+         return MachinePid::read(nameless[a].pids[0]).machine() ==
+                    MachinePid::read(nameless[b].pids[0]).machine() &&
                 nameless[a].processes[0].command == nameless[b].processes[0].command &&
                 ratio_of(of(gpus, nameless[a].gpus[0]).memory_median_bytes,
                          of(gpus, nameless[b].gpus[0]).memory_median_bytes, 1) > 0.85;

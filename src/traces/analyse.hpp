@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/timeline.hpp"
-#include "lockstep/trace.hpp"
 #include "lockstep/trace_signals.hpp"
+#include "rows/rank_trace.hpp"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "lockstep/trace.hpp"
 #include "lockstep/trace_signals.hpp"
+#include "rows/rank_trace.hpp"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/record.hpp"
-#include "lockstep/trace.hpp"
 #include "lockstep/trace_signals.hpp"
+#include "rows/rank_trace.hpp"
 #include "traces/host_labels.hpp"
 #include "traces/step_cut.hpp"
 #include "traces/work_rows.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/record.hpp"
-#include "lockstep/trace.hpp"
+#include "rows/rank_trace.hpp"
 
 namespace lockstep {
 

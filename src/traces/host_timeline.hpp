@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lockstep/timeline.hpp"
-#include "lockstep/trace.hpp"
+#include "rows/rank_trace.hpp"
 
 namespace lockstep {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "lockstep/record.hpp"
-#include "lockstep/trace.hpp"
 #include "lockstep/trace_signals.hpp"
+#include "rows/rank_trace.hpp"
 #include "traces/collectives.hpp"
 #include "traces/replay_model.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/trace.hpp"
+#include "rows/rank_trace.hpp"
 #include "traces/work_rows.hpp"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/trace.hpp"
 #include "lockstep/trace_signals.hpp"
+#include "rows/rank_trace.hpp"
 
 namespace lockstep {
 

@@ -10,6 +10,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import second_try  # noqa: E402  (lies beside the tests)
+
 BINARY = os.environ["LOCKSTEP_BINARY"]
 PROBE = os.path.join(
     os.path.dirname(os.path.dirname(BINARY)), "lib", "lockstep", "liblockstep_host_probe.so"
@@ -182,4 +185,4 @@ class HostProbe(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    second_try.main()

@@ -14,6 +14,9 @@ import termios
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import second_try  # noqa: E402  (lies beside the tests)
+
 SOURCE = os.environ["LOCKSTEP_SOURCE_DIR"]
 LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
 PEERS = os.environ["LOCKSTEP_PEERS"]
@@ -548,4 +551,4 @@ class LiveScreen(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    second_try.main()

@@ -2,7 +2,6 @@
 its rank, its line and its share.
 """
 
-import functools
 import json
 import os
 import re
@@ -10,6 +9,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import second_try  # noqa: E402  (lies beside the tests)
 
 BINARY = os.environ["LOCKSTEP_BINARY"]
 TORCH = os.path.join(os.environ["LOCKSTEP_TORCH"], "bin")
@@ -37,32 +39,13 @@ def line_of(name, script=SCRIPT):
     return LINES[os.path.basename(script), name]
 
 
-def again_when_disturbed(test):
-    """What is measured beside other programs may be theirs: a second look decides."""
-
-    @functools.wraps(test)
-    def twice(self):
-        try:
-            test(self)
-        except AssertionError as disturbed:
-            print(f"once more: {str(disturbed).splitlines()[0][:200]}", file=sys.stderr)
-            test(self)
-
-    return twice
-
-
 class Profiled:
     """A run of the script under `lockstep profile --json`, with what it measured itself."""
 
     def __init__(self, folder, cause, *flags, steps=150):
         truth = os.path.join(folder, f"{cause}.json")
         environment = dict(os.environ, PATH=TORCH + ":" + os.environ["PATH"], OMP_NUM_THREADS="1")
-        for _ in range(
-            2
-        ):  # a rank of torch 2.11 over Gloo now and then aborts at its very end, with or without probes
-            self.run = self.once(folder, cause, flags, steps, truth, environment)
-            if self.run.returncode != 4:
-                break
+        self.run = self.once(folder, cause, flags, steps, truth, environment)
         if self.run.returncode not in (0, 1):
             raise AssertionError(f"exit {self.run.returncode}\n{self.run.stderr[-3000:]}")
         self.report = json.loads(self.run.stdout)
@@ -127,7 +110,6 @@ class ProfileOfACause(unittest.TestCase):
     def assert_share(self, measured, true):
         self.assertAlmostEqual(measured, true, delta=0.15 * true + 0.01)
 
-    @again_when_disturbed
     def test_a_healthy_run_is_silent_and_its_parts_make_up_the_whole_time(self):
         run = self.run_with("nothing")
         self.assertEqual(run.run.returncode, 0, run.report["findings"])
@@ -140,19 +122,18 @@ class ProfileOfACause(unittest.TestCase):
         self.assertAlmostEqual(whole, 1, delta=0.002)
         self.assertEqual(len(run.report["steps"]["ranks"]), 2)
 
-    @again_when_disturbed
     def test_logging_in_each_step_is_named_with_its_line_and_share(self):
         run = self.run_with("log_inside")
         self.assertIn(line_of("log_inside"), run.lines("S302"))
         self.assert_share(run.cost("S302"), max(run.shares))
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_a_log_of_ones_own_is_named_though_no_hook_knows_it(self):
         run = self.run_with("log_outside")
         self.assertIn(line_of("log_outside"), run.lines("S302"))
         self.assert_share(run.cost("S302"), max(run.shares))
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_checkpoints_of_one_rank_are_its_own(self):
         run = self.run_with("checkpoint")
         self.assertIsNotNone(run.finding("S303"))
@@ -160,7 +141,6 @@ class ProfileOfACause(unittest.TestCase):
         self.assertIn(line_of("checkpoint"), run.lines("S303"))
         self.assertGreater(run.cost("S303"), 0.5 * run.shares[0])
 
-    @again_when_disturbed
     def test_a_rank_that_is_late_before_its_pass_or_within_it_is_named(self):
         for cause in ("slow_rank_before", "slow_rank_between"):
             run = self.run_with(cause, steps=80)
@@ -169,21 +149,21 @@ class ProfileOfACause(unittest.TestCase):
             self.assertIn(line_of(cause), run.lines("C401"))
             self.assert_share(run.finding("C401")["lost_throughput"], run.shares[1])
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_gradients_synced_in_each_pass_are_told_from_no_sync(self):
         self.assertIsNotNone(self.run_with("no_sync_missing", steps=60).finding("C403"))
         self.assertIsNone(self.run_with("no_sync_used", steps=60).finding("C403"))
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_the_collector_is_named(self):
         run = self.run_with("gc")
         self.assert_share(run.cost("S306"), max(run.shares))
 
-    @again_when_disturbed
     def test_a_slow_dataset_is_named_where_it_is_waited_for(self):
         run = self.run_with("slow_dataset")
         self.assertIn(line_of("slow_dataset"), run.lines("D201"))
 
+    @second_try.whole_only
     def test_a_value_read_in_each_step_is_shown_though_it_costs_nothing_on_the_cpu(self):
         run = self.run_with("item")
         suspicion = next(
@@ -214,27 +194,24 @@ class FaultOfEpochs(unittest.TestCase):
         """Codes of findings and of suspicions, each with the lines it names."""
         environment = dict(os.environ, PATH=TORCH + ":" + os.environ["PATH"], OMP_NUM_THREADS="1")
         with tempfile.TemporaryDirectory() as folder:
-            for _ in range(2):  # as above: torch aborts a rank at its end now and then
-                run = subprocess.run(
-                    [
-                        BINARY,
-                        "profile",
-                        "--json",
-                        "--",
-                        "torchrun",
-                        "--standalone",
-                        "--nproc_per_node=2",
-                        EPOCHS,
-                        fault,
-                    ],
-                    env=environment,
-                    cwd=folder,
-                    capture_output=True,
-                    text=True,
-                    timeout=200,
-                )
-                if run.returncode != 4:
-                    break
+            run = subprocess.run(
+                [
+                    BINARY,
+                    "profile",
+                    "--json",
+                    "--",
+                    "torchrun",
+                    "--standalone",
+                    "--nproc_per_node=2",
+                    EPOCHS,
+                    fault,
+                ],
+                env=environment,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=200,
+            )
         self.assertIn(run.returncode, (0, 1), run.stderr[-3000:])
         report = json.loads(run.stdout)
         return tuple(
@@ -245,44 +222,45 @@ class FaultOfEpochs(unittest.TestCase):
             for kind in ("findings", "suspicions")
         )
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_a_healthy_run_has_no_fault(self):
         self.assertEqual(self.codes_with("nothing"), ({}, {}))
 
-    @again_when_disturbed
     def test_data_that_is_not_dealt_out_is_found(self):
         findings, _ = self.codes_with("unsharded")
         self.assertEqual(findings, {"D204": [line_of("loader", EPOCHS)]})
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_the_same_order_in_every_epoch_is_found(self):
         findings, _ = self.codes_with("same_order")
         self.assertEqual(findings, {"D205": [line_of("loader", EPOCHS)]})
 
+    @second_try.whole_only
     def test_workers_that_start_anew_are_found(self):
         findings, _ = self.codes_with("restarts_workers")
         self.assertEqual(findings.get("D206"), [line_of("loader", EPOCHS)])
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_one_seed_on_all_ranks_is_a_suspicion(self):
         findings, suspicions = self.codes_with("same_seed")
         self.assertEqual((findings, list(suspicions)), ({}, ["X705"]))
 
-    @again_when_disturbed
     def test_ranks_that_write_one_file_are_found(self):
         findings, _ = self.codes_with("every_rank_saves")
         self.assertEqual(findings, {"X707": [line_of("every_rank_saves", EPOCHS)]})
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_a_metric_that_nobody_adds_up_is_a_suspicion(self):
         findings, suspicions = self.codes_with("unreduced_metric")
         self.assertEqual(findings, {})
         self.assertIn(line_of("evaluation", EPOCHS), suspicions.get("X717", []))
 
+    @second_try.whole_only
     def test_ranks_that_wait_for_the_evaluation_of_one_are_found(self):
         findings, _ = self.codes_with("one_rank_evaluates")
         self.assertIn(line_of("evaluation", EPOCHS), findings.get("S304", []))
 
+    @second_try.whole_only
     def test_a_search_for_parameters_that_are_all_used_is_found(self):
         self.assertIn("C404", self.codes_with("searches_unused")[0])
 
@@ -419,7 +397,7 @@ class ProbeInAProcess(unittest.TestCase):
                     "the probe was there",
                 )
 
-    @again_when_disturbed
+    @second_try.whole_only
     def test_lightning_is_profiled_unmodified_and_its_loggers_are_no_checkpoints(self):
         code = {
             "a.py": "import torch\nimport lightning\nfrom lightning.pytorch.loggers import CSVLogger\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\nclass Model(lightning.LightningModule):\n    def __init__(self):\n        super().__init__()\n"
@@ -438,6 +416,7 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertLess(shares["checkpoint"], 0.02)
         self.assertIn("S302", [finding["code"] for finding in report["findings"]])
 
+    @second_try.whole_only
     def test_what_people_log_with_is_named_by_its_line(self):
         code = {
             "a.py": "import csv\nimport torch\nfrom tensorboardX import SummaryWriter\nfrom tqdm import tqdm\n\nm = torch.nn.Linear(256, 256)\no = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n    board = SummaryWriter('board')\n"
@@ -453,6 +432,7 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertEqual(logged.get("csv.writerows"), 19)
         self.assertEqual(logged.get("tqdm"), 13)
 
+    @second_try.whole_only
     def test_the_loader_alone_is_told_from_the_step(self):
         code = {
             "a.py": "import time, torch\nfrom torch.utils.data import DataLoader, Dataset\n\n\nclass Slow(Dataset):\n    def __len__(self):\n        return 10000\n\n    def __getitem__(self, i):\n        time.sleep(0.002)\n        return torch.randn(64)\n\n\n"
@@ -469,4 +449,4 @@ class ProbeInAProcess(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    second_try.main()

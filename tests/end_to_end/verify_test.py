@@ -11,6 +11,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import second_try  # noqa: E402  (lies beside the tests)
+
 LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
 TORCH = os.environ["LOCKSTEP_TORCH"]
 
@@ -91,6 +94,7 @@ class Verify(unittest.TestCase):
         again = self.verify("--select", "D202", "--rounds", "2")
         self.assertIn("before the last --apply", again.stdout, again.stderr)
 
+    @second_try.whole_only
     def test_each_patch_has_its_step_of_the_ladder(self):
         done = self.verify("--unsafe", "--each", "--select", "D202,D203", "--rounds", "2", "--json")
         report = json.loads(done.stdout)
@@ -105,6 +109,7 @@ class Verify(unittest.TestCase):
         self.assertGreater(variants[1]["speedup"], 1.8)
         self.assertGreater(variants[2]["speedup"], 1.8)  # cumulative
 
+    @second_try.whole_only
     def test_a_patch_that_brings_nothing_is_not_called_a_help(self):
         done = self.verify("--unsafe", "--select", "D203", "--rounds", "3")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
@@ -119,4 +124,4 @@ class Verify(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    second_try.main()

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "lockstep/monitored.hpp"
 #include "lockstep/record.hpp"
+#include "monitor/monitored.hpp"
 
 namespace lockstep::testing {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/trace.hpp"
+#include "rows/rank_trace.hpp"
 
 namespace lockstep::testing {
 

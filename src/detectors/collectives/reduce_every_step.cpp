@@ -42,7 +42,7 @@ std::vector<Finding> find_reduce_every_step(const Seen& seen) {
       if (auto finding = reductions_from_probes(job)) findings.push_back(std::move(*finding));
       continue;
     }
-    const std::size_t sync = step_part("sync");
+    const std::size_t sync = index_of(StepPart::sync);
     if (job.settings && job.settings->other_collectives_a_step >= 1) {  // the program counted them
       findings.push_back(about_job(
           FindingCode::reduce_every_step, job, Severity::warning, 0.9,

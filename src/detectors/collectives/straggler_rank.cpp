@@ -121,7 +121,7 @@ void name_process(const JobSignals& job, int rank, Finding& finding) {
 }
 
 std::optional<Finding> straggler_from_steps(const JobSignals& job) {
-  const std::size_t exposed = step_part("collective_exposed");
+  const std::size_t exposed = index_of(StepPart::collective_exposed);
   const std::vector<RankSteps>& ranks = job.steps->ranks;
   if (ranks.size() < 2) return std::nullopt;
   const auto late = std::ranges::min_element(ranks, [&](const RankSteps& a, const RankSteps& b) {

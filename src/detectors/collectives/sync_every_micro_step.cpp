@@ -34,7 +34,7 @@ std::vector<Finding> find_sync_every_micro_step(const Seen& seen) {
         steps.micro_steps_with_collective < kWithCollectiveAtLeast)
       continue;
     const double removable =
-        steps.share[step_part("collective_exposed")] * steps.steps_without_optimizer;
+        steps.share[index_of(StepPart::collective_exposed)] * steps.steps_without_optimizer;
     findings.push_back(about_job(
         FindingCode::sync_every_micro_step, job, Severity::warning, 0.85, std::max(removable, 0.02),
         {{"micro_steps", steps.steps_without_optimizer, kMicroStepsAtLeast, "fraction"},

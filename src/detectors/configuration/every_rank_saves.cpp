@@ -20,7 +20,7 @@ std::vector<Finding> find_every_rank_saves(const Seen& seen) {
              std::ranges::find(*process.libraries, "deepspeed") != process.libraries->end();
     });
     const bool same_weights = !job.memory_balance || *job.memory_balance > 0.9;
-    const double share = job.steps->share[step_part("checkpoint")];
+    const double share = job.steps->share[index_of(StepPart::checkpoint)];
     const double ranks = static_cast<double>(job.steps->ranks.size());
     if (is_probed(job)) {
       // The same file, by its path: no shards.

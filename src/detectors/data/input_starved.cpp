@@ -81,7 +81,7 @@ std::optional<Finding> starved_from_probes(const JobSignals& job) {
 
 std::optional<Finding> starved_from_steps(const JobSignals& job) {
   if (!job.steps || job.steps->count < 5) return std::nullopt;
-  const std::size_t wait = step_part("data_wait");
+  const std::size_t wait = index_of(StepPart::data_wait);
   const double share = job.steps->share[wait];
   if (share < kStarvedWaitShare) return std::nullopt;
   Finding finding = about_job(FindingCode::input_starved, job,

@@ -48,7 +48,8 @@ std::vector<Finding> find_loader_without_workers(const Seen& seen) {
       continue;
     const bool measured = job.steps && job.steps->count >= 5;
     if (!measured && idle_is_saving(job)) continue;
-    const double idle = measured ? job.steps->share[step_part("data_wait")] : job.idle_together;
+    const double idle =
+        measured ? job.steps->share[index_of(StepPart::data_wait)] : job.idle_together;
     if (idle < kIdleAtLeast || *job.host.main_cpu < kOneCore || *job.host.main_cpu > kSeveralCores)
       continue;
     const double confidence =

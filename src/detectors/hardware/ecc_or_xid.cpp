@@ -18,7 +18,7 @@ std::vector<Finding> find_ecc_or_xid(const Seen& seen) {
   std::set<std::pair<std::optional<int>, int>> told;  // a storm of one number is one finding
   for (const EventAt& entry : seen.signals.events) {
     const bool xid = entry.event.kind == "xid";
-    if (!xid && entry.event.kind.find("ecc") == std::string::npos) continue;
+    if (!xid && entry.event.kind.text().find("ecc") == std::string_view::npos) continue;
     int number = 0;
     const std::string& detail = entry.event.detail;
     const auto digits = detail.find_first_of("0123456789");

@@ -35,9 +35,10 @@ std::vector<Finding> find_checkpoint_stall(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
-    auto finding = job.steps && job.steps->count >= 5
-                       ? by_step_share({FindingCode::checkpoint_stall, "checkpoint", 0.02}, job)
-                       : checkpoint_from_outside(job, seen.signals);
+    auto finding =
+        job.steps && job.steps->count >= 5
+            ? by_step_share({FindingCode::checkpoint_stall, StepPart::checkpoint, 0.02}, job)
+            : checkpoint_from_outside(job, seen.signals);
     if (finding) findings.push_back(std::move(*finding));
   }
   return findings;

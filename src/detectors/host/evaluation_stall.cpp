@@ -49,7 +49,7 @@ std::vector<Finding> find_evaluation_stall(const Seen& seen) {
     if (job.steps && job.steps->count >= 5) {
       // Evaluation by all ranks is work, not a stall: only time that some ranks have and others do
       // not counts.
-      const std::size_t part = step_part("evaluation");
+      const std::size_t part = index_of(StepPart::evaluation);
       const auto evaluating = std::ranges::count_if(
           job.steps->ranks, [&](const RankSteps& rank) { return rank.share[part] > 0.01; });
       if (evaluating == 0 || evaluating * 2 > static_cast<std::ptrdiff_t>(job.steps->ranks.size()))

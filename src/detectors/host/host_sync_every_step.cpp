@@ -62,7 +62,8 @@ std::vector<Finding> find_host_sync_every_step(const Seen& seen) {
       continue;
     }
     if (job.steps && job.steps->count >= 5) {
-      if (auto finding = by_step_share({FindingCode::host_sync_every_step, "sync", 0.05, 0.9}, job))
+      if (auto finding =
+              by_step_share({FindingCode::host_sync_every_step, StepPart::sync, 0.05, 0.9}, job))
         findings.push_back(std::move(*finding));
       continue;
     }

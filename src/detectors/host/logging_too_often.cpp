@@ -26,7 +26,8 @@ std::vector<Finding> find_logging_too_often(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     if (job.steps && job.steps->count >= 5) {
-      if (auto finding = by_step_share({FindingCode::logging_too_often, "logging", 0.03}, job))
+      if (auto finding =
+              by_step_share({FindingCode::logging_too_often, StepPart::logging, 0.03}, job))
         findings.push_back(std::move(*finding));
       continue;
     }

@@ -11,7 +11,7 @@ namespace lockstep {
 std::vector<Finding> find_stopped_by_collector(const Seen& seen) {
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs)
-    if (auto finding = by_step_share({FindingCode::stopped_by_collector, "gc", 0.02}, job))
+    if (auto finding = by_step_share({FindingCode::stopped_by_collector, StepPart::gc, 0.02}, job))
       findings.push_back(std::move(*finding));
   return findings;
 }

@@ -131,7 +131,7 @@ JobVerdict judge_cluster_job(const JobSignals& job, const Signals& signals) {
             every(signals.tick_ms) +
             " apart do not tell turns faster than that from waiting: run `lockstep "
             "diagnose` on one of its machines.",
-        {{"busy_sum", lanes, kLikeOne, job.spread ? "hosts" : "GPUs"}});
+        {{"busy_sum", lanes, kLikeOne, job.spread ? EvidenceUnit("hosts") : EvidenceUnit("GPUs")}});
   // Members that never work are another matter (P103); of the others, most must carry the same
   // load.
   std::vector<double> loads;

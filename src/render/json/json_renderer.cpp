@@ -118,7 +118,7 @@ Json finding_json(const Finding& finding) {
     evidence.push_back({{"signal", item.signal},
                         {"value", number(item.value)},
                         {"threshold", number(item.threshold)},
-                        {"unit", item.unit}});
+                        {"unit", item.unit.text()}});
   Json fixes = Json::array();
   for (const Fix& fix : finding.fixes) fixes.push_back(fix_json(fix));
   const FindingName& name = name_of(finding.code);
@@ -337,7 +337,7 @@ Json report_json(const Report& report) {
       {"suspicions", list_json(report.suspicions, finding_json)},
       {"events", list_json(report.events,
                            [](const Event& event) {
-                             return Json{{"kind", event.kind},
+                             return Json{{"kind", event.kind.text()},
                                          {"gpu", or_null(event.gpu)},
                                          {"detail", event.detail}};
                            })},

@@ -8,7 +8,7 @@
 #include "lockstep/report.hpp"
 #include "lockstep/result.hpp"
 #include "lockstep/timeline.hpp"
-#include "lockstep/trace.hpp"
+#include "rows/rank_trace.hpp"
 
 namespace lockstep {
 

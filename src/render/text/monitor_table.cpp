@@ -148,7 +148,7 @@ std::string MonitorTable::render(const Report& report) const {
   text += processes_text(report, width_);
   if (!report.events.empty()) text += "\n";
   for (const Event& event : report.events)
-    text += fmt::format("event: {}{} {}\n", printable(event.kind),
+    text += fmt::format("event: {}{} {}\n", printable(event.kind.text()),
                         event.gpu ? fmt::format(" on GPU {}:", *event.gpu) : ":",
                         printable(event.detail));
   if (!report.not_measured.empty()) text += "\n";

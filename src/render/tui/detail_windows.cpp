@@ -147,7 +147,8 @@ Window gpu_detail(const Scene& scene) {
     if (entry->event.gpu == gpu.info.index) {
       any = true;
       rows.add(time_code(entry->t_ms - seen.origin_ms()),
-               fmt::format("{} {}", printable(entry->event.kind), printable(entry->event.detail)));
+               fmt::format("{} {}", printable(entry->event.kind.text()),
+                           printable(entry->event.detail)));
     }
   if (!any) rows.text("none since the watch began", kFaint);
   if (seen.report && !seen.report->not_measured.empty()) {

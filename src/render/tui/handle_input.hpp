@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/monitor_request.hpp"
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 #include "render/tui/key.hpp"
 #include "render/tui/layout.hpp"
 #include "render/tui/monitor_state.hpp"

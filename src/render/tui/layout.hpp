@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 #include "render/tui/monitor_state.hpp"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 #include "render/tui/layout.hpp"
 #include "render/tui/monitor_state.hpp"
 #include "render/tui/style.hpp"

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/history.hpp"
+#include "timeline/history.hpp"
 
 namespace lockstep {
 

@@ -168,7 +168,7 @@ std::vector<FindingRow> finding_rows(const Monitored& seen, const MonitorState& 
 std::string event_words(const Event& event) {
   const std::string what = event.kind == "driver_gone"   ? "the driver is gone"
                            : event.kind == "driver_back" ? "the driver is back"
-                                                         : printable(event.kind);
+                                                         : printable(event.kind.text());
   return fmt::format("{}{}{}{}", event.gpu ? fmt::format("GPU {}: ", *event.gpu) : std::string(),
                      what,
                      event.detail.empty()  ? ""

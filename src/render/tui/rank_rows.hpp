@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 #include "render/tui/monitor_state.hpp"
 
 namespace lockstep {

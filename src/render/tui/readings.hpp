@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 
 namespace lockstep {
 

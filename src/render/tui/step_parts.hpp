@@ -6,7 +6,7 @@
 #include <map>
 #include <string_view>
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 
 namespace lockstep {
 

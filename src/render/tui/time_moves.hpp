@@ -1,7 +1,7 @@
 // Moving about in time: what the picture shows, where the cursor stands, from mark to mark.
 #pragma once
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 #include "render/tui/monitor_state.hpp"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "lockstep/monitored.hpp"
+#include "monitor/monitored.hpp"
 #include "render/tui/monitor_state.hpp"
 
 namespace lockstep {

@@ -103,8 +103,9 @@ std::string evidence_words(const Evidence& evidence) {
   // "processes 1", not "processes 1 processes".
   const bool counts = evidence.unit == "processes" || evidence.unit == "ranks" ||
                       evidence.unit == "stalls" || evidence.unit == "GPUs";
-  const bool named_twice = counts && (name.ends_with(evidence.unit) || name.ends_with("gpus"));
-  const std::string unit = named_twice ? "number" : evidence.unit;
+  const bool named_twice =
+      counts && (name.ends_with(evidence.unit.text()) || name.ends_with("gpus"));
+  const std::string unit(named_twice ? "number" : evidence.unit.text());
   std::string words = fmt::format("{} {}", name, amount(evidence.value, unit));
   if (evidence.threshold)
     words += fmt::format(" (threshold {})", amount(*evidence.threshold, unit));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <initializer_list>
 #include <set>
 
 #include "base/text.hpp"
@@ -58,43 +60,65 @@ std::optional<int> gpu_in_name(std::string_view name) {
   return found;
 }
 
+bool has_any(std::string_view name, std::initializer_list<const char*> words) {
+  return std::ranges::any_of(words, [&](const char* word) { return has(name, word); });
+}
+bool is_any(std::string_view name, std::initializer_list<const char*> words) {
+  return std::ranges::any_of(words, [&](const char* word) { return name == word; });
+}
+bool names_limit(std::string_view name) { return has_any(name, {"limit", "cap", "max"}); }
+
+// Loads of something else than the GPU's own engine.
+bool is_of_something_else(std::string_view name) {
+  return has_any(name, {"cpu", "encod", "decod", "_enc", "_dec", ".enc", ".dec", "jpeg", "jpg",
+                        "ofa", "disk", "swap", "reserved"});
+}
+
+bool names_busy(std::string_view name, bool numbered) {
+  return has_any(name, {"util", "busy"}) || is_any(name, {"gpu %", "gpu%", "sm"}) ||
+         (numbered && has(name, "load"));
+}
+
+Role power_role(std::string_view name) {
+  if (has_any(name, {"max_limit", "min_limit", "default"})) return Role::none;
+  if (names_limit(name)) return Role::power_limit;
+  return has_any(name, {"state", "manag"}) ? Role::none : Role::power;
+}
+
+Role memory_role(std::string_view name) {
+  if (has_any(name, {"clock", "free", "temp"})) return Role::none;
+  if (has(name, "total") || names_limit(name)) return Role::memory_total;
+  return unit_in_name(name) == Unit::percent ? Role::memory_share : Role::memory_used;
+}
+
+Role clock_role(std::string_view name) {
+  if (names_limit(name)) return Role::none;
+  return has_any(name, {"sm", "graphics"}) || name == "clock" ? Role::clock : Role::none;
+}
+
+bool names_gpu(std::string_view name) {
+  return is_any(name, {"index", "gpu", "id", "gpu_index", "gpu_id", "gpu index", "device",
+                       "device_id", "gpu id", "gpuid", "rank", "local_rank"}) ||
+         name.ends_with("idx") || name.ends_with("gpu_id") || name.ends_with("index");
+}
+
+// What a column holds, by its name; the order matters, for names have several of the words.
 Role role_of(std::string_view name, bool numbered) {
-  const bool limit = has(name, "limit") || has(name, "cap") || has(name, "max");
-  for (const char* other : {"cpu", "encod", "decod", "_enc", "_dec", ".enc", ".dec", "jpeg", "jpg",
-                            "ofa", "disk", "swap", "reserved"})
-    if (has(name, other)) return Role::none;  // loads of something else
-  if (has(name, "util") || has(name, "busy") || name == "gpu %" || name == "gpu%" || name == "sm" ||
-      (numbered && has(name, "load")))
-    return has(name, "mem") ? Role::none : Role::busy;  // a memory's utilization is its bus's
-  if (has(name, "power") || has(name, "watt"))
-    return has(name, "max_limit") || has(name, "min_limit") || has(name, "default") ? Role::none
-           : limit                                    ? Role::power_limit
-           : has(name, "state") || has(name, "manag") ? Role::none
-                                                      : Role::power;
-  if (has(name, "temp")) return limit || has(name, "memory") ? Role::none : Role::temperature;
-  if (has(name, "mem")) {
-    if (has(name, "clock") || has(name, "free") || has(name, "temp")) return Role::none;
-    if (has(name, "total") || limit) return Role::memory_total;
-    return unit_in_name(name) == Unit::percent ? Role::memory_share : Role::memory_used;
-  }
-  if (has(name, "clock"))
-    return limit                                                         ? Role::none
-           : has(name, "sm") || has(name, "graphics") || name == "clock" ? Role::clock
-                                                                         : Role::none;
-  if (has(name, "uuid") || has(name, "bus_id") || has(name, "bus-id") || has(name, "busid"))
-    return Role::uuid;
-  if (has(name, "time") || has(name, "date")) return Role::time;
-  if (name == "name" || name == "gpu_name" || name == "product" || name == "model")
-    return Role::name;
-  if (!numbered &&
-      (name == "index" || name == "gpu" || name == "id" || name == "gpu_index" ||
-       name == "gpu_id" || name == "gpu index" || name == "device" || name == "device_id" ||
-       name == "gpu id" || name == "gpuid" || name.ends_with("idx") || name.ends_with("gpu_id") ||
-       name.ends_with("index") || name == "rank" || name == "local_rank"))
-    return Role::gpu;
-  for (const char* time :
-       {"t", "ts", "t_s", "t_ms", "t (s)", "epoch", "unix", "sec", "secs", "seconds", "ms"})
-    if (name == time) return Role::time;
+  if (is_of_something_else(name)) return Role::none;
+  // a memory's utilization is its bus's
+  if (names_busy(name, numbered)) return has(name, "mem") ? Role::none : Role::busy;
+  if (has_any(name, {"power", "watt"})) return power_role(name);
+  if (has(name, "temp"))
+    return names_limit(name) || has(name, "memory") ? Role::none : Role::temperature;
+  if (has(name, "mem")) return memory_role(name);
+  if (has(name, "clock")) return clock_role(name);
+  if (has_any(name, {"uuid", "bus_id", "bus-id", "busid"})) return Role::uuid;
+  if (has_any(name, {"time", "date"})) return Role::time;
+  if (is_any(name, {"name", "gpu_name", "product", "model"})) return Role::name;
+  if (!numbered && names_gpu(name)) return Role::gpu;
+  if (is_any(name,
+             {"t", "ts", "t_s", "t_ms", "t (s)", "epoch", "unix", "sec", "secs", "seconds", "ms"}))
+    return Role::time;
   return has(name, "elapsed") ? Role::time : Role::none;
 }
 
@@ -145,84 +169,99 @@ std::optional<Layout> layout_by_names(std::string_view line, char separator) {
   return layout;
 }
 
+// What the cells of a column have in common.
+struct ColumnContent {
+  Unit unit = Unit::none;
+  std::set<double> distinct;
+  std::size_t numbers = 0;
+  bool whole = true;
+  double least = 1e300;
+  double most = -1e300;
+};
+
+// Nothing: a row is too short to have it.
+std::optional<ColumnContent> content_of(const std::vector<std::vector<std::string>>& rows,
+                                        std::size_t at) {
+  ColumnContent content;
+  for (const auto& row : rows) {
+    if (at >= row.size()) return std::nullopt;
+    const auto cell = parse_cell(row[at]);
+    if (!cell) continue;
+    ++content.numbers;
+    if (cell->unit != Unit::none) content.unit = cell->unit;
+    content.whole = content.whole && cell->value == std::floor(cell->value) &&
+                    row[at].find('.') == std::string::npos;
+    if (content.distinct.size() < 64) content.distinct.insert(cell->value);
+    content.least = std::min(content.least, cell->value);
+    content.most = std::max(content.most, cell->value);
+  }
+  return content;
+}
+
+// A column that is no number in most rows.
+Role role_of_words(const std::string& sample) {
+  if (parse_time(sample) && sample.find(':') != std::string::npos) return Role::time;
+  if (sample.starts_with("GPU-")) return Role::uuid;
+  return has_any(sample, {"NVIDIA", "Tesla", "GeForce", "Quadro"}) ? Role::name : Role::none;
+}
+
+using IsTaken = std::function<bool(Role)>;
+
+// 0, 1, 2, ... each at least once: the GPUs' numbers.
+bool counts_gpus(const ColumnContent& content, std::size_t rows) {
+  return content.whole && content.least == 0 && content.most <= 63 &&
+         static_cast<double>(content.distinct.size()) == content.most + 1 &&
+         rows >= content.distinct.size();
+}
+
+// What a bare number can be, the surest first.
+Role role_of_bare_number(const ColumnContent& content, std::size_t rows, const IsTaken& taken) {
+  const auto& [unit, distinct, numbers, whole, least, most] = content;
+  if (most > 5e8 && !taken(Role::time)) return Role::time;
+  if (counts_gpus(content, rows) && !taken(Role::gpu)) return Role::gpu;
+  if (whole && most > 200) return taken(Role::memory_used) ? Role::memory_total : Role::memory_used;
+  if (!whole && most > 3 && !taken(Role::power)) return Role::power;
+  const bool may_be_busy = whole && most <= 100 && !taken(Role::busy);
+  if (may_be_busy && (least < 15 || most > 97)) return Role::busy;
+  if (whole && least >= 15 && most <= 110 && !taken(Role::temperature)) return Role::temperature;
+  return may_be_busy ? Role::busy : Role::none;
+}
+
+Role role_of_number(const ColumnContent& content, std::size_t rows, const IsTaken& taken) {
+  switch (content.unit) {
+    case Unit::percent: return taken(Role::busy) ? Role::none : Role::busy;
+    case Unit::watt:
+    case Unit::milliwatt:
+      if (!taken(Role::power)) return Role::power;
+      return content.distinct.size() <= rows / 2 + 1 ? Role::power_limit : Role::none;
+    case Unit::mebibyte:
+    case Unit::gibibyte:
+    case Unit::megabyte:
+    case Unit::gigabyte:
+    case Unit::byte: return taken(Role::memory_used) ? Role::memory_total : Role::memory_used;
+    case Unit::megahertz: return taken(Role::clock) ? Role::none : Role::clock;
+    case Unit::celsius: return Role::temperature;
+    case Unit::none: return role_of_bare_number(content, rows, taken);
+  }
+  return Role::none;
+}
+
 // Without a header the cells must tell: dates, units, names; then what a bare number can be.
 std::optional<Layout> layout_by_content(const std::vector<std::vector<std::string>>& rows) {
   if (rows.empty() || rows.front().size() < 2) return std::nullopt;
   Layout layout;
   layout.columns.resize(rows.front().size());
-  const auto taken = [&](Role role) {
+  const IsTaken taken = [&](Role role) {
     return std::ranges::any_of(layout.columns,
                                [&](const Column& column) { return column.role == role; });
   };
   for (std::size_t at = 0; at < layout.columns.size(); ++at) {
+    const auto content = content_of(rows, at);
+    if (!content) return std::nullopt;
     Column& column = layout.columns[at];
-    std::set<double> distinct;
-    std::size_t numbers = 0;
-    bool whole = true;
-    double least = 1e300;
-    double most = -1e300;
-    for (const auto& row : rows) {
-      if (at >= row.size()) return std::nullopt;
-      const auto cell = parse_cell(row[at]);
-      if (!cell) continue;
-      ++numbers;
-      if (cell->unit != Unit::none) column.unit = cell->unit;
-      whole =
-          whole && cell->value == std::floor(cell->value) && row[at].find('.') == std::string::npos;
-      if (distinct.size() < 64) distinct.insert(cell->value);
-      least = std::min(least, cell->value);
-      most = std::max(most, cell->value);
-    }
-    const std::string& sample = rows.front()[at];
-    if (numbers * 2 < rows.size()) {
-      if (parse_time(sample) && sample.find(':') != std::string::npos)
-        column.role = Role::time;
-      else if (sample.starts_with("GPU-"))
-        column.role = Role::uuid;
-      else if (has(sample, "NVIDIA") || has(sample, "Tesla") || has(sample, "GeForce") ||
-               has(sample, "Quadro"))
-        column.role = Role::name;
-      continue;
-    }
-    switch (column.unit) {
-      case Unit::percent: column.role = taken(Role::busy) ? Role::none : Role::busy; break;
-      case Unit::watt:
-      case Unit::milliwatt:
-        if (!taken(Role::power))
-          column.role = Role::power;
-        else if (distinct.size() <= rows.size() / 2 + 1)
-          column.role = Role::power_limit;
-        break;
-      case Unit::mebibyte:
-      case Unit::gibibyte:
-      case Unit::megabyte:
-      case Unit::gigabyte:
-      case Unit::byte:
-        column.role = taken(Role::memory_used) ? Role::memory_total : Role::memory_used;
-        break;
-      case Unit::megahertz: column.role = taken(Role::clock) ? Role::none : Role::clock; break;
-      case Unit::celsius: column.role = Role::temperature; break;
-      case Unit::none:
-        if (most > 5e8 && !taken(Role::time))
-          column.role = Role::time;
-        else if (whole && least == 0 && most <= 63 &&
-                 static_cast<double>(distinct.size()) == most + 1 && !taken(Role::gpu) &&
-                 rows.size() >= distinct.size())
-          column.role = Role::gpu;
-        else if (whole && most > 200 && !taken(Role::memory_used))
-          column.role = Role::memory_used;
-        else if (whole && most > 200)
-          column.role = Role::memory_total;
-        else if (!whole && most > 3 && !taken(Role::power))
-          column.role = Role::power;
-        else if (whole && most <= 100 && (least < 15 || most > 97) && !taken(Role::busy))
-          column.role = Role::busy;
-        else if (whole && least >= 15 && most <= 110 && !taken(Role::temperature))
-          column.role = Role::temperature;
-        else if (whole && most <= 100 && !taken(Role::busy))
-          column.role = Role::busy;
-        break;
-    }
+    column.unit = content->unit;
+    column.role = content->numbers * 2 < rows.size() ? role_of_words(rows.front()[at])
+                                                     : role_of_number(*content, rows.size(), taken);
   }
   // A larger memory before a smaller one: total comes first.
   Column* used = nullptr;

@@ -143,7 +143,7 @@ class MergedSource : public Source {
 
   // Linux counts to four million; whoever writes more is no Linux.
   static int common_pid(std::size_t host, int pid) {
-    return pid > 0 ? pid % kPidsOfAMachine + static_cast<int>(host) * kPidsOfAMachine : pid;
+    return MachinePid::of(static_cast<int>(host), pid).number();
   }
 
   // The part's next record that is its own to tell, in common numbers and on the common clock.

@@ -243,7 +243,7 @@ void FleetLog::add_event(const KnownMetric& metric, const MetricSeries& series, 
     // A count that grew, or a last value that changed.
     Event event;
     if (metric.use == MetricUse::lost && (value > 0) != (old > 0))
-      event = {value > 0 ? "lost" : "recovered", std::nullopt, ""};
+      event = {value > 0 ? EventKind("lost") : EventKind("recovered"), std::nullopt, ""};
     else if (metric.use == MetricUse::last_xid && value != old && value > 0)
       event = {"xid", std::nullopt, fmt::format("{:.0f}", value)};
     else if (metric.use == MetricUse::xid_count && value > old)

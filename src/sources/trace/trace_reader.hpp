@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/result.hpp"
-#include "lockstep/trace.hpp"
+#include "rows/rank_trace.hpp"
 #include "sources/trace/trace_bytes.hpp"
 
 namespace lockstep {

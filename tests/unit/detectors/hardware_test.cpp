@@ -16,7 +16,7 @@ Signals one_slow_link(double own_bytes_s, double others_bytes_s) {
   return signals;
 }
 
-Signals with_event(const std::string& kind, std::optional<int> gpu, const std::string& detail) {
+Signals with_event(EventKind kind, std::optional<int> gpu, const std::string& detail) {
   Signals signals = healthy_ranks(4);
   signals.events = {{12'000, {kind, gpu, detail}}};
   return signals;

@@ -103,7 +103,7 @@ TEST_F(Scene, ALostGpuIsRememberedLongerThanTheWindow) {
   const Timeline judged = fed.to_be_judged({});
 
   ASSERT_EQ(judged.events.size(), 1U);
-  EXPECT_EQ(judged.events[0].event.kind, "lost");
+  EXPECT_EQ(judged.events[0].event.kind.text(), "lost");
   EXPECT_TRUE(fed.seen().gpus[1].lost);
 }
 

@@ -32,7 +32,7 @@ TEST(Report, WhatAMachineFoundItselfIsNoEvent) {
 
   ASSERT_EQ(build_report(timeline, {}).events.size(), 1U)
       << "it is repeated at every scrape, and stands among the findings";
-  EXPECT_EQ(build_report(timeline, {}).events.front().kind, "xid");
+  EXPECT_EQ(build_report(timeline, {}).events.front().kind.text(), "xid");
 }
 
 TEST(Report, AJobsBusyTimeIsThatOfTheGpusThatWereRead) {

@@ -44,8 +44,8 @@ Timeline two_machines(const std::string& address) {
     timeline.gpus[i].info.host_index = 0;
     (*processes[i].environment)["MASTER_ADDR"] = address;
   }
-  processes[1].pid += kPidsOfAMachine;
-  processes[1].parent_pid = 1 + kPidsOfAMachine;
+  processes[1].pid = MachinePid::of(1, processes[1].pid).number();
+  processes[1].parent_pid = MachinePid::of(1, 1).number();
   put_processes(timeline, processes);
   return timeline;
 }

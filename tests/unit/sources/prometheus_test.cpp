@@ -201,7 +201,7 @@ TEST(FleetLog, TellsAnXidOnceThoughItIsReadAgain) {
     std::vector<std::string> details;
     for (const Record& record : records)
       if (const auto* event = std::get_if<Event>(&record.content))
-        details.push_back(event->kind + " " + event->detail);
+        details.push_back(std::string(event->kind.text()) + " " + event->detail);
     return details;
   };
 
@@ -307,7 +307,7 @@ TEST(FleetLog, HandsOnWhatAMachineFoundByItself) {
   const auto records = fleet.take_records();
 
   const auto& event = std::get<Event>(records.back().content);
-  EXPECT_EQ(event.kind, "finding");
+  EXPECT_EQ(event.kind.text(), "finding");
   EXPECT_EQ(event.detail, "D201 0.25 0.9 1 info") << "by the number that counts over all machines";
 }
 

@@ -1,4 +1,4 @@
-#include "lockstep/history.hpp"
+#include "timeline/history.hpp"
 
 #include <gtest/gtest.h>
 

@@ -69,7 +69,7 @@ TEST_F(DriverFaults, ALostGpuKeepsItsRowAndIsSaidToBeLostOnce) {
   EXPECT_EQ(last_sample(records, 0).busy.value(), 0.5) << "the other one is read on";
   EXPECT_EQ(last_sample(records, 1).busy.state(), ReadingState::error);
   EXPECT_EQ(only<GpuTick>(records).back().size(), 2U);
-  EXPECT_THAT(only<Event>(records), ElementsAre(Field(&Event::kind, "lost")));
+  EXPECT_THAT(only<Event>(records), ElementsAre(Field(&Event::kind, EventKind("lost"))));
 }
 
 TEST_F(DriverFaults, ALostGpuThatComesBackIsReadAgain) {
@@ -80,8 +80,8 @@ TEST_F(DriverFaults, ALostGpuThatComesBackIsReadAgain) {
 
   const auto heard = listen(*source, 5600ms);  // it is looked for every 5 s
 
-  EXPECT_THAT(only<Event>(heard),
-              ElementsAre(Field(&Event::kind, "lost"), Field(&Event::kind, "recovered")));
+  EXPECT_THAT(only<Event>(heard), ElementsAre(Field(&Event::kind, EventKind("lost")),
+                                              Field(&Event::kind, EventKind("recovered"))));
   EXPECT_EQ(last_sample(heard, 1).busy.value(), 0.25);
 }
 
@@ -318,7 +318,7 @@ TEST_F(SleepingGpu, IsReadOnceItWokeByItself) {
   set_second("active\n");
   const auto heard = listen_to(*poller, 500ms);
 
-  EXPECT_THAT(only<Event>(heard), Contains(Field(&Event::kind, "resumed")));
+  EXPECT_THAT(only<Event>(heard), Contains(Field(&Event::kind, EventKind("resumed"))));
   EXPECT_EQ(last_sample(heard, 1).busy.value(), 0.25);
 }
 

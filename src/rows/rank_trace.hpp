@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/machine.hpp"
-#include "lockstep/name_table.hpp"
+#include "rows/name_table.hpp"
 
 namespace lockstep {
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/history.hpp"
 #include "lockstep/machine.hpp"
 #include "lockstep/record.hpp"
 #include "lockstep/report.hpp"
 #include "lockstep/source.hpp"
 #include "lockstep/timeline.hpp"
+#include "timeline/history.hpp"
 
 namespace lockstep {
 
