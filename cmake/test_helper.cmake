@@ -14,6 +14,12 @@ add_custom_target(thread_tests)
 function(lockstep_test_code target)
   lockstep_unity(${target})
   target_compile_options(${target} PRIVATE -O0 -g1)
+  if(LOCKSTEP_SANITIZE)  # what is tested is looked at, not the tests
+    target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
+  endif()
+  if(LOCKSTEP_FUZZ)
+    target_compile_options(${target} PRIVATE -fno-sanitize-coverage=${LOCKSTEP_FUZZ_COVERAGE})
+  endif()
 endfunction()
 
 function(lockstep_test name)

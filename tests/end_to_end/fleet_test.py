@@ -538,6 +538,25 @@ class Servers(unittest.TestCase):
                 [query for _, query, _ in server.seen],
             )
 
+    def test_a_recording_has_the_servers_window_and_follows_it(self):
+        with (
+            FakePrometheus(dcgm_fleet("healthy", hosts=1, gpus=2)) as server,
+            tempfile.TemporaryDirectory() as folder,
+        ):
+            began = time.monotonic()
+            file = os.path.join(folder, "run.jsonl")
+            run = subprocess.run(
+                [BINARY, "record", "--duration", "3s", "-o", file, server.url],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertGreater(time.monotonic() - began, 2.5, "it is watched for as long as asked")
+            with open(file, encoding="utf-8") as lines:
+                ticks = sum('"gpus":[{"index"' in line for line in lines) - 1  # the header's
+            self.assertGreater(ticks, 5, run.stderr)
+
     def test_the_token_is_sent_and_never_printed(self):
         def guarded(handler, query):
             if handler.headers.get("Authorization") == "Bearer s3cr3t-word":
