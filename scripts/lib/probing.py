@@ -141,7 +141,7 @@ def ground_truth(root, torch):
     lockstep = os.path.join(root, "build/release/bin/lockstep")
     with open(script, encoding="utf-8") as source:
         lines = {
-            mark.group(1): number
+            mark.group(1): number + text.lstrip().startswith("#")  # alone: the next line
             for number, text in enumerate(source, 1)
             if (mark := re.search(r"# CAUSE: (\w+)", text))
         }

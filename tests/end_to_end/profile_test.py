@@ -31,8 +31,10 @@ LINES = {}
 for path in (SCRIPT, EPOCHS):
     with open(path, encoding="utf-8") as source:
         for number, text in enumerate(source, 1):
+            alone = len(text) - len(text.lstrip())
             if mark := re.search(r"# (?:CAUSE|FAULT): (\w+)", text):
-                LINES[os.path.basename(path), mark.group(1)] = number
+                # alone on its line it marks the next one
+                LINES[os.path.basename(path), mark.group(1)] = number + (mark.start() == alone)
 
 
 def line_of(name, script=SCRIPT):
