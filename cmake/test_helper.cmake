@@ -6,8 +6,9 @@ lockstep_dependency(GTest GTest::gtest_main URL ${LOCKSTEP_GTEST_URL} HASH ${LOC
   OPTIONS INSTALL_GTEST=OFF)
 include(GoogleTest)
 
-# What the thread sanitizer is built for in scripts/test: test programs whose layers have threads.
-add_custom_target(thread_tests)
+# What scripts/test builds and runs under sanitizers: the layers' own test programs (label unit).
+# Those that run the whole program (label cli) are for scripts/test --whole.
+add_custom_target(unit_tests)
 
 # Code of tests: several files compiled as one, and not optimized, which would take most of its
 # build's time and make nothing faster that is waited for.
@@ -42,9 +43,9 @@ function(lockstep_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
-  if(LOCKSTEP_SANITIZE STREQUAL "thread" AND NOT arg_SERIAL AND NOT "cli" IN_LIST arg_LABELS)
-    list(APPEND arg_LABELS threads)
-    add_dependencies(thread_tests ${name})
+  if(NOT arg_SERIAL AND NOT "cli" IN_LIST arg_LABELS)
+    list(APPEND arg_LABELS unit)
+    add_dependencies(unit_tests ${name})
   endif()
   set(properties LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if(arg_SERIAL)
