@@ -10,7 +10,11 @@
 #include <filesystem>
 #include <string>
 
+// C, which C++ programs share.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
 #include "probes/wire/ring.h"
+#pragma GCC diagnostic pop
 
 namespace lockstep::testing {
 
