@@ -1,13 +1,14 @@
-# lockstep_test(<name> FOLDERS ... | SOURCES ... LINK ... [LABELS ...] [SERIAL] [ONE_THREAD]
-#               [TIMEOUT s])
+# lockstep_test(<name> FOLDERS ... | SOURCES ... LINK ... [LABELS label] [SERIAL] [ONE_THREAD]
+#               [WHOLE_PROGRAM] [EACH_CASE] [TIMEOUT s])
 # One test program per folder (not its subfolders); its cases are found when it is built.
 # ONE_THREAD: what it tests has one thread, so that the thread sanitizer would look at nothing.
+# EACH_CASE: a case needs a process of its own, under a sanitizer too.
 lockstep_dependency(GTest GTest::gtest_main URL ${LOCKSTEP_GTEST_URL} HASH ${LOCKSTEP_GTEST_HASH}
   OPTIONS INSTALL_GTEST=OFF)
 include(GoogleTest)
 
 # What scripts/test builds and runs under sanitizers: the layers' own test programs (label unit).
-# Those that run the whole program (label cli) are for scripts/test --whole.
+# Those that run lockstep itself (WHOLE_PROGRAM) are for scripts/test --whole.
 add_custom_target(unit_tests)
 
 # Code of tests: several files compiled as one, and not optimized, which would take most of its
@@ -24,7 +25,8 @@ function(lockstep_test_code target)
 endfunction()
 
 function(lockstep_test name)
-  cmake_parse_arguments(arg "SERIAL;ONE_THREAD" "TIMEOUT" "LABELS;FOLDERS;SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL;ONE_THREAD;WHOLE_PROGRAM;EACH_CASE" "LABELS;TIMEOUT"
+    "FOLDERS;SOURCES;LINK" ${ARGN})
   if(arg_ONE_THREAD AND LOCKSTEP_SANITIZE STREQUAL "thread")
     return()
   endif()
@@ -43,20 +45,21 @@ function(lockstep_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
-  if(NOT arg_SERIAL AND NOT "cli" IN_LIST arg_LABELS)
-    list(APPEND arg_LABELS unit)
+  if(NOT arg_SERIAL AND NOT arg_WHOLE_PROGRAM)
     add_dependencies(unit_tests ${name})
+    if(LOCKSTEP_SANITIZE AND arg_EACH_CASE)
+      set(arg_LABELS unit)
+    elseif(LOCKSTEP_SANITIZE)
+      # Under a sanitizer a start and an end cost more than a case (leaks are searched for 4 s at
+      # each exit, seen on aarch64): one run of the program instead of one for each case.
+      add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+      set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS};unit" TIMEOUT 300)
+      return()
+    endif()
   endif()
-  set(properties LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  set(properties LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
   if(arg_SERIAL)
     list(APPEND properties RUN_SERIAL ON)
-  endif()
-  if(LOCKSTEP_SANITIZE AND "quick" IN_LIST arg_LABELS)
-    # Under a sanitizer a start and an end cost more than a case (leaks are searched for 4 s at each
-    # exit, seen on aarch64): one run of the whole program instead of one for each case.
-    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
-    return()
   endif()
   if(LOCKSTEP_SANITIZE MATCHES "address")
     list(APPEND properties ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")

@@ -1,9 +1,7 @@
 """Starts lockstep's Python probe, then the sitecustomize that this one hides.
 
-Python imports `sitecustomize` before the program. `lockstep profile` puts this folder first on
-PYTHONPATH; nothing else of
-the program changes. Whatever goes wrong here is said once and the program runs as if the probe were
-not there.
+Python imports `sitecustomize` before the program. `lockstep profile` puts this folder first on PYTHONPATH; nothing else of
+the program changes. Whatever goes wrong here is said once and the program runs as if the probe were not there.
 """
 
 import os

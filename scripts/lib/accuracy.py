@@ -1,7 +1,6 @@
 """How often lockstep is right on recordings whose truth is known (situations.py).
 
-Every situation, variant and seed is generated, diagnosed twice and judged: once to the end of the
-recording, once
+Every situation, variant and seed is generated, diagnosed twice and judged: once to the end of the recording, once
 with --until-sure, where lockstep stops as soon as it is sure, as it does live.
 """
 
@@ -254,11 +253,9 @@ def times_text(runs):
 
 
 def print_until_sure(runs):
-    """The second pass. A run counts as stopped when lockstep left at least a second of the
-    recording unread.
+    """The second pass. A run counts as stopped when lockstep left at least a second of the recording unread.
 
-    Right at the moment of stopping means the pattern of the run: early loading on one GPU at a time
-    must not mislead.
+    Right at the moment of stopping means the pattern of the run: early loading on one GPU at a time must not mislead.
     """
     decided = [run for run in runs if run.until_sure.pattern in PATTERNS[:-1]]
     decidable = [run for run in runs if run.expected.decidable]

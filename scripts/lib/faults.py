@@ -1,8 +1,6 @@
-"""Trains wrongly on purpose (lockstep-train --fault NAME) on two virtual GPUs, and asks `lockstep
-diagnose` what is wrong.
+"""Trains wrongly on purpose (lockstep-train --fault NAME) on two virtual GPUs, and asks `lockstep diagnose` what is wrong.
 
-Faults that are seen from outside run without step marks, so that nothing but the GPUs' and the
-processes' behaviour tells of them.
+Faults that are seen from outside run without step marks, so that nothing but the GPUs' and the processes' behaviour tells of them.
 """
 
 import contextlib

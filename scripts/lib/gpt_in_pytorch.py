@@ -1,9 +1,7 @@
 """The reference trainer's GPT in PyTorch, as people write it: what lockstep-train is compared with.
 
-usage: gpt_in_pytorch.py LAYERS HEADS WIDTH LENGTH VOCABULARY BATCH STEPS   on the CPU, one process
-or as a rank of several (DDP over Gloo)
-       gpt_in_pytorch.py LAYERS HEADS WIDTH LENGTH VOCABULARY BATCH,BATCH... STEPS
-       eager|compile|max-autotune   on a GPU, in bf16
+usage: gpt_in_pytorch.py LAYERS HEADS WIDTH LENGTH VOCABULARY BATCH STEPS   on the CPU, one process or as a rank of several (DDP over Gloo)
+       gpt_in_pytorch.py LAYERS HEADS WIDTH LENGTH VOCABULARY BATCH,BATCH... STEPS eager|compile|max-autotune   on a GPU, in bf16
 trains on random tokens and prints tokens/s
 """
 

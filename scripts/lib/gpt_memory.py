@@ -1,5 +1,4 @@
-"""Step time and peak memory of GPT-2 in PyTorch as people write it: bf16 by autocast, fused AdamW,
-on a GPU.
+"""Step time and peak memory of GPT-2 in PyTorch as people write it: bf16 by autocast, fused AdamW, on a GPU.
 
 usage: gpt_memory.py gpt2:8,gpt2-xl:4...
 prints a JSON line for each

@@ -1,15 +1,10 @@
-"""What GPUs do over time, and what NVML would show of it: the physics under
-scripts/lib/situations.py.
+"""What GPUs do over time, and what NVML would show of it: the physics under scripts/lib/situations.py.
 
-A scene holds one lane a GPU: intervals of true states (computing, spinning in a collective,
-copying, idle), exact in
-time. A recording (docs/formats/recording.md) is derived from them the way the driver's instruments
-see them:
+A scene holds one lane a GPU: intervals of true states (computing, spinning in a collective, copying, idle), exact in
+time. A recording (docs/formats/recording.md) is derived from them the way the driver's instruments see them:
 
-    busy              share of the window (200 ms, older GPUs 1 s) ending at the tick in which a
-    kernel ran, in whole percent
-    power samples     means over 20 ms, behind a first-order lag of 10 to 25 ms, with noise; read in
-    batches every 2 s
+    busy              share of the window (200 ms, older GPUs 1 s) ending at the tick in which a kernel ran, in whole percent
+    power samples     means over 20 ms, behind a first-order lag of 10 to 25 ms, with noise; read in batches every 2 s
     power_mw          mean over 1 s; at once on GA100 and older
     sm, tensor, dram  means since the last read, at 10 Hz or 1 Hz; Hopper and later only
 

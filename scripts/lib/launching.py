@@ -74,8 +74,7 @@ def bench_launch(lockstep, torchrun, rounds):
 # ---- reliability ----
 
 FAMILY = """#!/bin/sh
-# A rank with a worker that has two children, and a child in a session of its own. None of them
-heeds SIGTERM.
+# A rank with a worker that has two children, and a child in a session of its own. None of them heeds SIGTERM.
 trap '' TERM
 sh -c 'trap "" TERM; sleep 600 & sleep 600 & wait' &
 setsid sh -c 'trap "" TERM; sleep 600 & wait' &

@@ -1,8 +1,6 @@
-"""A picture (SVG) of the live screen: the real program in a real terminal, played to a moment,
-after some keys.
+"""A picture (SVG) of the live screen: the real program in a real terminal, played to a moment, after some keys.
 
-usage: screen_picture.py LOCKSTEP INPUT COLUMNS ROWS PICTURE [--wait SECONDS] [KEYS...]      needs
-pyte (scripts/setup --tests)
+usage: screen_picture.py LOCKSTEP INPUT COLUMNS ROWS PICTURE [--wait SECONDS] [KEYS...]      needs pyte (scripts/setup --tests)
 """
 
 import os

@@ -2,16 +2,12 @@
 """Training situations whose truth is known, as recordings: the ground of `scripts/bench accuracy`.
 
 usage: scripts/lib/situations.py SITUATION VARIANT SEED > run.jsonl
-       scripts/lib/situations.py --lanes SITUATION VARIANT SEED     the true states, and what is
-       expected
+       scripts/lib/situations.py --lanes SITUATION VARIANT SEED     the true states, and what is expected
        scripts/lib/situations.py --list
 
-A situation is a function that fills a scene (gpu_model.py) with one run, random in everything that
-does not make
-it what it is, and a row of what a right diagnosis says of it. The row is honest about what can be
-known: where the
-signals of a variant cannot decide the pattern, `unclear` is right too; a different definite pattern
-is wrong always.
+A situation is a function that fills a scene (gpu_model.py) with one run, random in everything that does not make
+it what it is, and a row of what a right diagnosis says of it. The row is honest about what can be known: where the
+signals of a variant cannot decide the pattern, `unclear` is right too; a different definite pattern is wrong always.
 """
 
 import sys
@@ -377,11 +373,9 @@ def ddp_no_workers(scene):
     weak_in=("no_power_samples", "no_processes"),
 )
 def straggler_host(scene):
-    """One rank's host is late by 0.2 to 2.5 steps each time: its GPU idles, and the others spin
-    until it is done.
+    """One rank's host is late by 0.2 to 2.5 steps each time: its GPU idles, and the others spin until it is done.
 
-    Up to one step late the power of the culprit and of the others even alternates; but the others
-    read busy all the time."""
+    Up to one step late the power of the culprit and of the others even alternates; but the others read busy all the time."""
     gpus, late = some_gpus(scene), scene.spread(0.2, 2.5)
     ddp(
         scene,

@@ -1,5 +1,4 @@
-"""How the kinds of training fill the lanes of their GPUs (gpu_model.py), and the processes they
-show.
+"""How the kinds of training fill the lanes of their GPUs (gpu_model.py), and the processes they show.
 
 Every loop appends states to lanes from `start` until `end`; lanes may run past the end by one step.
 """
@@ -18,10 +17,8 @@ SCRIPTS = (
 
 
 def start_up(scene, gpus, work):
-    """Half of the runs are met while they train. The others begin with up to 4 s of idling and
-    loading, one GPU
-    after the other, as `model.to(device)` and compilation do. Returns when the first step
-    begins."""
+    """Half of the runs are met while they train. The others begin with up to 4 s of idling and loading, one GPU
+    after the other, as `model.to(device)` and compilation do. Returns when the first step begins."""
     rng = scene.rng
     if rng.random() < 0.5:
         return 0.0
@@ -115,11 +112,9 @@ def ddp_steps(
 
 
 def turn_steps(scene, gpus, work, start, end, shares_ms, *, wait_ms=0.0, backward=True):
-    """Naive model parallelism: activations go from GPU to GPU and gradients come back; one works,
-    the others idle.
+    """Naive model parallelism: activations go from GPU to GPU and gradients come back; one works, the others idle.
 
-    shares_ms: forward time on each GPU; backward takes twice that. The first GPU's backward and its
-    next forward
+    shares_ms: forward time on each GPU; backward takes twice that. The first GPU's backward and its next forward
     follow each other, as do the last one's forward and backward.
     """
     gauss, now = scene.rng.gauss, start
@@ -141,11 +136,9 @@ def turn_steps(scene, gpus, work, start, end, shares_ms, *, wait_ms=0.0, backwar
 
 
 def data_parallel_steps(scene, gpus, work, start, end, step_ms, lead, gap):
-    """nn.DataParallel: scatter and replicate from GPU 0, all compute, GPU 0 alone gathers, reduces
-    and steps.
+    """nn.DataParallel: scatter and replicate from GPU 0, all compute, GPU 0 alone gathers, reduces and steps.
 
-    lead: share of the step in which GPU 0 works alone. The others idle then: no collective holds
-    them.
+    lead: share of the step in which GPU 0 works alone. The others idle then: no collective holds them.
     """
     gauss, now = scene.rng.gauss, start
     parallel_ms = step_ms * (1 - lead - gap)
@@ -174,8 +167,7 @@ def data_parallel_steps(scene, gpus, work, start, end, step_ms, lead, gap):
 
 
 def pipeline_steps(scene, gpus, work, start, end, forward_ms, micro_batches, waiting):
-    """GPipe: stage s begins s forwards after the first, and the backwards come back the other way
-    round.
+    """GPipe: stage s begins s forwards after the first, and the backwards come back the other way round.
 
     Bubble: (n - 1) / (m + n - 1). waiting: spin (ranks in an NCCL receive) or idle (one process).
     """
@@ -270,10 +262,8 @@ def rank_processes(
 
 
 def spawned_processes(scene, gpus, memory):
-    """mp.spawn: the children set RANK after they start, so /proc does not show it; a recorder knows
-    them by their
-    place among their siblings. Where the parent itself holds a GPU (every fourth run) not even that
-    is known."""
+    """mp.spawn: the children set RANK after they start, so /proc does not show it; a recorder knows them by their
+    place among their siblings. Where the parent itself holds a GPU (every fourth run) not even that is known."""
     rng, parent = scene.rng, scene.pid()
     hidden = rng.random() < 0.25
     out = []

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""lockstep bench on real load: the ways to train on virtual GPUs, and a script of a user's own.
-Speed is scripts/bench's matter.
+"""lockstep bench on real load: the ways to train on virtual GPUs, and a script of a user's own. Speed is scripts/bench's matter.
 
 usage: bench_test.py [-v] [TEST...]
 """
@@ -36,8 +35,7 @@ parser.add_argument("--logging_steps", type=int, default=10)
 options = parser.parse_args()
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-net = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(256, 512),
-torch.nn.ReLU(), torch.nn.Linear(512, 8)))
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 8)))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 data = TensorDataset(torch.randn(65536, 256), torch.randint(0, 8, (65536,)))
 sampler = DistributedSampler(data)

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""The lessons of tests/fixes, converted by lockstep fix and started by torchrun on two CPU ranks
-over Gloo: the loss after every epoch is that of
+"""The lessons of tests/fixes, converted by lockstep fix and started by torchrun on two CPU ranks over Gloo: the loss after every epoch is that of
 one process with the global batch."""
 
 import os

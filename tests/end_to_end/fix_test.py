@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
-"""lockstep fix with the real thing: a running script on virtual GPUs that is diagnosed, patched
-from the report and found
-healthy in the code; and a script that real Transformers refuses, patched, and trained by two
-ranks."""
+"""lockstep fix with the real thing: a running script on virtual GPUs that is diagnosed, patched from the report and found
+healthy in the code; and a script that real Transformers refuses, patched, and trained by two ranks."""
 
 import json
 import os
@@ -42,8 +40,7 @@ def register(tids):
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"vgpu-{os.getpid()}.json")
     with open(path + ".new", "w") as out:
-        json.dump({"pid": os.getpid(), "gpus": [{"index": i, "memory_bytes": 1 << 30, "tid": t} for
-        i, t in tids.items()]}, out)
+        json.dump({"pid": os.getpid(), "gpus": [{"index": i, "memory_bytes": 1 << 30, "tid": t} for i, t in tids.items()]}, out)
     os.rename(path + ".new", path)
 
 
@@ -88,8 +85,7 @@ class Words(torch.utils.data.Dataset):
 
 
 def main():
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=16, n_layer=1,
-    n_head=2))
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=16, n_layer=1, n_head=2))
     args = TrainingArguments(
         output_dir=sys.argv[1],
         per_device_train_batch_size=2,

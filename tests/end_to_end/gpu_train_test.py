@@ -1,5 +1,4 @@
-"""lockstep-train on a GPU: PyTorch agrees, every way of running a pass gives the same losses,
-checkpoints go both ways.
+"""lockstep-train on a GPU: PyTorch agrees, every way of running a pass gives the same losses, checkpoints go both ways.
 
 usage: gpu_train_test.py [PART...]   with no part all are run; without a GPU it is skipped
 """

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Several machines without a scheduler: lockstep launch on two, each with a network, host name and
-processes of its own.
+"""Several machines without a scheduler: lockstep launch on two, each with a network, host name and processes of its own.
 
 usage: hosts_test.py [-v] [TEST...]   skipped, with the reason, where namespaces cannot be made
 """

@@ -1,7 +1,5 @@
-"""The same small scripts under torchrun (PyPI's torch) and under lockstep launch: environments,
-outputs, log trees, behaviour at the
-end. Where the two differ, the difference is one of docs/launch.md's list, named here by its
-number."""
+"""The same small scripts under torchrun (PyPI's torch) and under lockstep launch: environments, outputs, log trees, behaviour at the
+end. Where the two differ, the difference is one of docs/launch.md's list, named here by its number."""
 
 import concurrent.futures
 import json
@@ -21,15 +19,11 @@ SCRIPTS = {
     "show_environment.py": """
         import json, os, sys
         own = {name: value for name, value in os.environ.items()
-               if name.split("_")[0] in ("RANK", "LOCAL", "ROLE", "GROUP", "WORLD", "MASTER",
-               "TORCHELASTIC", "TORCH", "OMP", "PET")
+               if name.split("_")[0] in ("RANK", "LOCAL", "ROLE", "GROUP", "WORLD", "MASTER", "TORCHELASTIC", "TORCH", "OMP", "PET")
                or name == "CUDA_VISIBLE_DEVICES"}
-        with open(os.path.join(os.environ["CASE"], "rank" + os.environ["RANK"] + ".json"), "w") as
-        file:
-            json.dump({"environment": own, "arguments": sys.argv[1:], "folder": os.getcwd(),
-            "unbuffered": sys.stdout.write_through,
-                       "own_session": os.getsid(0) == os.getpid(), "own_group": os.getpgrp() ==
-                       os.getpid(),
+        with open(os.path.join(os.environ["CASE"], "rank" + os.environ["RANK"] + ".json"), "w") as file:
+            json.dump({"environment": own, "arguments": sys.argv[1:], "folder": os.getcwd(), "unbuffered": sys.stdout.write_through,
+                       "own_session": os.getsid(0) == os.getpid(), "own_group": os.getpgrp() == os.getpid(),
                        "python": sys.prefix}, file)
     """,
     "speak.py": """
@@ -64,8 +58,7 @@ SCRIPTS = {
         total = torch.ones(1); dist.all_reduce(total)
         attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
         __import__("sys").stdout.write(f"attempt {attempt} sum {int(total.item())}\\n")
-        if attempt == "0" and "fail_once" in __import__("sys").argv and dist.get_rank() == 1:
-        os._exit(9)
+        if attempt == "0" and "fail_once" in __import__("sys").argv and dist.get_rank() == 1: os._exit(9)
         dist.barrier(); dist.destroy_process_group()
     """,
 }

@@ -18,8 +18,7 @@ dist.init_process_group("gloo")
 total = torch.ones(1); dist.all_reduce(total)
 attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
 sys.stdout.write(f"rank {dist.get_rank()} attempt {attempt} sum {int(total.item())}\\n")
-if sys.argv[1:] == ["fail_once"] and attempt == "0" and os.environ["LAUNCHER"] == "lockstep":
-os._exit(9)
+if sys.argv[1:] == ["fail_once"] and attempt == "0" and os.environ["LAUNCHER"] == "lockstep": os._exit(9)
 dist.barrier(); dist.destroy_process_group()
 """
 

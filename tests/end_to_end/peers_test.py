@@ -1,7 +1,6 @@
 """nvitop and gpustat, unchanged, on virtual GPUs: they must print the figures that lockstep prints.
 
-Exactly on a played recording with plateaus and a common start; within 10 points under a constant
-CPU load.
+Exactly on a played recording with plateaus and a common start; within 10 points under a constant CPU load.
 """
 
 import json

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""What `lockstep plan --emit` writes, read by the real thing: accelerate's loader, transformers'
-TrainingArguments, shellcheck, `sbatch --test-only` on a slurmctld of our own, JSON schemas.
+"""What `lockstep plan --emit` writes, read by the real thing: accelerate's loader, transformers' TrainingArguments, shellcheck, `sbatch --test-only` on a slurmctld of our own, JSON schemas.
 
-usage: plan_test.py [-v] [TEST...]   each part is skipped, with its reason, where its reader is not
-installed
+usage: plan_test.py [-v] [TEST...]   each part is skipped, with its reason, where its reader is not installed
 """
 
 import json
@@ -76,9 +74,7 @@ for name in ("is_torch_bf16_gpu_available", "is_torch_tf32_available"):
 from transformers import HfArgumentParser, TrainingArguments
 for path in sys.argv[1:]:
     (read,) = HfArgumentParser(TrainingArguments).parse_json_file(path)
-    print(json.dumps({"batch": read.per_device_train_batch_size, "accumulation":
-    read.gradient_accumulation_steps, "bf16": read.bf16, "checkpointing":
-    read.gradient_checkpointing, "fsdp": bool(read.fsdp)}))
+    print(json.dumps({"batch": read.per_device_train_batch_size, "accumulation": read.gradient_accumulation_steps, "bf16": read.bf16, "checkpointing": read.gradient_checkpointing, "fsdp": bool(read.fsdp)}))
 """
 READ_ACCELERATE = """
 import json, sys, warnings
@@ -86,16 +82,14 @@ warnings.filterwarnings("ignore")
 from accelerate.commands.config.config_args import load_config_from_file
 for path in sys.argv[1:]:
     read = load_config_from_file(path)
-    print(json.dumps({"type": read.distributed_type.value, "processes": read.num_processes,
-    "machines": read.num_machines, "precision": str(read.mixed_precision)}))
+    print(json.dumps({"type": read.distributed_type.value, "processes": read.num_processes, "machines": read.num_machines, "precision": str(read.mixed_precision)}))
 """
 READ_MANIFESTS = """
 import json, sys
 import jsonschema, yaml
 schema = jsonschema.Draft202012Validator(json.load(open(sys.argv[1])))
 for path in sys.argv[2:]:
-    problems = [f"{path}: {list(error.absolute_path)}: {error.message}" for error in
-    schema.iter_errors(yaml.safe_load(open(path)))]
+    problems = [f"{path}: {list(error.absolute_path)}: {error.message}" for error in schema.iter_errors(yaml.safe_load(open(path)))]
     assert not problems, problems
 """
 

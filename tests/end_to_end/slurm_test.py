@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""Jobs on a real Slurm: Debian's controller and two nodes, each with a network, host name and
-processes of its own.
+"""Jobs on a real Slurm: Debian's controller and two nodes, each with a network, host name and processes of its own.
 
-usage: slurm_test.py [-v] [TEST...]   skipped, with the reason, where Slurm is not installed or
-namespaces cannot be made
+usage: slurm_test.py [-v] [TEST...]   skipped, with the reason, where Slurm is not installed or namespaces cannot be made
 """
 
 import os

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""lockstep trace against the stock PyTorch: a two-rank script that knows nothing of it, asked while
-it trains; and the flight recorder's
+"""lockstep trace against the stock PyTorch: a two-rank script that knows nothing of it, asked while it trains; and the flight recorder's
 own dumps of a job that hangs."""
 
 import glob

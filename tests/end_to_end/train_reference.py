@@ -1,8 +1,6 @@
-"""The trainer's GPT in PyTorch, for comparison: same weights, same data, same optimizer.
-train_test.py runs it.
+"""The trainer's GPT in PyTorch, for comparison: same weights, same data, same optimizer. train_test.py runs it.
 
-usage: train_reference.py START.safetensors SETTINGS.json TEXT [DEVICE PRECISION]  ->  a JSON line
-with the losses
+usage: train_reference.py START.safetensors SETTINGS.json TEXT [DEVICE PRECISION]  ->  a JSON line with the losses
 PRECISION: fp32, or bf16 or fp16 by autocast, fp16 with a GradScaler
 """
 

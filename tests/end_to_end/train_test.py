@@ -1,5 +1,4 @@
-"""lockstep-train is right: every way to split the work gives the same losses, PyTorch agrees, and a
-killed run goes on.
+"""lockstep-train is right: every way to split the work gives the same losses, PyTorch agrees, and a killed run goes on.
 
 usage: train_test.py [PART...]   with no part all are run
 """
@@ -352,8 +351,7 @@ def pytorch_agrees(folder):
 
 
 def resuming_is_exact(folder):
-    """A run cut in two has bit for bit the losses of one that was not: weights, moments, order,
-    dropout, loss scale.
+    """A run cut in two has bit for bit the losses of one that was not: weights, moments, order, dropout, loss scale.
 
     Three ranks with small buckets: there the order in which Gloo adds depends on the buckets.
     """

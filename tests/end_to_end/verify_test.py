@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""lockstep fix --verify with real PyTorch: a loader that sleeps as a disk does is proven to be
-helped by workers, a patch that brings nothing is said to
+"""lockstep fix --verify with real PyTorch: a loader that sleeps as a disk does is proven to be helped by workers, a patch that brings nothing is said to
 bring nothing, and the project stays as it is until --apply."""
 
 import json

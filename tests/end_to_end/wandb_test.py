@@ -24,14 +24,11 @@ item.key, item.value_json = "logging_steps", "1"
 store.write(record)
 for row in range(200):
     record = pb.Record()
-    record.stats.timestamp.FromJsonString("2025-01-31T12:%02d:%02dZ" % (row * 15 // 60, row * 15 %
-    60))
+    record.stats.timestamp.FromJsonString("2025-01-31T12:%02d:%02dZ" % (row * 15 // 60, row * 15 % 60))
     values = {"cpu": 12.5}
     for gpu, busy in enumerate((71, 10, 10, 9)):
-        values |= {f"gpu.{gpu}.gpu": busy, f"gpu.{gpu}.memoryAllocated": 90.0,
-        f"gpu.{gpu}.memoryAllocatedBytes": 15e9,
-                   f"gpu.{gpu}.temp": 50, f"gpu.{gpu}.powerWatts": 40.0,
-                   f"gpu.{gpu}.enforcedPowerLimitWatts": 70.0,
+        values |= {f"gpu.{gpu}.gpu": busy, f"gpu.{gpu}.memoryAllocated": 90.0, f"gpu.{gpu}.memoryAllocatedBytes": 15e9,
+                   f"gpu.{gpu}.temp": 50, f"gpu.{gpu}.powerWatts": 40.0, f"gpu.{gpu}.enforcedPowerLimitWatts": 70.0,
                    f"gpu.process.{gpu}.gpu": busy}
     values["note"] = "x" * (40000 if row == 100 else 10)  # longer than a block of 32 KiB
     for key, value in values.items():

@@ -1,7 +1,5 @@
-"""A training step of about 6 ms on one core, timed with a profiler on and off by turns within one
-process, for two processes differ by
-more than a profiler adds. Each stretch with it is compared with those before and after it, for the
-machine's speed drifts."""
+"""A training step of about 6 ms on one core, timed with a profiler on and off by turns within one process, for two processes differ by
+more than a profiler adds. Each stretch with it is compared with those before and after it, for the machine's speed drifts."""
 
 import contextlib
 import statistics
@@ -12,11 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def measure(blocks, switch, around=contextlib.nullcontext, kind=lambda: "added"):
-    """Returns the median step without the profiler in ms, and what it adds to one, by what kind()
-    says of each stretch.
+    """Returns the median step without the profiler in ms, and what it adds to one, by what kind() says of each stretch.
 
-    switch(on) turns the profiler on or off, around(model) is entered around each step while it is
-    on.
+    switch(on) turns the profiler on or off, around(model) is entered around each step while it is on.
     """
     torch.set_num_threads(1)
     torch.manual_seed(0)

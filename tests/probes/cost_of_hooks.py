@@ -1,7 +1,6 @@
 """What the Python probe's hooks cost on a step of about 6 ms.
 
-usage: cost_of_hooks.py PROBE_FOLDER [BLOCKS]; prints JSON: the median step without the probe in ms,
-and what the probe adds to a
+usage: cost_of_hooks.py PROBE_FOLDER [BLOCKS]; prints JSON: the median step without the probe in ms, and what the probe adds to a
 step in ms in its first seconds, when it looks often, and from then on
 """
 

@@ -1,8 +1,6 @@
-"""What TraceML's step costs on the same step, under its own launcher. What it patches for good is
-in both halves: the least it adds.
+"""What TraceML's step costs on the same step, under its own launcher. What it patches for good is in both halves: the least it adds.
 
-usage: python -m traceml_ai.launcher.cli run cost_of_traceml.py, COST_FILE set; writes JSON there:
-the median step without it in ms, and what it adds
+usage: python -m traceml_ai.launcher.cli run cost_of_traceml.py, COST_FILE set; writes JSON there: the median step without it in ms, and what it adds
 """
 
 import json

@@ -1,5 +1,4 @@
-"""Trains for some epochs by DDP over Gloo, with an evaluation after each, and one fault put in on
-purpose.
+"""Trains for some epochs by DDP over Gloo, with an evaluation after each, and one fault put in on purpose.
 
 usage: torchrun --standalone --nproc_per_node=2 epochs_with_a_fault.py FAULT
 

@@ -1,11 +1,8 @@
-"""GPT-2 124M on one GPU, as people train it: bf16 by autocast, fused AdamW. usage: gpt2_on_a_gpu.py
-[--cause CAUSE] [--compile] [--steps N] [--turns N]
+"""GPT-2 124M on one GPU, as people train it: bf16 by autocast, fused AdamW. usage: gpt2_on_a_gpu.py [--cause CAUSE] [--compile] [--steps N] [--turns N]
 
-causes: nothing, starved (the loader takes longer than the step), sync (reads the loss in every
-step), launch_bound (small and many layers, one
+causes: nothing, starved (the loader takes longer than the step), sync (reads the loss in every step), launch_bound (small and many layers, one
 sample), checkpoint (saves every tenth step), mask (x[mask] in the model: a wait that no line shows)
---turns N: instead, N times ten steps with the CUDA probe on and off by turns within this process,
-and the ratio
+--turns N: instead, N times ten steps with the CUDA probe on and off by turns within this process, and the ratio
 """
 
 import argparse

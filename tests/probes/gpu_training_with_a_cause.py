@@ -1,10 +1,7 @@
-"""Trains on one GPU with one cause of lost time put in on purpose. usage:
-gpu_training_with_a_cause.py CAUSE [--steps N]
+"""Trains on one GPU with one cause of lost time put in on purpose. usage: gpu_training_with_a_cause.py CAUSE [--steps N]
 
-causes: nothing, hidden_wait (the loader is slow, and the GPU has enough queued), exposed_wait (the
-same, with a read of the loss in
-each step, so that the GPU runs dry), item, pageable, logging, unfused, launch_bound (many tiny
-layers), accumulation (eight passes a
+causes: nothing, hidden_wait (the loader is slow, and the GPU has enough queued), exposed_wait (the same, with a read of the loss in
+each step, so that the GPU runs dry), item, pageable, logging, unfused, launch_bound (many tiny layers), accumulation (eight passes a
 step in a tenth of the memory), thrash (ever larger tensors near the memory's limit)
 """
 

@@ -1,5 +1,4 @@
-"""Programs that look closely at what a probe replaces. What each prints must be the same with the
-probe and without.
+"""Programs that look closely at what a probe replaces. What each prints must be the same with the probe and without.
 
 usage: odd_programs.py identities|compiled|order|child
 """

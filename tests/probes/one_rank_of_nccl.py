@@ -1,5 +1,4 @@
-"""One rank with a communicator of NCCL's, which stays for some seconds: RAS answers meanwhile.
-usage: one_rank_of_nccl.py [SECONDS] [DIALOGUE]
+"""One rank with a communicator of NCCL's, which stays for some seconds: RAS answers meanwhile. usage: one_rank_of_nccl.py [SECONDS] [DIALOGUE]
 
 DIALOGUE: a file for what RAS was asked and said, both ways, as it was.
 """

@@ -1,12 +1,8 @@
-"""Trains on the CPU, and tells a CUPTI without a GPU what a GPU would have done. usage:
-training_beside_a_fake_gpu.py FAKE_CUPTI CAUSE [STEPS]
+"""Trains on the CPU, and tells a CUPTI without a GPU what a GPU would have done. usage: training_beside_a_fake_gpu.py FAKE_CUPTI CAUSE [STEPS]
 
-The GPU is a queue: a kernel begins when it is launched and the one before it has ended. The host
-launches as a training does.
-causes: nothing (the GPU sets the pace), starved, launch_bound, turns (two GPUs, one after the
-other), exposed (a collective with nothing beside
-it), hidden (one beside computing), mask (a wait that no line shows), profiler (torch.profiler in
-the middle)
+The GPU is a queue: a kernel begins when it is launched and the one before it has ended. The host launches as a training does.
+causes: nothing (the GPU sets the pace), starved, launch_bound, turns (two GPUs, one after the other), exposed (a collective with nothing beside
+it), hidden (one beside computing), mask (a wait that no line shows), profiler (torch.profiler in the middle)
 """
 
 import ctypes

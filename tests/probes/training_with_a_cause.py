@@ -1,11 +1,8 @@
-"""Trains a small model by DDP over Gloo with one cause of lost time put in on purpose, and says
-what was put in.
+"""Trains a small model by DDP over Gloo with one cause of lost time put in on purpose, and says what was put in.
 
-usage: torchrun --standalone --nproc_per_node=2 training_with_a_cause.py CAUSE [--steps N] [--truth
-FILE]
+usage: torchrun --standalone --nproc_per_node=2 training_with_a_cause.py CAUSE [--steps N] [--truth FILE]
 
-The lines that a profile must name carry the mark `# CAUSE: <name>`. The truth is what this process
-itself measured around them:
+The lines that a profile must name carry the mark `# CAUSE: <name>`. The truth is what this process itself measured around them:
 seconds, on each rank, between the end of the third step and the end of the last.
 """
 

@@ -1,10 +1,8 @@
-"""Two recordings of one GPU become one of two GPUs that never were: the second's readings are GPU
-1's, shifted in time.
+"""Two recordings of one GPU become one of two GPUs that never were: the second's readings are GPU 1's, shifted in time.
 
 usage: merge.py FIRST.jsonl SECOND.jsonl SHIFT_MS one-process|two-processes > MERGED.jsonl
 
-one-process: one program on both, as device_map="auto" has it. two-processes: ranks 0 and 1 of a
-world of two. The header's host says
+one-process: one program on both, as device_map="auto" has it. two-processes: ranks 0 and 1 of a world of two. The header's host says
 what it is.
 """
 

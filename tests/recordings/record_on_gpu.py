@@ -1,8 +1,6 @@
-"""Makes the recordings of this folder, on a machine with a GPU. usage: record_on_gpu.py LOCKSTEP
-PYTHON FOLDER [NAME...]
+"""Makes the recordings of this folder, on a machine with a GPU. usage: record_on_gpu.py LOCKSTEP PYTHON FOLDER [NAME...]
 
-Six ways to train, by lockstep-train and by plain PyTorch (train_with_pytorch.py): each runs by
-itself and is watched for six
+Six ways to train, by lockstep-train and by plain PyTorch (train_with_pytorch.py): each runs by itself and is watched for six
 seconds (checkpoints for sixteen). Commands and names are left out of the files (--redact).
 """
 

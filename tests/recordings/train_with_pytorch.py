@@ -1,10 +1,7 @@
-"""GPT-2 124M in plain PyTorch on one GPU, well or with one cause of lost time. usage:
-train_with_pytorch.py CAUSE SECONDS
+"""GPT-2 124M in plain PyTorch on one GPU, well or with one cause of lost time. usage: train_with_pytorch.py CAUSE SECONDS
 
-causes: healthy, starved (the loader is slower than the GPU), sync (every gradient's length is read
-back in each step), launch-bound
-(one short sample a step), checkpoint (weights and optimizer are saved every five seconds), fp32 (no
-tensor cores)
+causes: healthy, starved (the loader is slower than the GPU), sync (every gradient's length is read back in each step), launch-bound
+(one short sample a step), checkpoint (weights and optimizer are saved every five seconds), fp32 (no tensor cores)
 """
 
 import os

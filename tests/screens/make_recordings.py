@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the recordings that the golden screens are drawn from. Run again only to change them: the
-screens change too.
+"""Makes the recordings that the golden screens are drawn from. Run again only to change them: the screens change too.
 
 usage: tests/screens/make_recordings.py LOCKSTEP      (a built lockstep, which compresses them)
 """

@@ -1,5 +1,4 @@
-"""A Prometheus server that answers range selectors from made-up fleets, for what a real one cannot
-be had for: hundreds of GPUs, an hour of the past,
+"""A Prometheus server that answers range selectors from made-up fleets, for what a real one cannot be had for: hundreds of GPUs, an hour of the past,
 certificates, tokens, and servers that misbehave."""
 
 import http.server

@@ -1,7 +1,5 @@
-"""Machines for tests that need several. Each is a network, host name and process namespace of its
-own, and all hang on one switch, as
-`ip netns` would make them. They share the files, as nodes of a cluster do, but for /run and
-/dev/shm. Needs root; nothing outside of the
+"""Machines for tests that need several. Each is a network, host name and process namespace of its own, and all hang on one switch, as
+`ip netns` would make them. They share the files, as nodes of a cluster do, but for /run and /dev/shm. Needs root; nothing outside of the
 namespaces is changed."""
 
 import contextlib

@@ -35,11 +35,9 @@ def until(what, seconds, words):
 
 
 class Slurm:
-    """A cluster in a folder of its own. Without machines its nodes are not there: as nodes of a
-    cloud they count as ready to start.
+    """A cluster in a folder of its own. Without machines its nodes are not there: as nodes of a cloud they count as ready to start.
 
-    With machines the first is the controller's, where sbatch and the like are run, and the others
-    are the nodes."""
+    With machines the first is the controller's, where sbatch and the like are run, and the others are the nodes."""
 
     def __init__(self, folder, machines=(), cpus=96, gpus=GPUS_A_NODE):
         self.folder = pathlib.Path(folder)

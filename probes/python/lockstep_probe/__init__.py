@@ -1,7 +1,6 @@
 """lockstep's Python probe: where a training step's time goes, without a change to the program.
 
-Hooks go in as modules are imported; a program that never imports torch is left alone. Records go to
-a ring that lockstep
+Hooks go in as modules are imported; a program that never imports torch is left alone. Records go to a ring that lockstep
 reads (wire.py). A hook that fails says so once and the probe is silent from then on.
 """
 

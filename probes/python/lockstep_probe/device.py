@@ -1,9 +1,7 @@
 """What the GPU did between two steps: had it work left, or did it wait for the host?
 
-An event is put into the GPU's queue where a step ends and another where the next forward pass
-begins. The time between the
-two, on the GPU's clock, is the time it had nothing to do: the rest of what the host did meanwhile
-was hidden behind its work.
+An event is put into the GPU's queue where a step ends and another where the next forward pass begins. The time between the
+two, on the GPU's clock, is the time it had nothing to do: the rest of what the host did meanwhile was hidden behind its work.
 Nothing ever waits for an event.
 """
 

@@ -1,10 +1,7 @@
-"""`lockstep profile --dataloader`: how fast the training loader is by itself, with its own settings
-and, with --tune, with others.
+"""`lockstep profile --dataloader`: how fast the training loader is by itself, with its own settings and, with --tune, with others.
 
-Runs once, on the rank's own dataset, when the first step has shown which loader trains. Random
-states (torch's, Python's, NumPy's, the
-samplers' own) are put back afterwards, and the training goes on with its own iterator. What a
-dataset itself counts or draws
+Runs once, on the rank's own dataset, when the first step has shown which loader trains. Random states (torch's, Python's, NumPy's, the
+samplers' own) are put back afterwards, and the training goes on with its own iterator. What a dataset itself counts or draws
 from a generator of its own is not put back.
 """
 

@@ -1,7 +1,6 @@
 """Which line of the user's code a call comes from.
 
-Frames of the standard library, of torch and of the probe are never the place; those of other
-installed packages only where
+Frames of the standard library, of torch and of the probe are never the place; those of other installed packages only where
 no frame of the user's own is on the stack.
 """
 

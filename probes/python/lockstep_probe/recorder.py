@@ -1,14 +1,10 @@
-"""Takes what the hooks saw and writes it to this process's ring, which is made with the first
-record.
+"""Takes what the hooks saw and writes it to this process's ring, which is made with the first record.
 
-A hook appends one tuple to a queue and is done: behind a training step of a few milliseconds every
-line of Python is cold in the
-caches (seen: 1.5 microseconds to write a span in a loop, 15 and more between two products of
-matrices). A thread beside it
+A hook appends one tuple to a queue and is done: behind a training step of a few milliseconds every line of Python is cold in the
+caches (seen: 1.5 microseconds to write a span in a loop, 15 and more between two products of matrices). A thread beside it
 looks up lines, sums up and writes, many at a time.
 
-Long pieces of work are written one by one. Short ones (a print, an .item() on the CPU) are summed
-up by place and written at
+Long pieces of work are written one by one. Short ones (a print, an .item() on the CPU) are summed up by place and written at
 the end of the step.
 """
 

@@ -1,5 +1,4 @@
-"""A thread beside the training: writes what hooks have queued, and looks at the training thread now
-and then (a hundred times a
+"""A thread beside the training: writes what hooks have queued, and looks at the training thread now and then (a hundred times a
 second at first), for what no hook knows still has a line in the source."""
 
 import os

@@ -1,10 +1,7 @@
-"""Forward, backward and optimizer: the parts of a step, and where one step ends and the next
-begins.
+"""Forward, backward and optimizer: the parts of a step, and where one step ends and the next begins.
 
-A step ends with the optimizer's. Of several optimizers the one that stepped first marks it. The
-models are looked for once, at
-the end of the first step: those that no other module holds. Only these are timed, so a model of a
-thousand layers costs no more
+A step ends with the optimizer's. Of several optimizers the one that stepped first marks it. The models are looked for once, at
+the end of the first step: those that no other module holds. Only these are timed, so a model of a thousand layers costs no more
 than one of ten.
 """
 

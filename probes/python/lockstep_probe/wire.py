@@ -1,9 +1,7 @@
 """The writing end of the wire in Python: probes/wire/lockstep_wire.h, field by field.
 
-A record is one `pack_into`, which holds the interpreter's lock: records of several threads never
-mix. Python has no store
-barriers, so a reader may see the count before the content; it takes a record only at the look after
-the one that counted it.
+A record is one `pack_into`, which holds the interpreter's lock: records of several threads never mix. Python has no store
+barriers, so a reader may see the count before the content; it takes a record only at the look after the one that counted it.
 """
 
 import itertools
