@@ -9,6 +9,8 @@ target_compile_options(lockstep_warnings INTERFACE
   -Wno-missing-field-initializers
   # g++ 12 reports members of std::optional and std::variant that are never read (GCC bug 105562 and kin).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+  # and strings and vectors within them as freed without being allocated.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-free-nonheap-object>
   # With -O3 it reports concatenated strings as overlapping (GCC bug 105651).
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-Wno-restrict>
   # clang reports what libstdc++'s own std::stable_sort calls, and names that differ only across
