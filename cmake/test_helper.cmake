@@ -1,7 +1,9 @@
 # lockstep_test(<name> FOLDERS ... | SOURCES ... LINK ... [LABELS label] [SERIAL] [ONE_THREAD]
-#               [WHOLE_PROGRAM] [EACH_CASE] [TIMEOUT s])
+#               [FEW_THREADS] [WHOLE_PROGRAM] [EACH_CASE] [TIMEOUT s])
 # One test program per folder (not its subfolders); its cases are found when it is built.
 # ONE_THREAD: what it tests has one thread, so that the thread sanitizer would look at nothing.
+# FEW_THREADS: only those of base, whose own tests the thread sanitizer sees; scripts/test --whole
+# looks here too.
 # EACH_CASE: a case needs a process of its own, under a sanitizer too.
 lockstep_dependency(GTest GTest::gtest_main URL ${LOCKSTEP_GTEST_URL} HASH ${LOCKSTEP_GTEST_HASH}
   OPTIONS INSTALL_GTEST=OFF)
@@ -25,7 +27,7 @@ function(lockstep_test_code target)
 endfunction()
 
 function(lockstep_test name)
-  cmake_parse_arguments(arg "SERIAL;ONE_THREAD;WHOLE_PROGRAM;EACH_CASE" "LABELS;TIMEOUT"
+  cmake_parse_arguments(arg "SERIAL;ONE_THREAD;FEW_THREADS;WHOLE_PROGRAM;EACH_CASE" "LABELS;TIMEOUT"
     "FOLDERS;SOURCES;LINK" ${ARGN})
   if(arg_ONE_THREAD AND LOCKSTEP_SANITIZE STREQUAL "thread")
     return()
@@ -45,7 +47,11 @@ function(lockstep_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
-  if(NOT arg_SERIAL AND NOT arg_WHOLE_PROGRAM)
+  set(whole_only ${arg_WHOLE_PROGRAM})
+  if(arg_FEW_THREADS AND LOCKSTEP_SANITIZE STREQUAL "thread")
+    set(whole_only ON)
+  endif()
+  if(NOT arg_SERIAL AND NOT whole_only)
     add_dependencies(unit_tests ${name})
     if(LOCKSTEP_SANITIZE AND arg_EACH_CASE)
       set(arg_LABELS unit)

@@ -161,6 +161,7 @@ class ProfileOfACause(unittest.TestCase):
         run = self.run_with("gc")
         self.assert_share(run.cost("S306"), max(run.shares))
 
+    @second_try.whole_only
     def test_a_slow_dataset_is_named_where_it_is_waited_for(self):
         run = self.run_with("slow_dataset")
         self.assertIn(line_of("slow_dataset"), run.lines("D201"))
@@ -247,6 +248,7 @@ class FaultOfEpochs(unittest.TestCase):
         findings, suspicions = self.codes_with("same_seed")
         self.assertEqual((findings, list(suspicions)), ({}, ["X705"]))
 
+    @second_try.whole_only
     def test_ranks_that_write_one_file_are_found(self):
         findings, _ = self.codes_with("every_rank_saves")
         self.assertEqual(findings, {"X707": [line_of("every_rank_saves", EPOCHS)]})
