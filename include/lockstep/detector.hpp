@@ -4,9 +4,11 @@
 // measured.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "lockstep/finding.hpp"
+#include "lockstep/ledger.hpp"
 #include "lockstep/report.hpp"
 #include "lockstep/signals.hpp"
 
@@ -29,6 +31,8 @@ struct Diagnosis {
   std::vector<JobVerdict> verdicts;  // one for each of signals.jobs, in the same order
   std::size_t first_job = 0;         // the job that the machine's verdict speaks of
   Verdict verdict;
+  std::vector<Ledger> ledgers;  // one for each of signals.jobs
+  std::optional<Throughput> throughput;
   std::vector<Finding> findings;
   std::vector<Finding> suspicions;
 };

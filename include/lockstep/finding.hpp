@@ -14,6 +14,7 @@
 
 #include "lockstep/advice.hpp"
 #include "lockstep/known_word.hpp"
+#include "lockstep/ledger.hpp"
 
 namespace lockstep {
 
@@ -56,6 +57,7 @@ struct FindingName {
   std::string_view summary;  // in one line
   KnownBy known_by;
   bool is_fault;           // wrong whatever it costs
+  LedgerPart part;         // of the ledger that its cost comes from
   std::string_view rules;  // of `lockstep fix`, parted by blanks
 };
 
@@ -64,8 +66,8 @@ inline constexpr auto kFindingNames = [] {
   constexpr bool cost = false;
   constexpr bool fault = true;
   return std::array{
-#define FINDING(code, id, name, summary, known_by, kind, detector, rules, advice) \
-  FindingName{FindingCode::code, id, name, summary, known_by, kind, rules},
+#define FINDING(code, id, name, summary, known_by, kind, part, detector, rules, advice) \
+  FindingName{FindingCode::code, id, name, summary, known_by, kind, LedgerPart::part, rules},
 #include "lockstep/finding_catalogue.def"
 #undef FINDING
   };
@@ -120,8 +122,10 @@ struct Finding {
   FindingCode code = FindingCode::taking_turns;
   Severity severity = Severity::warning;
   double confidence = 0;  // 0..1
-  // share of the possible throughput that this finding alone would give back
+  // share of its job's possible throughput that this finding alone would give back
   double lost_throughput = 0;
+  // of all GPUs that lose time by it, not only the guilty one's
+  double lost_gpu_hours_a_day = 0;
   bool is_fault = false;  // wrong whatever it costs
   // another finding of the same report whose loss this one explains: counted once
   std::optional<FindingCode> cause_of;

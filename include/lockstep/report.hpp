@@ -47,6 +47,7 @@ struct Job {
   std::string name;             // the cluster's; empty: it has none
   std::vector<HostGpus> hosts;  // where several machines were watched
   std::optional<double> busy;   // mean of its GPUs
+  Ledger ledger;                // where their time went
 };
 
 struct Throughput {
@@ -85,7 +86,9 @@ struct LanePicture {
 struct CheckItem {
   std::string question;
   std::string measured;
-  bool yes = false;
+  std::optional<bool> yes;  // nothing: not known
+
+  std::string_view answer() const { return !yes ? "unknown" : *yes ? "yes" : "no"; }
 };
 
 // How a run compares with another, or with a known time on one GPU.
@@ -160,6 +163,7 @@ struct Report {
   std::vector<std::string> probes;  // that were heard: "python", "cuda"
   std::optional<LoaderAnswer> loader;
   std::optional<Comparison> comparison;
+  std::string no_comparison;  // one was asked for, and this is what it lacks
   std::optional<TraceSignals> trace;
   std::optional<CommandReport> command;
   std::optional<Verification> verification;  // of patches: the command with and without them

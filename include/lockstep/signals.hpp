@@ -25,6 +25,7 @@ struct GpuSignals {
   GpuInfo info;
   // mean over the run, each reading weighted by the time it stands for
   std::optional<double> busy_fraction;
+  bool busy_is_from_sm = false;             // no utilization was read: for judging, not for telling
   std::optional<double> memory_used_bytes;  // newest
   std::optional<double> power_mw;           // mean, from the sample buffer where it was read
 
@@ -79,10 +80,22 @@ struct TurnSignals {
   int hand_backs = 0;
   std::optional<double> period_ms;  // of steps or turns, by autocorrelation
   double period_strength = 0;       // height of that peak, 0..1
+  // Of the moments at which a lane begins to work, the share at which all do: ranks begin their
+  // steps together, stages of a pipeline one after the other. Nothing: too few were seen.
+  std::optional<double> rises_together;
   // Independent blocks of one period, 400 ms at least, the first dropped: how each of them votes.
   int blocks = 0;
   int blocks_exclusive = 0;  // two or more lanes take the block in turns
   int blocks_together = 0;
+};
+
+// What a GPU did with the job's working time; the sum is 1.
+struct GpuTime {
+  double working = 0;
+  double waiting = 0;  // a kernel runs and does not work: a collective that others have not joined
+  double idle = 0;
+  // of the waiting of the others for GPUs that still work, what this one is waited for
+  double waited_for = 0;
 };
 
 // One GPU within its job.
@@ -96,6 +109,17 @@ struct GpuInJob {
   std::optional<double> memory_fraction;
   std::optional<double> power_mw;
   std::optional<double> power_of_limit;
+  std::optional<GpuTime> time;
+};
+
+// Of the job's working time, what its GPUs did at the same moment.
+struct JobTime {
+  double idle_together = 0;  // no GPU ran anything
+  // while none works: what even the one that waits least of them waits
+  double waiting_together = 0;
+  bool waiting_is_known = false;  // power samples or SM activity tell it from work
+  bool resolved = false;          // and each moment is one or the other
+  double unread = 0;              // share of the GPUs' time without a reading
 };
 
 // A stretch in which the job did not get on, though it did before and after.
@@ -262,6 +286,14 @@ struct ProbeSettings {
   std::string loader_trial_failed;  // why; empty: it was not asked for, or went well
 };
 
+// Memory that a rank holds on a GPU that is not its own: a context that was opened there by
+// mistake.
+struct LeakedContext {
+  int pid = 0;
+  int gpu = 0;
+  double bytes = 0;
+};
+
 enum class JobOrigin : std::uint8_t {
   processes,  // the process list says who belongs together
   partial,    // some of its processes are known, other GPUs joined by likeness
@@ -296,6 +328,7 @@ struct JobSignals {
   std::vector<int> pids;
   std::vector<int> ranks;
   std::vector<ProcessSample> processes;  // newest look at each
+  std::vector<LeakedContext> leaked_contexts;
   std::optional<int> world_size;
   bool one_process_on_all = false;  // one process holds every GPU of the job
   bool spawned = false;             // started together by one parent, though no rank is set
@@ -321,8 +354,11 @@ struct JobSignals {
   std::optional<double> power_together;
   std::optional<double> power_swing;
   StallSignals stalls;
+  std::optional<JobTime> time;
   double longest_hollow_ms = 0;  // longest stretch in which GPUs read busy and none of those worked
   double longest_hollow_until_ms = 0;
+  double second_hollow_ms = 0;                 // the longest other one
+  std::optional<double> written_while_hollow;  // bytes, by the job's processes
   HostSignals host;
   std::optional<HostSpread> spread;  // over several machines
   std::optional<StepSignals> steps;

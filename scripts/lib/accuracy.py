@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from gpu_model import recording
-from situations import SITUATIONS, Expectation, make
+from situations import KNOWN_CODES, SITUATIONS, Expectation, make
 
 PATTERNS = (
     "in-step",
@@ -39,6 +39,10 @@ class Diagnosis:
     suspicions: frozenset = frozenset()
     duration_s: float = 0.0
     error: str = ""  # what lockstep said instead of a report
+    gpus: tuple = ()  # of the first job
+    ledger: dict = field(default_factory=dict)  # its shares, by part
+    sure: float = 0.0  # of the verdict
+    said: tuple = ()  # (code, confidence) of findings and suspicions
 
 
 @dataclass
@@ -49,6 +53,7 @@ class Run:
     expected: Expectation
     length_s: float
     ready_s: float  # the start-up phase within the recording
+    truth: dict = field(default_factory=dict)  # the first job's shares, by part
     whole: Diagnosis = field(default_factory=Diagnosis)
     until_sure: Diagnosis = field(default_factory=Diagnosis)
 
@@ -91,11 +96,20 @@ def diagnose(lockstep, path, *options):
         found = codes("findings")
         if bool(found) != bool(done.returncode):
             return Diagnosis(error=f"exit {done.returncode} with {len(found)} findings")
+        verdict = report["verdict"] or {"pattern": "none", "confidence": 0.0}
+        job = report["jobs"][0] if report["jobs"] else {"gpus": (), "ledger": {"parts": ()}}
         return Diagnosis(
-            (report["verdict"] or {"pattern": "none"})["pattern"],
+            verdict["pattern"],
             found,
             codes("suspicions"),
             report["duration_s"],
+            gpus=tuple(job["gpus"]),
+            ledger={part["name"]: part["share"] for part in job["ledger"]["parts"]},
+            sure=verdict["confidence"],
+            said=tuple(
+                (finding["code"], finding["confidence"])
+                for finding in report["findings"] + report["suspicions"]
+            ),
         )
     except (ValueError, KeyError, TypeError) as problem:
         return Diagnosis(error=f"not a report: {problem!r} {done.stderr.strip()}")
@@ -114,11 +128,22 @@ def run_one(task):
         expected,
         (scene.end - scene.t0) / 1000,
         (scene.ready - scene.t0) / 1000,
-        diagnose(lockstep, path),
-        diagnose(lockstep, path, "--until-sure"),
+        whole=diagnose(lockstep, path),
+        until_sure=diagnose(lockstep, path, "--until-sure"),
     )
+    run.truth = true_ledger(scene, run.whole.gpus)
     os.unlink(path)  # 160 kB each
     return run
+
+
+def true_ledger(scene, gpus):
+    """Shares of these GPUs' time, from the end of start-up to the end of the work."""
+    begin, end = max(scene.ready, scene.t0), min(scene.over, scene.end)
+    truth = collections.Counter()
+    for gpu in gpus:
+        for part, part_share in scene.gpus[gpu].lane.shares(begin, end).items():
+            truth[part] += part_share / len(gpus)
+    return dict(truth)
 
 
 def all_runs(lockstep, seeds, jobs, only, first_seed):
@@ -236,6 +261,88 @@ def is_definitely_wrong(run, diagnosis):
     return diagnosis.pattern != "unclear" and not run.right(diagnosis)
 
 
+def ledger_errors(run):
+    """By part, how far the ledger is from the truth. Time that the truth has no reason for may be
+    told as unknown only; a reason that is not told is an error of the part and of unknown.
+    """
+    parts = set(run.truth) | set(run.whole.ledger)
+    return {
+        part: run.whole.ledger.get(part, 0.0) - run.truth.get(part, 0.0)
+        for part in parts
+        if part != "unknown"
+    }
+
+
+def print_ledgers(runs):
+    """Where the pattern can be known and was told right."""
+    judged = [
+        run
+        for run in runs
+        if run.expected.decidable and run.whole.gpus and run.right(run.whole) and run.truth
+    ]
+    print(
+        f"\n  {'ledger':24}{'runs':>6}{'all within 5':>14}{'unknown':>10}{'> 15 %':>8}  worst part, mean error in points"
+    )
+    good = 0
+    unknown_fits = 0
+    for situation in dict.fromkeys(run.situation for run in judged):
+        those = [run for run in judged if run.situation == situation]
+        within = sum(max(map(abs, ledger_errors(run).values())) <= 0.05 for run in those)
+        extra = [
+            run.whole.ledger.get("unknown", 0.0) - run.truth.get("unknown", 0.0) for run in those
+        ]
+        too_much = sum(one > 0.15 for one in extra)
+        unknown = statistics.mean(run.whole.ledger.get("unknown", 0.0) for run in those)
+        means = collections.Counter()
+        for run in those:
+            for part, error in ledger_errors(run).items():
+                means[part] += error / len(those)
+        worst = max(means, key=lambda part: abs(means[part]))
+        good += within
+        unknown_fits += len(those) - too_much
+        print(
+            f"  {situation:24}{len(those):>6}{percent(within, len(those)):>14}{100 * unknown:>8.1f} %{too_much:>8}  {worst} {100 * means[worst]:+.1f}"
+        )
+    if judged:
+        print(f"  every part within 5 points      {percent(good, len(judged))} of {len(judged)}")
+        goal("ledger: every part within 5 points in 95 % of the runs", good >= 0.95 * len(judged))
+        goal(
+            "ledger: not known at most 15 points more than nobody could know, in 95 %",
+            unknown_fits >= 0.95 * len(judged),
+        )
+
+
+def print_calibration(runs):
+    """Of what was said so surely, how much is right: verdicts, and codes that these situations are
+    about. Each within 10 points of what it says.
+    """
+    verdicts, findings = collections.defaultdict(list), collections.defaultdict(list)
+    bucket = lambda sure: min(9, max(0, int(sure * 10 + 1e-9)))
+    for run in runs:
+        if run.whole.pattern in PATTERNS[:-1]:
+            verdicts[bucket(run.whole.sure)].append((run.whole.sure, run.right(run.whole)))
+        for code, sure in run.whole.said:
+            if code in KNOWN_CODES or run.expected.healthy:
+                true = not run.expected.healthy and code not in run.expected.must_not
+                findings[bucket(sure)].append((sure, true))
+    print(f"\n  {'said':10}{'verdicts':>10}{'right':>9}{'':4}{'findings':>10}{'right':>9}")
+    off = []
+    for tenth in range(5, 10):
+        line = f"  {10 * tenth}-{10 * tenth + 10} %".ljust(12)
+        for name, group in (("verdicts", verdicts[tenth]), ("findings", findings[tenth])):
+            right = sum(true for _, true in group)
+            line += f"{len(group):>8}{percent(right, len(group)):>11}    "
+            if len(group) >= 20:
+                said = statistics.mean(sure for sure, _ in group)
+                if abs(right / len(group) - said) > 0.1:
+                    off.append(f"{name} {10 * tenth}-{10 * tenth + 10} %")
+        print(line)
+    goal(
+        f"said as surely as it is right, within 10 points{': ' + ', '.join(off) if off else ''}",
+        not off,
+    )
+
+
 def quantile(values, q):
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
@@ -321,6 +428,8 @@ def run(lockstep_binary, seeds, jobs=2, only=None, first_seed=0):
     print_patterns(decidable, runs)
     print_variants(runs)
     print_codes(runs)
+    print_ledgers(runs)
+    print_calibration(runs)
     median_s = print_until_sure(runs)
 
     accurate = sum(run.right(run.whole) for run in decidable)

@@ -117,13 +117,25 @@ class Lane:
     """One GPU's states, one after the other, from 0 on."""
 
     def __init__(self):
-        self.ends, self.states, self.now = [], [], 0.0
+        self.ends, self.states, self.parts, self.now = [], [], [], 0.0
 
-    def until(self, end_ms, state):
+    def until(self, end_ms, state, part=None):
+        """part: whose time it is, by the names of the ledger (docs/ledger.md)."""
         if end_ms > self.now:
             self.ends.append(end_ms)
             self.states.append(state)
+            self.parts.append(part or ("working" if state[0] else "unknown"))
             self.now = end_ms
+
+    def shares(self, from_ms, to_ms):
+        """The true ledger of this GPU between two moments."""
+        out, begin = {}, 0.0
+        for end, part in zip(self.ends, self.parts):
+            length = min(end, to_ms) - max(begin, from_ms)
+            if length > 0:
+                out[part] = out.get(part, 0.0) + length / (to_ms - from_ms)
+            begin = end
+        return out
 
     def integral_at(self, times_ms, column):
         """The area under one column of the states, from 0 to each of the (rising) times."""
@@ -208,6 +220,7 @@ class Scene:
         # the signals of this variant cannot decide the pattern of this run
         self.blind = False
         self.also = ()  # patterns that are right too, then
+        self.over = math.inf  # when the work ends, where that is before the recording does
         self.next_pid = self.rng.randrange(2000, 60000)
         # Hopper is what has GPM. Without process lists both are of interest.
         hopper = self.variant.gpm and (

@@ -11,7 +11,7 @@ signals of a variant cannot decide the pattern, `unclear` is right too; a differ
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gpu_model import OFF, VARIANTS, Scene, Work, lanes_text, recording
@@ -38,7 +38,7 @@ NO_RANKS = ("busy_only", "no_processes")  # who is a rank of what is not known
 # Codes that these situations can show. In every situation each of them is demanded, allowed or
 # wrong.
 KNOWN_CODES = frozenset(
-    "P101 P102 P103 P104 P105 P106 D201 D202 S303 S304 C401 C406 B501 B502 B503 H601 H602 H604 H605 "
+    "P101 P102 P103 P104 P105 P106 D201 D202 S303 S304 C401 C406 C410 B501 B502 B503 H601 H602 H604 H605 "
     "X708 L806".split()
 )
 
@@ -288,7 +288,7 @@ def ddp_evaluates_together(scene):
     """All ranks evaluate, 2 to 4 s every 10 to 15 s."""
     rng, gpus, work = scene.rng, some_gpus(scene), Work(scene.rng)
     stops = lambda now: {
-        rank: (length * rng.gauss(1, 0.005), work.light)
+        rank: (length * rng.gauss(1, 0.005), work.light, "evaluation")
         for length in [rng.uniform(2000, 4000)]
         for rank in range(len(gpus))
     }
@@ -321,7 +321,7 @@ def ddp_compiles_first(scene):
 def ddp_run_ends(scene):
     """The run is over 5 s before the recording."""
     over = ddp(scene)
-    stop = scene.end
+    stop = scene.over = scene.end
     for gpu in scene.gpus:
         gpu.lane.until(stop, OFF)
     for process in over:
@@ -402,6 +402,26 @@ def straggler_gpu(scene):
 
 @situation(
     "in-step",
+    must=("C410",),
+    unclear_in=NO_RANKS,
+    codes_not_in=("busy_only", "busy_1s", "no_processes"),
+    weak_in=("no_power_samples",),
+    may=("C401", "C402"),
+)
+def uneven_lengths(scene):
+    """Sequence lengths differ from rank to rank and step to step: the late rank changes."""
+    rng = scene.rng
+    spread = rng.uniform(0.2, 0.45)
+
+    def slow(rank, now):
+        return max(0.3, rng.gauss(1, spread))
+
+    gpus = some_gpus(scene, (2, 4, 8))
+    ddp(scene, gpus, step=(150, 1500), slow=slow)
+
+
+@situation(
+    "in-step",
     accept=("unclear",),
     must=("C406",),
     unclear_in=NO_RANKS,
@@ -415,7 +435,9 @@ def stuck_collective(scene):
     missing, stop = rng.randrange(len(gpus)), scene.end
     scene.end = stop + rng.uniform(12500, 25000)
     for rank, gpu in enumerate(gpus):
-        gpu.lane.until(scene.end, work.idle if rank == missing else work.spin)
+        waits = rank != missing
+        state, part = (work.spin, "other_rank") if waits else (work.idle, None)
+        gpu.lane.until(scene.end, state, part)
     if rng.random() < 0.5:
         processes[missing].quiet = ((stop, scene.end),)
 
@@ -428,7 +450,7 @@ def checkpoint_stalls(scene):
     def stops(now):
         length = rng.uniform(1000, 2000)
         writes.append((now, now + length, scene.spread(8e8, 2e10)))
-        return {0: (length, work.idle)}
+        return {0: (length, work.idle, "checkpoint")}
 
     processes = ddp(
         scene, work=work, step=(30, 1200), seconds=(40, 60), pause=every(scene, 8, 12, stops)
@@ -442,7 +464,7 @@ def checkpoint_stalls(scene):
 def evaluation_on_one(scene):
     """Every 10 to 15 s rank 0 alone evaluates for 2 to 4 s; the others spin, nothing is written."""
     rng, work = scene.rng, Work(scene.rng)
-    stops = lambda now: {0: (rng.uniform(2000, 4000), work.forward)}
+    stops = lambda now: {0: (rng.uniform(2000, 4000), work.forward, "evaluation")}
     ddp(scene, work=work, step=(30, 1200), seconds=(45, 60), pause=every(scene, 10, 15, stops))
 
 
@@ -644,7 +666,7 @@ def idle_holding_memory(scene):
     gpus, work = some_gpus(scene, (2, 3, 4, 8)), Work(scene.rng)
     scene.last(scene.rng.uniform(12, 25))
     for gpu in gpus:
-        gpu.lane.until(scene.end, work.idle)
+        gpu.lane.until(scene.end, work.idle, "unused")
     one_process(
         scene,
         {gpu.index: scene.rng.uniform(0.1, 0.8) for gpu in gpus},
@@ -672,14 +694,15 @@ def thermal_throttle(scene):
     hot = scene.rng.randrange(len(gpus))
     gpus[hot].throttled = [(begin, begin + 2000) for begin in range(0, 90000, 5000)]
     slow = lambda rank, now: 1.4 if rank == hot and now % 5000 < 2000 else 1.0
-    ddp(scene, gpus, step=(60, 1500), slow=slow)
+    ddp(scene, gpus, step=(60, 1500), slow=slow, slow_part="slowed")
 
 
 @situation("in-step", seen=("H601",), unclear_in=NO_RANKS, codes_not_in=("busy_only",))
 def power_capped(scene):
-    """A power limit holds all clocks at 72 %."""
+    """A power limit of 70 % of the maker's holds all clocks at 72 %."""
     gpus = some_gpus(scene)
     for gpu in gpus:
+        gpu.kind = replace(gpu.kind, limit_w=0.7 * gpu.kind.limit_w)
         gpu.power_capped, gpu.power_factor = True, scene.rng.uniform(0.99, 1.0)
     ddp(scene, gpus, work=Work(scene.rng, power=(0.98, 1.0)))
 
@@ -712,7 +735,8 @@ def lost_gpu(scene):
     lost.lost_ms = stop
     scene.events.append((stop, "lost", lost.index, "GPU is lost"))
     for gpu in gpus:
-        gpu.lane.until(scene.end, OFF if gpu is lost else work.spin)
+        state, part = (OFF, None) if gpu is lost else (work.spin, "other_rank")
+        gpu.lane.until(scene.end, state, part)
 
 
 # ---- batch, memory, configuration ----
@@ -755,6 +779,7 @@ def launch_blocking(scene):
         scene,
         step=(30, 120),
         gap=scene.rng.uniform(0.15, 0.35),
+        gap_part="launching",
         work=Work(scene.rng, power=(0.4, 0.6), sm=(0.45, 0.6)),
         processes=partial(rank_processes, environment={"CUDA_LAUNCH_BLOCKING": "1"}),
     )
@@ -772,7 +797,7 @@ def ranks_missing(scene):
     gpus, work = scene.add_gpus(4), Work(scene.rng)
     scene.last(scene.rng.uniform(14, 30))
     for gpu in gpus[:3]:
-        gpu.lane.until(scene.end, work.spin)
+        gpu.lane.until(scene.end, work.spin, "other_rank")
     rank_processes(
         scene, gpus, scene.rng.uniform(0.03, 0.2), places=[0, 1, 2], world=4, launcher="environment"
     )

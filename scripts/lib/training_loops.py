@@ -72,6 +72,8 @@ def ddp_steps(
     late=None,
     slow=None,
     pause=None,
+    gap_part="unknown",
+    slow_part="other_rank",
 ):
     """Data-parallel ranks: host gap, forward and backward, then all wait for the last in the all-
     reduce and spin.
@@ -80,7 +82,8 @@ def ddp_steps(
     data).
     late: {rank: share of a step for which its host is late}; slow(rank, t): factor on its compute
     time;
-    pause(t): {rank: (ms, state)} before the step that begins at t.
+    pause(t): {rank: (ms, state, what the others wait for)} before the step that begins at t.
+    gap_part, slow_part: whose time the host's gap is, and the waiting for a slow rank.
     """
     gauss, late = scene.rng.gauss, late or {}
     compute_ms = step_ms * (1 - gap - exposed - starve)
@@ -89,14 +92,18 @@ def ddp_steps(
         common = gauss(1, 0.015)
         stops = pause(now) if pause else {}
         last = now
+        longest_stop = max((stop[0] for stop in stops.values()), default=0.0)
         for rank, gpu in enumerate(gpus):
             lane, at = gpu.lane, now
             if rank in stops:
-                at += stops[rank][0]
-                lane.until(at, stops[rank][1])
+                length, state, part = stops[rank]
+                at += length
+                lane.until(at, state, None if state[0] else part)
             at += step_ms * gap * common
+            lane.until(at, work.idle, gap_part)
             if starve:
                 at += step_ms * starve * max(0.1, gauss(1, 0.06)) * common
+            lane.until(at, work.idle, "input")
             if rank in late:
                 at += step_ms * late[rank] * max(0.2, gauss(1, 0.15))
             lane.until(at, work.idle)
@@ -107,8 +114,12 @@ def ddp_steps(
             lane.until(at + length, work.backward)
             last = max(last, at + length)
         now = last + step_ms * exposed
-        for gpu in gpus:
-            gpu.lane.until(now, work.spin)
+        for rank, gpu in enumerate(gpus):
+            if stops and rank not in stops:
+                part = next(iter(stops.values()))[2]
+                gpu.lane.until(min(last, gpu.lane.now + longest_stop), work.spin, part)
+            gpu.lane.until(last, work.spin, slow_part)
+            gpu.lane.until(now, work.spin, "link")
 
 
 def turn_steps(scene, gpus, work, start, end, shares_ms, *, wait_ms=0.0, backward=True):
@@ -123,16 +134,20 @@ def turn_steps(scene, gpus, work, start, end, shares_ms, *, wait_ms=0.0, backwar
         legs = [(i, shares_ms[i], work.forward) for i in order]
         if backward:
             legs += [(i, 2 * shares_ms[i], work.backward) for i in reversed(order)]
+        for gpu in gpus:
+            gpu.lane.until(now, work.idle, "turn")
         now += wait_ms * max(0.1, gauss(1, 0.1))
+        for gpu in gpus:
+            gpu.lane.until(now, work.idle, "input")
         for i, length, state in legs:
             lane = gpus[i].lane
-            lane.until(now, work.idle)
+            lane.until(now, work.idle, "turn")
             now += length * gauss(1, 0.03)
             lane.until(now, state)
             # the hand-over: a copy of some tens of MB, nothing runs
             now += max(0.3, gauss(1.5, 0.5))
     for gpu in gpus:
-        gpu.lane.until(now, work.idle)
+        gpu.lane.until(now, work.idle, "turn")
 
 
 def data_parallel_steps(scene, gpus, work, start, end, step_ms, lead, gap):
@@ -155,11 +170,11 @@ def data_parallel_steps(scene, gpus, work, start, end, step_ms, lead, gap):
             gpus[0].lane.until(scatter, work.light)
             now = scatter
             for gpu in gpus:
-                gpu.lane.until(scatter, work.idle)
+                gpu.lane.until(scatter, work.idle, "turn")
                 done = scatter + together_ms * common * gauss(1, 0.01)
                 gpu.lane.until(done, state)
                 now = max(now, done)
-        gpus[0].lane.until(now, work.idle)
+        gpus[0].lane.until(now, work.idle, "turn")
         now += 0.5 * lead * step_ms * common  # reduce and optimizer
         gpus[0].lane.until(now, work.light)
     for gpu in gpus:
@@ -178,11 +193,11 @@ def pipeline_steps(scene, gpus, work, start, end, forward_ms, micro_batches, wai
         last = turn + (micro_batches + stages - 1) * 2 * f
         for s, gpu in enumerate(gpus):
             lane, first, back = gpu.lane, now + s * f, turn + (stages - 1 - s) * 2 * f
-            lane.until(first, waiting)
+            lane.until(first, waiting, "turn")
             lane.until(first + micro_batches * f * gauss(1, 0.004), work.forward)
-            lane.until(back, waiting)
+            lane.until(back, waiting, "turn")
             lane.until(back + micro_batches * 2 * f, work.backward)
-            lane.until(last, waiting)
+            lane.until(last, waiting, "turn")
         now = last + 0.3 * f
         for gpu in gpus:
             gpu.lane.until(now, work.light)

@@ -21,7 +21,7 @@ constexpr std::array kRemedies = {
 #define ADVICE(kind, safety, ...) \
   std::optional<Remedy>(Remedy{FixKind::kind, FixSafety::safety, __VA_ARGS__})
 #define NO_ADVICE std::optional<Remedy>()
-#define FINDING(code, id, name, summary, known_by, kind, detector, rules, advice) advice,
+#define FINDING(code, id, name, summary, known_by, kind, part, detector, rules, advice) advice,
 #include "lockstep/finding_catalogue.def"
 #undef FINDING
 #undef NO_ADVICE

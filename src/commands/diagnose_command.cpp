@@ -37,6 +37,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kWatchFor = 10s;
+constexpr auto kLongestWatch = 45s;  // four turns of 5 s on each of two GPUs, and a start
 constexpr auto kReviewEvery = 500ms;
 
 // As typed, beside the shared options.
@@ -110,18 +111,28 @@ Result<Reference> reference_of(const DiagnoseOptions& typed, const SourceOptions
   return reference;
 }
 
-std::optional<Comparison> comparison_with(const Reference& reference, const Judged& run) {
+void compare(const Reference& reference, const Timeline& timeline, const Judged& run,
+             bool command_ended, Report& report) {
   if (reference.run)
-    return compare_runs({run.signals, run.diagnosis},
-                        {reference.run->signals, reference.run->diagnosis}, reference.name);
-  if (reference.alone) return compare_with_time({run.signals, run.diagnosis}, *reference.alone);
-  return std::nullopt;
+    report.comparison =
+        compare_runs({run.signals, run.diagnosis},
+                     {reference.run->signals, reference.run->diagnosis}, reference.name);
+  if (!reference.alone) return;
+  const bool whole =
+      command_ended || shows_whole_work(timeline, run.signals, run.diagnosis.first_job);
+  report.comparison = compare_with_time({run.signals, run.diagnosis}, *reference.alone, whole);
+  if (!whole)
+    report.no_comparison = fmt::format(
+        "{:.1f} s of a run say nothing about how long all of it takes; next: lockstep diagnose "
+        "--baseline {} -- CMD, which watches it to its end, or --against FILE of the other run",
+        run.signals.duration_s, format_duration(*reference.alone));
 }
 
-Report compared_report_of(const Timeline& timeline, const Reference& reference) {
+Report compared_report_of(const Timeline& timeline, const Reference& reference,
+                          bool command_ended) {
   const Judged run = judge(timeline);
   Report report = report_of(timeline, run);
-  report.comparison = comparison_with(reference, run);
+  compare(reference, timeline, run, command_ended, report);
   return report;
 }
 
@@ -140,7 +151,8 @@ std::string progress_words(const Timeline& so_far, const Diagnosis& diagnosis) {
 
 // How long a watch goes on, and when it has seen enough.
 ObservationOptions how_to_watch(const RunOptions& options, const DiagnoseOptions& typed,
-                                WatchedCommand& watched, const ProgressLine& progress) {
+                                WatchedCommand& watched, const ProgressLine& progress,
+                                bool to_the_end) {
   const bool live = watched.source().facts().live;
   const bool of_command = watched.child().started();
   ObservationOptions how;
@@ -150,20 +162,24 @@ ObservationOptions how_to_watch(const RunOptions& options, const DiagnoseOptions
   if (!live) {
     how.duration = options.duration;
   } else if (!of_command) {
-    how.duration = options.duration.value_or(kWatchFor);
+    how.duration = options.duration.value_or(kLongestWatch);
   }
-  if (!live && !typed.until_sure) return how;
+  if ((!live && !typed.until_sure) || (of_command && to_the_end)) return how;
   // A command's start-up takes as long as it takes: its duration counts from the first sign of
   // work.
   const double longest_ms = to_ms(options.duration.value_or(kWatchFor));
-  how.enough = [&progress, longest_ms, of_command](const Timeline& so_far) {
+  // Turns of some seconds need more than a usual watch.
+  const bool may_go_on = live && !of_command && !options.duration;
+  how.enough = [&progress, longest_ms, of_command, may_go_on](const Timeline& so_far) {
     const Signals signals = derive_signals(so_far);
     const Diagnosis diagnosis = diagnose(signals);
     progress.tell(progress_words(so_far, diagnosis));
     const bool worked_long = of_command && diagnosis.first_job < signals.jobs.size() &&
                              signals.jobs[diagnosis.first_job].active &&
                              so_far.to_ms - signals.jobs[diagnosis.first_job].from_ms > longest_ms;
-    return worked_long || is_sure(diagnosis, signals);
+    const bool watched_long = may_go_on && so_far.to_ms - so_far.from_ms >= longest_ms &&
+                              !is_worth_waiting_for(diagnosis, signals);
+    return worked_long || watched_long || is_sure(diagnosis, signals);
   };
   return how;
 }
@@ -311,7 +327,9 @@ Result<int> diagnose_source(const RunOptions& options, const DiagnoseOptions& ty
   auto watched = TRY(WatchedCommand::start(how, std::move(source)));
   auto timeline = [&] {
     const ProgressLine progress(options);
-    return watched.observe(how_to_watch(options, typed, watched, progress));
+    // How long all of it takes is known at its end only.
+    const bool to_the_end = reference.alone.has_value();
+    return watched.observe(how_to_watch(options, typed, watched, progress, to_the_end));
   }();
   if (!timeline) return nothing_seen(options, typed, watched, std::move(timeline).error());
   if (const auto note = watched.source().repair_note()) tell(options, *note);
@@ -324,11 +342,11 @@ Result<int> diagnose_source(const RunOptions& options, const DiagnoseOptions& ty
     tell(options, "the command still runs: its time cannot be compared with --baseline yet");
     reference.alone.reset();
   }
-  Report report = compared_report_of(*timeline, reference);
+  Report report = compared_report_of(*timeline, reference, child.started() && !child.running());
   if (facts.live && facts.local_pids) add_code_of_processes(report, options.command);
   shorten_paths(report, std::filesystem::current_path());
   leave_out_unwanted(filter, report);
-  if ((reference.run || reference.alone) && !report.comparison)
+  if ((reference.run || reference.alone) && !report.comparison && report.no_comparison.empty())
     tell(options, "nothing to compare: one of the runs has no job that works");
   if (child.started() && typed.stop_after) child.finish(ChildCommand::AtEnd::stop);
   report.command = child.report();

@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::array kDetectors = {
-#define FINDING(code, id, name, summary, known_by, kind, detector, rules, advice) \
+#define FINDING(code, id, name, summary, known_by, kind, part, detector, rules, advice) \
   Detector{FindingCode::code, detector},
 #include "lockstep/finding_catalogue.def"
 #undef FINDING
@@ -28,7 +28,7 @@ std::span<const Detector> all_detectors() { return kDetectors; }
 
 void costliest_first(std::vector<Finding>& findings) {
   std::ranges::stable_sort(findings, [](const Finding& a, const Finding& b) {
-    return a.lost_throughput * a.confidence > b.lost_throughput * b.confidence;
+    return a.lost_gpu_hours_a_day > b.lost_gpu_hours_a_day;
   });
 }
 
@@ -52,9 +52,7 @@ std::vector<Finding> inspect_all(const Seen& seen) {
       same->evidence = std::move(finding.evidence);
     }
   }
-  findings = std::move(merged);
-  costliest_first(findings);
-  return findings;
+  return merged;
 }
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace lockstep {
 // Those of the catalogue, in its order.
 std::span<const Detector> all_detectors();
 
-// What every detector found, the costliest first.
+// What every detector found, in the order of the catalogue; what each costs is not settled yet.
 std::vector<Finding> inspect_all(const Seen& seen);
 
 void costliest_first(std::vector<Finding>& findings);
@@ -20,7 +20,7 @@ std::vector<Finding> find_logged_messages(const Seen& seen);  // any code: in no
 
 // One function per row of the catalogue: std::vector<Finding> find_taking_turns(const Seen& seen).
 // Where a row says `none`, nothing is looked for.
-#define FINDING(code, id, name, summary, known_by, kind, detector, rules, advice) \
+#define FINDING(code, id, name, summary, known_by, kind, part, detector, rules, advice) \
   std::vector<Finding> detector(const Seen& seen);
 #include "lockstep/finding_catalogue.def"
 #undef FINDING

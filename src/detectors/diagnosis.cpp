@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "detectors/all_detectors.hpp"
+#include "detectors/ledger.hpp"
 #include "detectors/split/pattern.hpp"
 #include "detectors/told/reported_findings.hpp"
 #include "detectors/trace/trace_detectors.hpp"
@@ -11,39 +12,51 @@
 namespace lockstep {
 namespace {
 
-// The GPUs' own records need no inference from outside.
-Diagnosis diagnose_trace(const JobSignals& job, const TraceSignals& trace) {
-  Diagnosis diagnosis;
-  diagnosis.verdicts = {judge_trace(job, trace)};
-  diagnosis.verdict = diagnosis.verdicts.front().verdict;
-  std::vector<Finding> findings = inspect_trace(job, trace, diagnosis.verdict.pattern);
-  costliest_first(findings);
-  for (Finding& finding : findings)
+// Gives each its cost and its place.
+void settle_findings(const Signals& signals, std::vector<Finding> found, Diagnosis& diagnosis) {
+  const Seen seen{signals, diagnosis.verdicts};
+  diagnosis.ledgers = settle(seen, found);
+  costliest_first(found);
+  for (Finding& finding : found)
     (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)
         .push_back(std::move(finding));
+  diagnosis.throughput = throughput_of(seen, diagnosis.findings);
+}
+
+// The GPUs' own records need no inference from outside.
+Diagnosis diagnose_trace(const Signals& signals) {
+  const JobSignals& job = signals.jobs.front();
+  Diagnosis diagnosis;
+  diagnosis.verdicts = {judge_trace(job, *signals.trace)};
+  diagnosis.verdict = diagnosis.verdicts.front().verdict;
+  settle_findings(signals, inspect_trace(job, *signals.trace, diagnosis.verdict.pattern),
+                  diagnosis);
   return diagnosis;
 }
 
 }  // namespace
 
 Diagnosis diagnose(const Signals& signals) {
-  if (signals.trace && !signals.jobs.empty())
-    return diagnose_trace(signals.jobs.front(), *signals.trace);
+  if (signals.trace && !signals.jobs.empty()) return diagnose_trace(signals);
   Diagnosis diagnosis;
   diagnosis.verdicts = judge_patterns(signals);
   const MachineVerdict machine = judge_machine(signals, diagnosis.verdicts);
   diagnosis.verdict = machine.verdict;
   diagnosis.first_job = machine.first_job;
   std::vector<Finding> found = inspect_all({signals, diagnosis.verdicts});
-  if (std::vector<Finding> reported = reported_findings(signals, found); !reported.empty()) {
-    found.insert(found.end(), std::make_move_iterator(reported.begin()),
-                 std::make_move_iterator(reported.end()));
-    costliest_first(found);
-  }
-  for (Finding& finding : found)
-    (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)
-        .push_back(std::move(finding));
+  std::vector<Finding> reported = reported_findings(signals, found);
+  found.insert(found.end(), std::make_move_iterator(reported.begin()),
+               std::make_move_iterator(reported.end()));
+  settle_findings(signals, std::move(found), diagnosis);
   return diagnosis;
+}
+
+bool is_worth_waiting_for(const Diagnosis& diagnosis, const Signals& signals) {
+  if (diagnosis.first_job >= signals.jobs.size()) return false;
+  const JobSignals& job = signals.jobs[diagnosis.first_job];
+  const bool told =
+      diagnosis.verdict.pattern == Pattern::taking_turns && diagnosis.verdict.confidence >= 0.8;
+  return !told && job.fine && seem_to_alternate(*job.fine);
 }
 
 bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {

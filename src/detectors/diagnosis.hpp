@@ -12,4 +12,8 @@ Diagnosis diagnose(const Signals& signals);
 // (Wald's), in which each block of one period votes for turns or for steps.
 bool is_sure(const Diagnosis& diagnosis, const Signals& signals);
 
+// Whether a watch that could end should go on: GPUs work one at a time, and too few turns were seen
+// to call it so.
+bool is_worth_waiting_for(const Diagnosis& diagnosis, const Signals& signals);
+
 }  // namespace lockstep

@@ -49,6 +49,15 @@ inline bool in_step_or_alone(Pattern pattern) {
   return pattern == Pattern::in_step || pattern == Pattern::single_gpu;
 }
 
+// Ranks begin their steps at one moment: 1.00 of the time in simulated runs of uneven lengths.
+// Stages of a pipeline begin one after the other, the same in every step: 0.6 to 0.8 (short ones
+// fall into one moment), with a period as clear as 0.84 to 0.96, where uneven steps have 0.2 to
+// 0.75.
+inline bool begin_together(const TurnSignals& turns) {
+  const double share = turns.rises_together.value_or(0);
+  return share > 0.9 || (share > 0.5 && turns.period_strength < 0.8);
+}
+
 // Whether waiting within the steps can be judged: the ranks do the same work, as the GPUs show or
 // the steps themselves.
 inline bool steps_can_be_judged(const Seen& seen, std::size_t job) {

@@ -227,9 +227,16 @@ void add_judgement(const Report& report, std::vector<MetricFamily>& families) {
   }
   std::move(pattern).put_into(families);
   std::move(confidence).put_into(families);
+  Family time("lockstep_job_time_ratio",
+              "Share of a job's GPU time that went to a part; the parts sum to 1.");
+  for (const Job& job : report.jobs)
+    for (std::size_t i = 0; i < kLedgerPartNames.size() && job.ledger.gpu_seconds > 0; ++i)
+      time.add({{"gpus", numbers(job.gpus)}, {"part", std::string(kLedgerPartNames[i])}},
+               job.ledger.share[i]);
+  std::move(time).put_into(families);
   Family throughput(
       "lockstep_throughput_ratio",
-      "What the GPUs of the largest job do now, of what they could do without the findings.");
+      "What all jobs get done of what they could without the findings, weighted by their GPUs.");
   if (report.throughput)
     throughput.add({}, report.throughput->now / std::max(1e-9, report.throughput->possible));
   std::move(throughput).put_into(families);
@@ -238,6 +245,8 @@ void add_judgement(const Report& report, std::vector<MetricFamily>& families) {
       "1 while lockstep stands behind the finding. `lockstep explain CODE` says what it means.");
   Family lost("lockstep_finding_lost_throughput_ratio",
               "Share of the possible throughput that this finding alone would give back.");
+  Family hours("lockstep_finding_lost_gpu_hours_a_day",
+               "GPU-hours a day that all GPUs lose by this finding.");
   Family sure("lockstep_finding_confidence_ratio", "How sure the finding is.");
   for (const Finding& finding : report.findings) {
     const FindingName& name = name_of(finding.code);
@@ -247,11 +256,13 @@ void add_judgement(const Report& report, std::vector<MetricFamily>& families) {
                            {"ranks", numbers(finding.ranks)},
                            {"severity", word_of(finding.severity)}};
     lost.add(labels, finding.lost_throughput);
+    hours.add(labels, finding.lost_gpu_hours_a_day);
     sure.add(labels, finding.confidence);
     active.add(labels, 1.0);
   }
   std::move(active).put_into(families);
   std::move(lost).put_into(families);
+  std::move(hours).put_into(families);
   std::move(sure).put_into(families);
 }
 

@@ -151,9 +151,27 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   return comparison;
 }
 
-std::optional<Comparison> compare_with_time(const RunView& run, std::chrono::nanoseconds alone) {
+bool shows_whole_work(const Timeline& timeline, const Signals& signals, std::size_t at) {
+  constexpr double kFreeOfIt = 0.5;  // of the memory that it holds at work
+  if (at >= signals.jobs.size() || !signals.jobs[at].active) return false;
+  const JobSignals& job = signals.jobs[at];
+  for (const GpuInJob& member : job.members) {
+    const auto track = std::ranges::find_if(
+        timeline.gpus, [&](const GpuTrack& gpu) { return gpu.info.index == member.index; });
+    if (track == timeline.gpus.end() || track->memory_used_bytes.size() < 3 || !member.memory_bytes)
+      return false;
+    const std::vector<double>& held = track->memory_used_bytes.values;
+    if (held.front() > kFreeOfIt * *member.memory_bytes ||
+        held.back() > kFreeOfIt * *member.memory_bytes)
+      return false;
+  }
+  return true;
+}
+
+std::optional<Comparison> compare_with_time(const RunView& run, std::chrono::nanoseconds alone,
+                                            bool whole) {
   const JobSignals* const own = job_of(run);
-  if (own == nullptr || own->to_ms <= own->from_ms) return std::nullopt;
+  if (!whole || own == nullptr || own->to_ms <= own->from_ms) return std::nullopt;
   Comparison comparison;
   comparison.against = "baseline";
   comparison.measured_by = "time";

@@ -21,6 +21,11 @@ struct RunView {
 std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
                                        std::string other_name);
 // `alone` is how long the same work takes on one GPU; the run is taken to be whole.
-std::optional<Comparison> compare_with_time(const RunView& run, std::chrono::nanoseconds alone);
+// Only where the run was seen from its begin to its end: `whole`.
+std::optional<Comparison> compare_with_time(const RunView& run, std::chrono::nanoseconds alone,
+                                            bool whole);
+
+// Whether the work began and ended while it was watched: nothing on the GPUs before and after.
+bool shows_whole_work(const Timeline& timeline, const Signals& signals, std::size_t job);
 
 }  // namespace lockstep

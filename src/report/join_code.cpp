@@ -80,6 +80,7 @@ void join_code_findings(Report& report, const Report& code, const std::vector<in
       if (measured == nullptr) continue;
       finding.confidence = together(finding.confidence * 0.5, measured->confidence);
       finding.lost_throughput = measured->lost_throughput;
+      finding.lost_gpu_hours_a_day = measured->lost_gpu_hours_a_day;
       finding.cause_of = row.measured;
       finding.gpus = measured->gpus;
       support_once(*measured, finding);

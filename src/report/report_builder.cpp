@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iomanip>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "lockstep/reported_finding.hpp"
@@ -85,28 +87,51 @@ std::string percent(double fraction) {
   return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %";
 }
 
+constexpr double kBusyTogether = 0.8;
+constexpr std::size_t kFewestTicks = 4;  // fewer readings show no pattern
+constexpr double kSimilar = 0.85;
+
+CheckItem similar(const char* what, const char* verb, std::optional<double> balance) {
+  if (!balance) return {std::string("similar ") + what, "was not read of all GPUs", std::nullopt};
+  return {std::string("similar ") + what,
+          std::string(verb) + " " + percent(*balance) + " of the highest", *balance >= kSimilar};
+}
+
 // What people were told to look for: busy at the same time, similar memory and power, no turns,
 // ranks set.
 std::vector<CheckItem> checklist_of(const JobSignals& job, const Verdict& verdict) {
-  constexpr double kBusy = 0.8;
-  constexpr double kSimilar = 0.85;
   std::vector<CheckItem> items;
   double least = 1;
-  for (const GpuInJob& member : job.members) least = std::min(least, member.busy.value_or(0));
+  bool all_read = true;
+  for (const GpuInJob& member : job.members) {
+    all_read = all_read && member.busy;
+    least = std::min(least, member.busy.value_or(1));
+  }
   items.push_back({"GPUs busy together",
-                   "the least busy is busy " + percent(least) + " of the time", least >= kBusy});
-  if (job.memory_balance)
-    items.push_back({"similar memory",
-                     "the smallest holds " + percent(*job.memory_balance) + " of the largest",
-                     *job.memory_balance >= kSimilar});
-  if (job.power_balance)
-    items.push_back({"similar power",
-                     "the lowest draws " + percent(*job.power_balance) + " of the highest",
-                     *job.power_balance >= kSimilar});
+                   all_read ? "the least busy is busy " + percent(least) + " of the time"
+                            : "was not read of all GPUs",
+                   all_read ? std::optional(least >= kBusyTogether) : std::nullopt});
+  items.push_back(similar("memory", "the lowest holds", job.memory_balance));
+  items.push_back(similar("power", "the lowest draws", job.power_balance));
   if (job.fine)
     items.push_back({"no turns",
                      "exactly one works " + percent(job.fine->exclusive_busy) + " of the time",
                      verdict.pattern != Pattern::taking_turns && job.fine->exclusive_busy < 0.5});
+  if (!job.leaked_contexts.empty()) {
+    double bytes = 0;
+    int gpu = job.leaked_contexts.front().gpu;
+    for (const LeakedContext& context : job.leaked_contexts) {
+      bytes += context.bytes;
+      gpu = std::min(gpu, context.gpu);
+    }
+    std::ostringstream words;
+    words << job.leaked_contexts.size() << " other process"
+          << (job.leaked_contexts.size() == 1 ? " holds " : "es hold ") << std::fixed
+          << std::setprecision(1) << bytes / 1e9 << " GB on GPU " << gpu
+          << " beside their own: torch.cuda.set_device(local_rank) before the first CUDA call, and "
+             "map_location in torch.load, stop it";
+    items.push_back({"each rank on its own GPU alone", words.str(), false});
+  }
   for (const ProcessSample& process : job.processes) {
     const auto number = [](const std::optional<int>& value) {
       return value ? std::to_string(*value) : std::string("not set");
@@ -114,68 +139,45 @@ std::vector<CheckItem> checklist_of(const JobSignals& job, const Verdict& verdic
     items.push_back({"ranks set (pid " + std::to_string(process.pid) + ")",
                      "RANK " + number(process.rank) + ", LOCAL_RANK " + number(process.local_rank) +
                          ", WORLD_SIZE " + number(process.world_size),
-                     process.rank.has_value() || job.spawned});
+                     process.rank || job.spawned ? std::optional(true)
+                     : process.environment       ? std::optional(false)
+                                                 : std::nullopt});
   }
   return items;
 }
 
-// Causes and their effects name the same loss: it counts once.
-std::optional<FindingCode> effect_of(const Finding& finding, const std::vector<Finding>& all) {
-  const auto first_of =
-      [&](std::initializer_list<FindingCode> codes) -> std::optional<FindingCode> {
-    for (const FindingCode code : codes)
-      if (std::ranges::any_of(all, [&](const Finding& other) { return other.code == code; }))
-        return code;
-    return std::nullopt;
-  };
-  switch (finding.code) {
-    case FindingCode::world_size_not_set:
-      return first_of(
-          {FindingCode::taking_turns, FindingCode::one_gpu_leads, FindingCode::idle_gpus});
-    case FindingCode::loader_without_workers:
-    case FindingCode::pageable_copies:
-    case FindingCode::cpu_oversubscribed: return first_of({FindingCode::input_starved});
-    case FindingCode::thermal_throttle:
-    case FindingCode::power_capped:
-    case FindingCode::pcie_degraded: return first_of({FindingCode::straggler_rank});
-    case FindingCode::every_rank_saves: return first_of({FindingCode::checkpoint_stall});
-    case FindingCode::sync_every_micro_step:
-    case FindingCode::slow_link: return first_of({FindingCode::exposed_collectives});
-    case FindingCode::reduce_every_step: return first_of({FindingCode::host_sync_every_step});
-    case FindingCode::workers_restarted_each_epoch: return first_of({FindingCode::input_starved});
-    case FindingCode::logging_too_often:
-    case FindingCode::checkpoint_stall:
-    case FindingCode::evaluation_stall:
-    case FindingCode::stopped_by_collector:
-    case FindingCode::input_starved: {
-      // One rank's own delay is what the others wait for.
-      const auto late = std::ranges::find_if(all, [&](const Finding& other) {
-        return other.code == FindingCode::straggler_rank && other.ranks == finding.ranks &&
-               finding.ranks.size() == 1;
-      });
-      return late == all.end() ? std::nullopt : std::optional(FindingCode::straggler_rank);
-    }
-    default: return std::nullopt;
+// One look at the GPUs still answers what it can: those that hold or do something, side by side.
+std::vector<CheckItem> snapshot_checklist(const Signals& signals) {
+  constexpr double kHolds = 0.7e9;  // a driver's own is less
+  std::vector<double> busy;
+  std::vector<double> memory;
+  std::vector<double> power;
+  std::size_t in_use = 0;
+  for (const GpuSignals& gpu : signals.gpus) {
+    if (gpu.busy_fraction.value_or(0) < 0.05 && gpu.memory_used_bytes.value_or(0) < kHolds)
+      continue;
+    ++in_use;
+    if (gpu.busy_fraction) busy.push_back(*gpu.busy_fraction);
+    if (gpu.memory_used_bytes) memory.push_back(*gpu.memory_used_bytes);
+    if (gpu.power_mw) power.push_back(*gpu.power_mw);
   }
-}
-
-std::optional<Throughput> throughput_of(const Diagnosis& diagnosis, const Signals& signals) {
-  if (diagnosis.first_job >= signals.jobs.size() || diagnosis.verdict.pattern == Pattern::idle ||
-      diagnosis.verdict.pattern == Pattern::unclear)
-    return std::nullopt;
-  const JobSignals& job = signals.jobs[diagnosis.first_job];
-  const auto touches_job = [&](const Finding& finding) {
-    if ((finding.code == FindingCode::idle_gpus && job.origin != JobOrigin::cluster) ||
-        job.origin == JobOrigin::steps)
-      return true;
-    return std::ranges::any_of(
-        finding.gpus, [&](int gpu) { return std::ranges::find(job.gpus, gpu) != job.gpus.end(); });
+  if (in_use < 2) return {};
+  const auto balance = [&](const std::vector<double>& values) -> std::optional<double> {
+    if (values.size() != in_use || *std::ranges::max_element(values) <= 0) return std::nullopt;
+    return *std::ranges::min_element(values) / *std::ranges::max_element(values);
   };
-  double now = 1;
-  for (const Finding& finding : diagnosis.findings)
-    if (touches_job(finding) && !effect_of(finding, diagnosis.findings))
-      now *= 1 - finding.lost_throughput;
-  return Throughput{now, 1};
+  std::vector<CheckItem> items;
+  if (busy.size() == in_use)
+    items.push_back({"GPUs busy together",
+                     "at this moment from " + percent(*std::ranges::min_element(busy)) + " to " +
+                         percent(*std::ranges::max_element(busy)),
+                     *std::ranges::min_element(busy) >= kBusyTogether});
+  else
+    items.push_back({"GPUs busy together", "was not read of all GPUs", std::nullopt});
+  items.push_back(similar("memory", "the lowest holds", balance(memory)));
+  items.push_back(similar("power", "the lowest draws", balance(power)));
+  items.push_back({"no turns", "one look shows none", std::nullopt});
+  return items;
 }
 
 // By machine, where there are several.
@@ -219,7 +221,7 @@ Report build_report(const Timeline& timeline, const Signals& signals) {
     gpu.lost = ended_lost(timeline, track.info.index);
     for (const GpuSignals& means : signals.gpus) {
       if (means.index != track.info.index) continue;
-      gpu.busy = means.busy_fraction;
+      if (!means.busy_is_from_sm) gpu.busy = means.busy_fraction;
       gpu.memory_used_bytes = means.memory_used_bytes;
       gpu.power_mw = means.power_mw;
     }
@@ -246,17 +248,16 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   Report report = build_report(timeline, signals);
   // messages tell nothing of the GPUs
   if (timeline.source_kind != SourceKind::log) report.verdict = diagnosis.verdict;
-  report.throughput = throughput_of(diagnosis, signals);
+  report.throughput = diagnosis.throughput;
   report.findings = diagnosis.findings;
-  for (Finding& finding : report.findings)
-    finding.cause_of = effect_of(finding, diagnosis.findings);
   report.suspicions = diagnosis.suspicions;
   for (std::vector<Finding>* const list : {&report.findings, &report.suspicions})
     for (Finding& finding : *list) finding.hosts = hosts_of(finding.gpus, signals);
   const auto add_job = [&](std::size_t at) {
     const JobSignals& job = signals.jobs[at];
     report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict, job.name,
-                           hosts_of(job.gpus, signals), mean_busy(job)});
+                           hosts_of(job.gpus, signals), mean_busy(job),
+                           at < diagnosis.ledgers.size() ? diagnosis.ledgers[at] : Ledger{}});
   };
   const bool any_job = diagnosis.first_job < signals.jobs.size();
   if (any_job) add_job(diagnosis.first_job);
@@ -275,6 +276,8 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   if (any_job && signals.jobs[diagnosis.first_job].gpus.size() > 1 && !signals.trace)
     report.checklist = checklist_of(signals.jobs[diagnosis.first_job],
                                     diagnosis.verdicts[diagnosis.first_job].verdict);
+  if (signals.ticks > 0 && signals.ticks < kFewestTicks && !signals.trace)
+    report.checklist = snapshot_checklist(signals);
   for (const JobSignals& job : signals.jobs) {
     if (job.collectives) report.collectives = job.collectives;
     if (job.communicators) report.communicators = job.communicators;

@@ -123,9 +123,9 @@ StallSignals stalls_of(const Activity& activity, const std::vector<int>& gpus, d
   return result;
 }
 
-std::optional<Stretch> longest_hollow(const Activity& activity) {
-  if (!activity.work) return std::nullopt;
-  std::optional<Stretch> longest;
+std::vector<Stretch> hollow_stretches(const Activity& activity) {
+  std::vector<Stretch> all;
+  if (!activity.work) return all;
   std::optional<std::size_t> since;
   const std::size_t bins = activity.busy.bins();
   for (std::size_t bin = 0; bin <= bins; ++bin) {
@@ -147,12 +147,11 @@ std::optional<Stretch> longest_hollow(const Activity& activity) {
     }
     const Stretch stretch{
         activity.busy.from_ms + static_cast<double>(*since) * activity.busy.step_ms,
-        activity.busy.from_ms + static_cast<double>(bin) * activity.busy.step_ms};
-    if (!longest || stretch.to_ms - stretch.from_ms > longest->to_ms - longest->from_ms)
-      longest = stretch;
+        activity.busy.from_ms + static_cast<double>(bin) * activity.busy.step_ms, bin < bins};
+    all.push_back(stretch);
     since.reset();
   }
-  return longest;
+  return all;
 }
 
 }  // namespace lockstep

@@ -33,11 +33,12 @@ Activity activity_of(const Timeline& timeline, const std::vector<int>& gpus, dou
 // long.
 StallSignals stalls_of(const Activity& activity, const std::vector<int>& gpus, double shortest_ms);
 
-// The longest stretch in which some GPU reads busy and none works.
+// A stretch in which some GPU reads busy and none works.
 struct Stretch {
   double from_ms = 0;
   double to_ms = 0;
+  bool ended = false;  // work came after it
 };
-std::optional<Stretch> longest_hollow(const Activity& activity);
+std::vector<Stretch> hollow_stretches(const Activity& activity);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "model/board_power.hpp"
 #include "model/gpu_kind.hpp"
 #include "model/time_model.hpp"
 #include "signals/activity.hpp"
@@ -17,6 +18,7 @@
 #include "signals/probe_settings.hpp"
 #include "signals/statistics.hpp"
 #include "signals/step_times.hpp"
+#include "signals/time_account.hpp"
 #include "signals/turns.hpp"
 
 namespace lockstep {
@@ -34,6 +36,27 @@ std::vector<const GpuTrack*> tracks_of(const Timeline& timeline, const std::vect
   for (const int gpu : gpus)
     if (const GpuTrack* const track = find_track(timeline, gpu)) tracks.push_back(track);
   return tracks;
+}
+
+// Whatever starts rises: jobs of strangers that start together rise together, which says nothing.
+// Work begins where every GPU has once come near to what it usually reads.
+double end_of_ramp(const Timeline& timeline, const JobSignals& job) {
+  constexpr double kNear = 0.8;
+  constexpr double kLongest = 0.25;  // of the working time
+  double from = job.from_ms;
+  for (const GpuTrack* const track : tracks_of(timeline, job.gpus)) {
+    std::vector<double> working;
+    for (std::size_t i = 0; i < track->busy.size(); ++i)
+      if (track->busy.t_ms[i] >= job.from_ms && track->busy.values[i] > kSignOfWork)
+        working.push_back(track->busy.values[i]);
+    const double usual = median_of(working).value_or(0);
+    for (std::size_t i = 0; i < track->busy.size(); ++i)
+      if (track->busy.t_ms[i] >= job.from_ms && track->busy.values[i] >= kNear * usual) {
+        from = std::max(from, track->busy.t_ms[i]);
+        break;
+      }
+  }
+  return std::min(from, job.from_ms + kLongest * (job.to_ms - job.from_ms));
 }
 
 // From when all its GPUs have begun to the last sign of work: loading, compilation and the end of a
@@ -59,6 +82,7 @@ void find_working_time(const Timeline& timeline, JobSignals& job) {
   if (!job.active) return;
   job.to_ms = last;
   job.from_ms = last - all_by > kKeptAtLeast * (last - *first) ? all_by : *first;
+  job.from_ms = end_of_ramp(timeline, job);
 }
 
 void add_members(const Timeline& timeline, const Activity& activity, JobSignals& job) {
@@ -251,13 +275,21 @@ void measure(const Timeline& timeline, const std::vector<GpuSignals>& gpus, JobS
   add_turns(timeline, activity, job);
   add_period_of_one(timeline, activity, job);
   add_sums(activity, job);
+  add_time_account(timeline, activity, job);
   job.spread = host_spread(activity, job, gpus);
   job.stalls = stalls_of(activity, job.gpus, kShortestStallMs);
   for (Stall& stall : job.stalls.all)
     stall.written_bytes = written_between(timeline, job.pids, stall.from_ms, stall.to_ms);
-  if (const auto hollow = longest_hollow(activity)) {
-    job.longest_hollow_ms = hollow->to_ms - hollow->from_ms;
-    job.longest_hollow_until_ms = hollow->to_ms;
+  for (const Stretch& hollow : hollow_stretches(activity)) {
+    const double length = hollow.to_ms - hollow.from_ms;
+    if (length <= job.longest_hollow_ms) {
+      job.second_hollow_ms = std::max(job.second_hollow_ms, length);
+      continue;
+    }
+    job.second_hollow_ms = job.longest_hollow_ms;
+    job.longest_hollow_ms = length;
+    job.longest_hollow_until_ms = hollow.to_ms;
+    job.written_while_hollow = written_between(timeline, job.pids, hollow.from_ms, hollow.to_ms);
   }
   job.host = host_signals(timeline, job.pids, job.from_ms, job.to_ms);
   job.copy_while_idle = copies_against_work(timeline, activity, job);
@@ -284,7 +316,11 @@ void join_turns(const Timeline& timeline, const std::vector<GpuSignals>& gpus,
   }
   std::ranges::sort(all.gpus);
   measure(timeline, gpus, all);
-  if (!all.fine || all.fine->kind == LaneKind::busy) return;
+  if (!all.fine) return;
+  // DataParallel's first GPU holds more than its replicas, and is busy when they are.
+  const bool leads = all.memory_lead.value_or(0) > 1.25 && all.replica_balance.value_or(0) > 0.8 &&
+                     all.fine->together > kTogether && all.fine->swing > 0.1;
+  if (all.fine->kind == LaneKind::busy && !leads) return;
   const bool to_and_fro = all.fine->opposed > kOpposed && all.fine->hand_backs >= 2;
   const bool as_one = all.fine->together > kTogether && all.fine->swing > 0.1;
   if (to_and_fro || as_one) jobs = {std::move(all)};
@@ -395,48 +431,35 @@ Series<double> scaled(const Series<double>& series, double from, double to) {
   return result;
 }
 
-// MIG slices and some logs have no utilization. What the SMs or the power say then stands in for
-// it, on the spacing of a usual tick: it is coarser than a kernel and finer than nothing.
-Series<double> stand_in_for_busy(const GpuTrack& track, const Timeline& timeline,
-                                 const std::vector<std::optional<double>>& lowest) {
-  if (!track.sm.empty())
-    return scaled(track.sm, 0, std::max(0.2, quantile(track.sm.values, 0.95).value_or(1)));
-  const auto range = power_range(track, timeline, lowest);
-  if (!range) return {};
-  if (track.power_samples_mw.empty())
-    return scaled(track.power_mw, range->idle_mw, range->working_mw);
-  constexpr double kTickMs = 100;
-  Series<double> ticks;
-  double sum = 0;
-  int count = 0;
-  for (std::size_t i = 0; i < track.power_samples_mw.size(); ++i) {
-    sum += track.power_samples_mw.values[i];
-    ++count;
-    const double begin = ticks.empty() ? track.power_samples_mw.t_ms.front() : ticks.t_ms.back();
-    if (track.power_samples_mw.t_ms[i] - begin < kTickMs) continue;
-    ticks.t_ms.push_back(track.power_samples_mw.t_ms[i]);
-    ticks.values.push_back(sum / count);
-    sum = 0;
-    count = 0;
-  }
-  return scaled(ticks, range->idle_mw, range->working_mw);
+// MIG slices have no utilization: what their SMs do stands in for it, coarser than a kernel and
+// finer than nothing. Power does not: it rises with the work, and says nothing of its absence.
+Series<double> stand_in_for_busy(const GpuTrack& track) {
+  return scaled(track.sm, 0, std::max(0.2, quantile(track.sm.values, 0.95).value_or(1)));
 }
+bool lacks_busy(const GpuTrack& track) { return track.busy.empty() && !track.sm.empty(); }
 
-bool lacks_busy(const GpuTrack& track) {
-  return track.busy.empty() &&
-         (!track.sm.empty() || !track.power_samples_mw.empty() || !track.power_mw.empty());
+// Logs of other tools seldom have the limit; the name says what the card was made for.
+bool lacks_limit(const GpuTrack& track) {
+  return (!track.info.power_limit_mw || !track.info.power_limit_default_mw) && track.info.name &&
+         (!track.power_mw.empty() || !track.power_samples_mw.empty()) &&
+         board_power_mw(*track.info.name);
 }
 
 }  // namespace
 
 Signals derive_signals(const Timeline& as_read) {
-  const bool lacking = std::ranges::any_of(as_read.gpus, lacks_busy);
+  const bool lacking = std::ranges::any_of(
+      as_read.gpus, [](const GpuTrack& track) { return lacks_busy(track) || lacks_limit(track); });
   Timeline completed;
   if (lacking) {
     completed = as_read;
-    const std::vector<std::optional<double>> lowest = lowest_powers(as_read);
-    for (GpuTrack& track : completed.gpus)
-      if (lacks_busy(track)) track.busy = stand_in_for_busy(track, as_read, lowest);
+    for (GpuTrack& track : completed.gpus) {
+      if (lacks_busy(track)) track.busy = stand_in_for_busy(track);
+      if (!lacks_limit(track)) continue;
+      const auto made_for = board_power_mw(*track.info.name);
+      if (!track.info.power_limit_mw) track.info.power_limit_mw = made_for;
+      if (!track.info.power_limit_default_mw) track.info.power_limit_default_mw = made_for;
+    }
   }
   const Timeline& timeline = lacking ? completed : as_read;
   Signals signals;
@@ -449,6 +472,8 @@ Signals derive_signals(const Timeline& as_read) {
   signals.events = timeline.events;
   signals.peer_to_peer = timeline.machine.peer_to_peer;
   signals.gpus = gpu_signals(timeline);
+  for (std::size_t i = 0; i < signals.gpus.size() && i < as_read.gpus.size(); ++i)
+    signals.gpus[i].busy_is_from_sm = lacks_busy(as_read.gpus[i]);
   for (const GpuTrack& track : timeline.gpus) {
     signals.ticks = std::max({signals.ticks, track.busy.size(), track.power_mw.size(),
                               track.sm.size(), track.memory_used_bytes.size()});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -19,7 +20,8 @@ namespace {
 constexpr std::array<std::string_view, 9> kDisplayPrograms = {
     "Xorg",        "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11",
     "plasmashell", "mutter",   "firefox",     "chrome"};
-constexpr std::array<std::string_view, 20> kServers = {"ipykernel_launcher",
+// In small letters; a word ends at anything that is no letter and no digit.
+constexpr std::array<std::string_view, 25> kServers = {"ipykernel_launcher",
                                                        "ipykernel",
                                                        "jupyter",
                                                        "streamlit",
@@ -27,9 +29,11 @@ constexpr std::array<std::string_view, 20> kServers = {"ipykernel_launcher",
                                                        "comfyui",
                                                        "vllm",
                                                        "tritonserver",
+                                                       "triton_python_backend_stub",
                                                        "uvicorn",
                                                        "gunicorn",
                                                        "text-generation-launcher",
+                                                       "text-generation-server",
                                                        "text_generation_server",
                                                        "sglang",
                                                        "ollama",
@@ -38,12 +42,19 @@ constexpr std::array<std::string_view, 20> kServers = {"ipykernel_launcher",
                                                        "api_server",
                                                        "torchserve",
                                                        "lmdeploy",
+                                                       "infinity_emb",
+                                                       "trtllm-serve",
+                                                       "tabbyapi",
                                                        "serve"};
 
 // A rank often opens a small context on GPU 0 beside its own: less than this of its largest is no
 // share of work.
 constexpr double kSideContextShare = 0.1;
 constexpr double kSideContextBytes = 1.1e9;  // a CUDA context with NCCL takes 0.3 to 1 GB
+// On a GPU before its own, where contexts leak to, more is still no share of the work: 0.4 to 1.4
+// GB were seen. (DataParallel's replicas lie behind its first GPU, which holds most.)
+constexpr double kLeakedContextShare = 0.5;
+constexpr double kLeakedContextBytes = 1.6e9;
 // A driver keeps up to 0.45 GB of a 24 GB card for itself (seen on RTX A5000).
 constexpr double kFreeMemoryShare = 0.03;
 constexpr double kFreeMemoryBytes = 0.7e9;
@@ -120,7 +131,8 @@ std::set<int> contemporaries(const Timeline& timeline) {
 //
 // Processes that were gone before those of the newest list came are left out: a job that was
 // started again, or a script that ran on one GPU and then on another, is no crowd.
-std::vector<ProcessSample> processes_of(const Timeline& timeline) {
+std::vector<ProcessSample> processes_of(const Timeline& timeline,
+                                        std::vector<LeakedContext>& leaked) {
   std::map<int, ProcessSample> newest;
   std::map<int, std::map<int, ProcessOnGpu>> held;
   const std::set<int> contemporary = contemporaries(timeline);
@@ -139,14 +151,23 @@ std::vector<ProcessSample> processes_of(const Timeline& timeline) {
   std::vector<ProcessSample> processes;
   for (auto& [pid, process] : newest) {
     double largest = 0;
-    for (const auto& [index, use] : held[pid])
-      largest = std::max(largest, static_cast<double>(use.memory_bytes.value_or(0)));
+    int own = 0;
+    for (const auto& [index, use] : held[pid]) {
+      const double bytes = static_cast<double>(use.memory_bytes.value_or(0));
+      if (bytes > largest) own = index;
+      largest = std::max(largest, bytes);
+    }
     process.gpus.clear();
     for (const auto& [index, use] : held[pid]) {
       const double bytes = static_cast<double>(use.memory_bytes.value_or(0));
       const bool side_context =
-          use.memory_bytes && bytes < kSideContextShare * largest && bytes < kSideContextBytes;
-      if (!side_context) process.gpus.push_back(use);
+          use.memory_bytes &&
+          ((bytes < kSideContextShare * largest && bytes < kSideContextBytes) ||
+           (index < own && bytes < kLeakedContextShare * largest && bytes < kLeakedContextBytes));
+      if (!side_context)
+        process.gpus.push_back(use);
+      else if (index < own)
+        leaked.push_back({pid, index, bytes});
     }
     if (process.gpus.empty()) continue;
     add_ranks_of_environment(process);
@@ -172,10 +193,24 @@ bool belong_together_over_machines(const ProcessSample& a, const ProcessSample& 
          both_set_and_equal(environment(a, "MASTER_PORT"), environment(b, "MASTER_PORT"));
 }
 
+// "VLLM::Worker_TP0" and "VLLM::Worker_TP1" of one parent serve one model.
+bool are_workers_of_one_server(const ProcessSample& a, const ProcessSample& b) {
+  const auto family = [](const ProcessSample& process) -> std::string_view {
+    if (!process.command || process.command->empty()) return {};
+    const std::string_view title = process.command->front();
+    const auto end = title.find("::");
+    return end == std::string_view::npos || title.starts_with('/') ? std::string_view()
+                                                                   : title.substr(0, end);
+  };
+  return !family(a).empty() && family(a) == family(b) && is_server(*a.command) &&
+         is_server(*b.command) && (!a.parent_pid || !b.parent_pid || a.parent_pid == b.parent_pid);
+}
+
 bool belong_together(const ProcessSample& a, const ProcessSample& b) {
   if (MachinePid::read(a.pid).machine() != MachinePid::read(b.pid).machine())
     return belong_together_over_machines(a, b);
   if (a.parent_pid == b.pid || b.parent_pid == a.pid) return true;
+  if (are_workers_of_one_server(a, b)) return true;
   const bool one_parent = a.parent_pid && a.parent_pid == b.parent_pid;
   if (one_parent && is_spawned(a) && is_spawned(b)) return true;
   const bool has_ranks = a.rank && b.rank && a.world_size == b.world_size;
@@ -211,7 +246,7 @@ std::vector<std::vector<std::size_t>> components(
 }
 
 // Whether it is a rank cannot be told: its environment could not be read (another user's, or
-// another tool's log).
+// another tool's log). Its command may be known all the same.
 bool is_nameless(const ProcessSample& process) {
   return !process.rank && !process.world_size && !process.environment;
 }
@@ -340,6 +375,12 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
                          of(gpus, nameless[b].gpus[0]).memory_median_bytes, 1) > 0.85;
        })) {
     JobSignals joined = std::move(nameless[group.front()]);
+    // Nobody else runs this command: it is a job of its own, whatever its environment says.
+    if (group.size() == 1 && joined.processes.front().command &&
+        !joined.processes.front().command->empty()) {
+      jobs.push_back(std::move(joined));
+      continue;
+    }
     joined.origin = JobOrigin::likeness;
     for (std::size_t i = 1; i < group.size(); ++i) {
       const JobSignals& other = nameless[group[i]];
@@ -417,8 +458,11 @@ bool from_a_cluster(const Timeline& timeline, const std::vector<GpuSignals>& gpu
 bool is_server(const std::vector<std::string>& command) {
   // The program, its module or its script: not the arguments, in which a model may be named
   // anything.
-  const auto names_one = [](std::string_view text) {
-    const auto ends = [](char c) { return c == '.' || c == '_' || c == '-' || c == '/'; };
+  const auto names_one = [](std::string_view written) {
+    std::string text(written);
+    std::ranges::transform(text, text.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const auto ends = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; };
     for (const std::string_view server : kServers)
       for (auto at = text.find(server); at != std::string_view::npos;
            at = text.find(server, at + 1)) {
@@ -429,6 +473,12 @@ bool is_server(const std::vector<std::string>& command) {
     return false;
   };
   if (command.empty()) return false;
+  // Titles that servers give themselves: "VLLM::Worker_TP0", "sglang::scheduler_TP1",
+  // "ray::RayWorkerWrapper.execute_method".
+  const std::string_view title = command.front();
+  if (title.find("::") != std::string_view::npos && !title.starts_with('/'))
+    return names_one(title.substr(0, title.find("::"))) || title.starts_with("ray::RayWorker") ||
+           title.starts_with("ray::ServeReplica");
   const std::string_view program = base_name(command.front());
   if (!program.starts_with("python"))
     return names_one(program) || (command.size() > 1 && command[1] == "serve");
@@ -448,12 +498,18 @@ std::vector<JobSignals> job_groups(const Timeline& timeline, const std::vector<G
                       [](const JobSignals& a, const JobSignals& b) { return a.gpus < b.gpus; });
     return jobs;
   }
-  const std::vector<ProcessSample> processes = processes_of(timeline);
+  std::vector<LeakedContext> leaked;
+  const std::vector<ProcessSample> processes = processes_of(timeline, leaked);
   std::vector<JobSignals> jobs;
   for (const auto& group : components(processes.size(), [&](std::size_t a, std::size_t b) {
          return belong_together(processes[a], processes[b]);
        }))
     jobs.push_back(job_of(processes, group));
+  for (JobSignals& job : jobs)
+    std::ranges::copy_if(leaked, std::back_inserter(job.leaked_contexts),
+                         [&](const LeakedContext& context) {
+                           return std::ranges::find(job.pids, context.pid) != job.pids.end();
+                         });
   // A GPU that works though nobody was ever listed on it: the list cannot be whole (a container
   // sees its own only).
   std::set<int> ever_held;

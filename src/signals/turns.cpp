@@ -164,6 +164,67 @@ void count_hand_overs(const std::vector<Row>& rows, TurnSignals& turns) {
     for (double& share : turns.owned) share /= all;
 }
 
+// What a lane reads at rest and at work; nothing: it hardly changes.
+struct Levels {
+  double rests_below = 0;
+  double works_above = 0;
+};
+std::optional<Levels> levels_of(const Row& row) {
+  constexpr double kLeastRange = 0.15;
+  const double low = quantile(row, 0.05).value_or(0);
+  const double high = quantile(row, 0.9).value_or(0);
+  if (high - low < kLeastRange) return std::nullopt;
+  return Levels{low + 0.35 * (high - low), low + 0.65 * (high - low)};
+}
+
+// When a lane begins to work: from rest, so that noise is no beginning.
+std::vector<std::size_t> rises_of(const Row& row, const Levels& levels) {
+  std::vector<std::size_t> rises;
+  bool rested = false;
+  for (std::size_t bin = 0; bin < row.size(); ++bin) {
+    if (row[bin] < levels.rests_below) rested = true;
+    if (rested && row[bin] > levels.works_above) {
+      rises.push_back(bin);
+      rested = false;
+    }
+  }
+  return rises;
+}
+
+// Of the moments at which a lane begins to work, those at which every other lane that rested just
+// before begins too. (The last of a step has not rested: it says nothing.)
+std::optional<double> rises_together(const std::vector<Row>& rows, double step_ms) {
+  constexpr double kFewest = 12;
+  constexpr double kTogetherMs = 50;  // two power samples, and the lag of one GPU's meter
+  const auto within = static_cast<std::size_t>(std::max(1.0, std::round(kTogetherMs / step_ms)));
+  std::vector<Levels> levels;
+  std::vector<std::vector<std::size_t>> rises;
+  for (const Row& row : rows) {
+    const auto own = levels_of(row);
+    if (!own) return std::nullopt;
+    levels.push_back(*own);
+    rises.push_back(rises_of(row, *own));
+  }
+  double told = 0;
+  double together = 0;
+  for (std::size_t i = 0; i < rises.size(); ++i)
+    for (const std::size_t rise : rises[i]) {
+      if (rise <= within) continue;
+      bool any_rested = false;
+      bool all_rise = true;
+      for (std::size_t j = 0; j < rises.size(); ++j) {
+        if (j == i || rows[j][rise - within - 1] > levels[j].rests_below) continue;
+        any_rested = true;
+        const auto next = std::ranges::lower_bound(rises[j], rise - within);
+        all_rise = all_rise && next != rises[j].end() && *next <= rise + within;
+      }
+      told += any_rested ? 1 : 0;
+      together += any_rested && all_rise ? 1 : 0;
+    }
+  if (told < kFewest) return std::nullopt;
+  return together / told;
+}
+
 enum class Vote { abstains, exclusive, together };
 Vote vote_of(const std::vector<Row>& rows, std::size_t from, std::size_t to) {
   std::vector<Row> block;
@@ -232,6 +293,7 @@ std::optional<TurnSignals> turn_signals(const Lanes& lanes, LaneKind kind, doubl
     turns.period_ms = static_cast<double>(peak->lag) * lanes.step_ms;
     turns.period_strength = peak->height;
   }
+  turns.rises_together = rises_together(rows, lanes.step_ms);
   count_votes(rows, lanes.step_ms, turns);
   return turns;
 }

@@ -13,6 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kStuckAfterMs = 10'000;
+constexpr double kLongerThanSaving = 30'000;  // one rank's save of some tens of GB
 
 bool worked_at_another_time(const JobSignals& job, const Signals& signals) {
   for (const GpuSignals& gpu : signals.gpus) {
@@ -32,20 +33,56 @@ bool one_does_not_come(const JobSignals& job) {
   return idle >= 1 && spinning >= 1;
 }
 
+// Waits that end and come again are saves, evaluations, or another part of the work (rollouts).
+bool is_no_part_of_the_work(const JobSignals& job, const Signals& signals) {
+  constexpr double kReadings = 3;
+  constexpr double kTimesLonger = 3;
+  constexpr double kPassing = 2000;         // shorter waits are the steps' own
+  constexpr double kTooLongToEnd = 60'000;  // though it ended
+  if (job.written_while_hollow.value_or(0) > kBurstBytes) return false;  // it saves
+  if (job.second_hollow_ms > kPassing &&
+      job.longest_hollow_ms < kTimesLonger * job.second_hollow_ms)
+    return false;
+  const bool lasts =
+      job.to_ms - job.longest_hollow_until_ms <= std::max(2000.0, kReadings * signals.tick_ms);
+  return lasts || job.longest_hollow_ms > kTooLongToEnd;
+}
+
 // Attached after it got stuck, nothing else is there to compare with. But training is never as
-// still as this: every GPU at 100 % in every reading, at a low power that does not move.
+// still as this: every GPU at 100 % in every reading, at a low power that does not move. (An H100
+// that spins draws 120 to 160 of 700 W, an A100 85 to 110 of 400 W.)
 bool perfectly_still(const JobSignals& job, const Signals& signals) {
   constexpr double kLowPower = 0.4;  // of the limit
   constexpr double kLowSm = 0.12;    // NCCL's kernels hold a few of the SMs
-  if (!job.fine || job.fine->kind == LaneKind::busy || job.fine->swing > 0.04 ||
-      job.origin != JobOrigin::processes)
+  constexpr double kMoves = 0.08;    // of its power
+  if (job.origin != JobOrigin::processes && job.origin != JobOrigin::likeness &&
+      job.origin != JobOrigin::partial)
     return false;
   for (const GpuInJob& member : job.members)
     if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower)
       return false;
-  for (const GpuSignals& gpu : signals.gpus)
-    if (gpu.sm && *gpu.sm > kLowSm && holds(job, gpu.index)) return false;
+  for (const GpuSignals& gpu : signals.gpus) {
+    if (!holds(job, gpu.index)) continue;
+    if (gpu.sm && *gpu.sm > kLowSm) return false;
+    if (!gpu.power_highest_mw || !gpu.power_lowest_mw || !gpu.power_mw ||
+        *gpu.power_highest_mw - *gpu.power_lowest_mw > 2 * kMoves * *gpu.power_mw)
+      return false;
+  }
   return true;
+}
+
+// Who may be the one that does not come: GPUs that hold a model and do nothing, of another job as
+// far as readings tell.
+std::vector<int> absent_ones(const JobSignals& job, const Signals& signals) {
+  constexpr double kHoldsAModel = 0.3;  // of what those that wait hold
+  double held = 0;
+  for (const GpuInJob& member : job.members) held = std::max(held, member.memory_bytes.value_or(0));
+  std::vector<int> absent;
+  for (const GpuSignals& gpu : signals.gpus)
+    if (!holds(job, gpu.index) && gpu.busy_highest.value_or(1) < 0.05 &&
+        gpu.memory_median_bytes.value_or(0) > std::max(2e9, kHoldsAModel * held))
+      absent.push_back(gpu.index);
+  return absent;
 }
 
 std::string numbers(const std::vector<int>& list) {
@@ -106,21 +143,29 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
         job.steps && job.steps->last_step_ms > job.longest_hollow_until_ms - kStuckAfterMs / 2;
     if (steps_went_on) continue;
     const bool steps_ended = job.steps && job.steps->count >= 5;
-    const bool contrast = steps_ended || worked_at_another_time(job, seen.signals) ||
-                          one_does_not_come(job) || perfectly_still(job, seen.signals);
+    if (!is_no_part_of_the_work(job, seen.signals)) continue;
+    const bool still = perfectly_still(job, seen.signals);
+    const std::vector<int> absent = still ? absent_ones(job, seen.signals) : std::vector<int>();
+    const bool contrast =
+        steps_ended || worked_at_another_time(job, seen.signals) || one_does_not_come(job) || still;
     // Who still reads data gets on: a mean over many steps of a late rank looks hollow too.
     const bool reads_on = is_coarse(seen.signals) && job.host.read_bytes_s.value_or(0) > 1e5;
     const double share =
         std::min(1.0, job.longest_hollow_ms / std::max(1.0, job.to_ms - job.from_ms));
-    Finding finding =
-        about_job(FindingCode::stuck_collective, job, Severity::critical,
-                  contrast && !reads_on ? (perfectly_still(job, seen.signals) ? 0.65 : 0.8) : 0.4,
-                  share, {{"hollow_ms", job.longest_hollow_ms, kStuckAfterMs, "ms"}});
+    Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical,
+                                !contrast || reads_on                                       ? 0.4
+                                : still && absent.empty()                                   ? 0.65
+                                : job.longest_hollow_ms < kLongerThanSaving && !steps_ended ? 0.7
+                                                                                            : 0.85,
+                                share, {{"hollow_ms", job.longest_hollow_ms, kStuckAfterMs, "ms"}});
     for (const GpuInJob& member : job.members) {
       if (member.busy.value_or(1) >= 0.3) continue;
       finding.evidence.push_back(
           {"busy_of_gpu_" + std::to_string(member.index), *member.busy, 0.3, "fraction"});
     }
+    for (const int gpu : absent)
+      finding.evidence.push_back(
+          {"idle_with_a_model_gpu_" + std::to_string(gpu), 1, std::nullopt, "yes"});
     findings.push_back(std::move(finding));
   }
   return findings;

@@ -93,9 +93,16 @@ std::optional<Finding> starved_from_steps(const JobSignals& job) {
   return finding;
 }
 
-std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals& signals) {
+std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals& signals,
+                                            bool in_turns) {
   if (!trains(job) || job.origin == JobOrigin::foreign) return std::nullopt;
-  const double idle = job.idle_together;
+  // Windows blur turns into rest: lanes tell when none works.
+  double idle = job.idle_together;
+  if (in_turns) {
+    double left = 1;  // where one works at a time
+    for (const GpuInJob& member : job.members) left -= member.busy.value_or(0);
+    idle = std::min({idle, job.time->idle_together, std::max(0.0, left)});
+  }
   if (idle < kIdleAtLeast || idle_is_saving(job)) return std::nullopt;
   const bool regular = job.fine && (job.fine->period_strength > 0.3 || job.fine->swing < 0.12);
   double confidence = host_says_input(job.host);
@@ -130,10 +137,13 @@ std::vector<Finding> find_input_starved(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (!steps_can_be_judged(seen, i)) continue;
-    auto finding = is_probed(job)                       ? starved_from_probes(job)
-                   : job.steps && job.steps->count >= 5 ? starved_from_steps(job)
-                                                        : starved_from_outside(job, seen.signals);
+    const bool in_turns = pattern_of(seen, i) == Pattern::taking_turns && job.time &&
+                          job.time->resolved && !job.steps;
+    if (!steps_can_be_judged(seen, i) && !in_turns) continue;
+    auto finding = is_probed(job) ? starved_from_probes(job)
+                   : job.steps && job.steps->count >= 5
+                       ? starved_from_steps(job)
+                       : starved_from_outside(job, seen.signals, in_turns);
     if (finding) findings.push_back(std::move(*finding));
   }
   return findings;

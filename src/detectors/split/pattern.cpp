@@ -113,6 +113,9 @@ bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
   // hardly correlated. That is too near to chance to tell from strangers, so they must be known to
   // be one job.
   const bool two = job.gpus.size() == 2;
+  // Ranks whose work differs from step to step (sequence lengths) end their steps one after the
+  // other, and begin the next together.
+  if (begin_together(turns)) return false;
   if (two && (job.origin != JobOrigin::processes || turns.together > 0.1)) return false;
   // Stages that hardly agree at all (few micro-batches, large holes) come near to chance too; ranks
   // in step never do.
@@ -188,8 +191,9 @@ bool first_leads(const JobSignals& job) {
 }
 
 JobVerdict one_leads(const JobSignals& job, double confidence) {
-  std::string sentence = "GPU " + std::to_string(job.gpus.front()) + " leads: one process drives " +
-                         gpu_names(job.gpus);
+  std::string sentence = "GPU " + std::to_string(job.gpus.front()) + " leads: ";
+  sentence += job.one_process_on_all ? "one process drives " + gpu_names(job.gpus)
+                                     : gpu_names(job.gpus) + " are busy together";
   if (job.memory_lead && *job.memory_lead > 1)
     sentence += ", and the first holds " +
                 std::to_string(static_cast<int>(std::lround(*job.memory_lead * 100))) +
@@ -230,6 +234,18 @@ JobVerdict in_step(const JobSignals& job, double confidence) {
               std::move(evidence));
 }
 
+}  // namespace
+
+bool seem_to_alternate(const TurnSignals& turns) {
+  constexpr double kOneAtATime = 0.85;
+  constexpr double kWorks = 0.1;  // of the time
+  const auto workers =
+      std::ranges::count_if(turns.duty, [](double share) { return share > kWorks; });
+  return turns.exclusive_busy > kOneAtATime && workers >= 2 && turns.hand_overs >= 1;
+}
+
+namespace {
+
 JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
   const TurnSignals& turns = *job.fine;
   const bool resolved = is_resolved(turns, signals);
@@ -246,6 +262,16 @@ JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
   if (!lanes_agree && sum_says_turns(job)) {
     return turns_by_sum(
         job, turns.kind == LaneKind::busy && signals.tick_ms <= kResolvableTickMs ? 0.7 : 0.65);
+  }
+  const bool some_spin = std::ranges::any_of(job.members, [](const GpuInJob& member) {
+    return member.work && member.busy.value_or(0) - *member.work > 0.3;
+  });
+  if (resolved && seem_to_alternate(turns) && job.busy_sum < kTurnsSumAtMost && !some_spin) {
+    if (turns.hand_backs >= 1) return taking_turns(job, turns, 0.7);
+    return unclear(job,
+                   "one after the other has worked so far, and none came back yet: watch longer "
+                   "(--duration 60s) to tell turns from loading.",
+                   turn_evidence(job, turns));
   }
   if (job.second_busy < kSecondAtLeast)
     return first_leads(job) || !job.memory_lead
@@ -312,6 +338,12 @@ JobVerdict judge_ranks(const JobSignals& job, const Signals& signals) {
   return in_step(job, agrees && resolved ? std::max(0.9, confidence_of(turn_weight(turns))) : 0.8);
 }
 
+// What would tell whose a GPU is: more of the processes where they are listed, else their list.
+std::string who_they_are(const Signals& signals) {
+  return signals.processes_known ? "the processes' environment (RANK, WORLD_SIZE)"
+                                 : "the process list";
+}
+
 JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
   const TurnSignals& turns = *job.fine;
   const bool resolved = is_resolved(turns, signals);
@@ -321,8 +353,8 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
     if (!power_or_sm && busy_ones_work(job) && job.work_power_turns.value_or(0) > 0.5)
       return taking_turns(job, turns, 0.65);
     return unclear(job,
-                   "they read busy one at a time; power samples, SM activity or the process list "
-                   "would tell turns from waiting ranks.",
+                   "they read busy one at a time; power samples, SM activity or " +
+                       who_they_are(signals) + " would tell turns from waiting ranks.",
                    turn_evidence(job, turns));
   }
   if (resolved && power_or_sm && fills_and_drains(job, turns)) return pipeline(job, turns, 0.6);
@@ -342,13 +374,19 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
                      (job.power_swing.value_or(0) > 0.03 && job.power_together.value_or(0) > 0.6);
   if (job.busy_sum < kTurnsSumAtMost && !agree)
     return unclear(job,
-                   "together they are busy like one GPU: the process list or power samples would "
-                   "tell turns from waiting for data.",
+                   "together they are busy like one GPU: " + who_they_are(signals) +
+                       " or power samples would tell turns from waiting for data.",
                    turn_evidence(job, turns));
+  // Replicas alike, the first with far more memory, all busy at the same moments: DataParallel.
+  const bool side_by_side =
+      job.gpus.back() - job.gpus.front() + 1 == static_cast<int>(job.gpus.size());
+  if (agree && first_leads(job) && side_by_side && job.busy_sum > kTurnsSumAtMost &&
+      job.processes.size() < 2)
+    return one_leads(job, 0.65);
   if (!same_memory || !same_load)
     return unclear(job,
-                   "they are busy at once, but differ in memory or load: the process list would "
-                   "tell ranks from separate jobs.",
+                   "they are busy at once, but differ in memory or load: " + who_they_are(signals) +
+                       " would tell ranks from separate jobs.",
                    turn_evidence(job, turns));
   if (agree) return in_step(job, 0.85);
   // Far apart readings show no steps; then equal memory, load and power of all must do. Two GPUs
@@ -358,8 +396,8 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
   if (!resolved && (equal || many)) return in_step(job, 0.7);
   if (many && job.pids.empty()) return in_step(job, 0.65);
   return unclear(job,
-                 "they are busy at once, but nothing shows that they work together: the process "
-                 "list would tell ranks from separate jobs.",
+                 "they are busy at once, but nothing shows that they work together: " +
+                     who_they_are(signals) + " would tell ranks from separate jobs.",
                  turn_evidence(job, turns));
 }
 
@@ -553,9 +591,8 @@ MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdic
       }));
   if (nobody_known && working > 1 && signals.jobs[result.first_job].gpus.size() == 1) {
     result.verdict = {Pattern::unclear, 0.5,
-                      std::to_string(working) +
-                          " GPUs work and are not alike: the process list would tell separate jobs "
-                          "from parts of one."};
+                      std::to_string(working) + " GPUs work and are not alike: " +
+                          who_they_are(signals) + " would tell separate jobs from parts of one."};
     return result;
   }
   if (jobs_that_run > 1 && each_has_one && any_runs) {

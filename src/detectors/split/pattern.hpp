@@ -19,6 +19,9 @@ struct MachineVerdict {
 };
 MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdict>& verdicts);
 
+// One works at a time, and another one after it: turns, or parts that are loaded one by one.
+bool seem_to_alternate(const TurnSignals& turns);
+
 // "GPU 0", "GPU 0 and 1", "GPU 0 to 3".
 std::string gpu_names(const std::vector<int>& gpus);
 

@@ -172,7 +172,7 @@ std::string checklist_html(const std::vector<CheckItem>& items) {
   std::string html = "<table>";
   for (const CheckItem& item : items)
     html += fmt::format("<tr><td class=\"{0}\">{0}</td><td>{1}</td><td>{2}</td></tr>",
-                        item.yes ? "yes" : "no", escaped(item.question), escaped(item.measured));
+                        item.answer(), escaped(item.question), escaped(item.measured));
   return html + "</table>";
 }
 

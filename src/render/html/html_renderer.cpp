@@ -41,10 +41,14 @@ std::string HtmlRenderer::render(const Report& report) const {
         "%)</p>",
         report.comparison->speedup, escaped(report.comparison->against), report.comparison->ideal,
         report.comparison->efficiency * 100);
+  if (!report.no_comparison.empty())
+    html += fmt::format("<p>no speedup: {}</p>", escaped(report.no_comparison));
   if (report.throughput && !report.findings.empty())
     html +=
         fmt::format("<p>throughput now: <b>{:.0f} %</b> of what {} could do</p>",
                     report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
+  if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0)
+    html += fmt::format("<p>GPU time: {}</p>", ledger_words(report.jobs.front().ledger));
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());
   if (report.steps) html += steps_html(*report.steps);
   html += devices_html(report);

@@ -83,11 +83,19 @@ Json hosts_json(const std::vector<HostGpus>& hosts) {
   return list;
 }
 
+Json ledger_json(const Ledger& ledger) {
+  Json parts = Json::array();
+  for (std::size_t i = 0; i < kLedgerPartNames.size(); ++i)
+    parts.push_back({{"name", kLedgerPartNames[i]}, {"share", number(ledger.share[i])}});
+  return {{"gpu_seconds", number(ledger.gpu_seconds)}, {"parts", parts}};
+}
+
 Json job_json(const Job& job) {
   Json json = {{"gpus", job.gpus},
                {"pids", job.pids},
                {"ranks", job.ranks},
-               {"verdict", verdict_json(job.verdict)}};
+               {"verdict", verdict_json(job.verdict)},
+               {"ledger", ledger_json(job.ledger)}};
   if (!job.name.empty()) json["name"] = job.name;
   if (!job.hosts.empty()) {
     json["hosts"] = hosts_json(job.hosts);
@@ -128,9 +136,7 @@ Json finding_json(const Finding& finding) {
                {"confidence", number(finding.confidence)},
                {"lost_throughput", number(finding.lost_throughput)},
                {"lost_hours_a_day", number(24 * finding.lost_throughput)},
-               {"lost_gpu_hours_a_day",
-                number(24 * finding.lost_throughput *
-                       static_cast<double>(std::max<std::size_t>(1, finding.gpus.size())))},
+               {"lost_gpu_hours_a_day", number(finding.lost_gpu_hours_a_day)},
                {"cause_of", finding.cause_of ? Json(name_of(*finding.cause_of).id) : Json(nullptr)},
                {"gpus", finding.gpus},
                {"pids", finding.pids},
@@ -355,7 +361,9 @@ Json report_json(const Report& report) {
     });
   if (!report.checklist.empty())
     json["checklist"] = list_json(report.checklist, [](const CheckItem& item) {
-      return Json{{"question", item.question}, {"measured", item.measured}, {"yes", item.yes}};
+      return Json{{"question", item.question},
+                  {"measured", item.measured},
+                  {"yes", item.yes ? Json(*item.yes) : Json(nullptr)}};
     });
   if (report.findings_left_out > 0) json["findings_left_out"] = report.findings_left_out;
   if (report.steps) json["steps"] = steps_json(*report.steps);
@@ -371,6 +379,7 @@ Json report_json(const Report& report) {
                        {"exit_code", or_null(report.command->exit_code)},
                        {"stopped_by_lockstep", report.command->stopped_by_lockstep}};
   if (report.comparison) json["comparison"] = comparison_json(*report.comparison);
+  if (!report.no_comparison.empty()) json["no_comparison"] = report.no_comparison;
   if (report.verification) json["verification"] = verification_json(*report.verification);
   if (report.trace) json["trace"] = trace_object(*report.trace);
   return json;

@@ -166,9 +166,13 @@ std::string MarkdownRenderer::render(const Report& report) const {
     text += fmt::format("speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)\n\n",
                         report.comparison->speedup, escaped(report.comparison->against),
                         report.comparison->ideal, report.comparison->efficiency * 100);
+  if (!report.no_comparison.empty())
+    text += fmt::format("No speedup: {}.\n\n", escaped(report.no_comparison));
   if (report.throughput)
     text += fmt::format("Throughput now: {:.0f} % of what these GPUs could do.\n\n",
                         report.throughput->now * 100);
+  if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0)
+    text += fmt::format("GPU time: {}.\n\n", ledger_words(report.jobs.front().ledger));
   text += gpu_table(report);
   if (!report.pictures.empty()) {
     const LanePicture& picture = report.pictures.front();
@@ -195,8 +199,9 @@ std::string MarkdownRenderer::render(const Report& report) const {
   if (!report.checklist.empty()) {
     text += "## Checklist\n\n";
     for (const CheckItem& item : report.checklist)
-      text += fmt::format("- [{}] {}: {}\n", item.yes ? 'x' : ' ', escaped(item.question),
-                          escaped(item.measured));
+      text += fmt::format("- [{}] {}: {}\n", item.yes.value_or(false) ? 'x' : ' ',
+                          escaped(item.question),
+                          (item.yes ? "" : "unknown, ") + escaped(item.measured));
     text += "\n";
   }
   if (!report.not_measured.empty()) text += "## Not measured\n\n";

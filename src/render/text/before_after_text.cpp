@@ -47,7 +47,7 @@ std::string question_of(const CheckItem& item) {
 std::optional<bool> answer_to(const std::string& question, const Report& report) {
   std::optional<bool> answer;
   for (const CheckItem& item : report.checklist)
-    if (question_of(item) == question) answer = answer.value_or(true) && item.yes;
+    if (question_of(item) == question) answer = answer.value_or(true) && item.yes.value_or(false);
   return answer;
 }
 

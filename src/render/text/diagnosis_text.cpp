@@ -99,11 +99,17 @@ std::string finding_text(const Finding& finding, std::size_t number, std::size_t
   return text;
 }
 
+constexpr double kUnaccounted = 0.1;  // of the GPU time
+
 std::string checklist_text(const Report& report, const Painter& paint) {
+  const bool all_known =
+      std::ranges::all_of(report.checklist, [](const CheckItem& item) { return !!item.yes; });
   std::string text;
-  for (const CheckItem& item : report.checklist)
-    text += fmt::format("  {}  {}: {}\n", item.yes ? paint.good("yes") : "no ", item.question,
-                        item.measured);
+  for (const CheckItem& item : report.checklist) {
+    const std::string answer = fmt::format("{:<{}}", item.answer(), all_known ? 3 : 7);
+    text += fmt::format("  {}  {}: {}\n", item.yes.value_or(false) ? paint.good(answer) : answer,
+                        item.question, item.measured);
+  }
   return text.empty() ? text : text + "\n";
 }
 
@@ -128,7 +134,9 @@ std::string comparison_text(const Comparison& comparison, const Painter& paint) 
   }
   const double rest = 1 - comparison.efficiency - explained;
   if (rest > 0.02)
-    text += fmt::format("  missing {:.2f}x: not explained by a finding\n", rest * comparison.ideal);
+    text += fmt::format(
+        "  missing {:.2f}x: not explained by a finding; next: lockstep profile -- CMD\n",
+        rest * comparison.ideal);
   return text + "\n";
 }
 
@@ -175,10 +183,16 @@ std::string DiagnosisText::render(const Report& report) const {
       text += fmt::format("also: {} ({})\n", printable(report.jobs[i].verdict->sentence),
                           kPatternNames[static_cast<std::size_t>(report.jobs[i].verdict->pattern)]);
   if (report.jobs.size() > 1 && !jobs) text += "\n";
+  if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0 && report.verdict &&
+      report.verdict->pattern != Pattern::idle)
+    text += wrapped("GPU time: " + ledger_words(report.jobs.front().ledger), 0, width) +
+            (report.findings.empty() ? "\n" : "");
   if (report.comparison && report.trace)
     text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);
   else if (report.comparison)
     text += comparison_text(*report.comparison, paint);
+  if (!report.no_comparison.empty())
+    text += wrapped("no speedup: " + report.no_comparison, 0, width) + "\n";
   if (report.throughput && !report.findings.empty())
     text +=
         fmt::format("throughput now: {:.0f} % of what {} could do\n\n",
@@ -191,16 +205,20 @@ std::string DiagnosisText::render(const Report& report) const {
     text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
   if (report.findings.empty()) {
     const bool in_step = report.verdict && report.verdict->pattern == Pattern::in_step;
-    const bool all_yes =
-        std::ranges::all_of(report.checklist, [](const CheckItem& item) { return item.yes; });
+    const bool all_yes = std::ranges::all_of(
+        report.checklist, [](const CheckItem& item) { return item.yes.value_or(false); });
     const bool heard_all = report.findings_left_out == 0;
     const bool heavy_suspicion = std::ranges::any_of(
         report.suspicions, [](const Finding& finding) { return finding.lost_throughput > 0.3; });
-    text += in_step && all_yes && heard_all && !heavy_suspicion
+    // What nobody knows the reason of is no health.
+    const bool accounted =
+        report.jobs.empty() || report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted;
+    text += in_step && all_yes && heard_all && !heavy_suspicion && accounted
                 ? paint.good("healthy") + ": nothing found that costs 2 % or more\n"
             : heard_all ? "no findings\n"
                         : "no findings of those asked for\n";
-    if (in_step)
+    const bool unclear = report.verdict && report.verdict->pattern == Pattern::unclear;
+    if ((in_step || unclear) && !report.checklist.empty())
       text += checklist_text(report, paint);
     else
       text += "\n";

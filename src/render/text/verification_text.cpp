@@ -104,8 +104,8 @@ std::string verification_text(const Verification& verification, bool only_steps,
                       command_words(variants.back().command));
   if (!checklist.empty()) text += "\na healthy run, patched:\n";
   for (const CheckItem& item : checklist)
-    text += fmt::format("  {}  {}: {}\n", item.yes ? paint.good("yes") : "no ", item.question,
-                        item.measured);
+    text += fmt::format("  {}  {}: {}\n", item.yes.value_or(false) ? paint.good("yes") : "no ",
+                        item.question, item.measured);
   return text;
 }
 

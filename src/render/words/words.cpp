@@ -86,13 +86,42 @@ std::string cost_sentence(const Finding& finding) {
   if (finding.cause_of)
     return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);
   if (finding.lost_throughput < 0.0005) return "costs no throughput";
-  const double hours = 24 * finding.lost_throughput;
-  std::string words =
-      fmt::format("costs {:.{}f} % of the throughput: {:.1f} h of every day",
-                  finding.lost_throughput * 100, finding.lost_throughput < 0.01 ? 1 : 0, hours);
-  if (!finding.gpus.empty())
-    words += fmt::format(", {:.1f} GPU-hours", hours * static_cast<double>(finding.gpus.size()));
+  std::string words = fmt::format(
+      "costs {:.{}f} % of the throughput: {:.1f} h of every day", finding.lost_throughput * 100,
+      finding.lost_throughput < 0.01 ? 1 : 0, 24 * finding.lost_throughput);
+  if (finding.lost_gpu_hours_a_day > 0)
+    words += fmt::format(", {:.1f} GPU-hours", finding.lost_gpu_hours_a_day);
   return words;
+}
+
+std::string ledger_words(const Ledger& ledger) {
+  constexpr std::array<std::string_view, kLedgerPartNames.size()> kWords = {"working",
+                                                                            "waiting for input",
+                                                                            "launching kernels",
+                                                                            "synchronising",
+                                                                            "logging",
+                                                                            "saving",
+                                                                            "evaluating",
+                                                                            "collecting garbage",
+                                                                            "other host code",
+                                                                            "waiting for a rank",
+                                                                            "communicating",
+                                                                            "waiting for its turn",
+                                                                            "slowed",
+                                                                            "unused",
+                                                                            "not known"};
+  constexpr double kWorthAWord = 0.005;
+  std::vector<std::size_t> parts;
+  for (std::size_t i = 1; i + 1 < kWords.size(); ++i)
+    if (ledger.share[i] >= kWorthAWord) parts.push_back(i);
+  std::ranges::stable_sort(
+      parts, [&](std::size_t a, std::size_t b) { return ledger.share[a] > ledger.share[b]; });
+  parts.insert(parts.begin(), 0);
+  if (ledger.share.back() >= kWorthAWord) parts.push_back(kWords.size() - 1);
+  std::vector<std::string> words;
+  for (const std::size_t part : parts)
+    words.push_back(fmt::format("{} {:.0f} %", kWords[part], ledger.share[part] * 100));
+  return join(words, ", ");
 }
 
 std::string evidence_words(const Evidence& evidence) {

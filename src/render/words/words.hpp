@@ -26,6 +26,9 @@ std::string gpu_list(const std::vector<int>& gpus);
 std::string rank_list(const Finding& finding);
 // "train.py:31, run.sh:4".
 std::string place_list(const Finding& finding);
+// Where a job's GPU time went: "working 52 %, waiting for input 40 %, not known 8 %".
+std::string ledger_words(const Ledger& ledger);
+
 // What the loss means in time and in GPU-hours.
 std::string cost_sentence(const Finding& finding);
 // "exclusive busy 97 % (threshold 80 %)".

@@ -32,7 +32,7 @@ std::string file_text(const fs::path& path) {
 
 // The rows' detectors, as they are written.
 const std::map<FindingCode, std::string> kDetectorOf = {
-#define FINDING(code, id, name, summary, known_by, kind, detector, rules, advice) \
+#define FINDING(code, id, name, summary, known_by, kind, part, detector, rules, advice) \
   {FindingCode::code, #detector},
 #include "lockstep/finding_catalogue.def"
 #undef FINDING

@@ -1,4 +1,4 @@
-// C401 to C409: ranks that wait for each other, or for their bytes.
+// C401 to C410: ranks that wait for each other, or for their bytes.
 #include "unit/detectors/finding_checks.hpp"
 
 namespace lockstep {
@@ -361,6 +361,103 @@ TEST(ReduceEveryStep, IsNotALocalSyncOrOneRanksOwn) {
   EXPECT_THAT(found_by(find_reduce_every_step, little), IsEmpty());
   EXPECT_THAT(found_by(find_reduce_every_step, healthy_ranks(4)), IsEmpty())
       << "only step marks show it";
+}
+
+// In 20 ms samples: all begin together, each waits for another, none is waited for most.
+Signals uneven_lengths(double waits) {
+  Signals signals = healthy_ranks(4);
+  JobSignals& job = signals.jobs.front();
+  for (GpuInJob& member : job.members) member.time = GpuTime{1 - waits - 0.02, waits, 0.02, 0.25};
+  job.time = JobTime{0.02, 0.01, true, true, 0};
+  job.fine->kind = LaneKind::power_samples;
+  job.fine->rises_together = 0.98;
+  return signals;
+}
+
+TEST(UnevenWork, IsRanksThatWaitForEachOtherInTurn) {
+  const auto findings = found_by(find_uneven_work, uneven_lengths(0.2));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::uneven_work, 0.18, 0.2));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+}
+
+TEST(UnevenWork, IsNotAHealthyRunNorALateRankNorStagesOfAPipeline) {
+  EXPECT_TRUE(found_by(find_uneven_work, uneven_lengths(0.04)).empty()) << "ranks differ a little";
+  Signals late = uneven_lengths(0.2);
+  late.jobs.front().members[2].time = GpuTime{0.98, 0, 0.02, 0.9};
+  EXPECT_TRUE(found_by(find_uneven_work, late).empty()) << "one rank is waited for";
+  Signals stages = uneven_lengths(0.2);
+  stages.jobs.front().fine->rises_together = 0.6;
+  stages.jobs.front().fine->period_strength = 0.95;
+  EXPECT_TRUE(found_by(find_uneven_work, stages).empty()) << "they begin one after the other";
+}
+
+TEST(UnevenWork, IsToldByMarksWhereTheLastRankChanges) {
+  Signals signals = with_steps(healthy_ranks(4));
+  StepSignals& steps = *signals.jobs.front().steps;
+  give_part(steps, "collective_exposed", 0.2);
+  steps.exposed_on_all = 0.03;
+  for (RankSteps& rank : steps.ranks) rank.last_to_arrive = 0.25;
+
+  EXPECT_TRUE(is_one(found_by(find_uneven_work, signals), FindingCode::uneven_work, 0.16, 0.18));
+
+  steps.ranks[1].last_to_arrive = 0.85;
+  EXPECT_TRUE(found_by(find_uneven_work, signals).empty()) << "rank 1 is late: C401";
+}
+
+// Eight H100s at 100 % and 135 W, met when they were already stuck; no power limit but the name's.
+Signals all_still(int gpus) {
+  Signals signals = without_processes(healthy_ranks(gpus));
+  for (GpuSignals& gpu : signals.gpus) {
+    gpu.sm.reset();
+    gpu.power_mw = 135'000;
+    gpu.power_highest_mw = 136'000;
+    gpu.power_lowest_mw = 134'000;
+  }
+  JobSignals& job = signals.jobs.front();
+  for (GpuInJob& member : job.members) {
+    member.busy = 1;
+    member.power_of_limit = 0.19;
+  }
+  job.longest_hollow_ms = job.to_ms - job.from_ms;
+  job.longest_hollow_until_ms = job.to_ms;
+  return signals;
+}
+
+TEST(StuckCollective, IsToldOfGpusThatAreStillFromTheFirstReadingToTheLast) {
+  const auto findings = found_by(find_stuck_collective, all_still(8));
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+}
+
+TEST(StuckCollective, NamesTheGpuThatHoldsAModelAndDoesNothing) {
+  Signals signals = all_still(2);
+  GpuSignals absent = signals.gpus.front();
+  absent.index = 2;
+  absent.busy_highest = 0;
+  absent.memory_median_bytes = 40e9;
+  signals.gpus.push_back(absent);
+
+  const auto findings = found_by(find_stuck_collective, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(evidence_of(findings.front(), "idle_with_a_model_gpu_2"), 1);
+  EXPECT_GE(findings.front().confidence, 0.8);
+}
+
+TEST(StuckCollective, IsNotAWaitThatEndsAndComesAgainNorOneThatWrites) {
+  Signals again = waits_for_a_rank_that_is_gone();
+  again.jobs.front().second_hollow_ms = 12'000;
+  EXPECT_TRUE(found_by(find_stuck_collective, again).empty()) << "rollouts, or a save each minute";
+
+  Signals ended = waits_for_a_rank_that_is_gone();
+  ended.jobs.front().longest_hollow_until_ms = 15'000;
+  EXPECT_TRUE(found_by(find_stuck_collective, ended).empty()) << "it went on";
+
+  Signals saves = waits_for_a_rank_that_is_gone();
+  saves.jobs.front().written_while_hollow = 4e9;
+  EXPECT_TRUE(found_by(find_stuck_collective, saves).empty()) << "it writes a checkpoint";
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// Where a job's GPU time went: every moment of every GPU of the job belongs to one part.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+enum class LedgerPart : std::uint8_t {
+  working,
+  input,       // no data to work on
+  launching,   // the host queues kernels too slowly
+  sync,        // the host waits for the GPU, which then has nothing queued
+  logging,     //
+  checkpoint,  // saving
+  evaluation,
+  gc,          // Python's collector
+  host_code,   // other code of the host, or no core to run it on
+  other_rank,  // another rank comes later
+  link,        // data travels between the ranks
+  turn,        // another GPU works first
+  slowed,      // by power, heat or clocks
+  unused,      // held, and nothing to do all the time
+  unknown,
+};
+inline constexpr std::array<std::string_view, 15> kLedgerPartNames = {
+    "working",   "input",      "launching", "sync", "logging", "checkpoint", "evaluation", "gc",
+    "host_code", "other_rank", "link",      "turn", "slowed",  "unused",     "unknown"};
+
+struct Ledger {
+  double gpu_seconds = 0;                               // of all its GPUs together
+  std::array<double, kLedgerPartNames.size()> share{};  // of them; the sum is 1
+
+  double& operator[](LedgerPart part) { return share[static_cast<std::size_t>(part)]; }
+  double operator[](LedgerPart part) const { return share[static_cast<std::size_t>(part)]; }
+};
+
+}  // namespace lockstep

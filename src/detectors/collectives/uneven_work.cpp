@@ -1,0 +1,83 @@
+// C410: ranks wait for each other because their work differs from step to step.
+//
+// Why it shows: each rank draws its own batch, and a batch of long sequences or large images takes
+// longer. The step ends with the slowest, and who that is changes: in a stretch of many steps every
+// rank waits, and every rank is waited for. All begin the next step together. Confused with:
+// straggler-rank (one rank is waited for most of the time), exposed-collectives (all wait at once
+// while none works), a pipeline (stages begin one after the other, and have the same hole in each
+// step). Blind: without power samples or SM readings finer than a step; steps shorter than 60 ms.
+#include "detectors/all_detectors.hpp"
+#include "detectors/probe_tools.hpp"
+
+namespace lockstep {
+namespace {
+
+// of the time; ranks of a healthy run wait 0.01 to 0.04 for each other
+constexpr double kUnevenAtLeast = 0.08;
+// of all waiting: more on one rank is a straggler's
+constexpr double kOnOneAtMost = 0.6;
+
+double most_by_chance(std::size_t ranks) {
+  return ranks == 2 ? 0.75 : std::max(kOnOneAtMost, 2.0 / static_cast<double>(ranks));
+}
+
+std::optional<Finding> uneven_from_outside(const JobSignals& job) {
+  if (!job.time || !job.time->resolved || job.members.size() < 2 ||
+      job.longest_hollow_ms > 10'000 || stalls_are_rare(job))
+    return std::nullopt;
+  // Fine lanes, in which steps are seen: what a mean hides cannot be told for one rank or another.
+  if (!job.fine || job.fine->kind == LaneKind::busy || !begin_together(*job.fine))
+    return std::nullopt;
+  double waiting = 0;
+  double least = 1;
+  double most_waited_for = 0;
+  for (const GpuInJob& member : job.members) {
+    if (!member.time) return std::nullopt;
+    const double own = member.time->waiting - job.time->waiting_together;
+    waiting += own / static_cast<double>(job.members.size());
+    least = std::min(least, own);
+    most_waited_for = std::max(most_waited_for, member.time->waited_for);
+  }
+  const double allowed = most_by_chance(job.members.size());
+  if (waiting < kUnevenAtLeast || most_waited_for > allowed || least < 0.25 * waiting)
+    return std::nullopt;
+  return about_job(FindingCode::uneven_work, job,
+                   waiting > 0.3 ? Severity::critical : Severity::warning,
+                   job.origin == JobOrigin::processes ? 0.75 : 0.45, waiting,
+                   {{"ranks_wait_for_each_other", waiting, kUnevenAtLeast, "fraction"},
+                    {"most_waited_for_rank", most_waited_for, allowed, "fraction"},
+                    {"steps_begun_together", *job.fine->rises_together, 0.5, "fraction"}});
+}
+
+std::optional<Finding> uneven_from_steps(const JobSignals& job) {
+  const std::vector<RankSteps>& ranks = job.steps->ranks;
+  if (ranks.size() < 2 || job.steps->count < 20) return std::nullopt;
+  const std::size_t exposed = index_of(StepPart::collective_exposed);
+  double most_last = 0;
+  for (const RankSteps& rank : ranks) most_last = std::max(most_last, rank.last_to_arrive);
+  const double waiting = job.steps->share[exposed] - job.steps->exposed_on_all;
+  const double allowed = most_by_chance(ranks.size());
+  if (waiting < kUnevenAtLeast || most_last > allowed) return std::nullopt;
+  Finding finding = about_job(FindingCode::uneven_work, job,
+                              waiting > 0.3 ? Severity::critical : Severity::warning, 0.8, waiting,
+                              {{"ranks_wait_for_each_other", waiting, kUnevenAtLeast, "fraction"},
+                               {"most_often_last", most_last, allowed, "fraction"}});
+  finding.rung = 1;
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_uneven_work(const Seen& seen) {
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (pattern_of(seen, i) != Pattern::in_step || job.one_process_on_all || !trains(job)) continue;
+    auto finding =
+        job.steps && job.steps->count >= 5 ? uneven_from_steps(job) : uneven_from_outside(job);
+    if (finding) findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
+}  // namespace lockstep
