@@ -36,7 +36,8 @@ struct ProcessSample {
   std::optional<int> local_rank;
   std::optional<int> world_size;
   std::optional<std::string> launcher;
-  std::optional<double> cpu;  // cores in use: 1.0 is one core
+  std::optional<double> cpu;       // cores in use: 1.0 is one core
+  std::optional<double> cpu_wait;  // share of the time: its main thread could run, and had no core
   std::optional<char> state;
   std::optional<std::string> user;
   std::optional<int> parent_pid;

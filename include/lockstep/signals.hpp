@@ -145,6 +145,8 @@ struct HostSignals {
   std::optional<int> most_loader_workers;
   std::optional<double> read_bytes_s;  // all ranks
   std::optional<double> write_bytes_s;
+  // share of the time: ranks' main threads could run and had no core
+  std::optional<double> waiting_for_cpu;
   double waiting_for_disk = 0;  // share of looks that found state D
   double runnable = 0;          // share of looks that found state R
   int looks = 0;

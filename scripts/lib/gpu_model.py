@@ -66,6 +66,7 @@ class Variant:
     processes: str = "all"
     window_ms: int = 200
     clocks: bool = True  # clocks, limits, temperature, events
+    kind: Kind | None = None  # of one model that people own
 
 
 VARIANTS = {
@@ -76,6 +77,21 @@ VARIANTS = {
     "busy_1s": Variant(gpm=False, power_samples=False, window_ms=1000),
     "no_processes": Variant(gpm=True, power_samples=True, processes="none"),
 }
+
+# GPUs that people own, each with the instruments that are documented or measured for it, as the virtual
+# driver has them (src/virtual_nvml/gpu_model.cpp names the sources).
+MODELS = {
+    "h100": Variant(gpm=True, power_samples=True, kind=HOPPER[0]),
+    "a100_40gb": Variant(
+        gpm=False,
+        power_samples=False,
+        window_ms=167,
+        kind=Kind("NVIDIA A100-SXM4-40GB", 40 * GIB, 50, 400, 1410, power_window_ms=0),
+    ),
+    "rtx_4090": Variant(gpm=False, power_samples=False, window_ms=1000, kind=BEFORE_HOPPER[1]),
+    "rtx_3090": Variant(gpm=False, power_samples=False, window_ms=1000, kind=BEFORE_HOPPER[2]),
+}
+VARIANTS |= MODELS
 
 # A state: (a kernel runs, power as share of the dynamic range, SM, tensor and DRAM activity).
 OFF = (0.0, 0.0, 0.0, 0.0, 0.0)  # no context: deep idle
@@ -232,7 +248,7 @@ class Scene:
             HOPPER if hopper else BEFORE_HOPPER + (HOPPER[:1] if self.variant.power_samples else ())
         )
         self.mixed = MIXED_HOPPER if hopper else MIXED_BEFORE
-        self.kind = self.meter.choice(self.kinds)
+        self.kind = self.variant.kind or self.meter.choice(self.kinds)
 
     def add_gpus(self, count, kinds=None):
         first = len(self.gpus)

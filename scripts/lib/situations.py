@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gpu_model import OFF, VARIANTS, Scene, Work, lanes_text, recording
+from gpu_model import MODELS, OFF, VARIANTS, Scene, Work, lanes_text, recording
 from training_loops import (
     SCRIPTS,
     bursts,
@@ -33,7 +33,7 @@ from training_loops import (
     turn_steps,
 )
 
-ALL = tuple(VARIANTS)
+ALL = tuple(name for name in VARIANTS if name not in MODELS)
 NO_RANKS = ("busy_only", "no_processes")  # who is a rank of what is not known
 # Codes that these situations can show. In every situation each of them is demanded, allowed or
 # wrong.
@@ -198,6 +198,37 @@ def turns_input_wait(scene):
         wait_share=scene.rng.uniform(0.15, 0.4),
         loader_workers=2,
         cpu=0.5,
+    )
+
+
+# ---- GPUs that people own ----
+
+
+@situation("taking-turns", accept=("unclear",), must=("P101",), variants=tuple(MODELS))
+def turns_on_models(scene):
+    """Naive model parallelism on two or four cards, turns of 0.1 to 4 s."""
+    count, turn = scene.rng.choice((2, 2, 4)), scene.spread(100, 4000)
+    turns(scene, [turn / 3] * count, turn)
+    scene.blind = False
+
+
+@situation("in-step", healthy=True, variants=tuple(MODELS))
+def ddp_on_models(scene):
+    """DDP by torchrun, nothing wrong."""
+    ddp(scene, some_gpus(scene, (2, 4)))
+
+
+@situation("in-step", must=("D201",), variants=tuple(MODELS), weak_in=("rtx_4090", "rtx_3090"))
+def starved_on_models(scene):
+    """DDP whose loader is too slow."""
+    ddp(
+        scene,
+        some_gpus(scene, (2, 4)),
+        step=(100, 3000),
+        starve=scene.rng.uniform(0.2, 0.6),
+        processes=partial(
+            rank_processes, cpu=scene.rng.uniform(0.1, 0.4), state="S", loader_workers=2
+        ),
     )
 
 
@@ -648,6 +679,105 @@ def two_ranks_one_gpu(scene):
         processes=processes,
         slow=lambda rank, now: 1.9 if rank == 0 else 1.0,
     )
+
+
+# ---- whose a GPU is ----
+
+KNOWN_PROCESSES = tuple(name for name in ALL if name not in NO_RANKS)
+
+
+@situation("in-step", healthy=True, variants=KNOWN_PROCESSES)
+def contexts_on_the_first(scene):
+    """Every other rank leaves a context of 0.4 to 1.4 GB on GPU 0."""
+    for process in ddp(scene, some_gpus(scene, (2, 4, 8)), memory=(0.3, 0.8))[1:]:
+        process.gpus = {0: int(scene.rng.uniform(0.4e9, 1.4e9)), **process.gpus}
+
+
+@situation(
+    "in-step",
+    accept=("unclear", "single-gpu"),
+    must=("P104",),
+    may=("P103",),
+    variants=KNOWN_PROCESSES,
+)
+def all_ranks_on_the_first(scene):
+    """cuda:0 in every rank: all on GPU 0, the others empty."""
+    rng, work = scene.rng, Work(scene.rng)
+    gpus = scene.add_gpus(rng.choice((2, 4)))
+    scene.last(rng.uniform(12, 30))
+    solo_steps(scene, gpus[0], work, 0.0, scene.end, scene.spread(60, 1500))
+    rank_processes(scene, gpus, rng.uniform(0.1, 0.2), places=[0] * len(gpus))
+
+
+@situation("in-step", accept=("unclear",), healthy=True, variants=KNOWN_PROCESSES)
+def tensor_parallel_server(scene):
+    """One server over all GPUs: requests come and go, all work on each."""
+    rng, gpus, work = scene.rng, some_gpus(scene, (2, 4, 8)), Work(scene.rng)
+    scene.last(rng.uniform(15, 40))
+    now, parent = 0.0, scene.pid()
+    while now < scene.end:
+        idle = now + rng.expovariate(1 / 900)
+        busy = idle + rng.expovariate(1 / 700)
+        for gpu in gpus:
+            gpu.lane.until(idle, work.idle)
+            gpu.lane.until(busy, work.light)
+        now = busy
+    title = rng.choice(("VLLM::Worker_TP{}", "sglang::scheduler_TP{}"))
+    for rank, gpu in enumerate(gpus):
+        one_process(
+            scene,
+            {gpu.index: 0.9},
+            [title.format(rank)],
+            parent_pid=parent,
+            loader_workers=0,
+            cpu=1.0,
+            environment=None,
+        )
+
+
+@situation("independent", healthy=True, variants=KNOWN_PROCESSES)
+def other_users_jobs(scene):
+    """Different commands of other users on different GPUs: their environment cannot be read."""
+    count = scene.rng.choice((2, 3, 4))
+    commands = [["python", f"run_{name}.py"] for name in ("a", "b", "c", "d")][:count]
+    separate_jobs(scene, commands, [scene.rng.uniform(0.3, 0.8)] * count, environment=None)
+
+
+@situation("independent", accept=("unclear",), healthy=True, variants=NO_RANKS)
+def strangers_that_start_together(scene):
+    """Jobs of strangers that were started at the same moment, a GPU each, alike in memory."""
+    rng, gpus = scene.rng, scene.add_gpus(scene.rng.choice((2, 3, 4)))
+    scene.began = scene.ready = scene.t0 + rng.uniform(2000, 4000)
+    scene.last(rng.uniform(15, 40), 2000)
+    memory = rng.uniform(0.3, 0.85)
+    for gpu in gpus:
+        work = Work(rng)
+        gpu.lane.until(scene.ready, OFF)
+        solo_steps(scene, gpu, work, scene.ready, scene.end, scene.spread(30, 2000))
+        one_process(scene, {gpu.index: memory * rng.uniform(0.95, 1.05)}, parent_pid=scene.pid())
+
+
+# ---- waits that end, and one that does not ----
+
+
+@situation(
+    "in-step", accept=("unclear",), must=("C406",), codes_not_in=("busy_only",), weak_in=NO_RANKS
+)
+def stuck_from_the_start(scene):
+    """Met when it was already stuck: every GPU at 100 % and the power of waiting, to the end."""
+    gpus, work = some_gpus(scene, (2, 4, 8)), Work(scene.rng)
+    scene.last(scene.rng.uniform(20, 40))
+    for gpu in gpus:
+        gpu.lane.until(scene.end, work.spin, "other_rank")
+    rank_processes(scene, gpus, scene.rng.uniform(0.3, 0.8))
+
+
+@situation("in-step", accept=("unclear",), may=("S304", "C401", "S303"), unclear_in=NO_RANKS)
+def waits_that_end(scene):
+    """Rollouts or a slow save: every half minute all but one wait 11 to 14 s for it."""
+    rng, work = scene.rng, Work(scene.rng)
+    stops = lambda now: {0: (rng.uniform(11000, 14000), work.idle, "unknown")}
+    ddp(scene, work=work, step=(60, 1200), seconds=(90, 110), pause=every(scene, 26, 34, stops))
 
 
 # ---- nothing runs ----

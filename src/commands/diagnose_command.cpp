@@ -174,8 +174,10 @@ ObservationOptions how_to_watch(const RunOptions& options, const DiagnoseOptions
     const Signals signals = derive_signals(so_far);
     const Diagnosis diagnosis = diagnose(signals);
     progress.tell(progress_words(so_far, diagnosis));
+    // Making a model is no training: what has not begun is waited for.
+    const bool has_begun = diagnosis.verdict.pattern != Pattern::idle;
     const bool worked_long = of_command && diagnosis.first_job < signals.jobs.size() &&
-                             signals.jobs[diagnosis.first_job].active &&
+                             signals.jobs[diagnosis.first_job].active && has_begun &&
                              so_far.to_ms - signals.jobs[diagnosis.first_job].from_ms > longest_ms;
     const bool watched_long = may_go_on && so_far.to_ms - so_far.from_ms >= longest_ms &&
                               !is_worth_waiting_for(diagnosis, signals);

@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/file.hpp"
 #include "base/interrupt.hpp"
+#include "base/proc.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "render/json/trace_writer.hpp"
@@ -16,6 +19,7 @@
 #include "runs/renderer_for.hpp"
 #include "runs/running_code.hpp"
 #include "runs/watched_command.hpp"
+#include "sources/host/proc_files.hpp"
 
 namespace lockstep {
 namespace {
@@ -51,7 +55,35 @@ std::unique_ptr<Source> gpus_for(const RunOptions& options, std::optional<NotMea
   return nullptr;
 }
 
-void tell_who_was_heard(const WatchedCommand& source, const Timeline& timeline, Report& report) {
+// How long the command's main threads could run and had no core, in seconds: of the one that waited
+// longest.
+double waited_for_cpu(int command) {
+  double longest = 0;
+  for_each_number_in("/proc", [&](int pid) {
+    if (!is_or_stands_below(pid, command)) return;
+    const auto text = read_small_file("/proc/" + std::to_string(pid) + "/schedstat", 128);
+    const auto delay = parse_run_delay(text.value_or(""));
+    longest = std::max(longest, static_cast<double>(delay.value_or(0)) / 1e9);
+  });
+  return longest;
+}
+
+std::string why_python_is_silent(WatchedCommand& source, const Timeline& timeline) {
+  constexpr double kShortOfCpu = 0.3;  // of the time that was watched
+  ChildCommand& child = source.child();
+  if (child.started() && child.running()) {
+    const double watched_s = (timeline.to_ms - timeline.from_ms) / 1e3;
+    const double waited_s = waited_for_cpu(child.pid());
+    if (waited_s > kShortOfCpu * std::max(1.0, watched_s))
+      return fmt::format(
+          "still importing: it waited {:.0f} s for a CPU; give it longer (--duration), or cores",
+          waited_s);
+  }
+  return "no Python process with torch answered: none ran, or it was started with -S, -I or -E, "
+         "which hide PYTHONPATH";
+}
+
+void tell_who_was_heard(WatchedCommand& source, const Timeline& timeline, Report& report) {
   const ProbeChoice& probes = source.session().probes();
   for (const auto& [role, name] : {std::pair{LOCKSTEP_ROLE_CUDA, "cuda"},
                                    {LOCKSTEP_ROLE_NCCL, "nccl"},
@@ -79,9 +111,7 @@ void tell_who_was_heard(const WatchedCommand& source, const Timeline& timeline, 
     return;
   }
   if (probes.python && !source.heard(LOCKSTEP_ROLE_RANK))
-    report.not_measured.push_back({"python",
-                                   "no Python process with torch answered: none ran, or it was "
-                                   "started with -S, -I or -E, which hide PYTHONPATH"});
+    report.not_measured.push_back({"python", why_python_is_silent(source, timeline)});
   else if (timeline.steps.empty())
     report.not_measured.push_back(
         {"steps", "torch was loaded, and fewer than two optimizer steps were seen"});

@@ -51,6 +51,18 @@ Diagnosis diagnose(const Signals& signals) {
   return diagnosis;
 }
 
+namespace {
+
+constexpr double kWellBusy = 0.8;
+
+double mean_busy(const JobSignals& job) {
+  double sum = 0;
+  for (const GpuInJob& member : job.members) sum += member.busy.value_or(0);
+  return job.members.empty() ? 0 : sum / static_cast<double>(job.members.size());
+}
+
+}  // namespace
+
 bool is_worth_waiting_for(const Diagnosis& diagnosis, const Signals& signals) {
   if (diagnosis.first_job >= signals.jobs.size()) return false;
   const JobSignals& job = signals.jobs[diagnosis.first_job];
@@ -76,7 +88,9 @@ bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
     case Pattern::in_step:
     case Pattern::pipeline: break;
     case Pattern::single_gpu:
-    case Pattern::independent: return watched_s >= kHealthyAfterS;
+    case Pattern::independent:
+      // Hardly busy: it may not have begun, and why it rests takes a longer look.
+      return watched_s >= kHealthyAfterS && mean_busy(job) >= kWellBusy;
     case Pattern::idle:
     case Pattern::unclear: return false;
   }
@@ -88,6 +102,9 @@ bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
   if (diagnosis.verdict.pattern == Pattern::taking_turns)
     return watched_s >= kFaultAfterS && turns - together >= needed;
   if (job.stalls.all.size() == 1 && watched_s < kSecondStallS) return false;
+  if (diagnosis.verdict.pattern == Pattern::in_step && mean_busy(job) < kWellBusy &&
+      diagnosis.findings.empty())
+    return false;  // it rests, and nothing says why yet
   return watched_s >= kHealthyAfterS && together - turns >= needed;
 }
 

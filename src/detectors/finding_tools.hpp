@@ -72,6 +72,14 @@ inline bool holds(const JobSignals& job, int gpu) {
   return std::ranges::find(job.gpus, gpu) != job.gpus.end();
 }
 
+// Mean of its GPUs: share of the time in which they worked.
+inline double mean_working(const JobSignals& job) {
+  double sum = 0;
+  for (const GpuInJob& member : job.members)
+    sum += member.time ? member.time->working : member.busy.value_or(0);
+  return job.members.empty() ? 0 : sum / static_cast<double>(job.members.size());
+}
+
 inline std::optional<double> median_hollow_of_others(const JobSignals& job, std::size_t without) {
   std::vector<double> values;
   for (std::size_t i = 0; i < job.members.size(); ++i)

@@ -205,10 +205,8 @@ class JobAccount {
     const double gpus = static_cast<double>(job_.members.size());
     Pools pools;
     double busy_sum = 0;
-    double read = 0;
     for (const GpuInJob& member : job_.members) {
       if (!member.time) continue;
-      ++read;
       busy_sum += 1 - member.time->idle;
       if (member.time->idle > 1 - kNeverWorks && !somebody_is_waited_for(findings)) {
         ledger_[LedgerPart::unused] += 1 / gpus;

@@ -216,6 +216,8 @@ ProcessSample process_sample(ondemand::object fields) {
       process.launcher = as_text(value);
     else if (key == "cpu")
       process.cpu = as_number(value);
+    else if (key == "cpu_wait")
+      process.cpu_wait = as_number(value);
     else if (key == "user")
       process.user = as_text(value);
     else if (key == "parent_pid")

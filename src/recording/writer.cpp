@@ -141,6 +141,7 @@ Json process_json(const ProcessSample& process, const WriterOptions& options) {
           {"world_size", or_null(process.world_size)},
           {"launcher", or_null(process.launcher)},
           {"cpu", plain_or_null(process.cpu)},
+          {"cpu_wait", plain_or_null(process.cpu_wait)},
           {"state", process.state ? Json(std::string(1, *process.state)) : Json(nullptr)},
           {"user", drop ? Json(nullptr) : or_null(process.user)},
           {"parent_pid", or_null(process.parent_pid)},

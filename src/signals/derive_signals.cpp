@@ -59,6 +59,43 @@ double end_of_ramp(const Timeline& timeline, const JobSignals& job) {
   return std::min(from, job.from_ms + kLongest * (job.to_ms - job.from_ms));
 }
 
+// A model is made, and then libraries are loaded, workers started and kernels chosen: kernels of
+// the first second are no sign that training has begun (seen on an H200: 3 s of rest behind them).
+// Work begins with the first two windows in a row that are half as busy as the later half of the
+// run is.
+double end_of_start_up(const Timeline& timeline, const JobSignals& job) {
+  constexpr double kWindowMs = 1000;
+  constexpr double kOfUsual = 0.5;
+  constexpr std::size_t kFewestWindows = 6;
+  constexpr double kLongest = 0.6;  // of the time: more would leave too little to judge
+  const auto windows = static_cast<std::size_t>((job.to_ms - job.from_ms) / kWindowMs);
+  if (windows < kFewestWindows) return job.from_ms;
+  std::vector<double> sums(windows, 0);
+  std::vector<double> counts(windows, 0);
+  for (const GpuTrack* const track : tracks_of(timeline, job.gpus))
+    for (std::size_t i = 0; i < track->busy.size(); ++i) {
+      const double at = (track->busy.t_ms[i] - job.from_ms) / kWindowMs;
+      if (at < 0 || at >= static_cast<double>(windows)) continue;
+      sums[static_cast<std::size_t>(at)] += track->busy.values[i];
+      counts[static_cast<std::size_t>(at)] += 1;
+    }
+  std::vector<double> means;
+  for (std::size_t i = 0; i < windows; ++i)
+    means.push_back(counts[i] > 0 ? sums[i] / counts[i] : kUnknown);
+  const std::vector<double> later(means.begin() + static_cast<std::ptrdiff_t>(windows / 2),
+                                  means.end());
+  const double usual = median_of(later).value_or(0);
+  const auto works = [&](std::size_t i) { return known(means[i]) && means[i] >= kOfUsual * usual; };
+  // Readings further apart than a window, or a job that rests now and then from its first moment
+  // on.
+  if (usual <= 0 || works(0) || !known(means[0])) return job.from_ms;
+  for (std::size_t i = 1; i + 1 < windows; ++i)
+    if (works(i) && works(i + 1))
+      return job.from_ms +
+             std::min(static_cast<double>(i) * kWindowMs, kLongest * (job.to_ms - job.from_ms));
+  return job.from_ms;
+}
+
 // From when all its GPUs have begun to the last sign of work: loading, compilation and the end of a
 // run are no part of it.
 void find_working_time(const Timeline& timeline, JobSignals& job) {
@@ -83,6 +120,7 @@ void find_working_time(const Timeline& timeline, JobSignals& job) {
   job.to_ms = last;
   job.from_ms = last - all_by > kKeptAtLeast * (last - *first) ? all_by : *first;
   job.from_ms = end_of_ramp(timeline, job);
+  job.from_ms = end_of_start_up(timeline, job);
 }
 
 void add_members(const Timeline& timeline, const Activity& activity, JobSignals& job) {
@@ -199,6 +237,9 @@ void add_turns(const Timeline& timeline, const Activity& activity, JobSignals& j
                            busy_window(timeline, job, activity.busy.step_ms));
   if (const auto lanes = power_sample_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
     job.fine = turn_signals(*lanes, LaneKind::power_samples, lanes->step_ms);
+  if (!job.fine)
+    if (const auto lanes = instant_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
+      job.fine = turn_signals(*lanes, LaneKind::power_samples, lanes->step_ms);
   if (!job.fine)
     if (const auto lanes = sm_lanes(timeline, job.gpus, job.from_ms, job.to_ms);
         lanes && lanes->step_ms <= kFinestLaneUsefulMs)

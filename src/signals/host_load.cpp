@@ -69,6 +69,7 @@ HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids,
   const bool any_within = std::ranges::any_of(timeline.process_lists, within);
   std::map<int, int> workers;  // the most of each rank: they come and go with each epoch
   std::vector<double> cpu;
+  std::vector<double> cpu_wait;
   std::map<int, Counter> read;
   std::map<int, Counter> written;
   double looks = 0;
@@ -77,6 +78,7 @@ HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids,
     for (const ProcessSample& process : list.processes) {
       if (!contains(pids, process.pid)) continue;
       if (process.cpu) cpu.push_back(*process.cpu);
+      if (process.cpu_wait) cpu_wait.push_back(*process.cpu_wait);
       if (process.loader_workers)
         workers[process.pid] = std::max(workers[process.pid], *process.loader_workers);
       if (process.state) {
@@ -98,6 +100,7 @@ HostSignals host_signals(const Timeline& timeline, const std::vector<int>& pids,
   }
   host.looks = static_cast<int>(looks);
   host.main_cpu = mean_of(cpu);
+  host.waiting_for_cpu = mean_of(cpu_wait);
   host.read_bytes_s = rate_of(read);
   host.write_bytes_s = rate_of(written);
   return host;

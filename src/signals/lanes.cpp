@@ -161,6 +161,18 @@ std::optional<Lanes> plain_power_lanes(const Timeline& timeline, const std::vect
                      [](const GpuTrack& track) -> const Series<double>& { return track.power_mw; });
 }
 
+std::optional<Lanes> instant_power_lanes(const Timeline& timeline, const std::vector<int>& gpus,
+                                         double from_ms, double to_ms) {
+  constexpr double kFineMs = 250;
+  if (timeline.machine.power_window_ms != 0.0) return std::nullopt;
+  for (const int gpu : gpus) {
+    const GpuTrack* const track = find_track(timeline, gpu);
+    if (track == nullptr || spacing_of(track->power_mw).value_or(1e9) > kFineMs)
+      return std::nullopt;
+  }
+  return plain_power_lanes(timeline, gpus, from_ms, to_ms);
+}
+
 std::optional<Lanes> sm_lanes(const Timeline& timeline, const std::vector<int>& gpus,
                               double from_ms, double to_ms) {
   std::vector<std::pair<const GpuTrack*, double>> fullest;

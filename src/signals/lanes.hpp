@@ -44,6 +44,10 @@ std::optional<Lanes> power_sample_lanes(const Timeline& timeline, const std::vec
                                         double from_ms, double to_ms);
 std::optional<Lanes> plain_power_lanes(const Timeline& timeline, const std::vector<int>& gpus,
                                        double from_ms, double to_ms);
+// Plain readings that are no means: on GA100 and GPUs before Ampere, read several times a second,
+// they show what the sample buffer would.
+std::optional<Lanes> instant_power_lanes(const Timeline& timeline, const std::vector<int>& gpus,
+                                         double from_ms, double to_ms);
 std::optional<Lanes> sm_lanes(const Timeline& timeline, const std::vector<int>& gpus,
                               double from_ms, double to_ms);
 

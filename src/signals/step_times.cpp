@@ -33,13 +33,15 @@ constexpr double kWarmUpShare = 0.2;
 constexpr std::int64_t kWarmUpAtLeast = 2;
 constexpr std::int64_t kWarmUpAtMost = 100;
 constexpr std::int64_t kEnoughSteps = 12;
+// of a few: the first holds the start of loaders and libraries, seconds where a step takes 43 ms
+constexpr std::int64_t kFirstSteps = 3;
 
 std::vector<StepAt> without_warm_up(const std::vector<StepAt>& steps) {
   std::map<int, std::int64_t> counts;
   for (const StepAt& entry : steps) ++counts[entry.step.rank];
   const auto warm_up = [&](int rank) {
     return counts[rank] < kEnoughSteps
-               ? 0
+               ? kFirstSteps
                : std::clamp(
                      static_cast<std::int64_t>(kWarmUpShare * static_cast<double>(counts[rank])),
                      kWarmUpAtLeast, kWarmUpAtMost);

@@ -74,6 +74,8 @@ struct FineLanes {
 std::optional<FineLanes> finest(const Timeline& timeline, const JobSignals& job) {
   if (auto lanes = power_sample_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
     return FineLanes{std::move(*lanes), LaneKind::power_samples};
+  if (auto lanes = instant_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
+    return FineLanes{std::move(*lanes), LaneKind::power_samples};
   if (auto lanes = sm_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
     return FineLanes{std::move(*lanes), LaneKind::sm};
   return std::nullopt;

@@ -11,16 +11,20 @@
 #include "base/clock.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "lockstep/virtual_driver.hpp"
 #include "recording/reader.hpp"
 #include "sources/csv/csv_log.hpp"
 #include "sources/csv/text_blocks.hpp"
+#include "sources/dcgm/dcgmi_columns.hpp"
 #include "sources/flight_recorder/flight_dump.hpp"
 #include "sources/gpustat/gpustat_log.hpp"
+#include "sources/gpustat/gpustat_table.hpp"
 #include "sources/host/host_reader.hpp"
 #include "sources/live_source.hpp"
 #include "sources/log/training_log.hpp"
 #include "sources/merged/merged_recordings.hpp"
 #include "sources/nvidia_smi/column_log.hpp"
+#include "sources/nvidia_smi/query_log.hpp"
 #include "sources/nvidia_smi/table_log.hpp"
 #include "sources/parsed/parsed_log.hpp"
 #include "sources/prometheus/prometheus_source.hpp"
@@ -129,14 +133,28 @@ Result<std::unique_ptr<Source>> open_virtual(const std::string& description,
         "build it: cmake --build --preset release"};
 
   std::unique_ptr<ProcessDescriber> describer;
-  if (const auto count = parse_integer(description)) {
+  // "2", or "2xRTX-4090": the library knows the models
+  const auto times = description.find_first_of("xX");
+  if (const auto count = parse_integer(std::string_view(description).substr(0, times))) {
     if (*count < 1 || *count > 64)
       return usage_error(fmt::format("virtual:{} asks for {} virtual GPUs", description, *count),
                          "choose from 1 to 64: virtual:2");
+    const std::string_view model = times == std::string::npos
+                                       ? kVirtualModels.front()
+                                       : std::string_view(description).substr(times + 1);
+    if (std::ranges::find(kVirtualModels, model) == kVirtualModels.end())
+      return usage_error(fmt::format("there is no virtual GPU like {}", printable(model)),
+                         fmt::format("choose from {}: virtual:2x{}",
+                                     fmt::join(kVirtualModels, ", "), kVirtualModels.back()));
     describer = std::make_unique<HostDescriber>(PidOrigin::this_machine);
   } else {
     if (description.empty())
       return usage_error("virtual: names neither a number nor a file", "try virtual:2");
+    if (!std::filesystem::exists(description))
+      return usage_error(fmt::format("virtual:{} is neither a number of GPUs nor a recording that "
+                                     "is there",
+                                     printable(description)),
+                         "try virtual:2, or virtual:run.jsonl");
     auto reader = TRY(RecordingReader::open(description));
     describer = std::make_unique<PlayedDescriber>(std::move(reader), play_start());
   }
@@ -151,8 +169,11 @@ Result<std::unique_ptr<Source>> open_virtual(const std::string& description,
 // anything.
 std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const std::string& text) {
   if (auto log = parse_nvidia_smi_tables(lines)) return log;
+  if (auto log = parse_nvidia_smi_query(lines)) return log;
   if (auto log = parse_nvidia_smi_columns(lines)) return log;
+  if (auto log = parse_dcgmi_columns(lines)) return log;
   if (auto log = parse_gpustat_log(text)) return log;
+  if (auto log = parse_gpustat_table(lines)) return log;
   if (auto log = parse_csv_log(lines)) return log;
   if (auto log = parse_text_blocks(lines)) return log;
   return parse_training_log(lines);

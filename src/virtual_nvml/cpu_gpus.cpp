@@ -18,15 +18,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The shape of an H200: a utilization window of 200 ms and a buffer of 120 power samples of 20 ms.
-constexpr Nanoseconds kBusyWindow = milliseconds(200);
-constexpr Nanoseconds kSampleEvery = milliseconds(20);
-constexpr std::size_t kBufferedSamples = 120;
+constexpr std::size_t kBufferedSamples = 120;  // an H200's
 // A client asks for utilization, power, clocks and memory in one breath: one look serves them all.
 constexpr Nanoseconds kOneBreath = milliseconds(2);
 
 // The power model: idle, full load and a spinning collective, as shares of the limit.
-constexpr double kPowerLimitMw = 300'000;
 constexpr double kIdleShare = 0.10;
 constexpr double kFullShare = 0.90;
 constexpr double kWaitingShare = 0.20;
@@ -38,7 +34,6 @@ constexpr double kSlowdownC = 87;  // where a GPU lowers its clock
 constexpr double kHeatLagS = 10;
 
 constexpr double kBaseClockMhz = 210;
-constexpr double kBoostClockMhz = 1980;
 
 std::uint64_t unix_now_us() { return static_cast<std::uint64_t>(unix_now().count() / 1000); }
 
@@ -47,11 +42,6 @@ Nanoseconds scheduler_tick() {
   timespec resolution{};
   if (::clock_getres(CLOCK_MONOTONIC_COARSE, &resolution) != 0) return milliseconds(10);
   return std::chrono::seconds(resolution.tv_sec) + Nanoseconds(resolution.tv_nsec);
-}
-
-double power_mw(double busy, bool waiting) {
-  if (waiting) return kPowerLimitMw * kWaitingShare;
-  return kPowerLimitMw * (kIdleShare + (kFullShare - kIdleShare) * busy);
 }
 
 void keep(std::deque<TimedSample>& buffer, TimedSample sample) {
@@ -66,8 +56,8 @@ std::optional<std::string> own_scope() {
 
 }  // namespace
 
-CpuGpus::CpuGpus(std::size_t count)
-    : threads_(count, "/proc", runtime_folder(), own_scope()), gpus_(count) {
+CpuGpus::CpuGpus(std::size_t count, const GpuModel& model)
+    : model_(model), threads_(count, "/proc", runtime_folder(), own_scope()), gpus_(count) {
   struct sysinfo memory{};
   ::sysinfo(&memory);
   const std::uint64_t total = static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
@@ -78,19 +68,19 @@ CpuGpus::CpuGpus(std::size_t count)
     std::array<char, 48> uuid;
     std::snprintf(uuid.data(), uuid.size(), "GPU-00000000-0000-0000-0000-%012zx", i);
     info.uuid = uuid.data();
-    info.name = "lockstep virtual GPU";
+    info.name = "lockstep virtual GPU" + std::string(model.as_what);
     info.memory_total_bytes = total;
-    info.power_limit_mw = info.power_limit_default_mw = kPowerLimitMw;
-    info.sm_clock_max_mhz = kBoostClockMhz;
-    info.busy_window_ms = to_ms(kBusyWindow);
+    info.power_limit_mw = info.power_limit_default_mw = model.power_limit_mw;
+    info.sm_clock_max_mhz = model.boost_clock_mhz;
+    info.busy_window_ms = to_ms(model.busy_window);
     machine_.gpus.push_back(info);
   }
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < count; ++i) {
     // A driver's window reaches back before its client started; so does the first one here.
     const Moment now = look(i);
-    const Nanoseconds before = threads_.past_run_time(i, kBusyWindow);
-    gpus_[i].moments.push_front({now.at - kBusyWindow, now.run_time - before, 0, false});
+    const Nanoseconds before = threads_.past_run_time(i, model_.busy_window);
+    gpus_[i].moments.push_front({now.at - model_.busy_window, now.run_time - before, 0, false});
   }
 }
 
@@ -108,7 +98,7 @@ CpuGpus::Moment CpuGpus::look(std::size_t gpu) {
   auto& moments = gpus_[gpu].moments;
   moments.push_back(moment);
   // One moment older than the window stays: the window starts there.
-  while (moments.size() > 2 && now - moments[1].at >= kBusyWindow) moments.pop_front();
+  while (moments.size() > 2 && now - moments[1].at >= model_.busy_window) moments.pop_front();
   return moment;
 }
 
@@ -132,6 +122,23 @@ CpuGpus::Load CpuGpus::window_load(std::size_t gpu) {
   return load;
 }
 
+double CpuGpus::power_mw(double busy, bool waiting) const {
+  if (waiting) return model_.power_limit_mw * kWaitingShare;
+  return model_.power_limit_mw * (kIdleShare + (kFullShare - kIdleShare) * busy);
+}
+
+// What nvmlDeviceGetPowerUsage says: a mean over the model's window, as far as it was looked at.
+// The H200's own is kept at its window of utilization, which is what tests and pictures show.
+double CpuGpus::shown_power_mw(std::size_t gpu, const Load& now) {
+  if (&model_ == &gpu_models().front() || now.waiting) return power_mw(now.busy, now.waiting);
+  const auto& moments = gpus_[gpu].moments;
+  const Nanoseconds window = std::max<Nanoseconds>(model_.power_window, milliseconds(25));
+  std::size_t from = 0;
+  while (from + 2 < moments.size() && moments.back().at - moments[from + 1].at >= window) ++from;
+  return moments.size() < 2 ? power_mw(now.busy, now.waiting)
+                            : power_mw(load_between(moments[from], moments.back()).busy, false);
+}
+
 GpuSample CpuGpus::sample(std::size_t gpu) {
   const std::lock_guard lock(mutex_);
   if (gpus_[gpu].last && monotonic_now() - gpus_[gpu].last_at < kOneBreath) return *gpus_[gpu].last;
@@ -141,21 +148,21 @@ GpuSample CpuGpus::sample(std::size_t gpu) {
   GpuSample sample;
   sample.index = static_cast<int>(gpu);
   sample.busy = load.busy;
-  sample.power_mw = power_mw(load.busy, load.waiting);
-  sample.sm_clock_mhz = load.busy > 0.01 ? kBoostClockMhz : kBaseClockMhz;
+  sample.power_mw = shown_power_mw(gpu, load);
+  sample.sm_clock_mhz = load.busy > 0.01 ? model_.boost_clock_mhz : kBaseClockMhz;
   ClockLimits limits;
   if (load.busy <= 0.01) limits.add(ClockLimit::gpu_idle);
   const bool is_hot = load.hot_clock && load.busy > 0.01;
   if (is_hot) {
     limits.add(ClockLimit::sw_thermal_slowdown);
-    sample.sm_clock_mhz = kBoostClockMhz * *load.hot_clock;
+    sample.sm_clock_mhz = model_.boost_clock_mhz * *load.hot_clock;
   }
   sample.limits = limits;
 
   Gpu& state = gpus_[gpu];
-  const double target =
-      is_hot ? kSlowdownC
-             : kCoolestC + (kHottestC - kCoolestC) * *sample.power_mw.value() / kPowerLimitMw;
+  const double target = is_hot ? kSlowdownC
+                               : kCoolestC + (kHottestC - kCoolestC) * *sample.power_mw.value() /
+                                                 model_.power_limit_mw;
   const double elapsed_s =
       std::chrono::duration<double>(monotonic_now() - state.temperature_at).count();
   const double kept = state.temperature_c > 0 ? std::exp(-elapsed_s / kHeatLagS) : 0.0;
@@ -187,6 +194,7 @@ std::vector<PidOnGpu> CpuGpus::processes(std::size_t gpu) {
 std::optional<std::vector<TimedSample>> CpuGpus::power_samples(std::size_t gpu,
                                                                std::uint64_t since_us) {
   const std::lock_guard lock(mutex_);
+  if (model_.power_sample == milliseconds(0)) return std::nullopt;
   if (!sampler_.joinable()) {
     sampler_ = std::thread([this] { run_sampler(); });
     ::pthread_setname_np(sampler_.native_handle(), "vnvml-sampler");
@@ -203,19 +211,21 @@ void CpuGpus::run_sampler() {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < gpus_.size(); ++i) last[i] = look(i);
   }
+  const Nanoseconds every = model_.power_sample;
+  const auto every_us = static_cast<std::uint64_t>(every.count() / 1000);
   auto due = std::chrono::steady_clock::now();
   std::uint64_t stamp_us = unix_now_us();
   while (true) {
-    due += kSampleEvery;
-    stamp_us += 20'000;
+    due += every;
+    stamp_us += every_us;
     std::this_thread::sleep_until(due);  // one system call; a condition variable takes three
     if (stop_) return;
     // A machine that slept or was overloaded leaves a gap in the buffer, as a driver would.
     const auto late = std::chrono::steady_clock::now() - due;
-    if (late > kSampleEvery) {
-      const auto missed = late / kSampleEvery;
-      due += missed * kSampleEvery;
-      stamp_us += static_cast<std::uint64_t>(missed) * 20'000;
+    if (late > every) {
+      const auto missed = late / every;
+      due += missed * every;
+      stamp_us += static_cast<std::uint64_t>(missed) * every_us;
     }
     take_power_samples(last, stamp_us);
   }

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "virtual_nvml/compute_threads.hpp"
+#include "virtual_nvml/gpu_model.hpp"
 #include "virtual_nvml/virtual_gpus.hpp"
 
 namespace lockstep {
 
 class CpuGpus : public VirtualGpus {
  public:
-  explicit CpuGpus(std::size_t count);
+  explicit CpuGpus(std::size_t count, const GpuModel& model = gpu_models().front());
   ~CpuGpus() override;
   CpuGpus(const CpuGpus&) = delete;
   CpuGpus& operator=(const CpuGpus&) = delete;
@@ -54,9 +55,12 @@ class CpuGpus : public VirtualGpus {
   Moment look(std::size_t gpu);
   static Load load_between(const Moment& from, const Moment& to);
   Load window_load(std::size_t gpu);
+  double power_mw(double busy, bool waiting) const;
+  double shown_power_mw(std::size_t gpu, const Load& now);
   void run_sampler();
   void take_power_samples(std::vector<Moment>& last, std::uint64_t stamp_us);
 
+  const GpuModel& model_;
   Machine machine_;
   std::mutex mutex_;
   ComputeThreads threads_;  // guarded by mutex_, like all below

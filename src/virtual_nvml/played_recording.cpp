@@ -192,12 +192,12 @@ std::vector<XidEvent> PlayedRecording::xid_events(std::uint64_t after_serial) {
 
 Result<std::unique_ptr<VirtualGpus>> make_virtual_gpus(
     const std::string& description, std::optional<std::int64_t> goes_on_from_ns) {
-  if (const auto count = parse_integer(description)) {
-    if (*count < 1 || *count > 64)
+  if (const auto request = parse_virtual_request(description)) {
+    if (request->count < 1 || request->count > 64 || request->model == nullptr)
       return usage_error("virtual:" + description + " is not a number of GPUs from 1 to 64",
-                         "try virtual:2");
+                         "try virtual:2, or virtual:2xRTX-4090");
     return std::unique_ptr<VirtualGpus>(
-        std::make_unique<CpuGpus>(static_cast<std::size_t>(*count)));
+        std::make_unique<CpuGpus>(static_cast<std::size_t>(request->count), *request->model));
   }
   auto reader = TRY(RecordingReader::open(description));
   const char* const start = std::getenv("LOCKSTEP_VIRTUAL_START_NS");

@@ -39,6 +39,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/merged", {{"src/recording"}, {}, {"fmt"}}},
     {"src/sources/parsed", {{}, {}, {"fmt"}}},  // what the readers of other tools' logs share
     {"src/sources/csv", {{"src/sources/parsed"}, {}, {"fmt"}}},
+    {"src/sources/dcgm", {{"src/sources/parsed"}, {}, {}}},
     {"src/sources/gpustat", {{"src/sources/parsed"}, {}, {"nlohmann"}}},
     {"src/sources/log", {{"src/sources/parsed", "src/messages"}, {}, {"fmt"}}},
     {"src/sources/nvidia_smi", {{"src/sources/parsed"}, {}, {}}},

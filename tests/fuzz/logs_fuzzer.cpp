@@ -6,9 +6,12 @@
 
 #include "sources/csv/csv_log.hpp"
 #include "sources/csv/text_blocks.hpp"
+#include "sources/dcgm/dcgmi_columns.hpp"
 #include "sources/gpustat/gpustat_log.hpp"
+#include "sources/gpustat/gpustat_table.hpp"
 #include "sources/log/training_log.hpp"
 #include "sources/nvidia_smi/column_log.hpp"
+#include "sources/nvidia_smi/query_log.hpp"
 #include "sources/nvidia_smi/table_log.hpp"
 
 namespace {
@@ -37,6 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     else
       lines.back() += c;
   }
+  check(lockstep::parse_nvidia_smi_query(lines));
+  check(lockstep::parse_dcgmi_columns(lines));
+  check(lockstep::parse_gpustat_table(lines));
   check(lockstep::parse_csv_log(lines));
   check(lockstep::parse_text_blocks(lines));
   check(lockstep::parse_nvidia_smi_tables(lines));

@@ -2,6 +2,7 @@
 // the driver would at its start.
 //
 // usage: cuda_program PROBE KERNELS [torch.profiler]
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -21,8 +22,11 @@ void fake_cupti_copy(std::uint64_t start, std::uint64_t end, std::uint8_t source
 void fake_cupti_wait(std::uint64_t start, std::uint64_t end);
 }
 
+// Linkers that leave out libraries which nobody calls (Ubuntu's) would leave out C++'s, which the
+// probe asks for names that people can read; every process with torch has it.
 int main(int count, char** words) {
-  if (count < 3) return 2;
+  auto* volatile const demangle = &abi::__cxa_demangle;
+  if (count < 3 || demangle == nullptr) return 2;
   void* const probe = ::dlopen(words[1], RTLD_NOW);
   if (probe == nullptr) {
     std::fprintf(stderr, "%s\n", ::dlerror());

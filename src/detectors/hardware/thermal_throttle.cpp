@@ -21,6 +21,21 @@ std::optional<double> free_clock(const Signals& signals, const GpuSignals& gpu) 
   return best;
 }
 
+// Where no column says what holds the clock down: as hot as GPUs get before they slow down, and a
+// clock that has fallen from what the same GPU had.
+std::optional<Finding> hot_and_slow(const GpuSignals& gpu) {
+  constexpr double kHotC = 88;    // slowdown begins at 87 to 93 on A100, H100 and RTX cards
+  constexpr double kKept = 0.88;  // boost varies by a few percent
+  if (gpu.limit_shares || gpu.temperature_highest_c.value_or(0) < kHotC || !gpu.clock_mhz ||
+      !gpu.clock_highest_mhz || *gpu.clock_highest_mhz <= 0 || gpu.busy_fraction.value_or(0) < 0.3)
+    return std::nullopt;
+  const double kept = *gpu.clock_mhz / *gpu.clock_highest_mhz;
+  if (kept > kKept) return std::nullopt;
+  return about_gpu(FindingCode::thermal_throttle, gpu.index, Severity::warning, 0.65, 1 - kept,
+                   {{"temperature", *gpu.temperature_highest_c, kHotC, "C"},
+                    {"clock_kept", kept, kKept, "fraction"}});
+}
+
 }  // namespace
 
 std::vector<Finding> find_thermal_throttle(const Seen& seen) {
@@ -31,6 +46,7 @@ std::vector<Finding> find_thermal_throttle(const Seen& seen) {
   constexpr double kUsualCut = 0.3;
   std::vector<Finding> findings;
   for (const GpuSignals& gpu : seen.signals.gpus) {
+    if (auto finding = hot_and_slow(gpu)) findings.push_back(std::move(*finding));
     if (!gpu.limit_shares) continue;
     const auto share = [&](ClockLimit limit) {
       return (*gpu.limit_shares)[static_cast<std::size_t>(limit)];

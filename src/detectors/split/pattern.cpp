@@ -503,9 +503,17 @@ JobVerdict judge_from_outside(const JobSignals& job, const Signals& signals) {
                    {});
   if (!busy_is_known(job))
     return unclear(job, "utilization was never read: it would tell work from rest.", {});
-  if (is_idle(job))
-    return make(Pattern::idle, 0.95,
-                gpu_names(job.gpus) + (job.gpus.size() > 1 ? " do" : " does") + " nothing.", {});
+  if (is_idle(job)) {
+    std::string sentence =
+        gpu_names(job.gpus) + (job.gpus.size() > 1 ? " do" : " does") + " nothing";
+    // What starts and cannot is no rest.
+    if (job.host.waiting_for_cpu.value_or(0) > 0.1)
+      sentence +=
+          ": " +
+          std::string(job.processes.size() == 1 ? "its process waits" : "the processes wait") +
+          " for a core " + percent(*job.host.waiting_for_cpu) + " of the time";
+    return make(Pattern::idle, 0.95, sentence + ".", {});
+  }
   if (job.gpus.size() == 1) return single(job, job.origin == JobOrigin::processes ? 0.95 : 0.7);
   if (!job.fine) return unclear(job, "too few readings of all of them at once: record longer.", {});
   if (job.one_process_on_all) return judge_one_process(job, signals);

@@ -223,6 +223,11 @@ std::vector<Line> verdict_lines(const Scene& scene) {
                                            suspicions == 1 ? "" : "s"),
              {Tone::faint, false, false});
   }
+  if (!scene.state.right_ms && seen.report && !seen.report->jobs.empty() &&
+      seen.report->jobs.front().ledger.gpu_seconds > 0 && seen.report->verdict &&
+      seen.report->verdict->pattern != Pattern::idle)
+    second.add("; GPU time: " + ledger_words(seen.report->jobs.front().ledger),
+               {Tone::faint, false, false});
   // With one row only, a lost GPU matters more than the verdict of the others.
   if (scene.layout.verdict.height < 2 && !lost_words(seen).empty() && !seen.silence)
     lines.front() = std::move(second);

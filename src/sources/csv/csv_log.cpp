@@ -25,14 +25,17 @@ enum class Role {
   power,
   power_limit,
   temperature,
-  clock
+  clock,
+  limits_mask,  // of clock limits
+  one_limit     // "Active" or not
 };
 
 struct Column {
   Role role = Role::none;
   Unit unit = Unit::none;
   std::optional<int> gpu;  // a column of one GPU: gpu0_util
-  double tick_s = 1;       // of a time that counts from the start: "elapsed_ms", "Time (s)"
+  std::optional<ClockLimit> limit = {};
+  double tick_s = 1;  // of a time that counts from the start: "elapsed_ms", "Time (s)"
 };
 
 bool has(std::string_view text, std::string_view word) {
@@ -75,8 +78,8 @@ bool is_of_something_else(std::string_view name) {
 }
 
 bool names_busy(std::string_view name, bool numbered) {
-  return has_any(name, {"util", "busy"}) || is_any(name, {"gpu %", "gpu%", "sm"}) ||
-         (numbered && has(name, "load"));
+  return has_any(name, {"util", "busy", "gfx_activity", "gpu_activity"}) ||
+         is_any(name, {"gpu %", "gpu%", "sm"}) || (numbered && has(name, "load"));
 }
 
 Role power_role(std::string_view name) {
@@ -107,10 +110,15 @@ Role role_of(std::string_view name, bool numbered) {
   if (is_of_something_else(name)) return Role::none;
   // a memory's utilization is its bus's
   if (names_busy(name, numbered)) return has(name, "mem") ? Role::none : Role::busy;
+  // before power: "clocks_event_reasons.sw_power_cap"
+  if (has_any(name, {"event_reasons", "throttle_reasons"})) {
+    if (name.ends_with(".active") || name.ends_with("_active")) return Role::limits_mask;
+    return limit_named(name) ? Role::one_limit : Role::none;
+  }
   if (has_any(name, {"power", "watt"})) return power_role(name);
   if (has(name, "temp"))
-    return names_limit(name) || has(name, "memory") ? Role::none : Role::temperature;
-  if (has(name, "mem")) return memory_role(name);
+    return names_limit(name) || has(name, "mem") ? Role::none : Role::temperature;
+  if (has_any(name, {"mem", "vram"})) return memory_role(name);
   if (has(name, "clock")) return clock_role(name);
   if (has_any(name, {"uuid", "bus_id", "bus-id", "busid"})) return Role::uuid;
   if (has_any(name, {"time", "date"})) return Role::time;
@@ -155,11 +163,12 @@ std::optional<Layout> layout_by_names(std::string_view line, char separator) {
   for (const std::string& raw : names) {
     const std::string name = lower_case(raw);
     const auto gpu = gpu_in_name(name);
-    Column column{role_of(name, gpu.has_value()), unit_in_name(name), gpu, tick_of(name)};
-    const bool repeated =
-        column.role != Role::time && std::ranges::any_of(layout.columns, [&](const Column& other) {
-          return other.role == column.role && other.gpu == column.gpu;
-        });
+    Column column{role_of(name, gpu.has_value()), unit_in_name(name), gpu, limit_named(name),
+                  tick_of(name)};
+    const bool repeated = column.role != Role::time && column.role != Role::one_limit &&
+                          std::ranges::any_of(layout.columns, [&](const Column& other) {
+                            return other.role == column.role && other.gpu == column.gpu;
+                          });
     if (repeated) column.role = Role::none;  // the first column of a kind is the one that is meant
     layout.wide = layout.wide || (gpu && column.role != Role::none);
     layout.columns.push_back(column);
@@ -349,6 +358,16 @@ class Rows {
   static void put(const Column& column, const std::string& text, double busy_scale, LogRow& row) {
     if (column.role == Role::name) row.name = text;
     if (column.role == Role::uuid) row.uuid = text;
+    if (column.role == Role::limits_mask)
+      if (const auto limits = parse_limits_mask(text)) row.limits = *limits;
+    if (column.role == Role::one_limit && column.limit) {
+      const std::string word = lower_case(trim(text));
+      const bool active = word == "active" || word == "1" || word == "true";
+      if (active || word == "not active" || word == "0" || word == "false") {
+        if (!row.limits) row.limits.emplace();
+        if (active) row.limits->add(*column.limit);
+      }
+    }
     const auto cell = parse_cell(text);
     if (!cell) return;
     const Unit unit = cell->unit != Unit::none ? cell->unit : column.unit;

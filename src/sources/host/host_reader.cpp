@@ -168,11 +168,18 @@ void HostReader::describe_one(ProcessSample& process, int pid, std::chrono::nano
       facts.cpu =
           static_cast<double>(stat->cpu_ticks - std::min(stat->cpu_ticks, facts.last_cpu_ticks)) /
           ticks_per_second_ / elapsed_s;
+    const auto delay = parse_run_delay(read(pid, "schedstat", 128).value_or(""));
+    facts.cpu_wait.reset();
+    if (facts.cpu_read && delay && facts.last_run_delay && *delay >= *facts.last_run_delay)
+      facts.cpu_wait =
+          std::min(1.0, static_cast<double>(*delay - *facts.last_run_delay) / 1e9 / elapsed_s);
+    facts.last_run_delay = delay;
     facts.cpu_read = true;
     facts.last_cpu_ticks = stat->cpu_ticks;
     facts.last_cpu_read = now;
   }
   process.cpu = facts.cpu;
+  process.cpu_wait = facts.cpu_wait;
 
   const RankNumbers numbers = ranks_in(facts.environment.value_or(Environment{}));
   process.rank = numbers.rank;

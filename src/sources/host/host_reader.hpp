@@ -53,9 +53,11 @@ class HostReader {
     std::optional<std::vector<std::string>> libraries;
     std::chrono::nanoseconds libraries_read{};
     std::uint64_t last_cpu_ticks = 0;
+    std::optional<std::uint64_t> last_run_delay;  // ns
     std::chrono::nanoseconds last_cpu_read{};
     bool cpu_read = false;
     std::optional<double> cpu;
+    std::optional<double> cpu_wait;
   };
   struct Relative {
     int parent_pid = 0;

@@ -109,6 +109,11 @@ std::map<std::string, std::string> parse_environment(std::string_view text) {
   return recorded;
 }
 
+std::optional<std::uint64_t> parse_run_delay(std::string_view text) {
+  const auto fields = split(trim(text), ' ');
+  return fields.size() >= 2 ? parse_unsigned(fields[1]) : std::nullopt;
+}
+
 std::optional<ProcIo> parse_io(std::string_view text) {
   ProcIo io;
   bool found = false;

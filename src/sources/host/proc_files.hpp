@@ -40,6 +40,9 @@ struct ProcIo {
 };
 std::optional<ProcIo> parse_io(std::string_view text);
 
+// /proc/PID/schedstat, of the main thread: how long it waited for a core, in ns.
+std::optional<std::uint64_t> parse_run_delay(std::string_view text);
+
 // /proc/PID/maps: the libraries that tell the stack, each once.
 std::vector<std::string> parse_libraries(std::string_view text);
 

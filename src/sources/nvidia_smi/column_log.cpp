@@ -56,6 +56,16 @@ ColumnRow row_of(const std::vector<std::string>& names,
   return row;
 }
 
+// `dmon -s v`: power violations as a share of the time, thermal ones as yes or no.
+void add_violations(const ColumnRow& row, LogRow& entry) {
+  const auto power = row.number("pviol");
+  const auto thermal = row.number("tviol");
+  if (!power && !thermal) return;
+  entry.limits.emplace();
+  if (power.value_or(0) > 0) entry.limits->add(ClockLimit::sw_power_cap);
+  if (thermal.value_or(0) > 0) entry.limits->add(ClockLimit::sw_thermal_slowdown);
+}
+
 void add_process(const ColumnRow& row, LogBuilder& builder, std::map<int, double>& busy_of_gpu) {
   const auto gpu = row.number("gpu");
   const auto pid = row.number("pid");
@@ -141,6 +151,7 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
       entry.temperature_c = *temperature;
     if (const auto clock = row.number("pclk")) entry.sm_clock_mhz = *clock;
     if (const auto memory = row.number("fb")) entry.memory_used_bytes = *memory * 1048576;
+    add_violations(row, entry);
     builder->add(std::move(entry));
   }
   if (!builder || rows == 0) return std::nullopt;

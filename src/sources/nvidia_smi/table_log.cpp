@@ -81,6 +81,10 @@ std::optional<ProcessSample> process_line(std::string_view line) {
           cell && cell->unit == Unit::mebibyte && cell->value < 1e8)
         use.memory_bytes = static_cast<std::uint64_t>(cell->value * 1048576);
     process.gpus = {use};
+    // "VLLM::Worker_TP0" tells what runs; "…/bin/python3" tells nothing.
+    if (const std::string name(words[i + 2]);
+        name.find("python") == std::string::npos && name != "N/A" && !unit_cell(words[i + 2]))
+      process.command = {name};
     return process;
   }
   return std::nullopt;

@@ -229,6 +229,38 @@ std::optional<double> as_milliwatts(double value, Unit unit) {
   return std::nullopt;
 }
 
+std::optional<ClockLimits> parse_limits_mask(std::string_view text) {
+  text = trim(text);
+  if (!text.starts_with("0x") && !text.starts_with("0X")) return std::nullopt;
+  std::uint64_t mask = 0;
+  const char* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data() + 2, end, mask, 16);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  ClockLimits limits;
+  for (std::size_t bit = 0; bit < kClockLimitNames.size(); ++bit)
+    if ((mask >> bit & 1U) != 0) limits.add(static_cast<ClockLimit>(bit));
+  return limits;
+}
+
+std::optional<ClockLimit> limit_named(std::string_view name) {
+  std::string words(name);
+  std::ranges::replace(words, ' ', '_');
+  // The longer name first: "hw_slowdown" stands in no other, "sw_power_cap" in "sw_power_capping".
+  for (const ClockLimit limit :
+       {ClockLimit::hw_thermal_slowdown, ClockLimit::hw_power_brake_slowdown,
+        ClockLimit::sw_thermal_slowdown, ClockLimit::hw_slowdown, ClockLimit::sw_power_cap,
+        ClockLimit::sync_boost, ClockLimit::applications_clocks_setting, ClockLimit::gpu_idle,
+        ClockLimit::display_clock_setting}) {
+    const auto known = kClockLimitNames[static_cast<std::size_t>(limit)];
+    const auto at = words.find(known);
+    if (at == std::string::npos) continue;
+    const std::size_t behind = at + known.size();
+    if (behind == words.size() || words[behind] == '_' || words[behind] == '.') return limit;
+  }
+  // nvidia-smi's own word in the full table is "HW Power Brake Slowdown"; "Idle" stands for itself
+  return words == "idle" ? std::optional(ClockLimit::gpu_idle) : std::nullopt;
+}
+
 std::optional<double> parse_time(std::string_view text) {
   text = trim(text);
   if (text.size() < 5 || text.size() > 48) return std::nullopt;

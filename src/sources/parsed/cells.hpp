@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/sample.hpp"
+
 namespace lockstep {
 
 enum class Unit {
@@ -35,6 +37,12 @@ Unit unit_in_name(std::string_view lower_case_name);
 // Bytes, milliwatts and fractions from a value and its unit.
 std::optional<double> as_bytes(double value, Unit unit);
 std::optional<double> as_milliwatts(double value, Unit unit);
+
+// What holds a clock down, by nvidia-smi's mask ("0x0000000000000004"), which has NVML's bits.
+// Nothing: no such number.
+std::optional<ClockLimits> parse_limits_mask(std::string_view text);
+// The limit that a name has: "clocks_event_reasons.sw_power_cap", "HW Thermal Slowdown".
+std::optional<ClockLimit> limit_named(std::string_view lower_case_name);
 
 // Seconds since 1970 from ISO 8601, nvidia-smi's and ctime's forms, or an epoch in s, ms, us or ns.
 // A time of day alone counts from midnight. Zones are taken off, but for Z and offsets, which are

@@ -39,6 +39,10 @@ void LogBuilder::check(LogRow& row) {
   keep_within(row.power_limit_mw, 1, kMostPower, absurd_);
   keep_within(row.temperature_c, -50, 200, absurd_);
   keep_within(row.sm_clock_mhz, 0, 20'000, absurd_);
+  keep_within(row.power_limit_default_mw, 1, kMostPower, absurd_);
+  keep_within(row.sm, 0, 1, absurd_);
+  keep_within(row.tensor, 0, 1, absurd_);
+  keep_within(row.dram, 0, 1, absurd_);
 }
 
 void LogBuilder::add(LogRow row) {
@@ -55,6 +59,7 @@ void LogBuilder::add(LogRow row) {
   if (row.memory_total_bytes)
     info.memory_total_bytes = static_cast<std::uint64_t>(*row.memory_total_bytes);
   if (row.power_limit_mw) info.power_limit_mw = row.power_limit_mw;
+  if (row.power_limit_default_mw) info.power_limit_default_mw = row.power_limit_default_mw;
   current_.rows.push_back(std::move(row));
 }
 
@@ -145,6 +150,10 @@ void LogBuilder::assign_times(ParsedLog& log) {
       if (row.power_mw) sample.power_mw = *row.power_mw;
       if (row.temperature_c) sample.temperature_c = *row.temperature_c;
       if (row.sm_clock_mhz) sample.sm_clock_mhz = *row.sm_clock_mhz;
+      if (row.sm) sample.sm = *row.sm;
+      if (row.tensor) sample.tensor = *row.tensor;
+      if (row.dram) sample.dram = *row.dram;
+      if (row.limits) sample.limits = *row.limits;
       tick.push_back(std::move(sample));
     }
     if (!tick.empty()) log.records.push_back({times[i], std::move(tick)});

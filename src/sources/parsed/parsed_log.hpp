@@ -31,6 +31,11 @@ struct LogRow {
   std::optional<double> power_limit_mw;
   std::optional<double> temperature_c;
   std::optional<double> sm_clock_mhz;
+  std::optional<double> power_limit_default_mw;
+  std::optional<double> sm;  // fractions, by GPM or DCGM
+  std::optional<double> tensor;
+  std::optional<double> dram;
+  std::optional<ClockLimits> limits;
   std::string name;
   std::string uuid;
 };

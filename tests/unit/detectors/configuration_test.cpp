@@ -322,5 +322,29 @@ TEST(LoggedMessages, AreNotAnyLineOrAnyEvent) {
   EXPECT_THAT(found_by(find_logged_messages, healthy_ranks(2)), IsEmpty());
 }
 
+TEST(CpuOversubscribed, IsWhatTheKernelCountedAsFarAsGpusWereEmpty) {
+  Signals signals = healthy_ranks(4);
+  JobSignals& job = signals.jobs.front();
+  job.host.waiting_for_cpu = 0.4;
+  for (GpuInJob& member : job.members) member.time = GpuTime{0.7, 0, 0.3, 0};
+  job.time = JobTime{0.3, 0, true, true, 0};
+
+  EXPECT_TRUE(is_one(found_by(find_cpu_oversubscribed, signals), FindingCode::cpu_oversubscribed,
+                     0.29, 0.31));
+  job.host.waiting_for_cpu = 0.02;
+  EXPECT_TRUE(found_by(find_cpu_oversubscribed, signals).empty()) << "cores are free";
+}
+
+TEST(CpuOversubscribed, IsToldOfAJobThatNeverComesToItsGpus) {
+  Signals signals = nothing_runs(2);
+  signals.jobs.front().host.waiting_for_cpu = 0.8;
+
+  const auto findings = found_by(find_cpu_oversubscribed, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings.front().severity, Severity::critical);
+  EXPECT_NEAR(findings.front().lost_throughput, 0.8, 1e-9);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -133,6 +133,69 @@ TEST(JobGroups, KnowServersByTheirProgramAndNotByTheirArguments) {
   EXPECT_TRUE(is_server({"python", "-m", "vllm.entrypoints.openai.api_server", "--model", "x"}));
   EXPECT_TRUE(is_server({"/usr/bin/uvicorn", "app:app"}));
   EXPECT_FALSE(is_server({"python", "train.py", "--seed", "1", "--teacher", "vllm"}));
+  EXPECT_TRUE(is_server({"VLLM::Worker_TP0"}));
+  EXPECT_TRUE(is_server({"sglang::scheduler_TP1"}));
+  EXPECT_TRUE(is_server({"ray::RayWorkerWrapper.execute_method"}));
+  EXPECT_TRUE(is_server({"/opt/tritonserver/bin/tritonserver", "--model-store", "/models"}));
+  EXPECT_TRUE(is_server({"text-generation-server", "serve", "x"}));
+  EXPECT_TRUE(is_server({"./llama-server", "-m", "x.gguf"}));
+  EXPECT_FALSE(is_server({"ray::train_loop"})) << "training in Ray is training";
+}
+
+TEST(JobGroups, JoinTheWorkersOfOneServer) {
+  Timeline timeline = simulate({kAlways, kAlways});
+  ProcessTick processes = {process_on_gpus(10, {0}), process_on_gpus(11, {1})};
+  for (std::size_t i = 0; i < 2; ++i) {
+    processes[i].command = {"VLLM::Worker_TP" + std::to_string(i)};
+    processes[i].parent_pid = 5;
+    processes[i].environment.reset();
+  }
+  put_processes(timeline, processes);
+
+  const Signals signals = derive_signals(timeline);
+
+  ASSERT_EQ(signals.jobs.size(), 1U);
+  EXPECT_TRUE(signals.jobs[0].serves);
+}
+
+TEST(JobGroups, KnowAProcessByItsCommandThoughItsEnvironmentIsSomebodyElses) {
+  Timeline timeline = simulate({kAlways, kAlways});
+  ProcessTick processes = {process_on_gpus(10, {0}), process_on_gpus(11, {1})};
+  processes[0].command = {"python", "a.py"};
+  processes[1].command = {"python", "b.py"};
+  processes[1].parent_pid = 12;
+  for (ProcessSample& process : processes) {
+    process.environment.reset();
+    process.rank.reset();
+    process.world_size.reset();
+  }
+  put_processes(timeline, processes);
+
+  const Signals signals = derive_signals(timeline);
+
+  ASSERT_EQ(signals.jobs.size(), 2U);
+  EXPECT_EQ(signals.jobs[0].origin, JobOrigin::processes);
+  EXPECT_EQ(signals.jobs[1].origin, JobOrigin::processes);
+}
+
+TEST(JobGroups, TellContextsThatLeakFromReplicas) {
+  Timeline timeline = simulate({kAlways, kAlways});
+  ProcessTick ranks = {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)};
+  ranks[0].gpus = {{0, 6'000'000'000}};
+  ranks[1].gpus = {{0, 1'400'000'000}, {1, 6'000'000'000}};
+  put_processes(timeline, ranks);
+  Timeline replicas = simulate({kAlways, kAlways});
+  ProcessSample one = process_on_gpus(10, {0, 1});
+  one.gpus = {{0, 4'000'000'000}, {1, 1'400'000'000}};
+  put_processes(replicas, {one});
+
+  const JobSignals leaks = derive_signals(timeline).jobs.at(0);
+  const JobSignals leads = derive_signals(replicas).jobs.at(0);
+
+  ASSERT_EQ(leaks.leaked_contexts.size(), 1U);
+  EXPECT_EQ(leaks.leaked_contexts[0].gpu, 0);
+  EXPECT_FALSE(leaks.one_process_on_all);
+  EXPECT_TRUE(leads.one_process_on_all) << "DataParallel's replicas lie behind its first GPU";
 }
 
 TEST(WorkingTime, LeavesOutStartUpAndTheEnd) {

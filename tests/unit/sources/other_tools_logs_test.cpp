@@ -4,9 +4,12 @@
 #include "base/text.hpp"
 #include "sources/csv/csv_log.hpp"
 #include "sources/csv/text_blocks.hpp"
+#include "sources/dcgm/dcgmi_columns.hpp"
 #include "sources/gpustat/gpustat_log.hpp"
+#include "sources/gpustat/gpustat_table.hpp"
 #include "sources/log/training_log.hpp"
 #include "sources/nvidia_smi/column_log.hpp"
+#include "sources/nvidia_smi/query_log.hpp"
 #include "sources/nvidia_smi/table_log.hpp"
 #include "sources/parsed/cells.hpp"
 #include "sources/wandb/wandb_file.hpp"
@@ -266,6 +269,170 @@ TEST(Times, AreReadAsPeopleWriteThem) {
   EXPECT_FALSE(parse_time("2025-13-41 12:00:00"));
   EXPECT_FALSE(parse_time("hello world"));
   EXPECT_FALSE(parse_time("42"));
+}
+
+TEST(NvidiaSmiCsv, TellsWhatHoldsTheClocksDown) {
+  const auto log = parse_csv_log(
+      lines_of("timestamp, index, utilization.gpu [%], clocks_event_reasons.sw_power_cap, "
+               "clocks_event_reasons.hw_thermal_slowdown\n"
+               "2025/01/31 12:00:00.100, 0, 97 %, Active, Not Active\n"
+               "2025/01/31 12:00:00.100, 1, 97 %, Not Active, Not Active\n"));
+  const auto masks = parse_csv_log(
+      lines_of("timestamp, index, utilization.gpu [%], clocks_throttle_reasons.active\n"
+               "2025/01/31 12:00:00.100, 0, 97 %, 0x0000000000000004\n"
+               "2025/01/31 12:00:00.100, 1, 97 %, 0x0000000000000000\n"
+               "2025/01/31 12:00:00.100, 2, 97 %, 0x0000000000000048\n"));
+
+  for (const auto& read : {log, masks}) {
+    const auto ticks = ticks_of(read);
+    ASSERT_EQ(ticks.size(), 1U);
+    EXPECT_TRUE(ticks[0].second[0].limits.value()->has(ClockLimit::sw_power_cap));
+    EXPECT_FALSE(ticks[0].second[0].limits.value()->has(ClockLimit::hw_thermal_slowdown));
+    EXPECT_EQ(*ticks[0].second[1].limits.value(), ClockLimits{}) << "read, and none";
+  }
+  const auto third = ticks_of(masks)[0].second[2];
+  EXPECT_TRUE(third.limits.value()->has(ClockLimit::hw_thermal_slowdown));
+  EXPECT_TRUE(third.limits.value()->has(ClockLimit::hw_slowdown));
+}
+
+TEST(NvidiaSmiCsv, CountsGpusByTheirBusWhereNoNumberIsThere) {
+  const auto log =
+      parse_csv_log(lines_of("timestamp, pci.bus_id, utilization.gpu [%]\n"
+                             "2025/01/31 12:00:00.100, 00000000:07:00.0, 97 %\n"
+                             "2025/01/31 12:00:00.100, 00000000:0B:00.0, 5 %\n"
+                             "2025/01/31 12:00:01.100, 00000000:07:00.0, 96 %\n"
+                             "2025/01/31 12:00:01.100, 00000000:0B:00.0, 4 %\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  ASSERT_EQ(ticks[1].second.size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks[1].second[1].busy.value(), 0.04);
+}
+
+TEST(AmdSmiCsv, IsReadByItsOwnNamesAndNothingIsInvented) {
+  const auto log = parse_csv_log(
+      lines_of("timestamp,gpu,gfx_activity,umc_activity,current_socket_power,edge_temperature,"
+               "mem_temperature,used_vram,total_vram\n"
+               "1738324800,0,97,40,350,60,71,50000,196592\n"
+               "1738324800,1,12,4,120,48,55,50000,196592\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 1U);
+  const GpuSample& first = ticks[0].second[0];
+  EXPECT_DOUBLE_EQ(*first.busy.value(), 0.97);
+  EXPECT_EQ(*first.memory_used_bytes.value(), 50000ULL << 20U) << "not a temperature";
+  EXPECT_DOUBLE_EQ(*first.temperature_c.value(), 60);
+
+  const auto power_alone = ticks_of(parse_csv_log(
+      lines_of("timestamp,gpu,current_socket_power\n1738324800,0,350\n1738324801,0,351\n")));
+  ASSERT_EQ(power_alone.size(), 2U);
+  EXPECT_FALSE(power_alone[0].second[0].busy.has_value()) << "power is no utilization";
+}
+
+TEST(NvidiaSmiDmon, TellsViolations) {
+  const auto log =
+      parse_nvidia_smi_columns(lines_of("# gpu    pwr     sm  pviol  tviol\n"
+                                        "# Idx      W      %      %   bool\n"
+                                        "    0    690     99     35      0\n"
+                                        "    1    300     99      0      1\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 1U);
+  EXPECT_TRUE(ticks[0].second[0].limits.value()->has(ClockLimit::sw_power_cap));
+  EXPECT_TRUE(ticks[0].second[1].limits.value()->has(ClockLimit::sw_thermal_slowdown));
+}
+
+TEST(GpustatTable, IsReadAsPeoplePasteIt) {
+  const auto log = parse_gpustat_table(
+      lines_of("node7                Wed Apr  9 10:26:15 2025  535.104.05\n"
+               "[0] NVIDIA A100-SXM4-80GB | 45'C,  97 %,  350 / 400 W | 61234 / 81920 MB | "
+               "ada:python/4242(61000M)\n"
+               "[1] NVIDIA A100-SXM4-80GB | 33'C,   0 % |     7 / 81920 MB |\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 1U);
+  ASSERT_EQ(ticks[0].second.size(), 2U);
+  EXPECT_EQ(log->kind, SourceKind::gpustat);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].busy.value(), 0.97);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].power_mw.value(), 350'000);
+  EXPECT_EQ(*ticks[0].second[0].memory_used_bytes.value(), 61234ULL << 20U);
+  EXPECT_EQ(log->machine.gpus[0].name, "NVIDIA A100-SXM4-80GB");
+  EXPECT_FALSE(ticks[0].second[1].power_mw.has_value());
+  EXPECT_FALSE(parse_gpustat_table(lines_of("[info] loaded | 3 | 4\n")));
+}
+
+TEST(NvidiaSmiQuery, IsReadBlockByBlock) {
+  const auto log = parse_nvidia_smi_query(
+      lines_of("==============NVSMI LOG==============\n"
+               "\n"
+               "Timestamp                                 : Wed Apr  9 10:26:15 2025\n"
+               "Driver Version                            : 535.104.05\n"
+               "Attached GPUs                             : 2\n"
+               "GPU 00000000:07:00.0\n"
+               "    Product Name                          : NVIDIA A100-SXM4-80GB\n"
+               "    FB Memory Usage\n"
+               "        Total                             : 81920 MiB\n"
+               "        Used                              : 61234 MiB\n"
+               "    BAR1 Memory Usage\n"
+               "        Total                             : 131072 MiB\n"
+               "        Used                              : 9 MiB\n"
+               "    Utilization\n"
+               "        Gpu                               : 97 %\n"
+               "        Memory                            : 40 %\n"
+               "    Temperature\n"
+               "        GPU Current Temp                  : 61 C\n"
+               "    GPU Power Readings\n"
+               "        Average Power Draw                : 350.12 W\n"
+               "        Current Power Limit               : 400.00 W\n"
+               "        Default Power Limit               : 400.00 W\n"
+               "    Clocks\n"
+               "        SM                                : 1410 MHz\n"
+               "    Max Clocks\n"
+               "        SM                                : 1410 MHz\n"
+               "    Clocks Event Reasons\n"
+               "        SW Power Cap                      : Active\n"
+               "        HW Slowdown                       : Not Active\n"
+               "    Processes\n"
+               "        GPU instance ID                   : N/A\n"
+               "        Process ID                        : 4242\n"
+               "            Type                          : C\n"
+               "            Name                          : python\n"
+               "            Used GPU Memory               : 61000 MiB\n"
+               "GPU 00000000:0B:00.0\n"
+               "    Product Name                          : NVIDIA A100-SXM4-80GB\n"
+               "    Utilization\n"
+               "        Gpu                               : 3 %\n"
+               "    Processes                             : None\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 1U);
+  ASSERT_EQ(ticks[0].second.size(), 2U);
+  const GpuSample& first = ticks[0].second[0];
+  EXPECT_DOUBLE_EQ(*first.busy.value(), 0.97);
+  EXPECT_EQ(*first.memory_used_bytes.value(), 61234ULL << 20U) << "not BAR1's";
+  EXPECT_TRUE(first.limits.value()->has(ClockLimit::sw_power_cap));
+  EXPECT_EQ(log->machine.gpus[0].power_limit_default_mw, 400'000);
+  bool listed = false;
+  for (const Record& record : log->records)
+    if (const auto* processes = std::get_if<ProcessTick>(&record.content))
+      listed = listed || (!processes->empty() && processes->front().pid == 4242);
+  EXPECT_TRUE(listed);
+}
+
+TEST(DcgmiDmon, IsReadByItsShortNames) {
+  const auto log =
+      parse_dcgmi_columns(lines_of("#Entity   GPUTL   POWER     SMACT   TENSO   FBUSD\n"
+                                   "ID                W                          \n"
+                                   "GPU 0     97      650.1     0.81    0.42    61234\n"
+                                   "GPU 1     12      98.5      0.04    N/A     61234\n"
+                                   "GPU 0     98      651.1     0.80    0.41    61234\n"
+                                   "GPU 1     13      98.5      0.04    N/A     61234\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].sm.value(), 0.81);
+  EXPECT_DOUBLE_EQ(*ticks[1].second[0].busy.value(), 0.98);
+  EXPECT_FALSE(ticks[0].second[1].tensor.has_value());
 }
 
 }  // namespace

@@ -65,5 +65,11 @@ TEST(CommandFile, KeepsEmptyArguments) {
   EXPECT_THAT(parse_command(""sv), IsEmpty());
 }
 
+TEST(ProcFiles, TellHowLongAThreadWaitedForACore) {
+  EXPECT_EQ(parse_run_delay("1508623 90210 47\n"), 90210U);
+  EXPECT_FALSE(parse_run_delay(""));
+  EXPECT_FALSE(parse_run_delay("0\n"));
+}
+
 }  // namespace
 }  // namespace lockstep
