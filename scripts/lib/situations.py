@@ -776,7 +776,7 @@ def stuck_from_the_start(scene):
 def waits_that_end(scene):
     """Rollouts or a slow save: every half minute all but one wait 11 to 14 s for it."""
     rng, work = scene.rng, Work(scene.rng)
-    stops = lambda now: {0: (rng.uniform(11000, 14000), work.idle, "unknown")}
+    stops = lambda now: {0: (rng.uniform(11000, 14000), work.idle, "other_rank")}
     ddp(scene, work=work, step=(60, 1200), seconds=(90, 110), pause=every(scene, 26, 34, stops))
 
 

@@ -98,7 +98,7 @@ def ddp_steps(
             if rank in stops:
                 length, state, part = stops[rank]
                 at += length
-                lane.until(at, state, None if state[0] else part)
+                lane.until(at, state, None if state[0] or part == "other_rank" else part)
             at += step_ms * gap * common
             lane.until(at, work.idle, gap_part)
             if starve:

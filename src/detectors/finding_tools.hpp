@@ -36,6 +36,10 @@ inline Finding about_gpu(FindingCode code, int gpu, Severity severity, double co
   return about_job(code, alone, severity, confidence, lost, std::move(evidence));
 }
 
+inline bool holds(const JobSignals& job, int gpu) {
+  return std::ranges::find(job.gpus, gpu) != job.gpus.end();
+}
+
 // Trains, as far as can be seen: it works, and its command line is no inference server's.
 inline bool trains(const JobSignals& job) { return job.active && !job.serves; }
 
@@ -58,6 +62,32 @@ inline bool begin_together(const TurnSignals& turns) {
   return share > 0.9 || (share > 0.5 && turns.period_strength < 0.8);
 }
 
+// Attached after it got stuck, nothing else is there to compare with. But training is never as
+// still as this: every GPU at 100 % in every reading, at a low power that does not move, and its
+// tensor cores at rest. (An H100 that spins draws 120 to 160 of 700 W, an A100 85 to 110 of 400 W,
+// an RTX 6000 Ada 83 of 300 W.)
+inline bool is_perfectly_still(const JobSignals& job, const Signals& signals) {
+  constexpr double kLowPower = 0.37;  // of the limit
+  constexpr double kLowSm = 0.25;     // NCCL's kernels hold 16 to 32 of 132 SMs
+  constexpr double kAtRest = 0.01;    // of the tensor cores
+  constexpr double kSwing = 0.06;     // of a lane: what a power meter wavers by itself
+  constexpr double kMoves = 0.25;     // of the power, from the lowest to the highest reading
+  if (job.gpus.size() < 2 || job.serves || job.origin == JobOrigin::foreign) return false;
+  for (const GpuInJob& member : job.members)
+    if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower)
+      return false;
+  const bool fine = job.fine && job.fine->kind == LaneKind::power_samples;
+  if (fine && job.fine->swing > kSwing) return false;
+  for (const GpuSignals& gpu : signals.gpus) {
+    if (!holds(job, gpu.index)) continue;
+    if (gpu.sm.value_or(0) > kLowSm || gpu.tensor.value_or(0) > kAtRest) return false;
+    if (!fine && (!gpu.power_highest_mw || !gpu.power_lowest_mw || !gpu.power_mw ||
+                  *gpu.power_highest_mw - *gpu.power_lowest_mw > kMoves * *gpu.power_mw))
+      return false;
+  }
+  return true;
+}
+
 // Whether waiting within the steps can be judged: the ranks do the same work, as the GPUs show or
 // the steps themselves.
 inline bool steps_can_be_judged(const Seen& seen, std::size_t job) {
@@ -67,10 +97,6 @@ inline bool steps_can_be_judged(const Seen& seen, std::size_t job) {
 
 // Readings so far apart that stretches of a second cannot be seen.
 inline bool is_coarse(const Signals& signals) { return signals.tick_ms > 2500; }
-
-inline bool holds(const JobSignals& job, int gpu) {
-  return std::ranges::find(job.gpus, gpu) != job.gpus.end();
-}
 
 // Mean of its GPUs: share of the time in which they worked.
 inline double mean_working(const JobSignals& job) {

@@ -229,6 +229,17 @@ double busy_window(const Timeline& timeline, const JobSignals& job, double spaci
   return std::max(window, spacing_ms);
 }
 
+// Power goes on rising for its window of a second when kernels already run: what began within the
+// recording has settled a little later.
+double settled_from(const Timeline& timeline, const Activity& activity, const JobSignals& job) {
+  constexpr double kSettlesMs = 2000;
+  constexpr double kLongest = 0.3;  // of the working time
+  const bool began_in_view = job.from_ms > timeline.from_ms + 500;
+  if (!began_in_view) return job.from_ms;
+  return job.from_ms + std::min(std::max(kSettlesMs, 2 * activity.busy.step_ms),
+                                kLongest * (job.to_ms - job.from_ms));
+}
+
 void add_turns(const Timeline& timeline, const Activity& activity, JobSignals& job) {
   if (job.gpus.size() < 2 || !job.active) return;
   std::optional<TurnSignals> of_busy;
@@ -248,7 +259,8 @@ void add_turns(const Timeline& timeline, const Activity& activity, JobSignals& j
     job.coarse = of_busy;
   else
     job.fine = of_busy;
-  if (const auto lanes = plain_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms))
+  if (const auto lanes =
+          plain_power_lanes(timeline, job.gpus, settled_from(timeline, activity, job), job.to_ms))
     if (const auto turns = turn_signals(*lanes, LaneKind::busy, lanes->step_ms)) {
       job.work_power_turns = turns->exclusive_busy;
       job.power_together = turns->together;

@@ -41,6 +41,7 @@ WorkScale scale_of(const std::vector<double>& row, LaneKind kind) {
   } else if (low > kNeverLow * high) {
     scale.rest = 0;
     scale.work = std::max(1e-6, low);
+    scale.resolved = true;  // every moment is work
     return scale;
   } else {
     scale.rest = low;

@@ -50,7 +50,9 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
     }
     // some wait for others: their SMs are empty for that reason
     if (most_wait - least_wait > 0.12) continue;
-    if (busy < kBusyAtLeast || memory > kMemoryAtMost || job.longest_hollow_ms > 10'000) continue;
+    if (busy < kBusyAtLeast || memory > kMemoryAtMost || job.longest_hollow_ms > 10'000 ||
+        is_perfectly_still(job, seen.signals))
+      continue;
     if (sm_known ? sm > kSmAtMost : power > kPowerAtMost) continue;
     if (memory_bound) continue;
     if (sm_known && power > 0.7) continue;  // it works hard, whatever its SMs say

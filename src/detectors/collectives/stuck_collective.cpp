@@ -48,29 +48,6 @@ bool is_no_part_of_the_work(const JobSignals& job, const Signals& signals) {
   return lasts || job.longest_hollow_ms > kTooLongToEnd;
 }
 
-// Attached after it got stuck, nothing else is there to compare with. But training is never as
-// still as this: every GPU at 100 % in every reading, at a low power that does not move. (An H100
-// that spins draws 120 to 160 of 700 W, an A100 85 to 110 of 400 W.)
-bool perfectly_still(const JobSignals& job, const Signals& signals) {
-  constexpr double kLowPower = 0.4;  // of the limit
-  constexpr double kLowSm = 0.12;    // NCCL's kernels hold a few of the SMs
-  constexpr double kMoves = 0.08;    // of its power
-  if (job.origin != JobOrigin::processes && job.origin != JobOrigin::likeness &&
-      job.origin != JobOrigin::partial)
-    return false;
-  for (const GpuInJob& member : job.members)
-    if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower)
-      return false;
-  for (const GpuSignals& gpu : signals.gpus) {
-    if (!holds(job, gpu.index)) continue;
-    if (gpu.sm && *gpu.sm > kLowSm) return false;
-    if (!gpu.power_highest_mw || !gpu.power_lowest_mw || !gpu.power_mw ||
-        *gpu.power_highest_mw - *gpu.power_lowest_mw > 2 * kMoves * *gpu.power_mw)
-      return false;
-  }
-  return true;
-}
-
 // Who may be the one that does not come: GPUs that hold a model and do nothing, of another job as
 // far as readings tell.
 std::vector<int> absent_ones(const JobSignals& job, const Signals& signals) {
@@ -134,30 +111,30 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
         findings.push_back(std::move(*finding));
         continue;
       }
-    if (job.gpus.size() < 2 || job.one_process_on_all || job.serves ||
-        job.longest_hollow_ms < kStuckAfterMs)
+    const bool still = is_perfectly_still(job, seen.signals);
+    const double hollow_ms = still ? job.to_ms - job.from_ms : job.longest_hollow_ms;
+    if (job.gpus.size() < 2 || job.one_process_on_all || job.serves || hollow_ms < kStuckAfterMs)
       continue;
     if (pattern_of(seen, i) != Pattern::in_step && pattern_of(seen, i) != Pattern::unclear)
       continue;
     const bool steps_went_on =
-        job.steps && job.steps->last_step_ms > job.longest_hollow_until_ms - kStuckAfterMs / 2;
+        job.steps && job.steps->last_step_ms >
+                         (still ? job.to_ms : job.longest_hollow_until_ms) - kStuckAfterMs / 2;
     if (steps_went_on) continue;
     const bool steps_ended = job.steps && job.steps->count >= 5;
-    if (!is_no_part_of_the_work(job, seen.signals)) continue;
-    const bool still = perfectly_still(job, seen.signals);
+    if (!still && !is_no_part_of_the_work(job, seen.signals)) continue;
     const std::vector<int> absent = still ? absent_ones(job, seen.signals) : std::vector<int>();
     const bool contrast =
         steps_ended || worked_at_another_time(job, seen.signals) || one_does_not_come(job) || still;
     // Who still reads data gets on: a mean over many steps of a late rank looks hollow too.
     const bool reads_on = is_coarse(seen.signals) && job.host.read_bytes_s.value_or(0) > 1e5;
-    const double share =
-        std::min(1.0, job.longest_hollow_ms / std::max(1.0, job.to_ms - job.from_ms));
+    const double share = std::min(1.0, hollow_ms / std::max(1.0, job.to_ms - job.from_ms));
     Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical,
                                 !contrast || reads_on                                       ? 0.4
                                 : still && absent.empty()                                   ? 0.65
                                 : job.longest_hollow_ms < kLongerThanSaving && !steps_ended ? 0.7
                                                                                             : 0.85,
-                                share, {{"hollow_ms", job.longest_hollow_ms, kStuckAfterMs, "ms"}});
+                                share, {{"hollow_ms", hollow_ms, kStuckAfterMs, "ms"}});
     for (const GpuInJob& member : job.members) {
       if (member.busy.value_or(1) >= 0.3) continue;
       finding.evidence.push_back(

@@ -410,11 +410,13 @@ Signals all_still(int gpus) {
   Signals signals = without_processes(healthy_ranks(gpus));
   for (GpuSignals& gpu : signals.gpus) {
     gpu.sm.reset();
+    gpu.tensor.reset();
     gpu.power_mw = 135'000;
     gpu.power_highest_mw = 136'000;
     gpu.power_lowest_mw = 134'000;
   }
   JobSignals& job = signals.jobs.front();
+  if (job.fine) job.fine->swing = 0.02;
   for (GpuInJob& member : job.members) {
     member.busy = 1;
     member.power_of_limit = 0.19;
