@@ -53,6 +53,7 @@ class Expectation:
     must: frozenset  # codes that must be among the findings
     seen: frozenset  # codes that must be among findings or suspicions
     must_not: frozenset  # codes that must not be among the findings
+    guess: frozenset  # untrue, and not to be told from the truth: only said with less than 60 %
     healthy: bool  # no finding at all is right
 
 
@@ -65,6 +66,7 @@ class Situation:
     must: tuple = ()
     seen: tuple = ()
     may: tuple = ()  # true as well, or a matter of taste
+    guess: tuple = ()  # untrue, but nothing in the recording tells it from the truth
     may_blind: tuple = ()  # not to be told from the truth in the variants of unclear_in
     healthy: bool = False
     unclear_in: tuple = ()  # variants that cannot decide the pattern
@@ -89,6 +91,7 @@ class Situation:
             must=frozenset(self.must if shown and not weak else ()),
             seen=frozenset((self.seen + (self.must if weak else ())) if shown else ()),
             must_not=KNOWN_CODES - set(self.must) - set(self.seen) - may,
+            guess=frozenset(self.guess),
             healthy=self.healthy,
         )
 
@@ -380,7 +383,7 @@ def ddp_starved(scene):
         cpu=scene.rng.uniform(0.1, 0.4),
         state="S",
         loader_workers=scene.rng.choice((1, 2, 4)),
-        read_rate=scene.spread(2e6, 3e8),
+        read_rate=scene.spread(1e4, 3e8),  # little where files are in the page cache
     )
 
 
@@ -389,6 +392,24 @@ def ddp_no_workers(scene):
     """The same with no loader workers: the training process itself reads, a core at full load."""
     starved(
         scene, cpu=scene.rng.uniform(0.95, 1.05), loader_workers=0, read_rate=scene.spread(2e6, 3e8)
+    )
+
+
+@situation("in-step", guess=("D201",), unclear_in=NO_RANKS)
+def host_waits(scene):
+    """The same holes as with a slow loader, but the host sleeps in its own code: a logger, a lock."""
+    ddp(
+        scene,
+        step=(100, 3000),
+        starve=scene.rng.uniform(0.2, 0.6),
+        starve_part="unknown",
+        processes=partial(
+            rank_processes,
+            cpu=scene.rng.uniform(0.1, 0.5),
+            state="S",
+            loader_workers=scene.rng.choice((2, 4, 8)),
+            read_rate=scene.spread(1e3, 2e6),
+        ),
     )
 
 

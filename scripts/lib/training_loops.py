@@ -73,6 +73,7 @@ def ddp_steps(
     slow=None,
     pause=None,
     gap_part="unknown",
+    starve_part="input",
     slow_part="other_rank",
 ):
     """Data-parallel ranks: host gap, forward and backward, then all wait for the last in the all-
@@ -103,7 +104,7 @@ def ddp_steps(
             lane.until(at, work.idle, gap_part)
             if starve:
                 at += step_ms * starve * max(0.1, gauss(1, 0.06)) * common
-            lane.until(at, work.idle, "input")
+            lane.until(at, work.idle, starve_part)
             if rank in late:
                 at += step_ms * late[rank] * max(0.2, gauss(1, 0.15))
             lane.until(at, work.idle)

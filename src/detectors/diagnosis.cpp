@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "detectors/all_detectors.hpp"
+#include "detectors/calibration.hpp"
 #include "detectors/ledger.hpp"
 #include "detectors/split/pattern.hpp"
 #include "detectors/told/reported_findings.hpp"
@@ -17,6 +18,10 @@ void settle_findings(const Signals& signals, std::vector<Finding> found, Diagnos
   const Seen seen{signals, diagnosis.verdicts};
   diagnosis.ledgers = settle(seen, found);
   costliest_first(found);
+  // Counted on what is seen from outside; traces and probes say what they measured.
+  if (!signals.trace)
+    for (Finding& finding : found)
+      if (finding.rung == 0) finding.confidence = calibrated(finding.confidence);
   for (Finding& finding : found)
     (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)
         .push_back(std::move(finding));
@@ -48,6 +53,9 @@ Diagnosis diagnose(const Signals& signals) {
   found.insert(found.end(), std::make_move_iterator(reported.begin()),
                std::make_move_iterator(reported.end()));
   settle_findings(signals, std::move(found), diagnosis);
+  for (JobVerdict& judged : diagnosis.verdicts)
+    judged.verdict.confidence = calibrated(judged.verdict.confidence);
+  diagnosis.verdict.confidence = calibrated(diagnosis.verdict.confidence);
   return diagnosis;
 }
 
@@ -55,7 +63,7 @@ namespace {
 
 constexpr double kWellBusy = 0.8;
 
-double mean_busy(const JobSignals& job) {
+double busy_on_average(const JobSignals& job) {
   double sum = 0;
   for (const GpuInJob& member : job.members) sum += member.busy.value_or(0);
   return job.members.empty() ? 0 : sum / static_cast<double>(job.members.size());
@@ -66,8 +74,8 @@ double mean_busy(const JobSignals& job) {
 bool is_worth_waiting_for(const Diagnosis& diagnosis, const Signals& signals) {
   if (diagnosis.first_job >= signals.jobs.size()) return false;
   const JobSignals& job = signals.jobs[diagnosis.first_job];
-  const bool told =
-      diagnosis.verdict.pattern == Pattern::taking_turns && diagnosis.verdict.confidence >= 0.8;
+  const bool told = diagnosis.verdict.pattern == Pattern::taking_turns &&
+                    diagnosis.verdict.confidence >= calibrated(0.8);
   return !told && job.fine && seem_to_alternate(*job.fine);
 }
 
@@ -90,11 +98,11 @@ bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
     case Pattern::single_gpu:
     case Pattern::independent:
       // Hardly busy: it may not have begun, and why it rests takes a longer look.
-      return watched_s >= kHealthyAfterS && mean_busy(job) >= kWellBusy;
+      return watched_s >= kHealthyAfterS && busy_on_average(job) >= kWellBusy;
     case Pattern::idle:
     case Pattern::unclear: return false;
   }
-  if (!job.fine || diagnosis.verdict.confidence < 0.7) return false;
+  if (!job.fine || diagnosis.verdict.confidence < calibrated(0.7)) return false;
   const double turns =
       kVote * std::max<double>(job.fine->blocks_exclusive,
                                job.fine->exclusive_busy > 0.6 ? job.fine->hand_overs / 2.0 : 0);
@@ -102,7 +110,7 @@ bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
   if (diagnosis.verdict.pattern == Pattern::taking_turns)
     return watched_s >= kFaultAfterS && turns - together >= needed;
   if (job.stalls.all.size() == 1 && watched_s < kSecondStallS) return false;
-  if (diagnosis.verdict.pattern == Pattern::in_step && mean_busy(job) < kWellBusy &&
+  if (diagnosis.verdict.pattern == Pattern::in_step && busy_on_average(job) < kWellBusy &&
       diagnosis.findings.empty())
     return false;  // it rests, and nothing says why yet
   return watched_s >= kHealthyAfterS && together - turns >= needed;

@@ -329,6 +329,10 @@ class JobAccount {
   void charge_slowness(const Finding& finding, double wanted, Pools& pools) {
     const auto slow = static_cast<double>(
         std::ranges::count_if(finding.gpus, [&](int gpu) { return holds(job_, gpu); }));
+    const auto gpus = static_cast<double>(job_.members.size());
+    // The others wait as long as it is late, which is less than its clock says where memory limits.
+    if (job_.time && job_.time->resolved && slow < gpus)
+      wanted = std::min(wanted, pools.waiting_alone * gpus / (gpus - slow));
     const double own = wanted * slow / static_cast<double>(job_.members.size());
     ledger_[LedgerPart::slowed] += Pools::take(ledger_[LedgerPart::working], own);
     ledger_[LedgerPart::slowed] += Pools::take(pools.waiting_alone, wanted - own);

@@ -75,10 +75,11 @@ std::optional<double> board_power_mw(std::string_view driver_name) {
   for (const Board& board : kBoards) {
     const auto at = driver_name.find(board.word);
     if (at == std::string_view::npos) continue;
-    // "A10" is not "A100", "L4" not "L40": the word ends there
+    // "A10" is not "A100", "L4" not "L40": a number ends there
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
     const std::size_t end = at + board.word.size();
     const bool goes_on =
-        end < driver_name.size() && driver_name[end] >= '0' && driver_name[end] <= '9';
+        is_digit(board.word.back()) && end < driver_name.size() && is_digit(driver_name[end]);
     const bool begins = at == 0 || driver_name[at - 1] == ' ' || driver_name[at - 1] == '-';
     if (begins && !goes_on) return board.watts * 1000;
   }

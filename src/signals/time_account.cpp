@@ -22,7 +22,8 @@ constexpr double kShortestRun = 4;
 struct WorkScale {
   double rest = 0;
   double work = 1;
-  bool resolved = false;  // moments are one or the other: lanes are finer than steps
+  bool resolved = false;   // moments are one or the other: lanes are finer than steps
+  bool sees_rest = false;  // and some of them are rest: short gaps between kernels show in none
 
   double operator()(double value) const {
     if (!known(value)) return kUnknown;
@@ -61,8 +62,9 @@ WorkScale scale_of(const std::vector<double>& row, LaneKind kind) {
     before = works;
   }
   scale.resolved = all > 0 && between < kBetweenAtMost * all && changes * kShortestRun < all;
+  scale.sees_rest = scale.resolved;
   // Faster than the meter follows: its lane wavers, and tells nothing of waiting.
-  if (!scale.resolved && kind == LaneKind::power_samples) scale = WorkScale{0, 1e-6, false};
+  if (!scale.resolved && kind == LaneKind::power_samples) scale = WorkScale{0, 1e-6, false, false};
   return scale;
 }
 
@@ -177,7 +179,8 @@ void account_waiting(const FineLanes& fine, const Lanes& busy, double least_idle
   const bool several = job.members.size() > 1;
   time.resolved = std::ranges::all_of(scales, &WorkScale::resolved);
   // Where moments are means over work and rest, none of them shows that all rested.
-  if (several && time.resolved) time.idle_together = std::min(least_idle, none / moments);
+  if (several && std::ranges::all_of(scales, &WorkScale::sees_rest))
+    time.idle_together = std::min(least_idle, none / moments);
   double least_wait = 1;
   double waited_for = 0;
   for (const Worked& lane : lanes) waited_for += lane.waited_for;

@@ -74,6 +74,7 @@ class Scaling(unittest.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr[-1500:])
 
+    @second_try.whole_only
     def test_all_ways_on_two_virtual_gpus(self):
         files = [self.folder / f"scaling.{kind}" for kind in ("html", "svg", "csv", "json")]
         done = bench(

@@ -22,7 +22,7 @@ os.environ.setdefault("LOCKSTEP_SOURCE_DIR", os.path.dirname(os.path.dirname(HER
 
 # 20 in scripts/test --whole
 WHOLE = bool(os.environ.get("LOCKSTEP_WHOLE"))
-KILLS = 20 if WHOLE else 3
+KILLS = 20 if WHOLE else 1
 
 TINY = [
     "--device",

@@ -27,8 +27,10 @@ double host_says_input(const HostSignals& host) {
     return host.main_cpu.value_or(1) > 0.6 || reads ? 0.75 : 0.6;
   }
   if (reads) return 0.75;
-  if (!host.main_cpu) return 0.55;
-  return *host.main_cpu < 0.75 ? 0.7 : 0.42;
+  if (!host.main_cpu) return 0.48;
+  // It sleeps: for data, or for anything else that it waits for between steps (seen on an H200:
+  // logging that sleeps looks the same).
+  return *host.main_cpu < 0.75 ? 0.5 : 0.42;
 }
 
 // A batch that workers made comes through a queue: unpickling and mapping it takes about a

@@ -281,8 +281,6 @@ JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
                          "the script and its device_map would decide.",
                          {});
   if (std::ranges::any_of(job.processes, is_one_process_framework)) return in_step(job, 0.85);
-  if (job.memory_lead && *job.memory_lead > 1.1 && job.replica_balance.value_or(0) > kReplicasAlike)
-    return one_leads(job, 0.7);
   const bool first_busier = turns.duty.size() > 1 && turns.duty.front() > 1.08 * turns.duty.back();
   if (!job.memory_lead) return one_leads(job, 0.55);
   if (first_busier) return one_leads(job, 0.6);
