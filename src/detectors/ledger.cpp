@@ -399,8 +399,13 @@ class JobAccount {
     const bool late = finding.code == FindingCode::straggler_rank && finding.confidence >= 0.5;
     if (late && measured_from_outside && job_.time->resolved && gpus > 1)
       finding.lost_throughput = std::min(most, ledger_[LedgerPart::other_rank] * gpus / (gpus - 1));
+    // The driver itself says that a GPU is hot: that is told, however little it costs.
+    constexpr double kToldByTheDriver = 0.02;
+    const double least = finding.code == FindingCode::thermal_throttle && finding.confidence >= 0.5
+                             ? std::min(finding.lost_throughput, kToldByTheDriver)
+                             : 0;
     if (!finding.is_fault && !name_of(finding.code).is_fault)
-      finding.lost_throughput = std::min(finding.lost_throughput, most);
+      finding.lost_throughput = std::max(least, std::min(finding.lost_throughput, most));
   }
 
   const JobSignals& job_;

@@ -5,6 +5,8 @@
 // checkpoint-stall (a burst of bytes), straggler-rank (every step, not every so often), evaluation
 // on all ranks (all GPUs work: no loss), stuck-collective (does not end). Blind: without power or
 // SM a spinning GPU reads like a working one.
+#include <map>
+
 #include "detectors/all_detectors.hpp"
 #include "detectors/step_share.hpp"
 
@@ -18,22 +20,26 @@ std::optional<Finding> evaluation_from_outside(const JobSignals& job, const Sign
     return std::nullopt;
   std::ptrdiff_t alike = 0;
   double length = 0;
-  std::vector<int> workers;
+  std::map<int, std::ptrdiff_t> worked;  // by GPU
   for (const Stall& stall : stalls.all) {
     length += (stall.to_ms - stall.from_ms) / static_cast<double>(stalls.all.size());
     const bool quiet = stall.written_bytes.value_or(0) < kBurstBytes;
     if (!quiet || stall.workers.size() != 1 || stall.spinning_gpus < 0.5) continue;
     ++alike;
-    workers = stall.workers;
+    ++worked[stall.workers.front()];
   }
   if (alike * 2 < static_cast<std::ptrdiff_t>(stalls.all.size())) return std::nullopt;
+  // It is always the same rank; where it is another each time, their work is uneven (C410).
+  const auto most = std::ranges::max_element(
+      worked, [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most->second * 10 < alike * 8) return std::nullopt;
   Finding finding = about_job(
       FindingCode::evaluation_stall, job, Severity::warning,
       is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.75, stalls.share,
       {{"stalls", static_cast<double>(alike), 2.0, "stalls"},
        {"stall_ms", length, std::nullopt, "ms"},
        {"period_ms", *stalls.period_ms, std::nullopt, "ms"}});
-  if (const ProcessSample* const process = process_on(job, workers.front());
+  if (const ProcessSample* const process = process_on(job, most->first);
       process != nullptr && process->rank)
     finding.ranks = {*process->rank};
   return finding;

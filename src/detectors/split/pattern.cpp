@@ -116,6 +116,13 @@ bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
   // Ranks whose work differs from step to step (sequence lengths) end their steps one after the
   // other, and begin the next together.
   if (begin_together(turns)) return false;
+  // One that all others wait for is late, or does something of its own; stages wait for each other.
+  constexpr double kForOne = 0.9;
+  if (job.time && job.time->resolved &&
+      std::ranges::any_of(job.members, [](const GpuInJob& member) {
+        return member.time && member.time->waited_for > kForOne;
+      }))
+    return false;
   if (two && (job.origin != JobOrigin::processes || turns.together > 0.1)) return false;
   // Stages that hardly agree at all (few micro-batches, large holes) come near to chance too; ranks
   // in step never do.
