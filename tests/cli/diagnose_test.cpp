@@ -251,5 +251,25 @@ TEST(Explain, NamesTheNearestForAnUnknownCode) {
   EXPECT_NE(run_lockstep({"explain"}).out.find("L808  nccl-timeout"), std::string::npos);
 }
 
+TEST(Diagnose, AnswersWhatOneTableOfNvidiaSmiCan) {
+  const TemporaryFolder folder;
+  const auto table = folder.write(
+      "smi.txt",
+      "| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2     |\n"
+      "|   0  NVIDIA A100-SXM...  Off  | 00000000:07:00.0 Off |                    0 |\n"
+      "| N/A   60C    P0   350W / 400W |  61234MiB / 81920MiB |    100%      Default |\n"
+      "|   1  NVIDIA A100-SXM...  Off  | 00000000:0B:00.0 Off |                    0 |\n"
+      "| N/A   33C    P0    70W / 400W |  58234MiB / 81920MiB |      0%      Default |\n");
+
+  const ProgramEnd end = run_lockstep({"diagnose", table.string()});
+
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.out.find("GPU 0   100 % busy  350 of 400 W  59.8 GiB"), std::string::npos)
+      << end.out;
+  EXPECT_NE(end.out.find("no       GPUs busy together"), std::string::npos) << end.out;
+  EXPECT_NE(end.out.find("yes      similar memory"), std::string::npos) << end.out;
+  EXPECT_NE(end.out.find("unknown  no turns"), std::string::npos) << end.out;
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -33,8 +33,19 @@ std::string numbers_of(const GpuReport& gpu) {
   return join(parts, "  ");
 }
 
+// One look has no lanes, and numbers all the same.
+std::string numbers_text(const Report& report) {
+  constexpr std::size_t kMostRows = 64;
+  if (report.trace || report.gpus.size() > kMostRows) return {};
+  std::string text;
+  for (const GpuReport& gpu : report.gpus)
+    if (const std::string numbers = numbers_of(gpu); !numbers.empty())
+      text += fmt::format("  {:<6}  {}\n", gpu_label(gpu.info), numbers);
+  return text.empty() ? text : text + "\n";
+}
+
 std::string lanes_text(const Report& report, std::size_t width, const Painter& paint) {
-  if (report.pictures.empty()) return {};
+  if (report.pictures.empty()) return numbers_text(report);
   const LanePicture& picture = report.pictures.front();
   constexpr std::size_t kMostLanes = 16;  // of a fleet: more than a screen tells nothing
   if (has_several_machines(report) && picture.rows.size() > kMostLanes) return {};
