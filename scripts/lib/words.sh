@@ -59,12 +59,14 @@ configure() {
 
 # Builds a preset (and of it the targets named), with ninja's own progress line where there is a
 # terminal, else a line for every tenth of the way and all of a failing command's output.
+# BUILD_GENTLY=1: behind what else runs, for tests that run beside it.
 build() {
-  local preset=$1 targets=()
+  local preset=$1 targets=() gently=()
   shift
+  [[ -z ${BUILD_GENTLY:-} ]] || gently=(nice -n 15)
   [[ $# -eq 0 ]] || targets=(--target "$@")
-  if [[ -t 1 ]]; then cmake --build --preset "$preset" "${targets[@]}"; else
-    NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" "${targets[@]}" |
+  if [[ -t 1 ]]; then "${gently[@]}" cmake --build --preset "$preset" "${targets[@]}"; else
+    NINJA_STATUS='[%f/%t] ' "${gently[@]}" cmake --build --preset "$preset" "${targets[@]}" |
       awk '{ if (match($0, /^\[[0-9]+\/[0-9]+\]/)) {
                split(substr($0, 2, RLENGTH - 2), n, "/"); part = int(10 * n[1] / n[2]);
                if (part != last) { printf "    built %d of %d\n", n[1], n[2]; fflush(); last = part } }
