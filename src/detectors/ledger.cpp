@@ -14,6 +14,7 @@ constexpr double kHoursADay = 24;
 // of the time: below, a GPU of a job that works does nothing at all
 constexpr double kNeverWorks = 0.02;
 constexpr double kMostOfIt = 0.7;
+constexpr double kFewestThatWait = 0.25;  // of a job's GPUs, where it is not known who is late
 
 bool is_of_the_host(LedgerPart part) {
   return part >= LedgerPart::input && part <= LedgerPart::host_code &&
@@ -250,12 +251,15 @@ class JobAccount {
       for (const Finding* const finding : findings)
         if (name_of(finding->code).part == part && finding->confidence >= 0.5)
           charge(part, *finding, pools);
-    // Without power or SM what waits reads as work; a late rank's finding knows of it all the same.
-    if (!time.waiting_is_known)
-      for (const Finding* const finding : findings)
-        if (finding->code == FindingCode::straggler_rank && finding->confidence >= 0.5)
-          ledger_[LedgerPart::other_rank] += Pools::take(
-              ledger_[LedgerPart::working], finding->lost_throughput * (gpus - 1) / gpus);
+    // Where lanes are means over steps, or power and SM are missing, what waits reads as work; a
+    // late rank's finding knows of it all the same.
+    for (const Finding* const finding : findings) {
+      if (finding->code != FindingCode::straggler_rank || finding->confidence < 0.5) continue;
+      const double waits = finding->lost_throughput * waiting_share(*finding);
+      if (pools.waiting_alone < 0.5 * waits)
+        ledger_[LedgerPart::other_rank] +=
+            Pools::take(ledger_[LedgerPart::working], waits - pools.waiting_alone);
+    }
     charge_step_marks(pools);
     ledger_[LedgerPart::other_rank] += pools.waiting_alone;
     ledger_[LedgerPart::link] += pools.waiting_together;
@@ -271,6 +275,14 @@ class JobAccount {
     ledger_[LedgerPart::working] = std::max(0.0, ledger_[LedgerPart::working] - (exposed - seen));
     pools.waiting_together = on_all;
     pools.waiting_alone = exposed - on_all;
+  }
+
+  // Of the job's GPUs, those that are not late themselves.
+  double waiting_share(const Finding& finding) const {
+    const auto late = static_cast<double>(
+        std::ranges::count_if(finding.gpus, [&](int gpu) { return holds(job_, gpu); }));
+    const auto gpus = static_cast<double>(std::max<std::size_t>(1, job_.members.size()));
+    return std::max(0.0, 1 - std::max(1.0, late) / gpus);
   }
 
   static bool blocks_launches(const Finding& finding) {
@@ -370,7 +382,7 @@ class JobAccount {
     const LedgerPart part = name_of(finding.code).part;
     const double gpus = static_cast<double>(std::max<std::size_t>(1, job_.gpus.size()));
     // A trace was replayed without the cause: its answer is better than any share.
-    if (!signals_.trace) take_cost_from_ledger(finding, part, gpus);
+    if (!signals_.trace) take_cost_from_ledger(finding, part);
     double losing = gpus;
     // those that stand by could work beside the job's own
     if (finding.code == FindingCode::idle_gpus && job_.origin != JobOrigin::cluster)
@@ -380,14 +392,14 @@ class JobAccount {
                                        : kHoursADay * finding.lost_throughput * losing;
   }
 
-  void take_cost_from_ledger(Finding& finding, LedgerPart part, double gpus) const {
+  void take_cost_from_ledger(Finding& finding, LedgerPart part) const {
     double most = 1;
     switch (part) {
       case LedgerPart::working:  // the GPUs work, and could get on faster
       case LedgerPart::unused: break;
       case LedgerPart::slowed:
       case LedgerPart::other_rank:  // the one that is late or slow does work
-        most = std::min(1.0, lost_in_all() * gpus / std::max(1.0, gpus - 1));
+        most = std::min(1.0, lost_in_all() / std::max(kFewestThatWait, waiting_share(finding)));
         break;
       default: most = lost_in_all(); break;
     }
@@ -395,10 +407,11 @@ class JobAccount {
     if ((part == LedgerPart::turn || (is_of_the_host(part) && measured_from_outside)) &&
         finding.confidence >= 0.5 && ledger_[part] > 0)
       finding.lost_throughput = ledger_[part];
-    // All but the late one wait for it.
+    // All but the late ones wait.
     const bool late = finding.code == FindingCode::straggler_rank && finding.confidence >= 0.5;
-    if (late && measured_from_outside && job_.time->resolved && gpus > 1)
-      finding.lost_throughput = std::min(most, ledger_[LedgerPart::other_rank] * gpus / (gpus - 1));
+    if (late && measured_from_outside && job_.time->resolved && waiting_share(finding) > 0)
+      finding.lost_throughput =
+          std::min(most, ledger_[LedgerPart::other_rank] / waiting_share(finding));
     // The driver itself says that a GPU is hot: that is told, however little it costs.
     constexpr double kToldByTheDriver = 0.02;
     const double least = finding.code == FindingCode::thermal_throttle && finding.confidence >= 0.5
