@@ -58,6 +58,33 @@ std::optional<Finding> straggler_from_outside(const JobSignals& job, const Signa
   return finding;
 }
 
+// The rank that works while the others rest is the one that they wait for, whether they spin (NCCL)
+// or sleep (Gloo) meanwhile.
+std::optional<Finding> straggler_from_lanes(const JobSignals& job, const Signals& signals) {
+  constexpr double kForOne = 0.8;  // of all waiting for a rank that works
+  if (!trains(job) || !job.time || !job.time->resolved || job.members.size() < 2 ||
+      job.longest_hollow_ms > 10'000)
+    return std::nullopt;
+  const auto rests = [](const GpuInJob& member) { return 1 - member.time->working; };
+  if (std::ranges::any_of(job.members, [](const GpuInJob& member) { return !member.time; }))
+    return std::nullopt;
+  const auto culprit = std::ranges::max_element(
+      job.members, {}, [](const GpuInJob& member) { return member.time->waited_for; });
+  std::vector<double> others;
+  for (const GpuInJob& member : job.members)
+    if (member.index != culprit->index) others.push_back(rests(member));
+  const double gap = middle_value(others) - rests(*culprit) - rare_stretches(job);
+  if (culprit->time->waited_for < kForOne || gap < kGapAtLeast) return std::nullopt;
+  Finding finding = about_job(
+      FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning,
+      is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.75, gap,
+      {{"others_rest", middle_value(others), std::nullopt, "fraction"},
+       {"works_while_they_rest", culprit->time->waited_for, kForOne, "fraction"},
+       {"waiting_gap", gap, kGapAtLeast, "fraction"}});
+  name_rank(job, culprit->index, finding);
+  return finding;
+}
+
 // Ranks do the same work, so one that is busy less than all others while they never rest is the
 // late one: they spin for the rest. Needs neither power nor SM.
 std::optional<Finding> from_busy(const JobSignals& job, const Signals& signals) {
@@ -71,6 +98,10 @@ std::optional<Finding> from_busy(const JobSignals& job, const Signals& signals) 
     if (i != culprit) others = std::min(others, job.members[i].busy.value_or(0));
   const double gap = others - job.members[culprit].busy.value_or(1) - rare_stretches(job);
   if (gap < kGapAtLeast || others < kOthersAtLeast) return std::nullopt;
+  // It rests while another works: it waits itself.
+  if (job.time && job.time->resolved && job.members[culprit].time &&
+      job.members[culprit].time->waited_for < 0.2)
+    return std::nullopt;
   Finding finding = about_job(
       FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning,
       is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.7, gap,
@@ -210,6 +241,7 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
     auto finding = arrivals ? from_arrivals(job)
                    : marked ? straggler_from_steps(job)
                             : straggler_from_outside(job, seen.signals);
+    if (!finding && !marked && !arrivals) finding = straggler_from_lanes(job, seen.signals);
     if (!finding && !marked && !arrivals) finding = from_busy(job, seen.signals);
     // A GPU that is gone is not late: H605 says what the others wait for.
     const auto is_lost = [&](int gpu) {
