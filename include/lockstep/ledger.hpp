@@ -10,10 +10,10 @@ namespace lockstep {
 
 enum class LedgerPart : std::uint8_t {
   working,
-  input,       // no data to work on
-  launching,   // the host queues kernels too slowly
-  sync,        // the host waits for the GPU, which then has nothing queued
-  logging,     //
+  input,      // no data to work on
+  launching,  // the host queues kernels too slowly
+  sync,       // the host waits for the GPU, which then has nothing queued
+  logging,
   checkpoint,  // saving
   evaluation,
   gc,          // Python's collector

@@ -5,6 +5,7 @@
 
 #include "detectors/all_detectors.hpp"
 #include "detectors/calibration.hpp"
+#include "detectors/finding_tools.hpp"
 #include "detectors/ledger.hpp"
 #include "detectors/split/pattern.hpp"
 #include "detectors/told/reported_findings.hpp"
@@ -62,12 +63,6 @@ Diagnosis diagnose(const Signals& signals) {
 namespace {
 
 constexpr double kWellBusy = 0.8;
-
-double busy_on_average(const JobSignals& job) {
-  double sum = 0;
-  for (const GpuInJob& member : job.members) sum += member.busy.value_or(0);
-  return job.members.empty() ? 0 : sum / static_cast<double>(job.members.size());
-}
 
 }  // namespace
 

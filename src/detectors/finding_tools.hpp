@@ -98,6 +98,13 @@ inline bool steps_can_be_judged(const Seen& seen, std::size_t job) {
 // Readings so far apart that stretches of a second cannot be seen.
 inline bool is_coarse(const Signals& signals) { return signals.tick_ms > 2500; }
 
+// Mean of its GPUs; one that was not read counts as not busy.
+inline double busy_on_average(const JobSignals& job) {
+  double sum = 0;
+  for (const GpuInJob& member : job.members) sum += member.busy.value_or(0);
+  return job.members.empty() ? 0 : sum / static_cast<double>(job.members.size());
+}
+
 // Mean of its GPUs: share of the time in which they worked.
 inline double mean_working(const JobSignals& job) {
   double sum = 0;

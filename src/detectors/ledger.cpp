@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <span>
 
 #include "detectors/finding_tools.hpp"
 #include "detectors/probe_tools.hpp"
@@ -277,12 +277,16 @@ class JobAccount {
     pools.waiting_alone = exposed - on_all;
   }
 
-  // Of the job's GPUs, those that are not late themselves.
-  double waiting_share(const Finding& finding) const {
-    const auto late = static_cast<double>(
+  // Of the job's GPUs, those that the finding names.
+  double named_by(const Finding& finding) const {
+    return static_cast<double>(
         std::ranges::count_if(finding.gpus, [&](int gpu) { return holds(job_, gpu); }));
+  }
+
+  // Of the job's GPUs, the share that is not late itself.
+  double waiting_share(const Finding& finding) const {
     const auto gpus = static_cast<double>(std::max<std::size_t>(1, job_.members.size()));
-    return std::max(0.0, 1 - std::max(1.0, late) / gpus);
+    return std::max(0.0, 1 - std::max(1.0, named_by(finding)) / gpus);
   }
 
   static bool blocks_launches(const Finding& finding) {
@@ -339,13 +343,12 @@ class JobAccount {
 
   // A slow GPU works all the time, and all others wait for it.
   void charge_slowness(const Finding& finding, double wanted, Pools& pools) {
-    const auto slow = static_cast<double>(
-        std::ranges::count_if(finding.gpus, [&](int gpu) { return holds(job_, gpu); }));
+    const double slow = named_by(finding);
     const auto gpus = static_cast<double>(job_.members.size());
     // The others wait as long as it is late, which is less than its clock says where memory limits.
     if (job_.time && job_.time->resolved && slow < gpus)
       wanted = std::min(wanted, pools.waiting_alone * gpus / (gpus - slow));
-    const double own = wanted * slow / static_cast<double>(job_.members.size());
+    const double own = wanted * slow / gpus;
     ledger_[LedgerPart::slowed] += Pools::take(ledger_[LedgerPart::working], own);
     ledger_[LedgerPart::slowed] += Pools::take(pools.waiting_alone, wanted - own);
   }
@@ -447,9 +450,11 @@ std::optional<std::size_t> job_of(const Finding& finding, const Signals& signals
   return largest;
 }
 
-std::vector<std::vector<Finding*>> by_job(const Signals& signals, std::vector<Finding>& findings) {
-  std::vector<std::vector<Finding*>> of_job(signals.jobs.size());
-  for (Finding& finding : findings)
+// In a fleet there are many of both: each finding's job is looked for once.
+template <class F>
+std::vector<std::vector<F*>> by_job(const Signals& signals, std::span<F> findings) {
+  std::vector<std::vector<F*>> of_job(signals.jobs.size());
+  for (F& finding : findings)
     if (const auto job = job_of(finding, signals)) of_job[*job].push_back(&finding);
   return of_job;
 }
@@ -461,7 +466,7 @@ std::vector<Ledger> settle(const Seen& seen, std::vector<Finding>& findings) {
   for (Finding& finding : findings)  // of no job: as many GPUs as it names
     finding.lost_gpu_hours_a_day =
         kHoursADay * finding.lost_throughput * static_cast<double>(finding.gpus.size());
-  auto of_job = by_job(seen.signals, findings);
+  auto of_job = by_job(seen.signals, std::span(findings));
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     ledgers.push_back(
         JobAccount(seen.signals.jobs[i], seen.signals, pattern_of(seen, i)).settle(of_job[i]));
@@ -485,6 +490,7 @@ std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Find
   double gpus_in_all = 0;
   double got = 0;
   bool judged = false;
+  const auto of_job = by_job(seen.signals, std::span(findings));
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     const Pattern pattern = pattern_of(seen, i);
@@ -493,8 +499,9 @@ std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Find
     double gpus = static_cast<double>(std::max<std::size_t>(1, job.gpus.size()));
     double lost = 0;
     double slower = 1;
-    for (const Finding& finding : findings) {
-      if (job_of(finding, seen.signals) != i || finding.cause_of) continue;
+    for (const Finding* const told : of_job[i]) {
+      const Finding& finding = *told;
+      if (finding.cause_of) continue;
       if (finding.code == FindingCode::idle_gpus && job.origin != JobOrigin::cluster) {
         gpus += static_cast<double>(finding.gpus.size());
         slower *= 1 - finding.lost_throughput;

@@ -20,9 +20,7 @@ std::vector<Finding> find_one_gpu_leads(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::one_leads || job.serves) continue;
-    double busy = 0;
-    for (const GpuInJob& member : job.members)
-      busy += member.busy.value_or(0) / static_cast<double>(job.members.size());
+    const double busy = busy_on_average(job);
     findings.push_back(about_job(FindingCode::one_gpu_leads, job, Severity::warning,
                                  seen.verdicts[i].verdict.confidence,
                                  std::max(kLeastLoss, 1 - busy), seen.verdicts[i].evidence));

@@ -226,9 +226,7 @@ JobVerdict unclear(const JobSignals& job, std::string why, std::vector<Evidence>
 }
 
 JobVerdict in_step(const JobSignals& job, double confidence) {
-  double busy = 0;
-  for (const GpuInJob& member : job.members)
-    busy += member.busy.value_or(0) / static_cast<double>(job.members.size());
+  const double busy = busy_on_average(job);
   std::vector<Evidence> evidence;
   if (job.fine) {
     evidence.push_back(exclusive_evidence(*job.fine));

@@ -17,9 +17,7 @@ std::vector<Finding> find_pipeline_bubbles(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::pipeline || job.serves || !job.fine) continue;
-    double busy = 0;
-    for (const GpuInJob& member : job.members)
-      busy += member.busy.value_or(0) / static_cast<double>(job.members.size());
+    const double busy = busy_on_average(job);
     const double bubble = 1 - busy;
     if (bubble < kWorthNaming) continue;
     findings.push_back(about_job(FindingCode::pipeline_bubbles, job, Severity::warning, 0.7, bubble,
