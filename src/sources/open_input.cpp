@@ -45,6 +45,12 @@ class HostDescriber : public ProcessDescriber {
   void describe(ProcessTick& processes, double t_ms) override {
     host_.describe(processes, std::chrono::nanoseconds(static_cast<std::int64_t>(t_ms * 1e6)));
   }
+  std::chrono::nanoseconds look(double t_ms) override {
+    const auto now = std::chrono::nanoseconds(static_cast<std::int64_t>(t_ms * 1e6));
+    host_.look(now);
+    return std::max(host_.next_look() - now,
+                    std::chrono::nanoseconds(std::chrono::milliseconds(5)));
+  }
   bool local_pids() const override { return true; }
   std::vector<NotMeasured> not_measured() const override { return host_.not_measured(); }
 
@@ -207,6 +213,13 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
     return Error{fmt::format("{} is empty", printable(path)),
                  "make a recording: lockstep record -o FILE --duration 10s"};
   auto log = parse_log(lines, text);
+  if (!log && names_no_gpu(lines))
+    return Error{
+        fmt::format("the rows of {} name neither a GPU nor a time: they may be one look at "
+                    "several GPUs, or several looks at one",
+                    printable(path)),
+        "log with both: nvidia-smi --query-gpu=timestamp,index,utilization.gpu,"
+        "memory.used,power.draw --format=csv -l 1"};
   if (!log)
     return Error{
         fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path),

@@ -1,5 +1,7 @@
 #include "sources/csv/csv_log.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -178,6 +180,8 @@ std::optional<Layout> layout_by_names(std::string_view line, char separator) {
   return layout;
 }
 
+using CsvRows = std::vector<std::vector<std::string>>;
+
 // What the cells of a column have in common.
 struct ColumnContent {
   Unit unit = Unit::none;
@@ -189,8 +193,7 @@ struct ColumnContent {
 };
 
 // Nothing: a row is too short to have it.
-std::optional<ColumnContent> content_of(const std::vector<std::vector<std::string>>& rows,
-                                        std::size_t at) {
+std::optional<ColumnContent> content_of(const CsvRows& rows, std::size_t at) {
   ColumnContent content;
   for (const auto& row : rows) {
     if (at >= row.size()) return std::nullopt;
@@ -255,8 +258,25 @@ Role role_of_number(const ColumnContent& content, std::size_t rows, const IsTake
   return Role::none;
 }
 
+// 0, 1, 0, 1, ...: as nvidia-smi lists them.
+bool gpus_come_in_turn(const Layout& layout, const CsvRows& rows) {
+  const auto column = std::ranges::find(layout.columns, Role::gpu, &Column::role);
+  const auto at = static_cast<std::size_t>(column - layout.columns.begin());
+  std::optional<double> before;
+  double gpus = 0;
+  for (const auto& row : rows)
+    if (const auto cell = parse_cell(row[at])) gpus = std::max(gpus, cell->value + 1);
+  return std::ranges::all_of(rows, [&](const auto& row) {
+    const auto cell = parse_cell(row[at]);
+    if (!cell) return false;
+    const bool next = cell->value == (before ? std::fmod(*before + 1, gpus) : 0);
+    before = cell->value;
+    return next;
+  });
+}
+
 // Without a header the cells must tell: dates, units, names; then what a bare number can be.
-std::optional<Layout> layout_by_content(const std::vector<std::vector<std::string>>& rows) {
+std::optional<Layout> layout_by_content(const CsvRows& rows) {
   if (rows.empty() || rows.front().size() < 2) return std::nullopt;
   Layout layout;
   layout.columns.resize(rows.front().size());
@@ -290,15 +310,53 @@ std::optional<Layout> layout_by_content(const std::vector<std::vector<std::strin
     return column.unit == Unit::percent || column.unit == Unit::watt ||
            column.unit == Unit::mebibyte;
   });
-  const bool clear =
-      any_unit ? taken(Role::time) || taken(Role::gpu) : taken(Role::time) && taken(Role::busy);
+  // Bare numbers alone may be anything: a time or GPUs that come in turn make a log of them.
+  const bool clear = any_unit || (taken(Role::time) && taken(Role::busy)) ||
+                     (taken(Role::gpu) && taken(Role::busy) && taken(Role::power) &&
+                      taken(Role::memory_used) && gpus_come_in_turn(layout, rows));
   return layout.usable() && clear ? std::optional(layout) : std::nullopt;
+}
+
+// Whether rows that far apart are of the same GPU: memory and temperature change slowly.
+bool repeats_after(std::size_t apart, const Layout& layout, const CsvRows& rows) {
+  constexpr double kMemoryMoves = 0.02;  // of it
+  constexpr double kWarmsBy = 2;         // degrees between two readings
+  for (std::size_t at = 0; at < layout.columns.size(); ++at) {
+    const Role role = layout.columns[at].role;
+    if (role != Role::memory_used && role != Role::memory_total && role != Role::temperature &&
+        role != Role::name)
+      continue;
+    for (std::size_t i = apart; i < rows.size(); ++i) {
+      if (at >= rows[i].size() || at >= rows[i - apart].size()) return false;
+      const auto now = parse_cell(rows[i][at]);
+      const auto before = parse_cell(rows[i - apart][at]);
+      if (now.has_value() != before.has_value()) return false;
+      if (!now && rows[i][at] != rows[i - apart][at]) return false;
+      if (!now) continue;
+      const double limit =
+          role == Role::temperature ? kWarmsBy : kMemoryMoves * std::max(1.0, before->value);
+      if (std::abs(now->value - before->value) > limit) return false;
+    }
+  }
+  return true;
+}
+
+// Rows with neither a time nor a GPU's number: how many GPUs they are of, in turn. One: nothing in
+// them tells.
+std::size_t gpus_in_turn(const Layout& layout, const CsvRows& rows) {
+  constexpr std::size_t kMost = 16;
+  for (std::size_t gpus = 1; gpus <= std::min(kMost, rows.size() / 2); ++gpus)
+    if (repeats_after(gpus, layout, rows)) return gpus;
+  return 1;
 }
 
 class Rows {
  public:
-  Rows(Layout layout, SourceKind kind)
-      : layout_(std::move(layout)), builder_(kind, ProcessCoverage::none) {}
+  // `gpus_in_turn`: of rows that name neither a GPU nor a time.
+  Rows(Layout layout, SourceKind kind, std::size_t gpus_in_turn)
+      : layout_(std::move(layout)),
+        builder_(kind, ProcessCoverage::none),
+        gpus_in_turn_(gpus_in_turn) {}
 
   void add(const std::vector<std::string>& cells, double busy_scale) {
     std::optional<double> time;
@@ -351,6 +409,7 @@ class Rows {
  private:
   // Neither number nor uuid: rows of one time stamp are GPUs in order.
   int position(const std::optional<double>& time) {
+    if (!time && gpus_in_turn_ > 1) return static_cast<int>(untimed_++ % gpus_in_turn_);
     place_ = time && last_time_ && std::abs(*time - *last_time_) < 0.05 ? place_ + 1 : 0;
     return place_;
   }
@@ -396,10 +455,18 @@ class Rows {
   std::map<std::string, int> uuids_;
   std::optional<double> last_time_;
   int place_ = 0;
+  std::size_t gpus_in_turn_;
+  std::size_t untimed_ = 0;
 };
 
+bool names_any(const Layout& layout, std::initializer_list<Role> roles) {
+  return layout.wide || std::ranges::any_of(layout.columns, [&](const Column& column) {
+           return std::ranges::find(roles, column.role) != roles.end();
+         });
+}
+
 // Utilization without a unit: a percentage, unless nothing exceeds 1 and something lies between.
-double busy_scale(const Layout& layout, const std::vector<std::vector<std::string>>& rows) {
+double busy_scale(const Layout& layout, const CsvRows& rows) {
   double most = 0;
   bool between = false;
   for (const auto& row : rows)
@@ -414,7 +481,18 @@ double busy_scale(const Layout& layout, const std::vector<std::vector<std::strin
   return most <= 1 && between ? 1 : 0.01;
 }
 
+// So few rows may be one look of nvidia-smi at several GPUs, or several looks at one.
+constexpr std::size_t kOneLookAtMost = 16;
+
 }  // namespace
+
+bool names_no_gpu(const std::vector<std::string>& lines) {
+  const auto has_units = [](const std::string& line) {
+    return has(line, ",") && (has(line, " %") || has(line, "utilization.gpu")) &&
+           (has(line, " MiB") || has(line, " W") || has(line, "[MiB]") || has(line, "[W]"));
+  };
+  return lines.size() <= kOneLookAtMost + 1 && !lines.empty() && has_units(lines.front());
+}
 
 std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   constexpr std::size_t kHeaderWithin = 20;  // lines: scripts print a word or two first
@@ -426,7 +504,7 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
     layout = layout_by_names(lines[i], separator);
     begin = i + 1;
   }
-  std::vector<std::vector<std::string>> rows;
+  CsvRows rows;
   const std::string header = layout ? lines[begin - 1] : std::string();
   if (!layout) {
     begin = 0;
@@ -455,7 +533,12 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
       has(header, "utilization.gpu") || has(header, "power.draw") || has(header, "memory.used [") ||
       (!layout->header &&
        (has(lines.front(), " %") || has(lines.front(), " MiB") || has(lines.front(), " W")));
-  Rows collected(*layout, by_nvidia_smi ? SourceKind::nvidia_smi : SourceKind::csv);
+  const bool nobody_named = !names_any(*layout, {Role::gpu, Role::uuid, Role::time});
+  const std::size_t in_turn = nobody_named ? gpus_in_turn(*layout, rows) : 1;
+  if (by_nvidia_smi && nobody_named && in_turn == 1 && rows.size() > 1 &&
+      rows.size() <= kOneLookAtMost)
+    return std::nullopt;
+  Rows collected(*layout, by_nvidia_smi ? SourceKind::nvidia_smi : SourceKind::csv, in_turn);
   const double scale = busy_scale(*layout, rows);
   for (const auto& cells : rows) {
     // A header in the middle: the tool was started again.
@@ -471,7 +554,14 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
                  return gpu.busy.has_value() || gpu.power_mw.has_value();
                });
       });
-  return any_reading ? std::move(log) : std::nullopt;
+  if (!any_reading) return std::nullopt;
+  if (nobody_named && rows.size() > 1)
+    log->notes.push_back(
+        in_turn > 1 ? fmt::format("no column names the GPU: the rows are those of {} GPUs in turn, "
+                                  "by their memory and temperature",
+                                  in_turn)
+                    : "no column names the GPU: all rows are taken as one GPU's");
+  return log;
 }
 
 }  // namespace lockstep

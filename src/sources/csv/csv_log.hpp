@@ -13,4 +13,7 @@ namespace lockstep {
 // Nothing where the lines are no such log.
 std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines);
 
+// Of lines that are no log: they are nvidia-smi's rows, and may be of one GPU or of several.
+bool names_no_gpu(const std::vector<std::string>& lines);
+
 }  // namespace lockstep

@@ -52,6 +52,51 @@ TEST(NvidiaSmiCsv, IsReadWithUnitsInAnyOrderOfColumns) {
   EXPECT_EQ(log->machine.gpus[0].memory_total_bytes, 81559ULL << 20U);
 }
 
+TEST(NvidiaSmiCsv, WithNeitherTimeNorNumberIsReadByWhatChangesSlowly) {
+  for (const std::string header :
+       {"", "utilization.gpu [%], memory.used [MiB], power.draw [W]\n"}) {
+    const auto log = parse_csv_log(lines_of(header + "97 %, 61000 MiB, 640.10 W\n"
+                                                     "12 %, 48000 MiB, 120.20 W\n"
+                                                     "11 %, 61002 MiB, 121.10 W\n"
+                                                     "98 %, 48010 MiB, 642.20 W\n"));
+    const auto ticks = ticks_of(log);
+    ASSERT_EQ(ticks.size(), 2U) << header;
+    EXPECT_DOUBLE_EQ(*ticks[1].second[1].busy.value(), 0.98);
+    ASSERT_FALSE(log->notes.empty());
+    EXPECT_NE(log->notes.back().find("2 GPUs in turn"), std::string::npos) << log->notes.back();
+  }
+}
+
+TEST(NvidiaSmiCsv, WhoseFewRowsMayBeOfOneGpuOrOfSeveralIsRefused) {
+  for (const std::string header :
+       {"", "utilization.gpu [%], memory.used [MiB], power.draw [W]\n"}) {
+    const auto lines = lines_of(header + "97 %, 61000 MiB, 640.10 W\n12 %, 61000 MiB, 120.20 W\n");
+    EXPECT_FALSE(parse_csv_log(lines)) << header;
+    EXPECT_TRUE(names_no_gpu(lines)) << header;
+  }
+}
+
+TEST(NvidiaSmiCsv, OfOneGpuNeedsNeitherTimeNorNumber) {
+  std::string text = "utilization.gpu [%], memory.used [MiB], power.draw [W]\n";
+  for (int i = 0; i < 20; ++i) text += "97 %, 61000 MiB, 640.10 W\n";
+  const auto log = parse_csv_log(lines_of(text));
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->machine.gpus.size(), 1U);
+  EXPECT_NE(log->notes.back().find("one GPU's"), std::string::npos);
+}
+
+TEST(NvidiaSmiCsv, WithoutHeaderUnitsAndTimeIsReadWhereGpusComeInTurn) {
+  const std::string rows =
+      "0, 97, 640.1, 61000\n1, 12, 120.2, 61000\n0, 96, 641.1, 61000\n1, 11, "
+      "121.2, 61000\n";
+  const auto ticks = ticks_of(parse_csv_log(lines_of(rows)));
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks[1].second[0].power_mw.value(), 641'100);
+  EXPECT_FALSE(
+      parse_csv_log(lines_of("0, 97, 640.1, 61000\n3, 12, 120.2, 61000\n1, 9, 3.1, 999\n")))
+      << "a table of anything";
+}
+
 TEST(NvidiaSmiCsv, WithoutHeaderAndUnitsIsReadByItsContent) {
   const auto log =
       parse_csv_log(lines_of("2025/01/31 12:00:00.100, 0, 97, 70000, 81559, 650.12, 61\n"
