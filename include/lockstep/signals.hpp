@@ -200,6 +200,8 @@ struct StepSignals {
   int ranks_that_save = 0;
   // share of time that even the last rank to arrive spends in collectives
   double exposed_on_all = 0;
+  // share of time by which the rank that waits longest for data is behind the mean of all
+  double uneven_data_wait = 0;
   double last_step_ms = 0;  // when the newest step ended
   // What probes add.
   double wall_ms = 0;                      // of all steps that count, mean of the ranks

@@ -17,6 +17,7 @@ constexpr std::size_t part(std::string_view name) {
     if (kStepSpanNames[i] == name) return i;
   return kParts;
 }
+constexpr std::size_t kDataWait = part("data_wait");
 constexpr std::size_t kCollectiveExposed = part("collective_exposed");
 constexpr std::size_t kCollectiveHidden = part("collective_hidden");
 constexpr std::size_t kOptimizer = part("optimizer");
@@ -113,6 +114,31 @@ void add_what_probes_saw(const std::vector<StepAt>& steps, StepSignals& signals)
   signals.worst_step = on_every_rank(detailed, detailed.back()->index);
 }
 
+// Of each step: how much longer the longest wait for data is than the mean of the ranks.
+double uneven_data_wait(const std::vector<StepAt>& steps) {
+  struct Waits {
+    double sum = 0;
+    double most = 0;
+    double ranks = 0;
+    double length = 0;
+  };
+  std::map<std::int64_t, Waits> of_step;
+  for (const StepAt& entry : steps) {
+    Waits& waits = of_step[entry.step.index];
+    waits.sum += span(entry.step, kDataWait);
+    waits.most = std::max(waits.most, span(entry.step, kDataWait));
+    waits.length = std::max(waits.length, entry.step.duration_ms);
+    ++waits.ranks;
+  }
+  double more = 0;
+  double whole = 0;
+  for (const auto& [index, waits] : of_step) {
+    more += waits.most - waits.sum / waits.ranks;
+    whole += waits.length;
+  }
+  return whole > 0 ? more / whole : 0;
+}
+
 }  // namespace
 
 std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, WarmUp warm_up) {
@@ -171,6 +197,7 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, Wa
     whole_ms += least.second;
   }
   signals.exposed_on_all = whole_ms > 0 ? exposed_ms / whole_ms : 0;
+  signals.uneven_data_wait = uneven_data_wait(steps);
   for (const auto& [rank, own] : of_rank) {
     RankSteps entry;
     entry.rank = rank;

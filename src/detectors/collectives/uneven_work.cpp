@@ -14,6 +14,8 @@ namespace {
 
 // of the time; ranks of a healthy run wait 0.01 to 0.04 for each other
 constexpr double kUnevenAtLeast = 0.08;
+// a step: below, it is what the scheduler of the host does to ranks that are alike
+constexpr double kLeastWaitMs = 3;
 // of all waiting: more on one rank is a straggler's
 constexpr double kOnOneAtMost = 0.6;
 
@@ -55,9 +57,13 @@ std::optional<Finding> uneven_from_steps(const JobSignals& job) {
   const std::size_t exposed = index_of(StepPart::collective_exposed);
   double most_last = 0;
   for (const RankSteps& rank : ranks) most_last = std::max(most_last, rank.last_to_arrive);
-  const double waiting = job.steps->share[exposed] - job.steps->exposed_on_all;
+  // Who came late because its data did has no more work than the others.
+  const double waiting =
+      job.steps->share[exposed] - job.steps->exposed_on_all - job.steps->uneven_data_wait;
   const double allowed = most_by_chance(ranks.size());
-  if (waiting < kUnevenAtLeast || most_last > allowed) return std::nullopt;
+  if (waiting < kUnevenAtLeast || waiting * job.steps->duration_p50_ms < kLeastWaitMs ||
+      most_last > allowed)
+    return std::nullopt;
   Finding finding = about_job(FindingCode::uneven_work, job,
                               waiting > 0.3 ? Severity::critical : Severity::warning, 0.8, waiting,
                               {{"ranks_wait_for_each_other", waiting, kUnevenAtLeast, "fraction"},

@@ -405,6 +405,19 @@ TEST(UnevenWork, IsToldByMarksWhereTheLastRankChanges) {
   EXPECT_TRUE(found_by(find_uneven_work, signals).empty()) << "rank 1 is late: C401";
 }
 
+TEST(UnevenWork, IsNotDataThatComesLateToOneRankAndThenToAnotherNorTheJitterOfShortSteps) {
+  Signals signals = with_steps(healthy_ranks(4));
+  StepSignals& steps = *signals.jobs.front().steps;
+  give_part(steps, "collective_exposed", 0.2);
+  for (RankSteps& rank : steps.ranks) rank.last_to_arrive = 0.25;
+  steps.uneven_data_wait = 0.15;
+  EXPECT_TRUE(found_by(find_uneven_work, signals).empty()) << "its loader is late";
+
+  steps.uneven_data_wait = 0;
+  steps.duration_p50_ms = 10;
+  EXPECT_TRUE(found_by(find_uneven_work, signals).empty()) << "2 ms, as a scheduler makes them";
+}
+
 // Eight H100s at 100 % and 135 W, met when they were already stuck; no power limit but the name's.
 Signals all_still(int gpus) {
   Signals signals = without_processes(healthy_ranks(gpus));
