@@ -211,6 +211,7 @@ class Scaling(unittest.TestCase):
             all(row["speed"] > 0 and row["step_ms"] > 0 for row in report["rows"]), report["rows"]
         )
 
+    @second_try.whole_only
     def test_presets_are_given_to_a_script(self):
         done = bench("presets", "--rounds", "1", "--steps", "60", "--json", "--", self.script())
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -96,6 +96,7 @@ class Conversion(unittest.TestCase):
         two = self.losses(tree, ["bash", "run.sh", "16"])
         self.same(one, two)
 
+    @second_try.whole_only
     def test_an_accumulation_that_was_off_by_one_learns_as_the_mended_one_with_the_doubled_pass(
         self,
     ):

@@ -15,8 +15,7 @@ sys.path.insert(0, os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests/suppor
 import faults  # noqa: E402
 import second_try  # noqa: E402
 
-# One that is seen from outside, one that only step marks show.
-USUAL = {"slow-rank", "sync-each-pass", "none"}
+USUAL = {"slow-rank", "none"}
 
 ALSO = {
     "H602": {"C401"},  # a hot GPU is a slow one

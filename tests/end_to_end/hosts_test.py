@@ -177,6 +177,7 @@ class TwoHosts(SameLosses, unittest.TestCase):
         self.assertEqual(steps_in(first.text()).count(1), 1, "it began anew")
         self.nothing_is_left(self.alpha, self.beta)
 
+    @second_try.whole_only
     def test_without_restarts_a_lost_host_ends_the_job(self):
         for lost, kept in ((self.beta, self.alpha), (self.alpha, self.beta)):
             with self.subTest(lost=lost.name):
@@ -301,6 +302,7 @@ class TwoHosts(SameLosses, unittest.TestCase):
         self.assertIn("beta GPU 0", text)
         self.assertRegex(text, r"beta +\+3[67]\d\d\.\d ms")
 
+    @second_try.whole_only
     def test_one_host_runs_torchrun(self):
         if not os.path.exists(os.path.join(TORCH, "torchrun")):
             self.skipTest(

@@ -137,6 +137,14 @@ class LiveScreen(unittest.TestCase):
         flags = termios.tcgetattr(terminal.program.terminal)[3]
         self.assertTrue(flags & termios.ECHO and flags & termios.ICANON)
 
+    def open_judged(self, **options):
+        """A replay that was watched for long enough to be judged: eight seconds, in one."""
+        terminal = self.open(TURNS, **options)
+        terminal.until("GPU 0")
+        terminal.press("+++")
+        terminal.until("P101 taking-turns")
+        return terminal
+
     def test_virtual_gpus_are_shown_and_called_virtual(self):
         terminal = self.open("virtual:2")
         terminal.until("GPU 0", "GPU 1", "virtual", "live", "q quit")
@@ -188,8 +196,7 @@ class LiveScreen(unittest.TestCase):
         terminal.until("8x loop")
 
     def test_the_whole_way_into_a_finding_and_back(self):
-        terminal = self.open(TURNS)
-        terminal.until("P101 taking-turns")
+        terminal = self.open_judged()
         terminal.press("\t\t\r")
         terminal.until("confidence", "evidence", "lockstep explain P101")
         terminal.press("\x1b[6~")
@@ -389,14 +396,12 @@ class LiveScreen(unittest.TestCase):
         self.assertNotIn("\x1b", text)
 
     def test_without_utf8_everything_is_ascii(self):
-        terminal = self.open(TURNS, environment={"LC_ALL": "C", "LANG": "C"})
-        terminal.until("taking-turns", "P101")
+        terminal = self.open_judged(environment={"LC_ALL": "C", "LANG": "C"})
         self.assertTrue(all(byte < 0x80 for byte in terminal.program.output))
         self.assertIn("####", terminal.text())
 
     def test_no_color_is_honoured(self):
-        terminal = self.open(TURNS, environment={"NO_COLOR": "1"})
-        terminal.until("taking-turns", "P101")
+        terminal = self.open_judged(environment={"NO_COLOR": "1"})
         import re
 
         colours = [
@@ -516,8 +521,7 @@ class LiveScreen(unittest.TestCase):
         terminal.until("signals are off")
 
     def test_the_mouse_reads_a_moment(self):
-        terminal = self.open(TURNS)
-        terminal.until("P101 taking-turns")
+        terminal = self.open_judged()
         terminal.press("\x1b[<0;30;6M")
         terminal.until("at 0:0")
 

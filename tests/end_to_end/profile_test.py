@@ -357,6 +357,7 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertGreater(shares["backward"], 0.1)
         self.assertGreater(shares["logging"], 0)
 
+    @second_try.whole_only
     def test_odd_programs_print_the_same_with_the_probe_and_without(self):
         script = os.path.join(
             os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "odd_programs.py"

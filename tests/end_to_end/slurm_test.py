@@ -271,6 +271,7 @@ class Jobs(SameLosses, unittest.TestCase):
         )
         self.nothing_is_left()
 
+    @second_try.whole_only
     def test_a_lost_node_brings_the_job_back_from_its_checkpoint(self):
         truth = alone(BIN, "--steps", "300")
         slowly = ["--loader-delay", "20ms"]  # so that there is time to lose a node

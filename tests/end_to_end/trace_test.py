@@ -134,6 +134,7 @@ class OnDemand(unittest.TestCase):
             glob.glob("/tmp/lockstep-trace-*.json"), [], "nothing is left where the ranks wrote"
         )
 
+    @second_try.whole_only
     def test_takes_over_from_the_lockstep_that_launched_the_ranks(self):
         with tempfile.TemporaryDirectory() as runtime:
             environment = {

@@ -76,6 +76,7 @@ class Verify(unittest.TestCase):
             timeout=600,
         )
 
+    @second_try.whole_only
     def test_workers_are_proven_to_help_and_written_only_with_apply(self):
         shown = self.verify("--unsafe", "--select", "D202", "--rounds", "2")
         self.assertEqual(shown.returncode, 0, shown.stdout + shown.stderr)
