@@ -14,6 +14,7 @@
 
 #include "lockstep/collective.hpp"
 #include "lockstep/device_time.hpp"
+#include "lockstep/host_look.hpp"
 #include "lockstep/known_word.hpp"
 #include "lockstep/sample.hpp"
 #include "lockstep/step_part.hpp"
@@ -46,6 +47,7 @@ struct ProcessSample {
   std::optional<std::uint64_t> write_bytes;                       // cumulative
   std::optional<std::map<std::string, std::string>> environment;  // the listed names and no others
   std::optional<std::vector<std::string>> libraries;
+  std::vector<HostLook> looks;  // since the list before, in the order of their times
 
   bool operator==(const ProcessSample&) const = default;
 };

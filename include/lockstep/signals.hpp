@@ -139,7 +139,21 @@ struct StallSignals {
 };
 
 // What the host saw of the job.
+// What ranks' main threads did while the GPUs were idle, as shares of the job's time.
+struct HostDoing {
+  int looks = 0;
+  bool joined = false;  // only moments at which the GPU was seen at rest count
+  double input = 0;     // waited while most loader workers made batches
+  double reading = 0;   // a file
+  double writing = 0;
+  double sleeping = 0;
+  double talking = 0;                     // to a server, or to another process by a socket
+  double running = 0;                     // of all looks, whatever the GPU did
+  std::optional<double> workers_at_work;  // of the looks at loader workers
+};
+
 struct HostSignals {
+  std::optional<HostDoing> doing;     // nothing: no looks at threads
   std::optional<double> main_cpu;     // mean cores of a rank's own process
   std::optional<int> loader_workers;  // fewest of any rank
   std::optional<int> most_loader_workers;

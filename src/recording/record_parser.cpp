@@ -195,6 +195,40 @@ std::optional<std::map<std::string, std::string>> text_map(Value value) {
   return texts;
 }
 
+std::optional<ThreadDoing> doing_named(std::string_view name) {
+  for (std::size_t i = 0; i < kDoingNames.size(); ++i)
+    if (kDoingNames[i] == name) return static_cast<ThreadDoing>(i);
+  return std::nullopt;
+}
+
+HostLook host_look(ondemand::object fields) {
+  HostLook look;
+  for (auto field : fields) {
+    const std::string_view key = field.unescaped_key();
+    Value value = field.value();
+    if (key == "ago_ms") look.ago_ms = as_number(value).value_or(0);
+    if (key == "main")
+      if (const auto name = as_text(value)) look.main = doing_named(*name);
+    ondemand::object workers;
+    if (key != "workers" || value.get_object().get(workers) != simdjson::SUCCESS) continue;
+    for (auto entry : workers) {
+      const auto doing = doing_named(std::string_view(entry.unescaped_key()));
+      const auto count = as_int(entry.value());
+      if (doing && count && *count > 0)
+        look.workers[index_of(*doing)] = static_cast<std::uint16_t>(std::min(*count, 0xFFFF));
+    }
+  }
+  return look;
+}
+
+std::vector<HostLook> host_looks(Value value) {
+  std::vector<HostLook> looks;
+  ondemand::array entries;
+  if (value.get_array().get(entries) != simdjson::SUCCESS) return looks;
+  for (auto entry : entries) looks.push_back(host_look(entry.get_object()));
+  return looks;
+}
+
 ProcessSample process_sample(ondemand::object fields) {
   ProcessSample process;
   for (auto field : fields) {
@@ -232,6 +266,8 @@ ProcessSample process_sample(ondemand::object fields) {
       process.environment = text_map(value);
     else if (key == "libraries")
       process.libraries = text_list(value);
+    else if (key == "looks")
+      process.looks = host_looks(value);
     else if (key == "state") {
       const auto state = as_text(value);
       if (state && state->size() == 1) process.state = state->front();

@@ -126,6 +126,20 @@ class TickLine {
   bool first_ = true;
 };
 
+Json looks_json(const std::vector<HostLook>& looks) {
+  Json list = Json::array();
+  for (const HostLook& look : looks) {
+    Json workers = Json::object();
+    for (std::size_t i = 0; i < kDoingNames.size(); ++i)
+      if (look.workers[i] > 0) workers[std::string(kDoingNames[i])] = look.workers[i];
+    Json entry = {{"ago_ms", plain(look.ago_ms)},
+                  {"main", look.main ? Json(kDoingNames[index_of(*look.main)]) : Json(nullptr)}};
+    if (!workers.empty()) entry["workers"] = std::move(workers);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 Json process_json(const ProcessSample& process, const WriterOptions& options) {
   Json gpus = Json::array();
   for (const ProcessOnGpu& gpu : process.gpus)
@@ -133,23 +147,25 @@ Json process_json(const ProcessSample& process, const WriterOptions& options) {
   const bool drop = options.redaction == Redaction::commands_and_host;
   Json environment = or_null(process.environment);
   if (drop && environment.is_object()) environment.erase("MASTER_ADDR");  // a host name
-  return {{"pid", process.pid},
-          {"gpus", gpus},
-          {"command", drop ? Json(nullptr) : or_null(process.command)},
-          {"rank", or_null(process.rank)},
-          {"local_rank", or_null(process.local_rank)},
-          {"world_size", or_null(process.world_size)},
-          {"launcher", or_null(process.launcher)},
-          {"cpu", plain_or_null(process.cpu)},
-          {"cpu_wait", plain_or_null(process.cpu_wait)},
-          {"state", process.state ? Json(std::string(1, *process.state)) : Json(nullptr)},
-          {"user", drop ? Json(nullptr) : or_null(process.user)},
-          {"parent_pid", or_null(process.parent_pid)},
-          {"loader_workers", or_null(process.loader_workers)},
-          {"read_bytes", or_null(process.read_bytes)},
-          {"write_bytes", or_null(process.write_bytes)},
-          {"environment", environment},
-          {"libraries", or_null(process.libraries)}};
+  Json json = {{"pid", process.pid},
+               {"gpus", gpus},
+               {"command", drop ? Json(nullptr) : or_null(process.command)},
+               {"rank", or_null(process.rank)},
+               {"local_rank", or_null(process.local_rank)},
+               {"world_size", or_null(process.world_size)},
+               {"launcher", or_null(process.launcher)},
+               {"cpu", plain_or_null(process.cpu)},
+               {"cpu_wait", plain_or_null(process.cpu_wait)},
+               {"state", process.state ? Json(std::string(1, *process.state)) : Json(nullptr)},
+               {"user", drop ? Json(nullptr) : or_null(process.user)},
+               {"parent_pid", or_null(process.parent_pid)},
+               {"loader_workers", or_null(process.loader_workers)},
+               {"read_bytes", or_null(process.read_bytes)},
+               {"write_bytes", or_null(process.write_bytes)},
+               {"environment", environment},
+               {"libraries", or_null(process.libraries)}};
+  if (!process.looks.empty()) json["looks"] = looks_json(process.looks);
+  return json;
 }
 
 Json on_devices_json(const StepOnDevices& time) {

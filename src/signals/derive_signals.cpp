@@ -11,6 +11,7 @@
 #include "signals/collective_arrivals.hpp"
 #include "signals/communicators.hpp"
 #include "signals/gpu_signals.hpp"
+#include "signals/host_doing.hpp"
 #include "signals/host_load.hpp"
 #include "signals/host_spread.hpp"
 #include "signals/job_groups.hpp"
@@ -251,6 +252,8 @@ void measure(const Timeline& timeline, const std::vector<GpuSignals>& gpus, JobS
     job.written_while_hollow = written_between(timeline, job.pids, hollow.from_ms, hollow.to_ms);
   }
   job.host = host_signals(timeline, job.pids, job.from_ms, job.to_ms);
+  job.host.doing =
+      host_doing(timeline, job, job.time ? job.time->idle_together : job.idle_together);
   job.copy_while_idle = copies_against_work(timeline, activity, job);
 }
 

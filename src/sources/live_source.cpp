@@ -1,5 +1,6 @@
 #include "sources/live_source.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -24,7 +25,7 @@ LiveSource::LiveSource(std::unique_ptr<Poller> poller, std::unique_ptr<ProcessDe
 
 Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
   if (ready_.empty()) {
-    NextRecord next = poller_->next(wait);
+    NextRecord next = next_reading(wait);
     if (auto* record = std::get_if<Record>(&next)) {
       if (auto* processes = std::get_if<ProcessTick>(&record->content)) {
         describer_->describe(*processes, record->t_ms);
@@ -45,6 +46,24 @@ Result<NextRecord> LiveSource::next(std::chrono::milliseconds wait) {
   Record record = std::move(ready_.front());
   ready_.pop_front();
   return NextRecord(std::move(record));
+}
+
+// While the poller has nothing, the threads of the ranks are looked at.
+NextRecord LiveSource::next_reading(std::chrono::milliseconds wait) {
+  const auto until = monotonic_now() + wait;
+  while (true) {
+    const auto pause = describer_->look(now_ms());
+    const auto left = std::max<std::chrono::nanoseconds>(until - monotonic_now(), {});
+    NextRecord next = poller_->next(std::chrono::ceil<std::chrono::milliseconds>(
+        std::min<std::chrono::nanoseconds>(left, pause)));
+    if (!std::holds_alternative<NothingYet>(next) || left <= std::chrono::nanoseconds(0))
+      return next;
+  }
+}
+
+// On the clock of the readings.
+double LiveSource::now_ms() const {
+  return to_ms(unix_now()) - static_cast<double>(machine().started_unix_ns) / 1e6;
 }
 
 // Steps that ended by then go before the reading of that moment; later ones wait for the next.

@@ -2,6 +2,7 @@
 // marks that it writes.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <string>
@@ -18,6 +19,9 @@ class ProcessDescriber {
  public:
   virtual ~ProcessDescriber() = default;
   virtual void describe(ProcessTick& processes, double t_ms) = 0;
+  // Looks at their threads, where that can be done and is due; says how long it can wait for the
+  // next time.
+  virtual std::chrono::nanoseconds look(double /*t_ms*/) { return std::chrono::hours(1); }
   virtual bool local_pids() const = 0;  // whether they are processes of this machine
   virtual std::vector<NotMeasured> not_measured() const = 0;
 };
@@ -43,6 +47,8 @@ class LiveSource : public Source {
   SamplingCost sampling_cost() const { return poller_->cost(); }
 
  private:
+  NextRecord next_reading(std::chrono::milliseconds wait);
+  double now_ms() const;
   void take_probes(double until_ms);
 
   std::unique_ptr<Poller> poller_;

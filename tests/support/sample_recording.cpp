@@ -54,6 +54,11 @@ std::vector<Record> one_of_each() {
   process.write_bytes = 20;
   process.environment = {{"RANK", "0"}, {"MASTER_ADDR", "node1"}};
   process.libraries = {"torch"};
+  HostLook look;
+  look.ago_ms = 40.5;
+  look.main = ThreadDoing::sleep;
+  look.workers[index_of(ThreadDoing::pipe)] = 4;
+  process.looks = {look, HostLook{}};
 
   StepMark step{0, 12, 80.5, {}};
   step.spans_ms[0] = 1.5;

@@ -4,7 +4,8 @@
 // moment in every step: no kernel runs (a rank that waits for another rank would spin in NCCL and
 // read busy). With step marks the wait is measured; from outside it is inferred from idle time that
 // all ranks share, and from the host: workers that wait for the disk, a main process that sleeps
-// although the GPU has nothing to do, or one that loads the data itself. Confused with: a main
+// although the GPU has nothing to do, or one that loads the data itself. Looks at the threads
+// decide where they were taken: it waits while the workers make batches. Confused with: a main
 // process that cannot launch kernels fast enough (launch-bound: the GPU hardly works even while it
 // reads busy: 118 of 700 W on an H200 that ran 64 x 64 products),
 // logging, evaluation or saving (stretches of a second and more, taken out here), servers (no
@@ -24,7 +25,8 @@ double host_says_input(const HostSignals& host) {
   if (host.loader_workers && *host.loader_workers == 0) {
     // nobody does anything: it waits for people, not for data
     if (!reads && host.main_cpu.value_or(1) < 0.3) return 0.45;
-    return host.main_cpu.value_or(1) > 0.6 || reads ? 0.75 : 0.6;
+    // A main thread that is busy may make batches, launch kernels or compute something else.
+    return reads ? 0.75 : 0.55;
   }
   if (reads) return 0.75;
   if (!host.main_cpu) return 0.48;
@@ -95,6 +97,25 @@ std::optional<Finding> starved_from_steps(const JobSignals& job) {
   return finding;
 }
 
+// Looks at the threads: the main one waits, and the workers have something to do. Workers that wait
+// for orders, their queues full, prove that it is not the loader. Nothing: looks do not decide it.
+std::optional<double> input_by_looks(const JobSignals& job) {
+  constexpr double kWorkersRest = 0.3;
+  const HostDoing& doing = *job.host.doing;
+  if (job.host.loader_workers.value_or(0) > 0) {
+    if (doing.input >= kStarvedWaitShare) return doing.input;
+    return doing.workers_at_work.value_or(1) < kWorkersRest ? std::optional(0.0) : std::nullopt;
+  }
+  return doing.reading >= kStarvedWaitShare ? std::optional(doing.reading) : std::nullopt;
+}
+
+// Of the idle time, what the main thread sleeps, waits for a server or writes: not for data, as far
+// as it has workers for that.
+bool does_something_else(const JobSignals& job, double idle) {
+  return job.host.doing &&
+         job.host.doing->sleeping + job.host.doing->talking + job.host.doing->writing > 0.5 * idle;
+}
+
 std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals& signals,
                                             bool in_turns) {
   if (!trains(job) || job.origin == JobOrigin::foreign) return std::nullopt;
@@ -107,7 +128,10 @@ std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals
   }
   if (idle < kIdleAtLeast || idle_is_saving(job)) return std::nullopt;
   const bool regular = job.fine && (job.fine->period_strength > 0.3 || job.fine->swing < 0.12);
-  double confidence = host_says_input(job.host);
+  const auto by_looks = job.host.doing ? input_by_looks(job) : std::nullopt;
+  if (by_looks && *by_looks == 0) return std::nullopt;
+  double confidence = by_looks ? 0.85 : host_says_input(job.host);
+  if (!by_looks && does_something_else(job, idle)) confidence = std::min(confidence, 0.4);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
   // nobody's processes: nothing says why
   if (job.origin != JobOrigin::processes) confidence = std::min(confidence, 0.45);
@@ -117,8 +141,17 @@ std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals
   // hardly anything, rhythm is not needed.
   const bool waits_for_workers =
       job.host.loader_workers.value_or(0) > 0 && job.host.main_cpu.value_or(1) < 0.4 && idle > 0.3;
-  if (!regular) confidence = std::min(confidence, waits_for_workers ? 0.55 : 0.45);
+  if (!regular && !by_looks) confidence = std::min(confidence, waits_for_workers ? 0.55 : 0.45);
   std::vector<Evidence> evidence = {{"idle_together", idle, kIdleAtLeast, "fraction"}};
+  if (by_looks) {
+    idle = std::min(idle, *by_looks);
+    evidence.push_back({job.host.loader_workers.value_or(0) > 0 ? "waits_while_workers_work"
+                                                                : "main_thread_reads_files",
+                        *by_looks, kStarvedWaitShare, "fraction"});
+    if (job.host.doing->workers_at_work)
+      evidence.push_back(
+          {"workers_at_work", *job.host.doing->workers_at_work, std::nullopt, "fraction"});
+  }
   if (job.host.main_cpu)
     evidence.push_back({"main_process_cpu", *job.host.main_cpu, std::nullopt, "cores"});
   if (job.host.loader_workers)

@@ -11,9 +11,23 @@
 namespace lockstep {
 namespace {
 
+// Saves that are too short or too frequent for stalls of a second: looks find the main thread in a
+// write again and again, and many bytes go out.
+std::optional<Finding> checkpoint_by_looks(const JobSignals& job) {
+  constexpr double kWritesAtLeast = 0.03;
+  constexpr double kManyBytes = 5e6;  // a second: no log
+  if (!job.host.doing || job.host.doing->writing < kWritesAtLeast ||
+      job.host.write_bytes_s.value_or(0) < kManyBytes)
+    return std::nullopt;
+  return about_job(FindingCode::checkpoint_stall, job, Severity::warning, 0.75,
+                   job.host.doing->writing,
+                   {{"main_thread_writes", job.host.doing->writing, kWritesAtLeast, "fraction"},
+                    {"written", *job.host.write_bytes_s, kManyBytes, "bytes/s"}});
+}
+
 std::optional<Finding> checkpoint_from_outside(const JobSignals& job, const Signals& signals) {
   const StallSignals& stalls = job.stalls;
-  if (!stalls_write(job)) return std::nullopt;
+  if (!stalls_write(job)) return checkpoint_by_looks(job);
   double length = 0;
   double bytes = 0;
   for (const Stall& stall : stalls.all) {

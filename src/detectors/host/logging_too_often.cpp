@@ -14,6 +14,7 @@ std::vector<Finding> find_logging_too_often(const Seen& seen) {
   constexpr double kIdleAtLeast = 0.05;
   constexpr double kWritesLittle = 1e3;  // bytes a second: one line of text a step
   constexpr double kWritesMuch = 5e6;
+  constexpr double kWritesAtLeast = 0.03;  // of the time, in a write that the disk holds up
   std::vector<Finding> findings;
   // A setting that a W&B run file keeps: what it costs is not known, that it is worth a look is.
   for (const EventAt& entry : seen.signals.events)
@@ -29,6 +30,14 @@ std::vector<Finding> find_logging_too_often(const Seen& seen) {
       if (auto finding =
               by_step_share({FindingCode::logging_too_often, StepPart::logging, 0.03}, job))
         findings.push_back(std::move(*finding));
+      continue;
+    }
+    if (const auto& doing = job.host.doing; doing && doing->writing >= kWritesAtLeast &&
+                                            job.host.write_bytes_s.value_or(0) <= kWritesMuch) {
+      findings.push_back(
+          about_job(FindingCode::logging_too_often, job, Severity::warning, 0.7, doing->writing,
+                    {{"main_thread_writes", doing->writing, kWritesAtLeast, "fraction"},
+                     {"written", job.host.write_bytes_s.value_or(0), std::nullopt, "bytes/s"}}));
       continue;
     }
     const double idle = job.idle_together;

@@ -1,11 +1,14 @@
 #include "sources/host/host_reader.hpp"
 
 #include <fmt/format.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
+#include "base/clock.hpp"
 #include "base/file.hpp"
 #include "base/proc.hpp"
 #include "base/redact.hpp"
@@ -23,6 +26,15 @@ constexpr auto kTreeAtFirst =
           // an H200: a diagnosis of ten seconds that never saw the four workers)
 constexpr auto kLibrariesAgainAfter = 10s;  // torch is loaded some seconds after the process starts
 constexpr int kMostAncestors = 32;
+constexpr auto kLookOften = 40ms;  // a step of 100 ms is met at every part of it within seconds
+constexpr auto kLookSeldom = 2s;
+constexpr std::size_t kMostLooks = 512;  // of a process between two lists, 1 s apart as a rule
+
+std::chrono::nanoseconds cpu_time_of_this_thread() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 }  // namespace
 
@@ -31,7 +43,8 @@ HostReader::HostReader(HostOptions options)
       proc_(options_.root / "proc"),
       ticks_per_second_(static_cast<double>(::sysconf(_SC_CLK_TCK))),
       users_(parse_passwd(read_small_file(options_.root / "etc/passwd").value_or(""))),
-      in_pid_namespace_(in_own_pid_namespace(proc_)) {}
+      in_pid_namespace_(in_own_pid_namespace(proc_)),
+      threads_(proc_) {}
 
 std::optional<std::string> HostReader::read(int pid, const char* file, std::size_t limit) const {
   return read_small_file(proc_ / std::to_string(pid) / file, limit);
@@ -59,6 +72,32 @@ void HostReader::describe(ProcessTick& processes, std::chrono::nanoseconds now) 
   }
   find_spawned_ranks(processes);
   std::erase_if(facts_, [&](const auto& entry) { return !on_gpus_.contains(entry.first.pid); });
+}
+
+void HostReader::look(std::chrono::nanoseconds now) {
+  if (now < next_look_ || facts_.empty()) return;
+  const auto begin = cpu_time_of_this_thread();
+  for (auto& [process, facts] : facts_) {
+    if (facts.looks.size() >= kMostLooks) continue;
+    HostLook look;
+    look.ago_ms = to_ms(now);  // until the list is made
+    look.main = threads_.look(process.pid, process.pid);
+    bool any = look.main.has_value();
+    for (const int worker : facts.workers)
+      if (const auto doing = threads_.look(worker, worker)) {
+        ++look.workers[index_of(*doing)];
+        any = true;
+      }
+    if (any) facts.looks.push_back(look);
+  }
+  const auto cost = cpu_time_of_this_thread() - begin;
+  const auto usual = std::clamp<std::chrono::nanoseconds>(
+      std::chrono::nanoseconds(
+          static_cast<std::int64_t>(static_cast<double>(cost.count()) / options_.look_budget)),
+      kLookOften, kLookSeldom);
+  std::uniform_real_distribution<double> around(0.5, 1.5);
+  next_look_ = now + std::chrono::nanoseconds(static_cast<std::int64_t>(
+                         static_cast<double>(usual.count()) * around(chance_)));
 }
 
 // The pid by which /proc knows a process that the driver named.
@@ -189,7 +228,9 @@ void HostReader::describe_one(ProcessSample& process, int pid, std::chrono::nano
   if (!process.launcher && facts.environment)
     process.launcher = launcher_hinted_by(*facts.environment);
   if (!process.launcher && facts.command && is_python(*facts.command)) process.launcher = "python";
-  count_loader_workers(process, pid);
+  count_loader_workers(process, pid, facts);
+  process.looks = std::exchange(facts.looks, {});
+  for (HostLook& look : process.looks) look.ago_ms = to_ms(now) - look.ago_ms;
 }
 
 // The nearest ancestor that is a launcher. SLURM's step daemon stands above everything in a job; it
@@ -267,9 +308,10 @@ std::vector<int> HostReader::loader_workers_of(int pid,
   return workers;
 }
 
-void HostReader::count_loader_workers(ProcessSample& process, int pid) {
+void HostReader::count_loader_workers(ProcessSample& process, int pid, Facts& facts) {
   const std::vector<int> workers = loader_workers_of(pid, process.command);
   process.loader_workers = static_cast<int>(workers.size());
+  facts.workers = workers;
   const auto own = parse_io(read(pid, "io", 1024).value_or(""));
   if (!own) return;
   // A worker that ends hands its counts to its parent, so the sum never falls.
@@ -287,6 +329,11 @@ std::vector<NotMeasured> HostReader::not_measured() const {
   std::vector<NotMeasured> list;
   for (const auto& [reason, pids] : unreadable_)
     list.push_back({fmt::format("process {}", fmt::join(pids, ", ")), reason});
+  if (threads_.refused())
+    list.push_back(
+        {"system calls",
+         "the kernel does not show what other processes wait for in detail: run as root, "
+         "or allow it with `sysctl kernel.yama.ptrace_scope=0`"});
   return list;
 }
 

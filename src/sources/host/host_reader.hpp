@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "lockstep/source.hpp"
 #include "sources/host/launcher.hpp"
 #include "sources/host/proc_files.hpp"
+#include "sources/host/thread_looks.hpp"
 
 namespace lockstep {
 
@@ -29,6 +31,7 @@ enum class PidOrigin : std::uint8_t {
 struct HostOptions {
   std::filesystem::path root = "/";  // tests give a folder with proc/ and etc/ of their own
   PidOrigin pid_origin = PidOrigin::driver;
+  double look_budget = 0.01;  // of one core, for looks at the threads of all ranks
 };
 
 class HostReader {
@@ -37,6 +40,10 @@ class HostReader {
 
   // Fills in each process of the tick. `now` is any steadily growing time.
   void describe(ProcessTick& processes, std::chrono::nanoseconds now);
+  // Looks at what the threads of each process described before are doing, if it is time to: at
+  // moments that no rhythm of a training can meet again and again.
+  void look(std::chrono::nanoseconds now);
+  std::chrono::nanoseconds next_look() const { return next_look_; }
   // What could not be read, and why, as of the last call.
   std::vector<NotMeasured> not_measured() const;
 
@@ -58,6 +65,8 @@ class HostReader {
     bool cpu_read = false;
     std::optional<double> cpu;
     std::optional<double> cpu_wait;
+    std::vector<int> workers;
+    std::vector<HostLook> looks;
   };
   struct Relative {
     int parent_pid = 0;
@@ -75,13 +84,16 @@ class HostReader {
   std::optional<std::string> launcher_of(int pid) const;
   void find_spawned_ranks(ProcessTick& processes);
   std::vector<int> loader_workers_of(int pid, const std::optional<Command>& command) const;
-  void count_loader_workers(ProcessSample& process, int pid);
+  void count_loader_workers(ProcessSample& process, int pid, Facts& facts);
 
   const HostOptions options_;
   const std::filesystem::path proc_;
   const double ticks_per_second_;
   const std::map<unsigned int, std::string> users_;
   const bool in_pid_namespace_;
+  ThreadLooks threads_;
+  std::chrono::nanoseconds next_look_{};
+  std::minstd_rand chance_;
   std::map<Identity, Facts> facts_;
   std::map<int, Relative> tree_;
   std::multimap<int, int> children_;

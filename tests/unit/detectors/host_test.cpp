@@ -1,4 +1,4 @@
-// S301 to S306: the host holds the GPUs up.
+// S301 to S307: the host holds the GPUs up.
 #include "unit/detectors/finding_checks.hpp"
 
 namespace lockstep {
@@ -265,6 +265,53 @@ TEST(StepShares, NeedFiveSteps) {
   signals.jobs.front().steps->count = 4;
 
   EXPECT_THAT(found_by(find_stopped_by_collector, signals), IsEmpty());
+}
+
+// All GPUs rest 40 % of the time, and looks at the main threads say what they do then.
+Signals rests(const HostDoing& doing, int workers) {
+  Signals signals = healthy_ranks(4);
+  JobSignals& job = signals.jobs.front();
+  job.idle_together = 0.4;
+  job.host.loader_workers = workers;
+  job.host.main_cpu = 0.3;
+  job.host.doing = doing;
+  job.host.doing->looks = 200;
+  return signals;
+}
+
+TEST(SlowHostCode, IsSleepWhileTheGpusRestAndTheLoadersWorkersDoToo) {
+  const Signals signals = rests({.sleeping = 0.38, .workers_at_work = 0.02}, 4);
+  const auto findings = found_by(find_slow_host_code, signals);
+
+  ASSERT_TRUE(is_one(findings, FindingCode::slow_host_code, 0.37, 0.39));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(found_by(find_input_starved, signals), IsEmpty()) << "full queues: not the loader";
+}
+
+TEST(SlowHostCode, IsLessSureWhereTheMainThreadLoadsTheData) {
+  const auto findings = found_by(find_slow_host_code, rests({.sleeping = 0.38}, 0));
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_LT(findings.front().confidence, 0.6);
+}
+
+TEST(SlowHostCode, IsNotALoaderThatIsSlowNorAHealthyRunNorOneWithoutLooks) {
+  const Signals starved = rests({.input = 0.36, .sleeping = 0.01, .workers_at_work = 0.95}, 4);
+  EXPECT_THAT(found_by(find_slow_host_code, starved), IsEmpty());
+  EXPECT_TRUE(
+      is_one(found_by(find_input_starved, starved), FindingCode::input_starved, 0.35, 0.37));
+  EXPECT_THAT(found_by(find_slow_host_code, healthy_ranks(4)), IsEmpty());
+}
+
+TEST(LoggingTooOften, IsAMainThreadThatTheDiskHoldsUpWithFewBytes) {
+  Signals signals = rests({.writing = 0.12, .workers_at_work = 0.02}, 4);
+  signals.jobs.front().host.write_bytes_s = 2e4;
+  EXPECT_TRUE(is_one(found_by(find_logging_too_often, signals), FindingCode::logging_too_often,
+                     0.11, 0.13));
+
+  signals.jobs.front().host.write_bytes_s = 4e8;
+  EXPECT_THAT(found_by(find_checkpoint_stall, signals),
+              ::testing::Contains(::testing::Field(&Finding::code, FindingCode::checkpoint_stall)))
+      << "many bytes are no log";
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+// S307: the GPUs wait for code of the user's own that is neither loading, logging nor saving.
+//
+// Why it shows: between two steps the main thread sleeps, or waits for a server's answer, and
+// queues nothing; the kernel shows in what it waits. Looks at moments by chance count how long.
+// Confused with: logging-too-often (a logger that sends or sleeps does just this: only stacks name
+// the line), input-starved (with no workers a data set that waits does so in the main thread, too).
+// Blind: code that computes looks like launching kernels; waits behind which the GPU goes on
+// working cost nothing and are left out.
+#include "detectors/all_detectors.hpp"
+#include "detectors/finding_tools.hpp"
+
+namespace lockstep {
+
+std::vector<Finding> find_slow_host_code(const Seen& seen) {
+  constexpr double kWaitsAtLeast = 0.05;  // of the time; 200 looks tell 5 % from 2 %
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
+    const JobSignals& job = seen.signals.jobs[i];
+    if (!steps_can_be_judged(seen, i) || !trains(job) || !job.host.doing) continue;
+    if (job.steps && job.steps->count >= 5) continue;  // they tell more
+    const HostDoing& doing = *job.host.doing;
+    const double lost = doing.sleeping + doing.talking;
+    if (lost < kWaitsAtLeast) continue;
+    // Who loads data in its main thread may wait for it there.
+    const bool may_be_input = job.host.loader_workers.value_or(0) == 0;
+    Finding finding =
+        about_job(FindingCode::slow_host_code, job,
+                  lost > 0.3 ? Severity::critical : Severity::warning, may_be_input ? 0.55 : 0.8,
+                  lost, {{"looks", static_cast<double>(doing.looks), std::nullopt, "samples"}});
+    if (doing.sleeping > 0)
+      finding.evidence.push_back({"main_thread_sleeps", doing.sleeping, kWaitsAtLeast, "fraction"});
+    if (doing.talking > 0)
+      finding.evidence.push_back(
+          {"main_thread_waits_for_a_server", doing.talking, kWaitsAtLeast, "fraction"});
+    if (doing.workers_at_work)
+      finding.evidence.push_back(
+          {"workers_at_work", *doing.workers_at_work, std::nullopt, "fraction"});
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace lockstep
