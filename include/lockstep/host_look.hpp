@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -36,6 +38,25 @@ struct HostLook {
   PerDoing<std::uint16_t> workers = {};  // how many loader workers did each
 
   bool operator==(const HostLook&) const = default;
+};
+
+struct CodeFrame {
+  std::string function;
+  std::string file;
+  int line = 0;
+
+  bool operator==(const CodeFrame&) const = default;
+};
+
+// Where the Python code of a rank's main thread was at one moment.
+struct StackSample {
+  double ago_ms = 0;              // before the list that holds it
+  std::vector<CodeFrame> frames;  // innermost first
+  // What the innermost line calls, of the few calls that say much: "time.sleep", "gc.collect",
+  // ".item". Empty: none of them, or its file could not be read.
+  std::string call;
+
+  bool operator==(const StackSample&) const = default;
 };
 
 }  // namespace lockstep

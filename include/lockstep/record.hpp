@@ -48,6 +48,7 @@ struct ProcessSample {
   std::optional<std::map<std::string, std::string>> environment;  // the listed names and no others
   std::optional<std::vector<std::string>> libraries;
   std::vector<HostLook> looks;  // since the list before, in the order of their times
+  std::vector<StackSample> stacks;
 
   bool operator==(const ProcessSample&) const = default;
 };

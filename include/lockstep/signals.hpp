@@ -35,6 +35,8 @@ struct GpuSignals {
   std::optional<double> memory_highest_fraction;  // of what the GPU has
   std::optional<double> power_highest_mw;         // the 99th percentile: one odd sample is no level
   std::optional<double> power_lowest_mw;
+  // how many times as fast large products are on its tensor cores as in fp32, by its table
+  std::optional<double> tensor_core_gain;
   std::optional<double> sm;  // means while something ran
   std::optional<double> tensor;
   std::optional<double> dram;
@@ -139,17 +141,35 @@ struct StallSignals {
 };
 
 // What the host saw of the job.
+// Where the main threads' Python code was while the GPUs were idle.
+struct StackPart {
+  StepPart part = StepPart::other;
+  double lost = 0;  // share of the job's time
+  CodePlace place;  // the line of the user's that most of it comes from
+  int samples = 0;
+};
+
 // What ranks' main threads did while the GPUs were idle, as shares of the job's time.
 struct HostDoing {
   int looks = 0;
-  bool joined = false;  // only moments at which the GPU was seen at rest count
-  double input = 0;     // waited while most loader workers made batches
-  double reading = 0;   // a file
+  bool joined = false;     // only moments at which the GPUs were seen at rest count
+  double for_another = 0;  // waited for another process or thread
+  double reading = 0;      // a file
   double writing = 0;
   double sleeping = 0;
-  double talking = 0;                     // to a server, or to another process by a socket
-  double running = 0;                     // of all looks, whatever the GPU did
-  std::optional<double> workers_at_work;  // of the looks at loader workers
+  double talking = 0;  // to a server, or to another process by a socket
+  double running = 0;  // of all looks, whatever the GPU did
+  // of the loader workers that had work or waited for it, while the GPUs rested
+  std::optional<double> workers_at_work;
+  std::vector<StackPart> stacks;  // costliest first; empty: too few were taken
+  int stacks_at_rest = 0;
+  double sync_of_all_stacks = 0;  // whatever the GPUs did
+
+  const StackPart* by_stacks(StepPart part) const {
+    for (const StackPart& entry : stacks)
+      if (entry.part == part) return &entry;
+    return nullptr;
+  }
 };
 
 struct HostSignals {

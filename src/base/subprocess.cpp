@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,10 +24,13 @@ void pause_briefly() {
 
 // In the child between fork and exec: only async-signal-safe calls.
 [[noreturn]] void become(char* const* arguments, char* const* environment, ChildOutput output,
-                         int file, int report_to) {
+                         int file, int report_to, pid_t parent) {
   if (output == ChildOutput::to_stderr) ::dup2(STDERR_FILENO, STDOUT_FILENO);
   if (output == ChildOutput::to_file) ::dup2(file, STDOUT_FILENO);
   ::signal(SIGPIPE, SIG_DFL);
+  // Where Yama lets only ancestors look into a process: also what we start to look. Its own
+  // children do not inherit it.
+  if (::getppid() == parent) ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(parent), 0, 0, 0);
   if (environment != nullptr)
     ::execvpe(arguments[0], arguments, environment);
   else
@@ -57,6 +61,7 @@ Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, Ch
   if (::pipe2(report, O_CLOEXEC) != 0)
     return Error{fmt::format("cannot start a process: {}", std::strerror(errno)),
                  "check ulimit -n"};
+  const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) {
     ::close(report[0]);
@@ -65,7 +70,8 @@ Result<Subprocess> Subprocess::start(const std::vector<std::string>& command, Ch
                  "check ulimit -u"};
   }
   if (child == 0)
-    become(arguments.data(), environment ? entries.data() : nullptr, output, file, report[1]);
+    become(arguments.data(), environment ? entries.data() : nullptr, output, file, report[1],
+           parent);
 
   ::close(report[1]);
   int problem = 0;

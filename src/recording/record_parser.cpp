@@ -229,6 +229,40 @@ std::vector<HostLook> host_looks(Value value) {
   return looks;
 }
 
+// ["train", "train.py", 31]
+CodeFrame code_frame(ondemand::array parts) {
+  CodeFrame frame;
+  std::size_t place = 0;
+  for (auto part : parts) {
+    Value value = part.value();
+    if (place == 0) frame.function = as_text(value).value_or("");
+    if (place == 1) frame.file = as_text(value).value_or("");
+    if (place == 2) frame.line = as_int(value).value_or(0);
+    ++place;
+  }
+  return frame;
+}
+
+std::vector<StackSample> stack_samples(Value value) {
+  std::vector<StackSample> stacks;
+  ondemand::array entries;
+  if (value.get_array().get(entries) != simdjson::SUCCESS) return stacks;
+  for (auto entry : entries) {
+    StackSample stack;
+    for (auto field : entry.get_object()) {
+      const std::string_view key = field.unescaped_key();
+      Value content = field.value();
+      if (key == "ago_ms") stack.ago_ms = as_number(content).value_or(0);
+      if (key == "call") stack.call = as_text(content).value_or("");
+      if (key == "frames")
+        for (auto frame : content.get_array())
+          stack.frames.push_back(code_frame(frame.get_array()));
+    }
+    stacks.push_back(std::move(stack));
+  }
+  return stacks;
+}
+
 ProcessSample process_sample(ondemand::object fields) {
   ProcessSample process;
   for (auto field : fields) {
@@ -268,6 +302,8 @@ ProcessSample process_sample(ondemand::object fields) {
       process.libraries = text_list(value);
     else if (key == "looks")
       process.looks = host_looks(value);
+    else if (key == "stacks")
+      process.stacks = stack_samples(value);
     else if (key == "state") {
       const auto state = as_text(value);
       if (state && state->size() == 1) process.state = state->front();

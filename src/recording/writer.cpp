@@ -140,6 +140,19 @@ Json looks_json(const std::vector<HostLook>& looks) {
   return list;
 }
 
+Json stacks_json(const std::vector<StackSample>& stacks) {
+  Json list = Json::array();
+  for (const StackSample& stack : stacks) {
+    Json frames = Json::array();
+    for (const CodeFrame& frame : stack.frames)
+      frames.push_back({frame.function, frame.file, frame.line});
+    Json entry = {{"ago_ms", plain(stack.ago_ms)}, {"frames", std::move(frames)}};
+    if (!stack.call.empty()) entry["call"] = stack.call;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 Json process_json(const ProcessSample& process, const WriterOptions& options) {
   Json gpus = Json::array();
   for (const ProcessOnGpu& gpu : process.gpus)
@@ -165,6 +178,7 @@ Json process_json(const ProcessSample& process, const WriterOptions& options) {
                {"environment", environment},
                {"libraries", or_null(process.libraries)}};
   if (!process.looks.empty()) json["looks"] = looks_json(process.looks);
+  if (!process.stacks.empty() && !drop) json["stacks"] = stacks_json(process.stacks);
   return json;
 }
 

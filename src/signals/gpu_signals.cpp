@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/gpu_kind.hpp"
 #include "signals/lanes.hpp"
 #include "signals/statistics.hpp"
 
@@ -41,6 +42,16 @@ GpuSignals means_of(const GpuTrack& gpu, const std::vector<Gap>& gaps) {
   means.power_mw =
       mean_over_time(gpu.power_samples_mw.empty() ? gpu.power_mw : gpu.power_samples_mw, gaps);
   return means;
+}
+
+std::optional<double> tensor_core_gain(const GpuInfo& info) {
+  constexpr double kOfSingle = 0.8;  // of the table, in large fp32 products
+  std::optional<double> memory;
+  if (info.memory_total_bytes) memory = static_cast<double>(*info.memory_total_bytes);
+  const GpuKind* const kind = gpu_kind_of(info.name.value_or(""), memory);
+  if (kind == nullptr || is_virtual(*kind) || kind->single_tflops <= 0) return std::nullopt;
+  return std::max(
+      1.0, kind->half_tflops * kind->large_product_share / (kOfSingle * kind->single_tflops));
 }
 
 constexpr double kRuns = 0.1;  // busy: something ran in the window
@@ -158,6 +169,7 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
     const Running running(gpu);
     signals.sm = mean_of(while_running(running, gpu.sm));
     signals.tensor = mean_of(while_running(running, gpu.tensor));
+    signals.tensor_core_gain = tensor_core_gain(gpu.info);
     signals.dram = mean_of(while_running(running, gpu.dram));
     signals.clock_mhz = median_of(while_running(running, gpu.sm_clock_mhz));
     signals.clock_highest_mhz = quantile(gpu.sm_clock_mhz.values, 1);

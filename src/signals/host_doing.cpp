@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "signals/lanes.hpp"
+#include "signals/stack_parts.hpp"
 #include "signals/statistics.hpp"
 
 namespace lockstep {
@@ -11,75 +15,98 @@ namespace {
 
 constexpr int kFewestLooks = 20;
 constexpr int kFewestIdleLooks = 12;
+constexpr int kFewestIdleStacks = 6;
+// Of one rank, for it to be told from the others.
+constexpr int kFewestOfARank = 8;
+// Who never does anything else is not the thread that trains: Ray and its like train in another.
+constexpr double kNeverTrains = 0.9;
 // A meter's sample is the mean over the time before it: it shows a moment this much later.
 constexpr double kMeterLagMs = 15;
 constexpr double kAtRest = 0.3;    // of the way from rest to work
 constexpr double kNeverLow = 0.5;  // of work: a lane above this all the time shows no rest
 
 // What a look says of the rank, the parts of HostDoing.
-enum class Cause : std::uint8_t { input, reading, writing, sleeping, talking, driver, unknown };
-constexpr std::size_t kCauses = 7;
+enum class Cause : std::uint8_t {
+  for_another,  // a queue or a lock: for the loader's workers, or for a thread of its own
+  reading,
+  writing,
+  sleeping,
+  talking,
+  unknown
+};
+constexpr std::size_t kCauses = 6;
 
-double workers_in(const HostLook& look) {
-  double all = 0;
-  for (const std::uint16_t count : look.workers) all += count;
-  return all;
-}
-
-// A worker without an order waits for one in a pipe, or for the lock of a queue that several share;
-// whatever else it does, it makes a batch.
-double workers_at_work(const HostLook& look) {
-  return workers_in(look) - look.workers[index_of(ThreadDoing::pipe)] -
-         look.workers[index_of(ThreadDoing::lock)];
-}
-
-Cause cause_of(const HostLook& look) {
-  switch (*look.main) {
+Cause cause_of(ThreadDoing main) {
+  switch (main) {
     case ThreadDoing::read_file: return Cause::reading;
     case ThreadDoing::write_file: return Cause::writing;
     case ThreadDoing::socket: return Cause::talking;
     case ThreadDoing::sleep: return Cause::sleeping;
-    case ThreadDoing::gpu: return Cause::driver;
     case ThreadDoing::pipe:
-    case ThreadDoing::lock: {
-      // For the loader's queue or its pinning thread; for another thread, as backward() does, if
-      // the workers have nothing to do.
-      const double workers = workers_in(look);
-      return workers > 0 && workers_at_work(look) >= 0.5 * workers ? Cause::input : Cause::unknown;
-    }
+    case ThreadDoing::lock: return Cause::for_another;
     case ThreadDoing::run:
+    case ThreadDoing::gpu:
     case ThreadDoing::child:
     case ThreadDoing::other: return Cause::unknown;
   }
   return Cause::unknown;
 }
 
-// Whether a GPU is at rest at a moment, by the finest lane there is.
-class RestLane {
+// A worker without an order waits for one in a pipe. One in a lock may wait for a queue that
+// several share, or for threads of its own that make a batch: that is left open.
+double workers_without_orders(const HostLook& look) {
+  return look.workers[index_of(ThreadDoing::pipe)];
+}
+double workers_at_work(const HostLook& look) {
+  double at_work = 0;
+  for (const ThreadDoing doing : {ThreadDoing::run, ThreadDoing::read_file, ThreadDoing::write_file,
+                                  ThreadDoing::socket, ThreadDoing::sleep, ThreadDoing::child})
+    at_work += look.workers[index_of(doing)];
+  return at_work;
+}
+
+// Whether all of a job's GPUs are at rest at a moment, by their power samples: what one waits for
+// while another works is the other's matter.
+class RestLanes {
  public:
-  RestLane(const Timeline& timeline, const JobSignals& job) {
+  RestLanes(const Timeline& timeline, const JobSignals& job) {
     lanes_ = power_sample_lanes(timeline, job.gpus, job.from_ms, job.to_ms);
     if (!lanes_) lanes_ = instant_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms);
     if (!lanes_) return;
+    rests_.assign(lanes_->bins(), true);
     for (const auto& row : lanes_->rows) {
       const double low = quantile(row, 0.05).value_or(0);
       const double high = quantile(row, 0.9).value_or(0);
-      levels_.push_back(low < kNeverLow * high ? std::optional(low + kAtRest * (high - low))
-                                               : std::nullopt);
+      const bool shows_rest = low < kNeverLow * high;
+      const double level = low + kAtRest * (high - low);
+      for (std::size_t bin = 0; bin < rests_.size(); ++bin)
+        rests_[bin] = rests_[bin] && shows_rest && known(row[bin]) && row[bin] < level;
     }
+    find_inner();
   }
 
-  std::optional<bool> at(std::size_t row, double t_ms) const {
-    if (!lanes_ || row >= levels_.size() || !levels_[row]) return std::nullopt;
-    const double bin = (t_ms + kMeterLagMs - lanes_->from_ms) / lanes_->step_ms;
-    if (bin < 0 || bin >= static_cast<double>(lanes_->bins())) return std::nullopt;
-    const double value = lanes_->rows[row][static_cast<std::size_t>(bin)];
-    return known(value) ? std::optional(value < *levels_[row]) : std::nullopt;
-  }
+  bool at(double t_ms) const { return at(rests_, t_ms); }
+  // Not at the edge of a rest, where a look may belong to either side: a sample is 20 ms long.
+  bool well_within(double t_ms) const { return at(inner_, t_ms); }
 
  private:
+  bool at(const std::vector<bool>& rests, double t_ms) const {
+    if (!lanes_) return false;
+    const double bin = (t_ms + kMeterLagMs - lanes_->from_ms) / lanes_->step_ms;
+    return bin >= 0 && bin < static_cast<double>(rests.size()) &&
+           rests[static_cast<std::size_t>(bin)];
+  }
+
+  void find_inner() {
+    inner_ = rests_;
+    for (std::size_t bin = 0; bin < rests_.size(); ++bin)
+      inner_[bin] = rests_[bin] && (bin == 0 || rests_[bin - 1]) &&
+                    (bin + 1 == rests_.size() || rests_[bin + 1]);
+  }
+
   std::optional<Lanes> lanes_;
-  std::vector<std::optional<double>> levels_;
+  std::vector<bool> rests_;
+  std::vector<bool> inner_;
 };
 
 struct Tally {
@@ -95,48 +122,147 @@ struct Tally {
   }
 };
 
+struct RankTally {
+  Tally always;
+  Tally at_rest;
+  Tally well_within;
+};
+
+// The rank that does most of it holds the others up; who waits for an answer waits with all the
+// others, as at a barrier, unless all of them do it.
+double share_of_ranks(const std::map<int, RankTally>& ranks, Cause cause,
+                      Tally RankTally::* which) {
+  std::optional<double> share;
+  Tally pooled;
+  for (const auto& [pid, tallies] : ranks) {
+    const Tally& own = tallies.*which;
+    for (std::size_t i = 0; i < kCauses; ++i) pooled.of[i] += own.of[i];
+    pooled.all += own.all;
+    if (own.all < kFewestOfARank) continue;
+    if (!share)
+      share = own.share(cause);
+    else
+      share = cause == Cause::talking ? std::min(*share, own.share(cause))
+                                      : std::max(*share, own.share(cause));
+  }
+  return share.value_or(pooled.share(cause));
+}
+
+// Parts of the step by Python stacks of moments of rest, and the line that each mostly comes from.
+class StackTally {
+ public:
+  void add(const StackSample& stack) {
+    ++all_;
+    if (stack.frames.empty()) return;  // it could not be read then
+    const StepPart part = part_of(stack);
+    Entry& entry = entries_[index_of(part)];
+    ++entry.count;
+    ++entry.places[place_of(stack)];
+  }
+
+  double all() const { return all_; }
+  double share(StepPart part) const { return all_ > 0 ? entries_[index_of(part)].count / all_ : 0; }
+
+  std::vector<StackPart> parts(double idle) const {
+    std::vector<StackPart> found;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const Entry& entry = entries_[i];
+      if (entry.count == 0) continue;
+      const auto place = std::ranges::max_element(
+          entry.places, {}, [](const auto& counted) { return counted.second; });
+      found.push_back({static_cast<StepPart>(i), idle * entry.count / all_, place->first,
+                       static_cast<int>(entry.count)});
+    }
+    std::ranges::stable_sort(found, std::greater{}, &StackPart::lost);
+    return found;
+  }
+
+ private:
+  struct Entry {
+    double count = 0;
+    std::map<CodePlace, int> places;
+  };
+  std::array<Entry, kStepSpanNames.size()> entries_;
+  double all_ = 0;
+};
+
 }  // namespace
 
 std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& job, double idle) {
-  const RestLane rest(timeline, job);
-  Tally always;
-  Tally at_rest;
-  double workers = 0;
-  double at_work = 0;
+  const RestLanes rest(timeline, job);
+  std::map<int, RankTally> ranks;
+  StackTally stacks;
+  StackTally stacks_at_rest;
+  StackTally stacks_well_within;
+  std::array<double, 2> resting_workers = {};  // at work, without orders
+  std::array<double, 2> workers = {};
+  double looks = 0;
   double running = 0;
+  double idle_looks = 0;
+  double inner_looks = 0;
   for (const ProcessList& list : timeline.process_lists)
     for (const ProcessSample& process : list.processes) {
-      if (std::ranges::find(job.pids, process.pid) == job.pids.end() || process.gpus.empty())
-        continue;
-      const auto row = std::ranges::find(job.gpus, process.gpus.front().index) - job.gpus.begin();
+      if (std::ranges::find(job.pids, process.pid) == job.pids.end()) continue;
+      for (const StackSample& stack : process.stacks) {
+        const double t_ms = list.t_ms - stack.ago_ms;
+        if (t_ms < job.from_ms || t_ms > job.to_ms) continue;
+        stacks.add(stack);
+        if (rest.at(t_ms)) stacks_at_rest.add(stack);
+        if (rest.well_within(t_ms)) stacks_well_within.add(stack);
+      }
       for (const HostLook& look : process.looks) {
         const double t_ms = list.t_ms - look.ago_ms;
         if (t_ms < job.from_ms || t_ms > job.to_ms) continue;
-        workers += workers_in(look);
-        at_work += workers_at_work(look);
+        const bool at_rest = rest.at(t_ms);
+        workers[0] += workers_at_work(look);
+        workers[1] += workers_without_orders(look);
+        if (at_rest) {
+          resting_workers[0] += workers_at_work(look);
+          resting_workers[1] += workers_without_orders(look);
+        }
         if (!look.main) continue;
+        ++looks;
         if (*look.main == ThreadDoing::run) ++running;
-        always.add(cause_of(look));
-        if (rest.at(static_cast<std::size_t>(row), t_ms).value_or(false))
-          at_rest.add(cause_of(look));
+        RankTally& own = ranks[process.pid];
+        own.always.add(cause_of(*look.main));
+        if (!at_rest) continue;
+        ++idle_looks;
+        own.at_rest.add(cause_of(*look.main));
+        if (!rest.well_within(t_ms)) continue;
+        ++inner_looks;
+        own.well_within.add(cause_of(*look.main));
       }
     }
-  if (always.all < kFewestLooks) return std::nullopt;
+  if (looks < kFewestLooks ||
+      share_of_ranks(ranks, Cause::talking, &RankTally::always) > kNeverTrains)
+    return std::nullopt;
   HostDoing doing;
-  doing.looks = static_cast<int>(always.all);
-  doing.joined = at_rest.all >= kFewestIdleLooks;
-  doing.running = running / always.all;
-  if (workers > 0) doing.workers_at_work = at_work / workers;
+  doing.looks = static_cast<int>(looks);
+  doing.joined = idle_looks >= kFewestIdleLooks;
+  doing.running = running / looks;
+  const auto& counted = doing.joined ? resting_workers : workers;
+  if (counted[0] + counted[1] > 0) doing.workers_at_work = counted[0] / (counted[0] + counted[1]);
   // Where moments cannot be joined, a rank may do it while its GPU works: it costs no more than
-  // there is idle time.
+  // there is idle time, and whether it costs anything is not known.
   const auto lost = [&](Cause cause) {
-    return doing.joined ? idle * at_rest.share(cause) : std::min(idle, always.share(cause));
+    const double share = share_of_ranks(ranks, cause,
+                                        inner_looks >= kFewestIdleLooks ? &RankTally::well_within
+                                        : doing.joined                  ? &RankTally::at_rest
+                                                                        : &RankTally::always);
+    return doing.joined ? idle * share : std::min(idle, share);
   };
-  doing.input = lost(Cause::input);
+  doing.for_another = lost(Cause::for_another);
   doing.reading = lost(Cause::reading);
   doing.writing = lost(Cause::writing);
   doing.sleeping = lost(Cause::sleeping);
   doing.talking = lost(Cause::talking);
+  const StackTally& resting =
+      stacks_well_within.all() >= kFewestIdleStacks ? stacks_well_within : stacks_at_rest;
+  if (resting.all() >= kFewestIdleStacks) {
+    doing.stacks = resting.parts(idle);
+    doing.stacks_at_rest = static_cast<int>(resting.all());
+    doing.sync_of_all_stacks = stacks.share(StepPart::sync);
+  }
   return doing;
 }
 

@@ -41,7 +41,13 @@ constexpr std::string_view kVirtualPrefix = "virtual:";
 // Processes of this machine.
 class HostDescriber : public ProcessDescriber {
  public:
-  explicit HostDescriber(PidOrigin origin) : host_({.root = "/", .pid_origin = origin}) {}
+  HostDescriber(PidOrigin origin, Attention attention)
+      : host_({.root = "/",
+               .pid_origin = origin,
+               .look_budget = attention == Attention::sparing ? 0.002 : 0.01,
+               .stack_budget = attention == Attention::close   ? 0.03
+                               : attention == Attention::usual ? 0.01
+                                                               : 0}) {}
   void describe(ProcessTick& processes, double t_ms) override {
     host_.describe(processes, std::chrono::nanoseconds(static_cast<std::int64_t>(t_ms * 1e6)));
   }
@@ -152,7 +158,7 @@ Result<std::unique_ptr<Source>> open_virtual(const std::string& description,
       return usage_error(fmt::format("there is no virtual GPU like {}", printable(model)),
                          fmt::format("choose from {}: virtual:2x{}",
                                      fmt::join(kVirtualModels, ", "), kVirtualModels.back()));
-    describer = std::make_unique<HostDescriber>(PidOrigin::this_machine);
+    describer = std::make_unique<HostDescriber>(PidOrigin::this_machine, options.attention);
   } else {
     if (description.empty())
       return usage_error("virtual: names neither a number nor a file", "try virtual:2");
@@ -376,7 +382,8 @@ std::filesystem::path virtual_library_path() {
 Result<std::unique_ptr<Source>> open_source(const std::string& input,
                                             const SourceOptions& options) {
   if (input.empty())
-    return start_live(poller_options(options), std::make_unique<HostDescriber>(PidOrigin::driver),
+    return start_live(poller_options(options),
+                      std::make_unique<HostDescriber>(PidOrigin::driver, options.attention),
                       SourceKind::nvml, "");
   if (input.starts_with(kVirtualPrefix))
     return open_virtual(input.substr(kVirtualPrefix.size()), options);

@@ -32,7 +32,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/recording", {{}, {}, {"fmt", "nlohmann", "simdjson.h", "zstd.h"}}},
     {"src/sources", {{"src/recording"}, {}, {"fmt"}}},
     {"src/sources/nvml", {{}, {"nvml.h"}, {"fmt"}}},
-    {"src/sources/host", {{}, {}, {"fmt"}}},
+    {"src/sources/host", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/sources/probe", {{"probes/wire", "src/kernels"}, {}, {}}},
     {"src/sources/ras", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/sources/replay", {{"src/recording"}, {}, {"fmt"}}},

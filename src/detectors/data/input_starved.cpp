@@ -12,7 +12,7 @@
 // period). Blind: input waits hidden behind the GPU are no loss and do not show; a wait of one rank
 // only shows as a straggler.
 #include "detectors/all_detectors.hpp"
-#include "detectors/probe_tools.hpp"
+#include "detectors/stack_tools.hpp"
 
 namespace lockstep {
 namespace {
@@ -97,16 +97,33 @@ std::optional<Finding> starved_from_steps(const JobSignals& job) {
   return finding;
 }
 
-// Looks at the threads: the main one waits, and the workers have something to do. Workers that wait
-// for orders, their queues full, prove that it is not the loader. Nothing: looks do not decide it.
-std::optional<double> input_by_looks(const JobSignals& job) {
-  constexpr double kWorkersRest = 0.3;
+// What looks at the threads say: how much it waits for data, and how sure that is. 0: the workers
+// have nothing to do, their queues are full, and it is something else. Nothing: it is not decided.
+struct InputByLooks {
+  double lost = 0;
+  double confidence = 0;
+};
+std::optional<InputByLooks> input_by_looks(const JobSignals& job) {
+  // A loader that holds the GPU up has all its workers at work, but for one slow sample that the
+  // others wait for; one that keeps up has most of them waiting.
+  constexpr double kWorkersWork = 0.75;
+  constexpr double kWorkersRest = 0.1;
   const HostDoing& doing = *job.host.doing;
+  const StackPart* const seen = stacks_tell(job) ? doing.by_stacks(StepPart::data_wait) : nullptr;
+  if (seen != nullptr && seen->lost >= kStarvedWaitShare && seen->samples >= 3)
+    return InputByLooks{
+        seen->lost,
+        many_stacks(job) || doing.workers_at_work.value_or(0) >= kWorkersWork ? 0.85 : 0.58};
+  if (many_stacks(job) && (seen == nullptr || seen->samples < 2)) return InputByLooks{};
   if (job.host.loader_workers.value_or(0) > 0) {
-    if (doing.input >= kStarvedWaitShare) return doing.input;
-    return doing.workers_at_work.value_or(1) < kWorkersRest ? std::optional(0.0) : std::nullopt;
+    const double at_work = doing.workers_at_work.value_or(0.5);
+    if (at_work >= kWorkersWork && doing.for_another >= kStarvedWaitShare)
+      return InputByLooks{doing.for_another, sure_if_joined(job, 0.85)};
+    if (at_work <= kWorkersRest && doing.joined) return InputByLooks{};
+    return std::nullopt;
   }
-  return doing.reading >= kStarvedWaitShare ? std::optional(doing.reading) : std::nullopt;
+  if (doing.reading < kStarvedWaitShare) return std::nullopt;
+  return InputByLooks{doing.reading, sure_if_joined(job, 0.75)};
 }
 
 // Of the idle time, what the main thread sleeps, waits for a server or writes: not for data, as far
@@ -129,8 +146,8 @@ std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals
   if (idle < kIdleAtLeast || idle_is_saving(job)) return std::nullopt;
   const bool regular = job.fine && (job.fine->period_strength > 0.3 || job.fine->swing < 0.12);
   const auto by_looks = job.host.doing ? input_by_looks(job) : std::nullopt;
-  if (by_looks && *by_looks == 0) return std::nullopt;
-  double confidence = by_looks ? 0.85 : host_says_input(job.host);
+  if (by_looks && by_looks->lost == 0) return std::nullopt;
+  double confidence = by_looks ? by_looks->confidence : host_says_input(job.host);
   if (!by_looks && does_something_else(job, idle)) confidence = std::min(confidence, 0.4);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
   // nobody's processes: nothing says why
@@ -144,10 +161,11 @@ std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals
   if (!regular && !by_looks) confidence = std::min(confidence, waits_for_workers ? 0.55 : 0.45);
   std::vector<Evidence> evidence = {{"idle_together", idle, kIdleAtLeast, "fraction"}};
   if (by_looks) {
-    idle = std::min(idle, *by_looks);
-    evidence.push_back({job.host.loader_workers.value_or(0) > 0 ? "waits_while_workers_work"
-                                                                : "main_thread_reads_files",
-                        *by_looks, kStarvedWaitShare, "fraction"});
+    idle = std::min(idle, by_looks->lost);
+    evidence.push_back({stacks_tell(job)                          ? "in_the_loader_while_gpus_rest"
+                        : job.host.loader_workers.value_or(0) > 0 ? "waits_while_workers_work"
+                                                                  : "main_thread_reads_files",
+                        by_looks->lost, kStarvedWaitShare, "fraction"});
     if (job.host.doing->workers_at_work)
       evidence.push_back(
           {"workers_at_work", *job.host.doing->workers_at_work, std::nullopt, "fraction"});
@@ -161,9 +179,13 @@ std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals
     evidence.push_back({"waiting_for_disk", job.host.waiting_for_disk, std::nullopt, "fraction"});
   if (job.fine && job.fine->period_ms)
     evidence.push_back({"period_ms", *job.fine->period_ms, std::nullopt, "ms"});
-  return about_job(FindingCode::input_starved, job,
-                   idle > 0.3 ? Severity::critical : Severity::warning, confidence, idle,
-                   std::move(evidence));
+  Finding finding = about_job(FindingCode::input_starved, job,
+                              idle > 0.3 ? Severity::critical : Severity::warning, confidence, idle,
+                              std::move(evidence));
+  if (by_looks && stacks_tell(job))
+    if (const StackPart* const seen = job.host.doing->by_stacks(StepPart::data_wait))
+      name_line(finding, seen->place);
+  return finding;
 }
 
 }  // namespace

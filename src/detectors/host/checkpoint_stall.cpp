@@ -6,6 +6,7 @@
 // start-up and end (cut off stretches do not count). Blind: writes to object stores and by other
 // processes do not show in /proc/<pid>/io.
 #include "detectors/all_detectors.hpp"
+#include "detectors/stack_tools.hpp"
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
@@ -16,10 +17,13 @@ namespace {
 std::optional<Finding> checkpoint_by_looks(const JobSignals& job) {
   constexpr double kWritesAtLeast = 0.03;
   constexpr double kManyBytes = 5e6;  // a second: no log
+  if (stacks_tell(job))
+    return found_by_stacks(FindingCode::checkpoint_stall, StepPart::checkpoint, job,
+                           kWritesAtLeast);
   if (!job.host.doing || job.host.doing->writing < kWritesAtLeast ||
       job.host.write_bytes_s.value_or(0) < kManyBytes)
     return std::nullopt;
-  return about_job(FindingCode::checkpoint_stall, job, Severity::warning, 0.75,
+  return about_job(FindingCode::checkpoint_stall, job, Severity::warning, sure_if_joined(job, 0.75),
                    job.host.doing->writing,
                    {{"main_thread_writes", job.host.doing->writing, kWritesAtLeast, "fraction"},
                     {"written", *job.host.write_bytes_s, kManyBytes, "bytes/s"}});

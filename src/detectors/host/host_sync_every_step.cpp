@@ -7,6 +7,7 @@
 // suspicion, raised where input does not explain the gap. Confused with: input-starved,
 // launch-bound. A profile decides.
 #include "detectors/all_detectors.hpp"
+#include "detectors/stack_tools.hpp"
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
@@ -49,6 +50,18 @@ std::optional<Finding> sync_from_probes(const JobSignals& job) {
   return finding;
 }
 
+// A wait for the GPU ends when the GPU has nothing left to do: what is lost is the launching that
+// follows, not the wait itself.
+std::optional<Finding> sync_by_stacks(const JobSignals& job) {
+  constexpr double kLaunchingAtLeast = 0.05;
+  const double lost = launching_at_rest(job).lost;
+  if (!syncs_often(job) || lost < kLaunchingAtLeast) return std::nullopt;
+  return about_job(FindingCode::host_sync_every_step, job, Severity::warning, 0.58, lost,
+                   {{"stacks_that_wait_for_the_gpu", job.host.doing->sync_of_all_stacks,
+                     kSyncsOften, "fraction"},
+                    {"launches_while_the_gpus_rest", lost, kLaunchingAtLeast, "fraction"}});
+}
+
 }  // namespace
 
 std::vector<Finding> find_host_sync_every_step(const Seen& seen) {
@@ -65,6 +78,10 @@ std::vector<Finding> find_host_sync_every_step(const Seen& seen) {
       if (auto finding =
               by_step_share({FindingCode::host_sync_every_step, StepPart::sync, 0.05, 0.9}, job))
         findings.push_back(std::move(*finding));
+      continue;
+    }
+    if (stacks_tell(job)) {
+      if (auto finding = sync_by_stacks(job)) findings.push_back(std::move(*finding));
       continue;
     }
     const double idle = job.idle_together;

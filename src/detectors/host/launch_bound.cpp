@@ -8,7 +8,7 @@
 // SM activity shows tiny kernels on a single GPU. A trace decides, and so do a probe's events in
 // the GPU's queue.
 #include "detectors/all_detectors.hpp"
-#include "detectors/probe_tools.hpp"
+#include "detectors/stack_tools.hpp"
 
 namespace lockstep {
 namespace {
@@ -71,6 +71,20 @@ std::optional<Finding> launches_from_records(const JobSignals& job) {
   return finding;
 }
 
+std::optional<Finding> launches_by_stacks(const JobSignals& job) {
+  constexpr double kLaunchingAtLeast = 0.1;
+  constexpr int kFewest = 4;
+  const LaunchingAtRest launching = launching_at_rest(job);
+  if (launching.lost < kLaunchingAtLeast || launching.samples < kFewest) return std::nullopt;
+  const double confidence = syncs_often(job) ? 0.45 : many_stacks(job) ? 0.7 : 0.55;
+  return about_job(FindingCode::launch_bound, job,
+                   launching.lost > 0.3 ? Severity::critical : Severity::warning, confidence,
+                   launching.lost,
+                   {{"launches_while_the_gpus_rest", launching.lost, kLaunchingAtLeast, "fraction"},
+                    {"stacks", static_cast<double>(launching.samples), static_cast<double>(kFewest),
+                     "samples"}});
+}
+
 }  // namespace
 
 std::vector<Finding> find_launch_bound(const Seen& seen) {
@@ -96,6 +110,10 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
     }
     if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || is_coarse(seen.signals)) continue;
     if (job.longest_hollow_ms > 10'000) continue;  // stuck, which is worse
+    if (stacks_tell(job)) {
+      if (auto finding = launches_by_stacks(job)) findings.push_back(std::move(*finding));
+      continue;
+    }
     double busy = 0;
     double power = 0;
     for (const GpuInJob& member : job.members) {

@@ -6,6 +6,7 @@
 // little all the time. Confused with: checkpoint-stall (long, many bytes), host-sync-every-step (no
 // bytes written).
 #include "detectors/all_detectors.hpp"
+#include "detectors/stack_tools.hpp"
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
@@ -32,10 +33,17 @@ std::vector<Finding> find_logging_too_often(const Seen& seen) {
         findings.push_back(std::move(*finding));
       continue;
     }
+    if (stacks_tell(job)) {
+      if (auto finding = found_by_stacks(FindingCode::logging_too_often, StepPart::logging, job,
+                                         kWritesAtLeast))
+        findings.push_back(std::move(*finding));
+      continue;
+    }
     if (const auto& doing = job.host.doing; doing && doing->writing >= kWritesAtLeast &&
                                             job.host.write_bytes_s.value_or(0) <= kWritesMuch) {
       findings.push_back(
-          about_job(FindingCode::logging_too_often, job, Severity::warning, 0.7, doing->writing,
+          about_job(FindingCode::logging_too_often, job, Severity::warning,
+                    sure_if_joined(job, 0.7), doing->writing,
                     {{"main_thread_writes", doing->writing, kWritesAtLeast, "fraction"},
                      {"written", job.host.write_bytes_s.value_or(0), std::nullopt, "bytes/s"}}));
       continue;

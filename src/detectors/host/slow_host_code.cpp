@@ -1,13 +1,14 @@
 // S307: the GPUs wait for code of the user's own that is neither loading, logging nor saving.
 //
 // Why it shows: between two steps the main thread sleeps, or waits for a server's answer, and
-// queues nothing; the kernel shows in what it waits. Looks at moments by chance count how long.
+// queues nothing; the kernel shows in what it waits. Looks at moments by chance count how long, and
+// Python stacks name the line where they can be taken.
 // Confused with: logging-too-often (a logger that sends or sleeps does just this: only stacks name
 // the line), input-starved (with no workers a data set that waits does so in the main thread, too).
 // Blind: code that computes looks like launching kernels; waits behind which the GPU goes on
 // working cost nothing and are left out.
 #include "detectors/all_detectors.hpp"
-#include "detectors/finding_tools.hpp"
+#include "detectors/stack_tools.hpp"
 
 namespace lockstep {
 
@@ -18,15 +19,22 @@ std::vector<Finding> find_slow_host_code(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i) || !trains(job) || !job.host.doing) continue;
     if (job.steps && job.steps->count >= 5) continue;  // they tell more
+    if (stacks_tell(job)) {
+      if (auto finding =
+              found_by_stacks(FindingCode::slow_host_code, StepPart::other, job, kWaitsAtLeast))
+        findings.push_back(std::move(*finding));
+      continue;
+    }
     const HostDoing& doing = *job.host.doing;
-    const double lost = doing.sleeping + doing.talking;
+    const double lost = std::min(job.time ? job.time->idle_together : job.idle_together,
+                                 doing.sleeping + doing.talking);
     if (lost < kWaitsAtLeast) continue;
     // Who loads data in its main thread may wait for it there.
     const bool may_be_input = job.host.loader_workers.value_or(0) == 0;
-    Finding finding =
-        about_job(FindingCode::slow_host_code, job,
-                  lost > 0.3 ? Severity::critical : Severity::warning, may_be_input ? 0.55 : 0.8,
-                  lost, {{"looks", static_cast<double>(doing.looks), std::nullopt, "samples"}});
+    Finding finding = about_job(
+        FindingCode::slow_host_code, job, lost > 0.3 ? Severity::critical : Severity::warning,
+        sure_if_joined(job, may_be_input ? 0.55 : 0.8), lost,
+        {{"looks", static_cast<double>(doing.looks), std::nullopt, "samples"}});
     if (doing.sleeping > 0)
       finding.evidence.push_back({"main_thread_sleeps", doing.sleeping, kWaitsAtLeast, "fraction"});
     if (doing.talking > 0)

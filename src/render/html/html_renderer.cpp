@@ -49,6 +49,8 @@ std::string HtmlRenderer::render(const Report& report) const {
                     report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
   if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0)
     html += fmt::format("<p>GPU time: {}</p>", ledger_words(report.jobs.front().ledger));
+  if (const auto undecided = undecided_words(report))
+    html += fmt::format("<p>{}</p>", escaped(*undecided));
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());
   if (report.steps) html += steps_html(*report.steps);
   html += devices_html(report);

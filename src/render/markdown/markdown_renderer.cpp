@@ -173,6 +173,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
                         report.throughput->now * 100);
   if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0)
     text += fmt::format("GPU time: {}.\n\n", ledger_words(report.jobs.front().ledger));
+  if (const auto undecided = undecided_words(report)) text += escaped(*undecided) + ".\n\n";
   text += gpu_table(report);
   if (!report.pictures.empty()) {
     const LanePicture& picture = report.pictures.front();

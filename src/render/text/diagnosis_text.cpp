@@ -198,6 +198,7 @@ std::string DiagnosisText::render(const Report& report) const {
       report.verdict->pattern != Pattern::idle)
     text += wrapped("GPU time: " + ledger_words(report.jobs.front().ledger), 0, width) +
             (report.findings.empty() ? "\n" : "");
+  if (const auto undecided = undecided_words(report)) text += wrapped(*undecided, 0, width) + "\n";
   if (report.comparison && report.trace)
     text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);
   else if (report.comparison)

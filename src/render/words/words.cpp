@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/text.hpp"
 
@@ -122,6 +123,40 @@ std::string ledger_words(const Ledger& ledger) {
   for (const std::size_t part : parts)
     words.push_back(fmt::format("{} {:.0f} %", kWords[part], ledger.share[part] * 100));
   return join(words, ", ");
+}
+
+std::optional<std::string> undecided_words(const Report& report) {
+  constexpr double kWorthAQuestion = 0.1;
+  constexpr double kWorthNaming = 0.05;
+  if (report.jobs.empty() || !report.verdict || report.trace) return std::nullopt;
+  const Pattern pattern = report.verdict->pattern;
+  const double unknown = report.jobs.front().ledger[LedgerPart::unknown];
+  if ((pattern != Pattern::in_step && pattern != Pattern::single_gpu) || unknown < kWorthAQuestion)
+    return std::nullopt;
+  std::vector<const Finding*> possible;
+  for (const Finding& finding : report.suspicions) {
+    const LedgerPart part = name_of(finding.code).part;
+    const bool of_the_host = part >= LedgerPart::input && part <= LedgerPart::host_code;
+    if (of_the_host && finding.lost_throughput >= kWorthNaming) possible.push_back(&finding);
+  }
+  std::ranges::stable_sort(possible, std::greater{}, &Finding::confidence);
+  std::vector<std::string> names;
+  for (const Finding* const finding : possible)
+    names.push_back(fmt::format("{} {} ({:.0f} %)", name_of(finding->code).id,
+                                name_of(finding->code).name, finding->confidence * 100));
+  const bool live =
+      report.source_kind == SourceKind::nvml || report.source_kind == SourceKind::virtual_gpus;
+  const bool no_stacks = std::ranges::any_of(report.not_measured, [](const NotMeasured& entry) {
+    return entry.signal == "python stacks";
+  });
+  return fmt::format(
+      "{:.0f} % of the GPU time is not explained; it may be {}. What would tell: {}", unknown * 100,
+      names.empty() ? "input, launching, logging or other code of the host" : join(names, ", "),
+      !live       ? "lockstep diagnose beside the running job, which looks at its threads, or "
+                    "lockstep profile -- CMD"
+      : no_stacks ? "py-spy (pip install py-spy) and the same command again, or lockstep profile "
+                    "-- CMD"
+                  : "lockstep profile -- CMD");
 }
 
 std::string evidence_words(const Evidence& evidence) {

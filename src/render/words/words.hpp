@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,9 @@ std::string rank_list(const Finding& finding);
 std::string place_list(const Finding& finding);
 // Where a job's GPU time went: "working 52 %, waiting for input 40 %, not known 8 %".
 std::string ledger_words(const Ledger& ledger);
+// Of GPU time that nobody could explain: what it may be, the likeliest first, and what would tell.
+// Nothing where all of it is explained.
+std::optional<std::string> undecided_words(const Report& report);
 
 // What the loss means in time and in GPU-hours.
 std::string cost_sentence(const Finding& finding);

@@ -28,7 +28,8 @@ constexpr auto kLibrariesAgainAfter = 10s;  // torch is loaded some seconds afte
 constexpr int kMostAncestors = 32;
 constexpr auto kLookOften = 40ms;  // a step of 100 ms is met at every part of it within seconds
 constexpr auto kLookSeldom = 2s;
-constexpr std::size_t kMostLooks = 512;  // of a process between two lists, 1 s apart as a rule
+constexpr std::size_t kMostPendingLooks =
+    512;  // of a process between two lists, 1 s apart as a rule
 
 std::chrono::nanoseconds cpu_time_of_this_thread() {
   timespec time{};
@@ -71,14 +72,20 @@ void HostReader::describe(ProcessTick& processes, std::chrono::nanoseconds now) 
     describe_one(process, process.pid, now);
   }
   find_spawned_ranks(processes);
+  add_stacks(processes, now);
   std::erase_if(facts_, [&](const auto& entry) { return !on_gpus_.contains(entry.first.pid); });
 }
 
 void HostReader::look(std::chrono::nanoseconds now) {
-  if (now < next_look_ || facts_.empty()) return;
+  clock_offset_ = now - monotonic_now();
+  // a clock that was set back must not end the looks
+  next_look_ = std::min<std::chrono::nanoseconds>(next_look_, now + 2 * kLookSeldom);
+  if (now < next_look_) return;
+  next_look_ = now + 100ms;
+  if (facts_.empty()) return;
   const auto begin = cpu_time_of_this_thread();
   for (auto& [process, facts] : facts_) {
-    if (facts.looks.size() >= kMostLooks) continue;
+    if (facts.looks.size() >= kMostPendingLooks) continue;
     HostLook look;
     look.ago_ms = to_ms(now);  // until the list is made
     look.main = threads_.look(process.pid, process.pid);
@@ -98,6 +105,32 @@ void HostReader::look(std::chrono::nanoseconds now) {
   std::uniform_real_distribution<double> around(0.5, 1.5);
   next_look_ = now + std::chrono::nanoseconds(static_cast<std::int64_t>(
                          static_cast<double>(usual.count()) * around(chance_)));
+}
+
+void HostReader::add_stacks(ProcessTick& processes, std::chrono::nanoseconds now) {
+  if (options_.stack_budget <= 0) return;
+  std::vector<int> pids;
+  std::vector<std::string> own_interpreters;
+  for (const ProcessSample& process : processes) {
+    if (!process.command || !is_python(*process.command)) continue;
+    pids.push_back(process.pid);
+    const bool ours = std::ranges::any_of(facts_, [&](const auto& entry) {
+      return entry.first.pid == process.pid && entry.second.is_ours;
+    });
+    if (ours) own_interpreters.push_back(process.command->front());
+  }
+  if (!pids.empty() && !std::exchange(looked_for_py_spy_, true))
+    if (auto py_spy = find_py_spy(own_interpreters))
+      stacks_ = std::make_unique<PythonStacks>(std::move(*py_spy), options_.stack_budget);
+  if (!stacks_) return;
+  stacks_->follow(std::move(pids));
+  for (PythonStacks::Taken& taken : stacks_->take())
+    for (ProcessSample& process : processes)
+      if (process.pid == taken.pid) {
+        taken.sample.ago_ms = to_ms(now - (taken.at + clock_offset_));
+        process.stacks.push_back(std::move(taken.sample));
+        break;
+      }
 }
 
 // The pid by which /proc knows a process that the driver named.
@@ -169,6 +202,7 @@ HostReader::Facts& HostReader::facts_of(int pid, const ProcStat& stat,
     if (const auto id = parse_status(read(pid, "status").value_or("")).user_id) {
       const auto user = users_.find(*id);
       facts.user = user != users_.end() ? user->second : std::to_string(*id);
+      facts.is_ours = *id == ::geteuid();
     }
   }
   const bool torch_seen =
@@ -329,6 +363,12 @@ std::vector<NotMeasured> HostReader::not_measured() const {
   std::vector<NotMeasured> list;
   for (const auto& [reason, pids] : unreadable_)
     list.push_back({fmt::format("process {}", fmt::join(pids, ", ")), reason});
+  if (looked_for_py_spy_ && !stacks_)
+    list.push_back({"python stacks",
+                    "py-spy is not installed, which would name the lines: pip install py-spy"});
+  if (stacks_)
+    if (const auto refusal = stacks_->refusal())
+      list.push_back({"python stacks", fmt::format("py-spy: {}", *refusal)});
   if (threads_.refused())
     list.push_back(
         {"system calls",

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
@@ -19,6 +20,7 @@
 #include "lockstep/source.hpp"
 #include "sources/host/launcher.hpp"
 #include "sources/host/proc_files.hpp"
+#include "sources/host/python_stacks.hpp"
 #include "sources/host/thread_looks.hpp"
 
 namespace lockstep {
@@ -32,6 +34,7 @@ struct HostOptions {
   std::filesystem::path root = "/";  // tests give a folder with proc/ and etc/ of their own
   PidOrigin pid_origin = PidOrigin::driver;
   double look_budget = 0.01;  // of one core, for looks at the threads of all ranks
+  double stack_budget = 0;    // the same for Python stacks; 0: none are taken
 };
 
 class HostReader {
@@ -57,6 +60,7 @@ class HostReader {
     std::optional<Command> command;
     std::optional<Environment> environment;
     std::optional<std::string> user;
+    bool is_ours = false;  // of the user who runs lockstep
     std::optional<std::vector<std::string>> libraries;
     std::chrono::nanoseconds libraries_read{};
     std::uint64_t last_cpu_ticks = 0;
@@ -84,6 +88,7 @@ class HostReader {
   std::optional<std::string> launcher_of(int pid) const;
   void find_spawned_ranks(ProcessTick& processes);
   std::vector<int> loader_workers_of(int pid, const std::optional<Command>& command) const;
+  void add_stacks(ProcessTick& processes, std::chrono::nanoseconds now);
   void count_loader_workers(ProcessSample& process, int pid, Facts& facts);
 
   const HostOptions options_;
@@ -93,6 +98,9 @@ class HostReader {
   const bool in_pid_namespace_;
   ThreadLooks threads_;
   std::chrono::nanoseconds next_look_{};
+  std::chrono::nanoseconds clock_offset_{};  // of the readings' clock to the monotonic one
+  std::unique_ptr<PythonStacks> stacks_;     // null: not asked for, or no py-spy was found
+  bool looked_for_py_spy_ = false;
   std::minstd_rand chance_;
   std::map<Identity, Facts> facts_;
   std::map<int, Relative> tree_;

@@ -103,7 +103,7 @@ std::optional<ThreadDoing> doing_by_wait_channel(std::string_view name) {
     std::string_view part;
     ThreadDoing doing;
   };
-  // Names as of Linux 5.4 to 6.18; what only says that it polls is left open.
+  // Names as of Linux 5.4 to 6.18.
   constexpr std::array<Sign, 23> kSigns = {{{"nanosleep", ThreadDoing::sleep},
                                             {"futex", ThreadDoing::lock},
                                             {"pipe_", ThreadDoing::pipe},
@@ -131,7 +131,10 @@ std::optional<ThreadDoing> doing_by_wait_channel(std::string_view name) {
   if (name.empty() || name == "0") return std::nullopt;
   for (const Sign& sign : kSigns)
     if (name.find(sign.part) != std::string_view::npos) return sign.doing;
-  return ThreadDoing::other;
+  // It polls, nobody says what: a queue, a socket or nothing at all.
+  const bool polls =
+      name.find("poll") != std::string_view::npos || name.find("select") != std::string_view::npos;
+  return polls ? std::nullopt : std::optional(ThreadDoing::other);
 }
 
 std::optional<ThreadDoing> ThreadLooks::look(int pid, int tid) {
@@ -139,7 +142,10 @@ std::optional<ThreadDoing> ThreadLooks::look(int pid, int tid) {
   errno = 0;
   if (const auto text = read_small_file(folder / "syscall", 512)) {
     if (const auto call = parse_system_call(*text))
-      return call->running ? ThreadDoing::run : by_system_call(pid, *call);
+      // Outside of any call: a page fault of a mapped file, or a thread that somebody stopped.
+      return call->running      ? ThreadDoing::run
+             : call->number < 0 ? by_state(pid, tid)
+                                : by_system_call(pid, *call);
   } else if (errno == EPERM || errno == EACCES) {
     refused_ = true;
   }
@@ -155,6 +161,8 @@ std::optional<ThreadDoing> ThreadLooks::by_state(int pid, int tid) const {
   const auto doing = doing_by_wait_channel(read_small_file(folder / "wchan", 128).value_or(""));
   // An uninterruptible sleep is a disk's: mostly a read, for writes go to memory first.
   if (stat->state == 'D' && (!doing || *doing == ThreadDoing::other)) return ThreadDoing::read_file;
+  if (stat->state != 'S' && stat->state != 'D')
+    return ThreadDoing::other;  // stopped, or at its end
   return doing;
 }
 
@@ -202,7 +210,6 @@ ThreadDoing ThreadLooks::waits_for(int pid, const std::vector<int>& descriptors)
 std::optional<ThreadDoing> ThreadLooks::by_system_call(int pid, const SystemCall& call) const {
   const std::int64_t number = call.number;
   const auto descriptor = static_cast<std::int64_t>(static_cast<std::int32_t>(call.arguments[0]));
-  if (number < 0) return ThreadDoing::read_file;  // a page fault that sleeps: of a mapped file
   if (is_any(number, {SYS_nanosleep, SYS_clock_nanosleep})) return ThreadDoing::sleep;
   if (is_any(number, {SYS_futex, kFutexWaitv})) return ThreadDoing::lock;
   if (is_any(number, {SYS_wait4, SYS_waitid})) return ThreadDoing::child;

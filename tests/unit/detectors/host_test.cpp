@@ -276,6 +276,7 @@ Signals rests(const HostDoing& doing, int workers) {
   job.host.main_cpu = 0.3;
   job.host.doing = doing;
   job.host.doing->looks = 200;
+  job.host.doing->joined = true;
   return signals;
 }
 
@@ -295,11 +296,65 @@ TEST(SlowHostCode, IsLessSureWhereTheMainThreadLoadsTheData) {
 }
 
 TEST(SlowHostCode, IsNotALoaderThatIsSlowNorAHealthyRunNorOneWithoutLooks) {
-  const Signals starved = rests({.input = 0.36, .sleeping = 0.01, .workers_at_work = 0.95}, 4);
+  const Signals starved =
+      rests({.for_another = 0.36, .sleeping = 0.01, .workers_at_work = 0.95}, 4);
   EXPECT_THAT(found_by(find_slow_host_code, starved), IsEmpty());
   EXPECT_TRUE(
       is_one(found_by(find_input_starved, starved), FindingCode::input_starved, 0.35, 0.37));
   EXPECT_THAT(found_by(find_slow_host_code, healthy_ranks(4)), IsEmpty());
+}
+
+TEST(SlowHostCode, IsASuspicionWhereNoMomentCouldBeJoinedWithTheGpusRest) {
+  Signals signals = rests({.sleeping = 0.38, .workers_at_work = 0.02}, 4);
+  signals.jobs.front().host.doing->joined = false;
+  const auto findings = found_by(find_slow_host_code, signals);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_LT(findings.front().confidence, 0.5) << "it may be hidden behind the GPU's work";
+}
+
+TEST(InputStarved, IsNotDecidedByWorkersThatWorkNowAndThen) {
+  const Signals signals = rests({.for_another = 0.36, .workers_at_work = 0.5}, 4);
+  const auto findings = found_by(find_input_starved, signals);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_LT(findings.front().confidence, 0.56);
+}
+
+// Stacks of moments of rest: 24 of them, so many in one part.
+Signals stands_in(StepPart part, int samples, double syncs = 0) {
+  Signals signals = rests({}, 4);
+  HostDoing& doing = *signals.jobs.front().host.doing;
+  doing.stacks_at_rest = 24;
+  doing.sync_of_all_stacks = syncs;
+  doing.stacks = {{part, 0.4 * samples / 24, {"/home/ada/train.py", 31, "time.sleep"}, samples}};
+  return signals;
+}
+
+TEST(PythonStacksFromOutside, NameTheCauseAndItsLine) {
+  for (const auto& [part, detector, code] :
+       std::initializer_list<std::tuple<StepPart, Inspect, FindingCode>>{
+           {StepPart::logging, find_logging_too_often, FindingCode::logging_too_often},
+           {StepPart::checkpoint, find_checkpoint_stall, FindingCode::checkpoint_stall},
+           {StepPart::gc, find_stopped_by_collector, FindingCode::stopped_by_collector},
+           {StepPart::other, find_slow_host_code, FindingCode::slow_host_code},
+           {StepPart::data_wait, find_input_starved, FindingCode::input_starved}}) {
+    const auto findings = found_by(detector, stands_in(part, 20));
+    ASSERT_TRUE(is_one(findings, code, 0.3, 0.36)) << name_of(code).id;
+    EXPECT_TRUE(is_stood_behind(findings.front()));
+    ASSERT_EQ(findings.front().where.size(), 1U);
+    EXPECT_EQ(findings.front().where.front().line, 31);
+    EXPECT_THAT(found_by(detector, stands_in(part, 1)), IsEmpty()) << "one may be a chance";
+  }
+}
+
+TEST(PythonStacksFromOutside, TellLaunchingAfterASyncFromLaunchingAlone) {
+  const Signals launches = stands_in(StepPart::forward, 20);
+  EXPECT_TRUE(is_one(found_by(find_launch_bound, launches), FindingCode::launch_bound, 0.3, 0.36));
+  EXPECT_THAT(found_by(find_host_sync_every_step, launches), IsEmpty());
+
+  const Signals syncs = stands_in(StepPart::forward, 20, 0.3);
+  EXPECT_TRUE(is_one(found_by(find_host_sync_every_step, syncs), FindingCode::host_sync_every_step,
+                     0.3, 0.36));
+  EXPECT_LT(found_by(find_launch_bound, syncs).front().confidence, 0.5);
 }
 
 TEST(LoggingTooOften, IsAMainThreadThatTheDiskHoldsUpWithFewBytes) {

@@ -59,18 +59,26 @@ TEST(HostDoing, CountsSleepOnlyWhileTheGpuRests) {
       << "it sleeps while the GPU works: that costs nothing";
 }
 
-TEST(HostDoing, ProvesTheLoaderByWorkersThatWorkWhileTheMainThreadWaits) {
+TEST(HostDoing, CountsWorkersThatWorkWhileTheMainThreadWaits) {
   const auto waits = [](ThreadDoing workers) {
     return [=](double t) {
       return with_workers(main_does(gpu_rests(t) ? ThreadDoing::lock : ThreadDoing::run), workers);
     };
   };
-  EXPECT_NEAR(watched(waits(ThreadDoing::run), 4).host.doing->input, 0.4, 0.07);
-  EXPECT_NEAR(watched(waits(ThreadDoing::sleep), 4).host.doing->input, 0.4, 0.07)
+  const HostDoing works = *watched(waits(ThreadDoing::run), 4).host.doing;
+  EXPECT_NEAR(works.for_another, 0.4, 0.07);
+  EXPECT_EQ(works.workers_at_work, 1);
+  EXPECT_EQ(watched(waits(ThreadDoing::sleep), 4).host.doing->workers_at_work, 1)
       << "a data set that waits for something is slow, too";
-  const HostDoing full = *watched(waits(ThreadDoing::pipe), 4).host.doing;
-  EXPECT_EQ(full.input, 0) << "their queues are full";
-  EXPECT_EQ(full.workers_at_work, 0);
+  EXPECT_EQ(watched(waits(ThreadDoing::pipe), 4).host.doing->workers_at_work, 0)
+      << "their queues are full";
+  EXPECT_FALSE(watched(waits(ThreadDoing::lock), 4).host.doing->workers_at_work)
+      << "for a shared queue, or for threads of their own";
+}
+
+TEST(HostDoing, IsNotSaidOfAThreadThatDoesNotTrain) {
+  EXPECT_FALSE(watched([](double) { return main_does(ThreadDoing::socket); }, 0).host.doing)
+      << "as with Ray, where another thread trains";
 }
 
 TEST(HostDoing, IsNotSaidOfAFewLooksOrOfNone) {

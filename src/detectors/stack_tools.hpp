@@ -1,0 +1,69 @@
+// What detectors ask of Python stacks that were taken from outside.
+#pragma once
+
+#include <optional>
+
+#include "detectors/probe_tools.hpp"
+
+namespace lockstep {
+
+// Enough of them to say where the main thread is while the GPUs rest. Step marks tell more.
+inline bool stacks_tell(const JobSignals& job) {
+  return job.host.doing && !job.host.doing->stacks.empty() && !(job.steps && job.steps->count >= 5);
+}
+// Enough to say where it is not.
+inline bool many_stacks(const JobSignals& job) {
+  return stacks_tell(job) && job.host.doing->stacks_at_rest >= 20;
+}
+
+// Where no moment could be joined with the GPUs' rest, what the host does may be hidden behind
+// their work.
+inline double sure_if_joined(const JobSignals& job, double confidence) {
+  return job.host.doing && job.host.doing->joined ? confidence : std::min(confidence, 0.45);
+}
+
+// Python was in the model, the backward pass or the optimizer while the GPUs rested.
+struct LaunchingAtRest {
+  double lost = 0;
+  int samples = 0;
+};
+inline LaunchingAtRest launching_at_rest(const JobSignals& job) {
+  LaunchingAtRest launching;
+  for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
+    if (const StackPart* const seen = job.host.doing->by_stacks(part)) {
+      launching.lost += seen->lost;
+      launching.samples += seen->samples;
+    }
+  return launching;
+}
+
+// A host that waits for the GPU in each step has an empty queue whenever it goes on.
+inline constexpr double kSyncsOften = 0.15;  // of all stacks
+inline bool syncs_often(const JobSignals& job) {
+  return job.host.doing->sync_of_all_stacks >= kSyncsOften;
+}
+
+// Looks at the threads say that it waits for so long while the GPUs rest: a few stacks then say
+// where.
+inline bool looks_agree(const JobSignals& job, double lost) {
+  const HostDoing& doing = *job.host.doing;
+  return doing.joined &&
+         doing.sleeping + doing.talking + doing.writing + doing.reading >= 0.6 * lost;
+}
+
+// The main thread was in this part of its step while the GPUs rested.
+inline std::optional<Finding> found_by_stacks(FindingCode code, StepPart part,
+                                              const JobSignals& job, double at_least) {
+  constexpr int kFewest = 3;  // a single one may be a chance
+  const StackPart* const seen = job.host.doing->by_stacks(part);
+  if (seen == nullptr || seen->lost < at_least || seen->samples < kFewest) return std::nullopt;
+  Finding finding = about_job(
+      code, job, seen->lost > 0.3 ? Severity::critical : Severity::warning,
+      many_stacks(job) || looks_agree(job, seen->lost) ? 0.85 : 0.58, seen->lost,
+      {{"there_while_the_gpus_rested", seen->lost, at_least, "fraction"},
+       {"stacks", static_cast<double>(seen->samples), static_cast<double>(kFewest), "samples"}});
+  if (!seen->place.file.empty()) name_line(finding, seen->place);
+  return finding;
+}
+
+}  // namespace lockstep
