@@ -22,8 +22,8 @@ constexpr int kFewestOfARank = 8;
 constexpr double kNeverTrains = 0.9;
 // A meter's sample is the mean over the time before it: it shows a moment this much later.
 constexpr double kMeterLagMs = 15;
-constexpr double kAtRest = 0.3;    // of the way from rest to work
-constexpr double kNeverLow = 0.5;  // of work: a lane above this all the time shows no rest
+constexpr double kAtRest = 0.3;     // of the way from rest to work
+constexpr double kRestBelow = 0.5;  // of work: a lane above this all the time shows no rest
 
 // What a look says of the rank, the parts of HostDoing.
 enum class Cause : std::uint8_t {
@@ -77,7 +77,7 @@ class RestLanes {
     for (const auto& row : lanes_->rows) {
       const double low = quantile(row, 0.05).value_or(0);
       const double high = quantile(row, 0.9).value_or(0);
-      const bool shows_rest = low < kNeverLow * high;
+      const bool shows_rest = low < kRestBelow * high;
       const double level = low + kAtRest * (high - low);
       for (std::size_t bin = 0; bin < rests_.size(); ++bin)
         rests_[bin] = rests_[bin] && shows_rest && known(row[bin]) && row[bin] < level;

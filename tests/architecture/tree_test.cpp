@@ -9,6 +9,7 @@
 #include <regex>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "support/paths.hpp"
 
@@ -77,6 +78,29 @@ TEST(Tree, NoTwoTypesShareAName) {
     }
   });
   EXPECT_GT(seen.size(), 300U) << "the pattern finds the types no more";
+}
+
+// Sources of a layer are compiled as one, sixteen at a time here and sixty-four under the
+// sanitizers: two constants of one name stop the build that has both in one unit.
+TEST(Tree, NoTwoFilesOfALayerShareAConstant) {
+  static const std::regex kConstant(R"(^constexpr [^=({]*\b(k[A-Z]\w+)\b *[={(].*)");
+  std::map<std::pair<std::string, std::string>, fs::path> seen;
+  for_each_source([&](const fs::path& file, const std::string& text) {
+    const fs::path within = fs::relative(file, kRoot / "src");
+    if (within.string().starts_with("..") || file.extension() != ".cpp") return;
+    auto part = within.begin();
+    std::string layer = part->string();
+    if (layer == "render") layer += "/" + (++part)->string();
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch found;
+      if (!std::regex_match(line, found, kConstant)) continue;
+      const auto [place, is_new] = seen.emplace(std::pair(layer, found[1].str()), file);
+      EXPECT_TRUE(is_new || place->second == file)
+          << found[1] << " is in " << file << " and in " << place->second;
+    }
+  });
+  EXPECT_GT(seen.size(), 300U) << "the pattern finds the constants no more";
 }
 
 TEST(Tree, EveryContractCompilesWithoutThirdParties) {
