@@ -174,6 +174,7 @@ class ProfileOfACause(unittest.TestCase):
         )
         self.assertEqual([place["line"] for place in suspicion["where"]], [line_of("item")])
 
+    @second_try.whole_only
     def test_measuring_ends_after_the_steps_asked_for_and_the_command_goes_on(self):
         run = self.run_with(
             "nothing",

@@ -16,6 +16,7 @@ namespace {
 constexpr double kUnevenAtLeast = 0.08;
 // a step: below, it is what the scheduler of the host does to ranks that are alike
 constexpr double kLeastWaitMs = 3;
+constexpr double kClearPeriod = 0.85;
 // of all waiting: more on one rank is a straggler's
 constexpr double kOnOneAtMost = 0.6;
 
@@ -30,6 +31,9 @@ std::optional<Finding> uneven_from_outside(const JobSignals& job) {
   // Fine lanes, in which steps are seen: what a mean hides cannot be told for one rank or another.
   if (!job.fine || job.fine->kind == LaneKind::busy || !begin_together(*job.fine))
     return std::nullopt;
+  // Steps of uneven lengths have an unclear period, 0.2 to 0.75; one as clear as this is that of
+  // stages whose holes are the same in every step.
+  if (job.fine->period_strength > kClearPeriod) return std::nullopt;
   double waiting = 0;
   double least = 1;
   double most_waited_for = 0;

@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 std::optional<Finding> evaluation_from_outside(const JobSignals& job, const Signals& signals) {
+  constexpr double kLongestStepMs = 8000;
   const StallSignals& stalls = job.stalls;
   // Ranks that share a GPU wait for each other there, which looks the same.
   if (job.gpus.size() < 2 || job.processes.size() > job.gpus.size() || !stalls_are_rare(job))
@@ -33,9 +34,13 @@ std::optional<Finding> evaluation_from_outside(const JobSignals& job, const Sign
   const auto most = std::ranges::max_element(
       worked, [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most->second * 10 < alike * 8) return std::nullopt;
+  // A late rank of steps that take seconds looks the same, step after step.
+  const bool may_be_each_step =
+      *stalls.period_ms < kLongestStepMs && length > 0.3 * *stalls.period_ms;
   Finding finding = about_job(
       FindingCode::evaluation_stall, job, Severity::warning,
-      is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.75, stalls.share,
+      is_coarse(signals) || may_be_each_step || job.origin != JobOrigin::processes ? 0.45 : 0.75,
+      stalls.share,
       {{"stalls", static_cast<double>(alike), 2.0, "stalls"},
        {"stall_ms", length, std::nullopt, "ms"},
        {"period_ms", *stalls.period_ms, std::nullopt, "ms"}});

@@ -1,0 +1,220 @@
+"""GPT-2 in plain PyTorch, first without a fault and then with one, in one process.
+
+usage: one_fault.py FAULT SECONDS_WITHOUT SECONDS_WITH
+
+Prints {"phase": "with"} when the fault begins, and at the end the length of a step without it and with it. What a
+fault costs is then known from the same run on the same machine: make_corpus.py records the second phase from outside.
+"""
+
+import gc
+import json
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+sys.path.insert(
+    0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "lib")
+)
+from gpt_in_pytorch import GPT, parameter_groups  # noqa: E402
+
+LENGTH, VOCABULARY, BATCH = 1024, 50304, 16
+WARM_UP = 15  # steps of each phase that do not count
+
+
+class Samples(Dataset):
+    """Random tokens; before each one it does what the fault wants."""
+
+    def __init__(self, before=None):
+        self.before = before
+
+    def __len__(self):
+        return 1_000_000
+
+    def __getitem__(self, index):
+        if self.before:
+            self.before()
+        return torch.randint(0, VOCABULARY, (LENGTH + 1,))
+
+
+def decode_for(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(1000))
+
+
+def serve_slowly(port_file, seconds):
+    """A server on this machine that takes its time for each sample."""
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    server.listen(64)
+    with open(port_file, "w", encoding="utf-8") as file:
+        file.write(str(server.getsockname()[1]))
+
+    def answer(connection):
+        while connection.recv(1):
+            time.sleep(seconds)
+            connection.sendall(b"x")
+
+    while True:
+        connection, _ = server.accept()
+        threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+
+class FromServer:
+    def __init__(self, port):
+        self.port, self.connection = port, None
+
+    def __call__(self):
+        if self.connection is None:  # one for each worker
+            self.connection = socket.create_connection(("127.0.0.1", self.port))
+        self.connection.sendall(b"?")
+        self.connection.recv(1)
+
+
+def loader_of(fault):
+    before, workers = None, 8
+    if fault in ("slow-data-0", "slow-data-2", "slow-data-6"):
+        workers = int(fault[-1])
+        delay = {0: 0.006, 2: 0.02, 6: 0.06}[workers]
+        before = lambda: time.sleep(delay)  # noqa: E731
+    if fault == "decoding":
+        workers, before = 4, lambda: decode_for(0.04)  # noqa: E731
+    if fault == "network-data":
+        folder = tempfile.mkdtemp()
+        path = os.path.join(folder, "port")
+        if os.fork() == 0:
+            serve_slowly(path, 0.04)
+        while not os.path.exists(path) or not open(path, encoding="utf-8").read():
+            time.sleep(0.05)
+        workers, before = 4, FromServer(int(open(path, encoding="utf-8").read()))
+    return DataLoader(
+        Samples(before),
+        batch_size=1 if fault == "tiny-batch" else BATCH,
+        num_workers=workers,
+        pin_memory=fault != "pageable",
+    )
+
+
+def log_step(step, loss):
+    time.sleep(0.05)
+
+
+def score_in_python(seconds):
+    decode_for(seconds)
+
+
+class Training:
+    def __init__(self, fault):
+        self.fault = fault
+        torch.set_float32_matmul_precision("highest" if fault == "fp32" else "high")
+        layers, width = (4, 128) if fault == "host-bound" else (12, 768)
+        with torch.device("cuda"):
+            self.model = GPT(layers, 4 if width == 128 else 12, width, LENGTH, VOCABULARY)
+        self.parameters = list(self.model.parameters())
+        self.optimizer = torch.optim.AdamW(parameter_groups(self.model, 0.1), lr=1e-4, fused=True)
+        self.forward = torch.compile(self.model) if fault == "compiled" else self.model
+        self.passes = 4 if fault == "accumulation" else 1
+        self.log_file = None
+        self.kept = []
+        self.wide = None
+        if fault == "pageable":  # as much as a batch of images, in ordinary memory
+            self.wide = torch.empty(512 << 20, dtype=torch.uint8)
+
+    def step(self, count, tokens, faulty):
+        fault = self.fault if faulty else "none"
+        if fault == "pageable":
+            self.wide.to("cuda")
+        tokens = tokens.to("cuda", non_blocking=True)
+        autocast = torch.autocast("cuda", torch.bfloat16, enabled=fault != "fp32")
+        for _ in range(self.passes):
+            with autocast:
+                loss = self.forward(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+            (loss / self.passes).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if fault == "items":
+            for parameter in self.parameters:
+                parameter.norm().item()
+        elif fault == "slow-logging":
+            loss.item()
+            log_step(count, loss)
+        elif fault == "file-logging":
+            self.log_file = self.log_file or open("steps.log", "a", encoding="utf-8")  # noqa: SIM115
+            self.log_file.write(f"{count} {loss.item()}\n")
+            self.log_file.flush()
+            os.fsync(self.log_file.fileno())
+        elif fault == "saving" and count % 40 == 39:
+            torch.save(
+                {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()},
+                "saved.pt",
+            )
+        elif fault == "evaluation" and count % 20 == 19:
+            self.evaluate(tokens)
+        elif fault == "collector":
+            self.kept = self.kept or [[i] for i in range(2_000_000)]
+            gc.collect()
+        elif fault == "python-metric":
+            loss.item()
+            score_in_python(0.05)
+        elif fault == "spinning":
+            torch.cuda._sleep(200_000_000)
+
+    def evaluate(self, tokens):
+        self.model.eval()
+        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+            for _ in range(10):
+                loss = self.model(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+                score_in_python(0.1 + 0 * loss.item())
+        self.model.train()
+
+    def run(self, loader, seconds, faulty):
+        """The length of a step, in ms."""
+        until, began, steps, count = time.monotonic() + seconds, None, 0, 0
+        for count, tokens in enumerate(loader):
+            if count == WARM_UP:
+                torch.cuda.synchronize()
+                began, steps = time.monotonic(), 0
+            self.step(count, tokens, faulty)
+            steps += 1
+            if time.monotonic() > until and began:
+                break
+        torch.cuda.synchronize()
+        return 1e3 * (time.monotonic() - began) / max(1, steps)
+
+
+def main():
+    fault, without_s, with_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+    training = Training(fault)
+    without = training.run(loader_of("none"), without_s, faulty=False)
+    loader = loader_of(fault)
+    beside = os.fork() if fault == "two-on-one" else None
+    if beside == 0:
+        os.execv(sys.executable, [sys.executable, __file__, "none", str(with_s), "1"])
+    print(json.dumps({"phase": "with"}), flush=True)
+    if fault == "stops":
+        training.run(loader, with_s / 3, faulty=False)
+        time.sleep(2 * with_s / 3)  # a rank that hangs
+        with_fault = None
+    else:
+        with_fault = training.run(loader, with_s, faulty=True)
+    samples = 1 if fault == "tiny-batch" else BATCH
+    print(
+        json.dumps(
+            {
+                "without_ms": without,
+                # of as many samples
+                "with_ms": with_fault * BATCH / samples if with_fault else None,
+            }
+        ),
+        flush=True,
+    )
+    os._exit(0)  # workers of endless loaders
+
+
+main()
