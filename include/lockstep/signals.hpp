@@ -158,7 +158,6 @@ struct HostDoing {
   double writing = 0;
   double sleeping = 0;
   double talking = 0;  // to a server, or to another process by a socket
-  double running = 0;  // of all looks, whatever the GPU did
   // of the loader workers that had work or waited for it, while the GPUs rested
   std::optional<double> workers_at_work;
   std::vector<StackPart> stacks;  // costliest first; empty: too few were taken

@@ -1,6 +1,7 @@
 #include "base/text.hpp"
 
 #include <fmt/format.h>
+#include <cctype>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +19,13 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
 }
 
 std::string_view trim(std::string_view text) {

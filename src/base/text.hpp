@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+// Of ASCII letters.
+std::string lower_case(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);

@@ -18,16 +18,9 @@ constexpr double kUsualNetworkGbit = 100;
 constexpr double kUsualFastNetworkGbit = 3200;
 constexpr double kGigabyte = 1e9;
 
-std::string lower(std::string_view text) {
-  std::string word(text);
-  std::ranges::transform(word, word.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return word;
-}
-
 // "24GB" alone: memory is all that is known.
 std::optional<double> bare_memory(std::string_view text) {
-  const std::string word = lower(text);
+  const std::string word = lower_case(text);
   for (const std::string_view unit : {"gib", "gb", "g"})
     if (word.ends_with(unit)) {
       const auto count = parse_count(word.substr(0, word.size() - unit.size()));

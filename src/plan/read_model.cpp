@@ -249,10 +249,8 @@ Result<Architecture> read_model(const std::string& name_or_path) {
     return Error{fmt::format("{}: no such file", printable(name_or_path)),
                  "give a model's name, its config.json, or --params 7B"};
   const auto names = known_model_names();
-  std::string asked = name_or_path.substr(
-      name_or_path.rfind('/') == std::string::npos ? 0 : name_or_path.rfind('/') + 1);
-  std::ranges::transform(asked, asked.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string asked = lower_case(name_or_path.substr(
+      name_or_path.rfind('/') == std::string::npos ? 0 : name_or_path.rfind('/') + 1));
   const auto near = nearest(asked, names);
   return usage_error(
       fmt::format("no model '{}' is known", printable(name_or_path)),

@@ -197,7 +197,6 @@ std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& 
   std::array<double, 2> resting_workers = {};  // at work, without orders
   std::array<double, 2> workers = {};
   double looks = 0;
-  double running = 0;
   double idle_looks = 0;
   double inner_looks = 0;
   for (const ProcessList& list : timeline.process_lists)
@@ -222,7 +221,6 @@ std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& 
         }
         if (!look.main) continue;
         ++looks;
-        if (*look.main == ThreadDoing::run) ++running;
         RankTally& own = ranks[process.pid];
         own.always.add(cause_of(*look.main));
         if (!at_rest) continue;
@@ -239,7 +237,6 @@ std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& 
   HostDoing doing;
   doing.looks = static_cast<int>(looks);
   doing.joined = idle_looks >= kFewestIdleLooks;
-  doing.running = running / looks;
   const auto& counted = doing.joined ? resting_workers : workers;
   if (counted[0] + counted[1] > 0) doing.workers_at_work = counted[0] / (counted[0] + counted[1]);
   // Where moments cannot be joined, a rank may do it while its GPU works: it costs no more than

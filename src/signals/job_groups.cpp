@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/text.hpp"
 #include "lockstep/several_machines.hpp"
 #include "signals/lanes.hpp"
 #include "signals/statistics.hpp"
@@ -459,9 +460,7 @@ bool is_server(const std::vector<std::string>& command) {
   // The program, its module or its script: not the arguments, in which a model may be named
   // anything.
   const auto names_one = [](std::string_view written) {
-    std::string text(written);
-    std::ranges::transform(text, text.begin(),
-                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string text = lower_case(written);
     const auto ends = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; };
     for (const std::string_view server : kServers)
       for (auto at = text.find(server); at != std::string_view::npos;

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
+
+#include "base/text.hpp"
 
 namespace lockstep {
 namespace {
@@ -66,16 +67,9 @@ constexpr std::array<CallSign, 15> kCalls = {{{"gc.collect", StepPart::gc},
                                               {".to", StepPart::copy},
                                               {".cuda", StepPart::copy}}};
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
-
 // What people call such functions.
 std::optional<StepPart> by_function(std::string_view name) {
-  const std::string word = lower(name);
+  const std::string word = lower_case(name);
   const auto has_any = [&](std::initializer_list<std::string_view> parts) {
     return std::ranges::any_of(parts, [&](std::string_view part) { return has(word, part); });
   };

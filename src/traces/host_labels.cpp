@@ -5,6 +5,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/text.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -12,13 +14,6 @@ template <std::size_t N>
 bool has_one_of(std::string_view text, const std::array<std::string_view, N>& words) {
   return std::ranges::any_of(
       words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
-}
-
-std::string lower_case(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
 }
 
 // The names that people give to stretches of their loop with record_function.

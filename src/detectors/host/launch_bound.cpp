@@ -114,12 +114,10 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
       if (auto finding = launches_by_stacks(job)) findings.push_back(std::move(*finding));
       continue;
     }
-    double busy = 0;
+    const double busy = busy_on_average(job);
     double power = 0;
-    for (const GpuInJob& member : job.members) {
-      busy += member.busy.value_or(0) / static_cast<double>(job.members.size());
+    for (const GpuInJob& member : job.members)
       power += member.power_of_limit.value_or(1) / static_cast<double>(job.members.size());
-    }
     // Where steps tell that the host is busy with something else, it is that.
     if (job.steps && job.steps->count >= 5 &&
         share_of_slowest(job, StepPart::copy) + share_of_slowest(job, StepPart::data_wait) >

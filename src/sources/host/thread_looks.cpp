@@ -89,7 +89,6 @@ std::optional<SystemCall> parse_system_call(std::string_view text) {
 OpenFileKind file_kind_of(std::string_view link) {
   if (link.starts_with("socket:")) return OpenFileKind::socket;
   if (link.starts_with("pipe:")) return OpenFileKind::pipe;
-  if (link == "anon_inode:[eventpoll]") return OpenFileKind::event_poll;
   if (link.starts_with("/dev/nvidia")) return OpenFileKind::gpu;
   // a file in shared memory is no disk's, a terminal is no file
   if (link.starts_with("/dev/") || link.starts_with("/proc/") || link.starts_with("/memfd:") ||
@@ -239,7 +238,6 @@ std::optional<ThreadDoing> ThreadLooks::by_system_call(int pid, const SystemCall
     case OpenFileKind::socket: return ThreadDoing::socket;
     case OpenFileKind::pipe: return ThreadDoing::pipe;
     case OpenFileKind::gpu: return ThreadDoing::gpu;
-    case OpenFileKind::event_poll:
     case OpenFileKind::other: return ThreadDoing::other;
   }
   return ThreadDoing::other;

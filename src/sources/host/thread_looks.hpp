@@ -22,7 +22,7 @@ struct SystemCall {
 std::optional<SystemCall> parse_system_call(std::string_view text);
 
 // What a file of a process is, by the link in its fd folder.
-enum class OpenFileKind : std::uint8_t { regular, socket, pipe, gpu, event_poll, other };
+enum class OpenFileKind : std::uint8_t { regular, socket, pipe, gpu, other };
 OpenFileKind file_kind_of(std::string_view link);
 
 // By the name of the kernel's function in which it sleeps. Nothing for "0", which says nothing.

@@ -147,13 +147,6 @@ std::optional<double> epoch(std::string_view text) {
 
 }  // namespace
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
-
 std::optional<Cell> parse_cell(std::string_view text) {
   text = trim(text);
   const auto value = take_number(text);

@@ -49,7 +49,6 @@ std::optional<ClockLimit> limit_named(std::string_view lower_case_name);
 // added up.
 std::optional<double> parse_time(std::string_view text);
 
-std::string lower_case(std::string_view text);
 // Words parted by blanks.
 std::vector<std::string_view> words_in(std::string_view text);
 // Parts of a CSV line, trimmed, quotes taken off.
