@@ -162,9 +162,20 @@ struct HostDoing {
   std::optional<double> workers_at_work;
   std::vector<StackPart> stacks;  // costliest first; empty: too few were taken
   int stacks_at_rest = 0;
-  double sync_of_all_stacks = 0;  // whatever the GPUs did
+  // Whatever the GPUs did, as shares of all moments.
+  std::vector<StackPart> all_stacks;
+  int stacks_in_all = 0;
+  // Share of the time that the GPUs rest, by what they draw at rest and at work: readings of busy
+  // count copies, too. Nothing: their power never falls to rest.
+  std::optional<double> rest_by_power;
 
-  const StackPart* by_stacks(StepPart part) const {
+  const StackPart* by_stacks(StepPart part) const { return find(stacks, part); }
+  double share_of_all_stacks(StepPart part) const {
+    const StackPart* const found = find(all_stacks, part);
+    return found != nullptr ? found->lost : 0;
+  }
+
+  static const StackPart* find(const std::vector<StackPart>& stacks, StepPart part) {
     for (const StackPart& entry : stacks)
       if (entry.part == part) return &entry;
     return nullptr;
@@ -373,6 +384,8 @@ struct JobSignals {
 
   double from_ms = 0;  // working time: from the first to the last sign of work
   double to_ms = 0;
+  // Its last sign of work, where it has done nothing since though its processes are still there.
+  std::optional<double> stopped_ms;
   bool active = false;
   std::vector<GpuInJob> members;
   double busy_sum = 0;     // median over time of the sum of busy fractions

@@ -72,7 +72,12 @@ inline bool is_perfectly_still(const JobSignals& job, const Signals& signals) {
   constexpr double kAtRest = 0.01;    // of the tensor cores
   constexpr double kSwing = 0.06;     // of a lane: what a power meter wavers by itself
   constexpr double kMoves = 0.25;     // of the power, from the lowest to the highest reading
-  if (job.gpus.size() < 2 || job.serves || job.origin == JobOrigin::foreign) return false;
+  if (job.gpus.empty() || job.serves || job.origin == JobOrigin::foreign) return false;
+  // One GPU alone may have little to do all the time: its SMs must be empty.
+  constexpr double kEmptySm = 0.03;
+  if (job.gpus.size() == 1 && signals.jobs.size() == 1)
+    for (const GpuSignals& gpu : signals.gpus)
+      if (gpu.index == job.gpus.front() && gpu.sm.value_or(1) > kEmptySm) return false;
   for (const GpuInJob& member : job.members)
     if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower)
       return false;

@@ -69,6 +69,8 @@ std::optional<FindingCode> effect_of(const Finding& finding,
     case FindingCode::thermal_throttle:
     case FindingCode::power_capped:
     case FindingCode::pcie_degraded: return first_of({FindingCode::straggler_rank});
+    // What a small batch costs, it costs because the host cannot launch its kernels in time.
+    case FindingCode::launch_bound: return first_of({FindingCode::batch_too_small});
     case FindingCode::every_rank_saves: return first_of({FindingCode::checkpoint_stall});
     case FindingCode::sync_every_micro_step:
     case FindingCode::slow_link: return first_of({FindingCode::exposed_collectives});
@@ -337,6 +339,9 @@ class JobAccount {
         taken += Pools::take(pools.idle_alone, wanted - taken);
       }
       taken += Pools::take(pools.idle_together, wanted - taken);
+      // a copy reads as busy
+      if (finding.code == FindingCode::pageable_copies)
+        taken += Pools::take(ledger_[LedgerPart::working], wanted - taken);
     }
     ledger_[part] += taken;
   }
@@ -501,7 +506,8 @@ std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Find
     double slower = 1;
     for (const Finding* const told : of_job[i]) {
       const Finding& finding = *told;
-      if (finding.cause_of) continue;
+      // Who share a GPU get less each; the GPU itself does not.
+      if (finding.cause_of || finding.code == FindingCode::gpu_held_by_others) continue;
       if (finding.code == FindingCode::idle_gpus && job.origin != JobOrigin::cluster) {
         gpus += static_cast<double>(finding.gpus.size());
         slower *= 1 - finding.lost_throughput;

@@ -40,7 +40,33 @@ inline LaunchingAtRest launching_at_rest(const JobSignals& job) {
 // A host that waits for the GPU in each step has an empty queue whenever it goes on.
 inline constexpr double kSyncsOften = 0.15;  // of all stacks
 inline bool syncs_often(const JobSignals& job) {
-  return job.host.doing->sync_of_all_stacks >= kSyncsOften;
+  return job.host.doing->share_of_all_stacks(StepPart::sync) >= kSyncsOften;
+}
+
+// The GPUs rest for moments too short to be seen one by one; many stacks say what the host does all
+// the time.
+inline bool only_all_stacks_tell(const JobSignals& job) {
+  constexpr int kMany = 40;
+  return job.host.doing && job.host.doing->stacks.empty() &&
+         job.host.doing->stacks_in_all >= kMany && !(job.steps && job.steps->count >= 5);
+}
+
+inline double launching_of_all_stacks(const JobSignals& job) {
+  double share = 0;
+  for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
+    share += job.host.doing->share_of_all_stacks(part);
+  return share;
+}
+
+// It launches kernels all the time, waits neither for the GPU nor for data, and the GPU has rests:
+// the host sets the pace.
+inline constexpr double kLaunchesAllTheTime = 0.6;
+inline bool launches_all_the_time(const JobSignals& job) {
+  constexpr double kElsewhereAtMost = 0.1;
+  return only_all_stacks_tell(job) && launching_of_all_stacks(job) >= kLaunchesAllTheTime &&
+         !syncs_often(job) &&
+         job.host.doing->share_of_all_stacks(StepPart::data_wait) < kElsewhereAtMost &&
+         job.host.doing->share_of_all_stacks(StepPart::copy) < kElsewhereAtMost;
 }
 
 // Looks at the threads say that it waits for so long while the GPUs rest: a few stacks then say

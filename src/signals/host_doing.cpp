@@ -74,16 +74,27 @@ class RestLanes {
     if (!lanes_) lanes_ = instant_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms);
     if (!lanes_) return;
     rests_.assign(lanes_->bins(), true);
+    double most_work = 0;
+    bool all_show_rest = !lanes_->rows.empty();
     for (const auto& row : lanes_->rows) {
       const double low = quantile(row, 0.05).value_or(0);
       const double high = quantile(row, 0.9).value_or(0);
       const bool shows_rest = low < kRestBelow * high;
       const double level = low + kAtRest * (high - low);
+      all_show_rest = all_show_rest && shows_rest;
+      std::vector<double> work;
+      for (const double value : row)
+        if (known(value)) work.push_back(std::clamp((value - low) / (high - low), 0.0, 1.0));
+      most_work = std::max(most_work, mean_of(work).value_or(1));
       for (std::size_t bin = 0; bin < rests_.size(); ++bin)
         rests_[bin] = rests_[bin] && shows_rest && known(row[bin]) && row[bin] < level;
     }
+    if (all_show_rest) share_ = 1 - most_work;
     find_inner();
   }
+
+  // Of the time, by the GPU that rests least. Nothing: none is seen to rest.
+  std::optional<double> share() const { return share_; }
 
   bool at(double t_ms) const { return at(rests_, t_ms); }
   // Not at the edge of a rest, where a look may belong to either side: a sample is 20 ms long.
@@ -107,6 +118,7 @@ class RestLanes {
   std::optional<Lanes> lanes_;
   std::vector<bool> rests_;
   std::vector<bool> inner_;
+  std::optional<double> share_;
 };
 
 struct Tally {
@@ -163,14 +175,15 @@ class StackTally {
   double all() const { return all_; }
   double share(StepPart part) const { return all_ > 0 ? entries_[index_of(part)].count / all_ : 0; }
 
-  std::vector<StackPart> parts(double idle) const {
+  // As shares of these moments.
+  std::vector<StackPart> parts() const {
     std::vector<StackPart> found;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
       if (entry.count == 0) continue;
       const auto place = std::ranges::max_element(
           entry.places, {}, [](const auto& counted) { return counted.second; });
-      found.push_back({static_cast<StepPart>(i), idle * entry.count / all_, place->first,
+      found.push_back({static_cast<StepPart>(i), entry.count / all_, place->first,
                        static_cast<int>(entry.count)});
     }
     std::ranges::stable_sort(found, std::greater{}, &StackPart::lost);
@@ -186,6 +199,28 @@ class StackTally {
   double all_ = 0;
 };
 
+// What each part costs. Moments near the edge of a rest may be taken for the other side, which
+// mixes the parts: one that is seen mostly at rest is there at rest alone, and costs what it takes
+// of all moments; one that is seen mostly at work costs nothing.
+std::vector<StackPart> cost_of_parts(const StackTally& resting, const StackTally& working,
+                                     const StackTally& all, double idle) {
+  constexpr double kSeldom = 0.35;  // of what it is on the other side
+  std::vector<StackPart> parts = resting.parts();
+  double sum = 0;
+  for (StackPart& part : parts) {
+    const double at_rest = part.lost;
+    const double at_work = working.share(part.part);
+    part.lost = at_work < kSeldom * at_rest   ? std::min(idle, all.share(part.part))
+                : at_rest < kSeldom * at_work ? 0
+                                              : idle * at_rest;
+    sum += part.lost;
+  }
+  for (StackPart& part : parts) part.lost *= std::min(1.0, idle / std::max(1e-9, sum));
+  std::erase_if(parts, [](const StackPart& part) { return part.lost <= 0; });
+  std::ranges::stable_sort(parts, std::greater{}, &StackPart::lost);
+  return parts;
+}
+
 }  // namespace
 
 std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& job, double idle) {
@@ -193,6 +228,7 @@ std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& 
   std::map<int, RankTally> ranks;
   StackTally stacks;
   StackTally stacks_at_rest;
+  StackTally stacks_at_work;
   StackTally stacks_well_within;
   std::array<double, 2> resting_workers = {};  // at work, without orders
   std::array<double, 2> workers = {};
@@ -206,7 +242,7 @@ std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& 
         const double t_ms = list.t_ms - stack.ago_ms;
         if (t_ms < job.from_ms || t_ms > job.to_ms) continue;
         stacks.add(stack);
-        if (rest.at(t_ms)) stacks_at_rest.add(stack);
+        (rest.at(t_ms) ? stacks_at_rest : stacks_at_work).add(stack);
         if (rest.well_within(t_ms)) stacks_well_within.add(stack);
       }
       for (const HostLook& look : process.looks) {
@@ -256,10 +292,12 @@ std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& 
   const StackTally& resting =
       stacks_well_within.all() >= kFewestIdleStacks ? stacks_well_within : stacks_at_rest;
   if (resting.all() >= kFewestIdleStacks) {
-    doing.stacks = resting.parts(idle);
+    doing.stacks = cost_of_parts(resting, stacks_at_work, stacks, idle);
     doing.stacks_at_rest = static_cast<int>(resting.all());
-    doing.sync_of_all_stacks = stacks.share(StepPart::sync);
   }
+  doing.all_stacks = stacks.parts();
+  doing.stacks_in_all = static_cast<int>(stacks.all());
+  doing.rest_by_power = rest.share();
   return doing;
 }
 

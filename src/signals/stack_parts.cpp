@@ -69,7 +69,8 @@ constexpr std::array<CallSign, 15> kCalls = {{{"gc.collect", StepPart::gc},
 
 // What people call such functions.
 std::optional<StepPart> by_function(std::string_view name) {
-  const std::string word = lower_case(name);
+  // "Training.evaluate" is no training.
+  const std::string word = lower_case(name.substr(name.rfind('.') + 1));
   const auto has_any = [&](std::initializer_list<std::string_view> parts) {
     return std::ranges::any_of(parts, [&](std::string_view part) { return has(word, part); });
   };

@@ -71,6 +71,18 @@ double end_of_start_up(const Timeline& timeline, const JobSignals& job) {
   return job.from_ms;
 }
 
+// A run that has ended has no processes any more. One whose processes are still there long after
+// its last sign of work has stopped, which is part of what was watched.
+bool lives_on(const Timeline& timeline, const JobSignals& job, double last_work_ms) {
+  constexpr double kNoPauseMs = 5000;
+  if (timeline.process_lists.empty()) return false;
+  const ProcessList& list = timeline.process_lists.back();
+  return list.t_ms - last_work_ms > kNoPauseMs &&
+         std::ranges::any_of(list.processes, [&](const ProcessSample& process) {
+           return std::ranges::find(job.pids, process.pid) != job.pids.end();
+         });
+}
+
 }  // namespace
 
 std::vector<const GpuTrack*> tracks_of(const Timeline& timeline, const std::vector<int>& gpus) {
@@ -80,8 +92,8 @@ std::vector<const GpuTrack*> tracks_of(const Timeline& timeline, const std::vect
   return tracks;
 }
 
-// From when all its GPUs have begun to the last sign of work: loading, compilation and the end of a
-// run are no part of it.
+// From when all its GPUs have begun to the last sign of work of a run that then ended: loading,
+// compilation and the end of a run are no part of it.
 void find_working_time(const Timeline& timeline, JobSignals& job) {
   job.from_ms = timeline.from_ms;
   job.to_ms = timeline.to_ms;
@@ -102,6 +114,10 @@ void find_working_time(const Timeline& timeline, JobSignals& job) {
   job.active = first.has_value();
   if (!job.active) return;
   job.to_ms = last;
+  if (lives_on(timeline, job, last)) {
+    job.stopped_ms = last;
+    job.to_ms = timeline.to_ms;
+  }
   job.from_ms = last - all_by > kKeptAtLeast * (last - *first) ? all_by : *first;
   job.from_ms = end_of_ramp(timeline, job);
   job.from_ms = end_of_start_up(timeline, job);

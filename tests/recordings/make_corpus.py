@@ -14,7 +14,8 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-WITHOUT_S, WITH_S, RECORD_S = 8, 22, 12
+WITHOUT_S, WITH_S, RECORD_S = 4, 16, 12
+START_S = 12  # of a second program, until it trains
 
 # fault: (codes of which one is right, codes that may stand beside it)
 FAULTS = {
@@ -28,38 +29,55 @@ FAULTS = {
     "decoding": (["D201"], []),
     "network-data": (["D201"], []),
     "items": (["S301"], ["S305"]),
-    "slow-logging": (["S302"], []),
-    "file-logging": (["S302"], ["S301"]),
+    "slow-logging": (["S302"], ["S301"]),
+    "file-logging": (["S302", "S301"], ["S302", "S301"]),
     "saving": (["S303"], []),
     "evaluation": (["S304", "S307"], []),
     "collector": (["S306"], []),
-    "python-metric": (["S307"], []),
+    "python-metric": (["S307"], ["S301"]),
     "tiny-batch": (["B501"], ["S305"]),
     "fp32": (["B503"], []),
     "pageable": (["D203"], ["D201"]),
-    "two-on-one": (["P104", "P105"], []),
-    "spinning": (["S305", "B501"], []),
+    "two-on-one": (["L802"], []),
+    "spinning": (["C406"], []),
     "stops": (["C406", "S307"], []),
 }
 
 
-def make(lockstep, python, folder, fault):
-    file = os.path.join(folder, f"{fault}.jsonl.zst")
-    program = subprocess.Popen(
-        [python, os.path.join(HERE, "one_fault.py"), fault, str(WITHOUT_S), str(WITH_S)],
+def start(python, folder, fault, without_s, with_s):
+    return subprocess.Popen(
+        [python, os.path.join(HERE, "one_fault.py"), fault, str(without_s), str(with_s)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
         cwd=folder,
     )
+
+
+def end(program):
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    program.wait()
+
+
+def make(lockstep, python, folder, fault):
+    file = os.path.join(folder, f"{fault}.jsonl.zst")
+    two = fault == "two-on-one"
+    program = start(python, folder, fault, WITHOUT_S, WITH_S + (START_S if two else 0))
+    second = None
     try:
         for line in program.stdout:
             if "phase" in line:
                 break
         else:
             return {"error": program.stderr.read()[-800:]}
-        time.sleep(4)  # its first steps
+        if two:
+            second = start(python, folder, "none", 2 * WITH_S, 1)
+            time.sleep(START_S)
+        time.sleep(3)  # its first steps
         done = subprocess.run(
             [lockstep, "record", "--duration", f"{RECORD_S}s", "-o", file],
             capture_output=True,
@@ -68,11 +86,9 @@ def make(lockstep, python, folder, fault):
         )
         times = json.loads(program.stdout.readline() or "{}")
     finally:
-        try:
-            os.killpg(program.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        program.wait()
+        end(program)
+        if second:
+            end(second)
     for left in ("saved.pt", "steps.log"):
         if os.path.exists(os.path.join(folder, left)):
             os.unlink(os.path.join(folder, left))

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import sys
-import tempfile
 import threading
 import time
 
@@ -24,14 +23,15 @@ sys.path.insert(
 from gpt_in_pytorch import GPT, parameter_groups  # noqa: E402
 
 LENGTH, VOCABULARY, BATCH = 1024, 50304, 16
+SHORT = 64  # tokens of a sample where the host is to be the limit
 WARM_UP = 15  # steps of each phase that do not count
 
 
 class Samples(Dataset):
     """Random tokens; before each one it does what the fault wants."""
 
-    def __init__(self, before=None):
-        self.before = before
+    def __init__(self, before=None, length=LENGTH):
+        self.before, self.length = before, length
 
     def __len__(self):
         return 1_000_000
@@ -39,7 +39,7 @@ class Samples(Dataset):
     def __getitem__(self, index):
         if self.before:
             self.before()
-        return torch.randint(0, VOCABULARY, (LENGTH + 1,))
+        return torch.randint(0, VOCABULARY, (self.length + 1,))
 
 
 def decode_for(seconds):
@@ -48,18 +48,22 @@ def decode_for(seconds):
         sum(range(1000))
 
 
-def serve_slowly(port_file, seconds):
-    """A server on this machine that takes its time for each sample."""
+def serve_slowly(seconds):
+    """A server that takes its time for each sample: its port. No child of this process: a loader's worker would be."""
     server = socket.socket()
     server.bind(("127.0.0.1", 0))
     server.listen(64)
-    with open(port_file, "w", encoding="utf-8") as file:
-        file.write(str(server.getsockname()[1]))
+    if os.fork():
+        os.wait()
+        return server.getsockname()[1]
+    if os.fork():
+        os._exit(0)
 
     def answer(connection):
         while connection.recv(1):
             time.sleep(seconds)
             connection.sendall(b"x")
+        os._exit(0)  # nobody asks any more
 
     while True:
         connection, _ = server.accept()
@@ -77,7 +81,7 @@ class FromServer:
         self.connection.recv(1)
 
 
-def loader_of(fault):
+def loader_of(fault, port=None):
     before, workers = None, 8
     if fault in ("slow-data-0", "slow-data-2", "slow-data-6"):
         workers = int(fault[-1])
@@ -86,15 +90,9 @@ def loader_of(fault):
     if fault == "decoding":
         workers, before = 4, lambda: decode_for(0.04)  # noqa: E731
     if fault == "network-data":
-        folder = tempfile.mkdtemp()
-        path = os.path.join(folder, "port")
-        if os.fork() == 0:
-            serve_slowly(path, 0.04)
-        while not os.path.exists(path) or not open(path, encoding="utf-8").read():
-            time.sleep(0.05)
-        workers, before = 4, FromServer(int(open(path, encoding="utf-8").read()))
+        workers, before = 4, FromServer(port)
     return DataLoader(
-        Samples(before),
+        Samples(before, SHORT if fault == "host-bound" else LENGTH),
         batch_size=1 if fault == "tiny-batch" else BATCH,
         num_workers=workers,
         pin_memory=fault != "pageable",
@@ -113,7 +111,7 @@ class Training:
     def __init__(self, fault):
         self.fault = fault
         torch.set_float32_matmul_precision("highest" if fault == "fp32" else "high")
-        layers, width = (4, 128) if fault == "host-bound" else (12, 768)
+        layers, width = (12, 128) if fault == "host-bound" else (12, 768)
         with torch.device("cuda"):
             self.model = GPT(layers, 4 if width == 128 else 12, width, LENGTH, VOCABULARY)
         self.parameters = list(self.model.parameters())
@@ -162,8 +160,6 @@ class Training:
         elif fault == "python-metric":
             loss.item()
             score_in_python(0.05)
-        elif fault == "spinning":
-            torch.cuda._sleep(200_000_000)
 
     def evaluate(self, tokens):
         self.model.eval()
@@ -172,6 +168,19 @@ class Training:
                 loss = self.model(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
                 score_in_python(0.1 + 0 * loss.item())
         self.model.train()
+
+    def gpu_ms(self, loader):
+        """What the GPU itself works in a step."""
+        steps, batches = 10, iter(loader)
+        for _ in range(5):
+            self.step(0, next(batches), faulty=False)
+        torch.cuda.synchronize()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            for _ in range(steps):
+                self.step(0, next(batches), faulty=False)
+            torch.cuda.synchronize()
+        kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+        return sum(kernel.device_time for kernel in kernels) / 1e3 / steps
 
     def run(self, loader, seconds, faulty):
         """The length of a step, in ms."""
@@ -188,32 +197,35 @@ class Training:
         return 1e3 * (time.monotonic() - began) / max(1, steps)
 
 
+def spin(seconds):
+    """A kernel that waits on the GPU, as NCCL's do for a rank that never comes."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        torch.cuda._sleep(500_000_000)
+        torch.cuda.synchronize()
+
+
 def main():
     fault, without_s, with_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+    port = serve_slowly(0.04) if fault == "network-data" else None
     training = Training(fault)
-    without = training.run(loader_of("none"), without_s, faulty=False)
-    loader = loader_of(fault)
-    beside = os.fork() if fault == "two-on-one" else None
-    if beside == 0:
-        os.execv(sys.executable, [sys.executable, __file__, "none", str(with_s), "1"])
+    loader = loader_of(fault, port)
+    if fault == "host-bound":  # nothing to leave out: the truth is what the GPU does of each step
+        without = training.gpu_ms(loader)
+    else:
+        without = training.run(loader_of("none"), without_s, faulty=False)
     print(json.dumps({"phase": "with"}), flush=True)
+    with_fault = None
     if fault == "stops":
         training.run(loader, with_s / 3, faulty=False)
-        time.sleep(2 * with_s / 3)  # a rank that hangs
-        with_fault = None
+        time.sleep(with_s)
+    elif fault == "spinning":
+        spin(with_s)
     else:
         with_fault = training.run(loader, with_s, faulty=True)
-    samples = 1 if fault == "tiny-batch" else BATCH
-    print(
-        json.dumps(
-            {
-                "without_ms": without,
-                # of as many samples
-                "with_ms": with_fault * BATCH / samples if with_fault else None,
-            }
-        ),
-        flush=True,
-    )
+    if fault == "tiny-batch":
+        with_fault *= BATCH  # of as many samples
+    print(json.dumps({"without_ms": without, "with_ms": with_fault}), flush=True)
     os._exit(0)  # workers of endless loaders
 
 

@@ -113,9 +113,11 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
       }
     const bool still = is_perfectly_still(job, seen.signals);
     const double hollow_ms = still ? job.to_ms - job.from_ms : job.longest_hollow_ms;
-    if (job.gpus.size() < 2 || job.one_process_on_all || job.serves || hollow_ms < kStuckAfterMs)
+    const bool alone = job.gpus.size() == 1;  // its other ranks may be elsewhere
+    if ((alone ? !still : job.one_process_on_all) || job.serves || hollow_ms < kStuckAfterMs)
       continue;
-    if (pattern_of(seen, i) != Pattern::in_step && pattern_of(seen, i) != Pattern::unclear)
+    if (!alone && pattern_of(seen, i) != Pattern::in_step &&
+        pattern_of(seen, i) != Pattern::unclear)
       continue;
     const bool steps_went_on =
         job.steps && job.steps->last_step_ms >

@@ -6,7 +6,7 @@
 // all-reduce over PCIe (both directions at once, and the GPU reads busy). Blind: PCIe counters are
 // read once a second at most outside `diagnose`; steps much shorter than that show no relation.
 #include "detectors/all_detectors.hpp"
-#include "detectors/probe_tools.hpp"
+#include "detectors/stack_tools.hpp"
 
 namespace lockstep {
 namespace {
@@ -44,6 +44,48 @@ std::optional<Finding> copies_from_steps(const JobSignals& job, double at_least)
   return finding;
 }
 
+struct OverPcie {
+  double received = 0;  // bytes/s, mean of the job's GPUs
+  double sent = 0;
+};
+OverPcie over_pcie(const JobSignals& job, const Signals& signals) {
+  OverPcie rate;
+  const auto gpus = static_cast<double>(std::max<std::size_t>(1, job.gpus.size()));
+  for (const GpuSignals& gpu : signals.gpus)
+    if (holds(job, gpu.index)) {
+      rate.received += gpu.pcie_rx_bytes_s.value_or(0) / gpus;
+      rate.sent += gpu.pcie_tx_bytes_s.value_or(0) / gpus;
+    }
+  return rate;
+}
+
+// The main thread stands in a copy to the GPU, and much arrives there: it would go on at once had
+// the memory been pinned. Readings of busy count the copies themselves; power does not.
+std::optional<Finding> copies_by_stacks(const JobSignals& job, const OverPcie& rate,
+                                        double bytes_at_least, double idle_at_least) {
+  constexpr double kCopiesAtLeast = 0.15;  // of all stacks
+  constexpr double kMostOfRest = 0.5;
+  const HostDoing& doing = *job.host.doing;
+  const double copies = doing.share_of_all_stacks(StepPart::copy);
+  const double idle = std::max(job.idle_together, doing.rest_by_power.value_or(0));
+  if (copies < kCopiesAtLeast || idle < idle_at_least || rate.received < bytes_at_least)
+    return std::nullopt;
+  double of_rest = 1;
+  if (stacks_tell(job)) {
+    const StackPart* const at_rest = doing.by_stacks(StepPart::copy);
+    of_rest = at_rest != nullptr && job.time && job.time->idle_together > 0
+                  ? std::min(1.0, at_rest->lost / job.time->idle_together)
+                  : 0;
+  }
+  if (of_rest < kMostOfRest) return std::nullopt;
+  Finding finding =
+      about_job(FindingCode::pageable_copies, job, Severity::warning, 0.75, idle * of_rest,
+                {{"stacks_that_copy", copies, kCopiesAtLeast, "fraction"},
+                 {"pcie_received", rate.received, bytes_at_least, "bytes/s"}});
+  name_line(finding, HostDoing::find(doing.all_stacks, StepPart::copy)->place);
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_pageable_copies(const Seen& seen) {
@@ -59,21 +101,20 @@ std::vector<Finding> find_pageable_copies(const Seen& seen) {
         findings.push_back(std::move(*finding));
       continue;
     }
+    const OverPcie rate = over_pcie(job, seen.signals);
+    if (stacks_tell(job) || only_all_stacks_tell(job)) {
+      if (auto finding = copies_by_stacks(job, rate, kBytesAtLeast, kIdleAtLeast))
+        findings.push_back(std::move(*finding));
+      continue;
+    }
     if (!job.copy_while_idle || *job.copy_while_idle > kOpposedBelow ||
         job.idle_together < kIdleAtLeast)
       continue;
-    double received = 0;
-    double sent = 0;
-    for (const GpuSignals& gpu : seen.signals.gpus)
-      if (holds(job, gpu.index)) {
-        received += gpu.pcie_rx_bytes_s.value_or(0) / static_cast<double>(job.gpus.size());
-        sent += gpu.pcie_tx_bytes_s.value_or(0) / static_cast<double>(job.gpus.size());
-      }
-    if (received < kBytesAtLeast || sent > 0.7 * received) continue;
+    if (rate.received < kBytesAtLeast || rate.sent > 0.7 * rate.received) continue;
     findings.push_back(about_job(
         FindingCode::pageable_copies, job, Severity::warning, 0.55, 0.5 * job.idle_together,
         {{"copy_against_work", *job.copy_while_idle, kOpposedBelow, "correlation"},
-         {"pcie_received", received, kBytesAtLeast, "bytes/s"}}));
+         {"pcie_received", rate.received, kBytesAtLeast, "bytes/s"}}));
   }
   return findings;
 }

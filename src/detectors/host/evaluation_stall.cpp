@@ -8,6 +8,7 @@
 #include <map>
 
 #include "detectors/all_detectors.hpp"
+#include "detectors/stack_tools.hpp"
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
@@ -53,6 +54,7 @@ std::optional<Finding> evaluation_from_outside(const JobSignals& job, const Sign
 }  // namespace
 
 std::vector<Finding> find_evaluation_stall(const Seen& seen) {
+  constexpr double kWorthNaming = 0.05;
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
@@ -75,6 +77,12 @@ std::vector<Finding> find_evaluation_stall(const Seen& seen) {
       findings.push_back(std::move(finding));
       continue;
     }
+    if (stacks_tell(job))
+      if (auto finding = found_by_stacks(FindingCode::evaluation_stall, StepPart::evaluation, job,
+                                         kWorthNaming)) {
+        findings.push_back(std::move(*finding));
+        continue;
+      }
     if (auto finding = evaluation_from_outside(job, seen.signals))
       findings.push_back(std::move(*finding));
   }

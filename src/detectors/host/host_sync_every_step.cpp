@@ -57,9 +57,24 @@ std::optional<Finding> sync_by_stacks(const JobSignals& job) {
   const double lost = launching_at_rest(job).lost;
   if (!syncs_often(job) || lost < kLaunchingAtLeast) return std::nullopt;
   return about_job(FindingCode::host_sync_every_step, job, Severity::warning, 0.58, lost,
-                   {{"stacks_that_wait_for_the_gpu", job.host.doing->sync_of_all_stacks,
-                     kSyncsOften, "fraction"},
+                   {{"stacks_that_wait_for_the_gpu",
+                     job.host.doing->share_of_all_stacks(StepPart::sync), kSyncsOften, "fraction"},
                     {"launches_while_the_gpus_rest", lost, kLaunchingAtLeast, "fraction"}});
+}
+
+// Rests too short to be seen one by one: without the waits the host, which needs less time for all
+// else than the GPU for its work, would be ahead of it, and the GPU would not rest.
+std::optional<Finding> sync_by_all_stacks(const JobSignals& job, double idle_at_least) {
+  if (!syncs_often(job) || job.idle_together < idle_at_least) return std::nullopt;
+  const double waits = job.host.doing->share_of_all_stacks(StepPart::sync);
+  if (1 - waits > busy_on_average(job)) return std::nullopt;
+  Finding finding =
+      about_job(FindingCode::host_sync_every_step, job, Severity::warning, 0.7, job.idle_together,
+                {{"stacks_that_wait_for_the_gpu", waits, kSyncsOften, "fraction"},
+                 {"idle_together", job.idle_together, idle_at_least, "fraction"}});
+  const StackPart* const seen = HostDoing::find(job.host.doing->all_stacks, StepPart::sync);
+  if (!seen->place.file.empty()) name_line(finding, seen->place);
+  return finding;
 }
 
 }  // namespace
@@ -82,6 +97,11 @@ std::vector<Finding> find_host_sync_every_step(const Seen& seen) {
     }
     if (stacks_tell(job)) {
       if (auto finding = sync_by_stacks(job)) findings.push_back(std::move(*finding));
+      continue;
+    }
+    if (only_all_stacks_tell(job)) {
+      if (auto finding = sync_by_all_stacks(job, kIdleAtLeast))
+        findings.push_back(std::move(*finding));
       continue;
     }
     const double idle = job.idle_together;

@@ -85,6 +85,20 @@ std::optional<Finding> launches_by_stacks(const JobSignals& job) {
                      "samples"}});
 }
 
+// Rests too short to be seen one by one, of a host that does nothing but launch.
+std::optional<Finding> launches_by_all_stacks(const JobSignals& job) {
+  constexpr double kRestsAtLeast = 0.1;
+  if (!launches_all_the_time(job) || job.idle_together < kRestsAtLeast) return std::nullopt;
+  const double launching = launching_of_all_stacks(job);
+  const double lost = job.idle_together * launching;
+  return about_job(
+      FindingCode::launch_bound, job, lost > 0.3 ? Severity::critical : Severity::warning, 0.75,
+      lost,
+      {{"idle_together", job.idle_together, kRestsAtLeast, "fraction"},
+       {"stacks_that_launch", launching, kLaunchesAllTheTime, "fraction"},
+       {"stacks", static_cast<double>(job.host.doing->stacks_in_all), std::nullopt, "samples"}});
+}
+
 }  // namespace
 
 std::vector<Finding> find_launch_bound(const Seen& seen) {
@@ -112,6 +126,10 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
     if (job.longest_hollow_ms > 10'000) continue;  // stuck, which is worse
     if (stacks_tell(job)) {
       if (auto finding = launches_by_stacks(job)) findings.push_back(std::move(*finding));
+      continue;
+    }
+    if (only_all_stacks_tell(job)) {
+      if (auto finding = launches_by_all_stacks(job)) findings.push_back(std::move(*finding));
       continue;
     }
     const double busy = busy_on_average(job);

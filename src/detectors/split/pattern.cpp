@@ -534,6 +534,11 @@ JobVerdict judge_pattern(const JobSignals& job, const Signals& signals) {
   if (job.origin == JobOrigin::cluster) return judge_cluster_job(job, signals);
   JobVerdict verdict = judge_from_outside(job, signals);
   const Pattern pattern = verdict.verdict.pattern;
+  if (job.stopped_ms && pattern != Pattern::idle)
+    verdict.verdict.sentence +=
+        " Nothing has run for " + std::to_string(std::lround((job.to_ms - *job.stopped_ms) / 1e3)) +
+        " s, though " + (job.pids.size() == 1 ? "its process is" : "its processes are") +
+        " still there.";
   if (!proves_ranks(job) || (pattern != Pattern::in_step && pattern != Pattern::unclear))
     return verdict;
   if (pattern == Pattern::unclear)
@@ -610,10 +615,14 @@ MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdic
     const bool all_listed = std::ranges::all_of(
         signals.jobs, [](const JobSignals& job) { return job.origin == JobOrigin::processes; });
     std::vector<int> gpus;
-    for (const JobSignals& job : signals.jobs) gpus.push_back(job.gpus.front());
-    result.verdict = {Pattern::independent, all_listed ? 0.95 : 0.7,
-                      std::to_string(signals.jobs.size()) +
-                          " separate jobs, one GPU each: " + gpu_names(gpus) + "."};
+    for (const JobSignals& job : signals.jobs)
+      if (std::ranges::find(gpus, job.gpus.front()) == gpus.end()) gpus.push_back(job.gpus.front());
+    const std::string where = gpus.size() == signals.jobs.size() ? ", one GPU each: "
+                              : gpus.size() == 1                 ? " share "
+                                                                 : " share GPUs: ";
+    result.verdict = {
+        Pattern::independent, all_listed ? 0.95 : 0.7,
+        std::to_string(signals.jobs.size()) + " separate jobs" + where + gpu_names(gpus) + "."};
   }
   return result;
 }

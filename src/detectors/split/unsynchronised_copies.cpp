@@ -7,11 +7,22 @@
 // replica a GPU is right), mp.spawn (children of one parent set their rank after they start),
 // command lines that could not be read.
 #include <map>
+#include <set>
 
 #include "detectors/all_detectors.hpp"
 #include "detectors/finding_tools.hpp"
 
 namespace lockstep {
+namespace {
+
+// Several on one GPU are no data parallelism, whatever they were meant for (L802).
+bool have_a_gpu_each(const std::vector<const JobSignals*>& jobs) {
+  std::set<int> gpus;
+  for (const JobSignals* const job : jobs) gpus.insert(job->gpus.front());
+  return gpus.size() == jobs.size();
+}
+
+}  // namespace
 
 std::vector<Finding> find_unsynchronised_copies(const Seen& seen) {
   std::map<std::vector<std::string>, std::vector<const JobSignals*>> same;
@@ -25,7 +36,7 @@ std::vector<Finding> find_unsynchronised_copies(const Seen& seen) {
   }
   std::vector<Finding> findings;
   for (const auto& [command, jobs] : same) {
-    if (jobs.size() < 2) continue;
+    if (jobs.size() < 2 || !have_a_gpu_each(jobs)) continue;
     JobSignals all;
     for (const JobSignals* const job : jobs) {
       all.gpus.push_back(job->gpus.front());

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <condition_variable>
 #include <cstdlib>
 #include <map>
@@ -27,50 +28,118 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMostFrames = 40;
-constexpr std::size_t kMostStacks = 512;
-constexpr std::size_t kLargestStackDump = 1U << 20U;
+constexpr std::size_t kMostStacks = 2048;
+constexpr std::size_t kLargestWindow = 4U << 20U;  // of text
 constexpr std::size_t kLargestSource = 4U << 20U;
 constexpr std::size_t kMostFiles = 64;
-constexpr auto kDumpOften = 250ms;
-constexpr auto kDumpSeldom = 5s;
-constexpr auto kDumpPatience = 2s;  // of one dump
+// Attaching costs 20 to 30 ms of a core, a sample 0.7: a window of many is worth its start. Longer
+// ones would keep what a report needs from it.
+constexpr auto kWindow = 1s;
+constexpr int kSamplesASecond = 23;  // no rhythm that a training is likely to have
+constexpr auto kPauseAtLeast = 50ms;
+constexpr auto kPauseAtMost = 60s;
+constexpr auto kWindowPatience = 3s;  // of one window
+// A recording of hours needs no more than a window now and then.
+constexpr auto kCloseFor = 60s;
+constexpr double kLaterOfBudget = 0.25;
+// Of a window's samples: a moment that could not be read shows the stack before it.
+constexpr double kErrorsAtMost = 0.25;
 
-}  // namespace
+// Python's own way from a module to its forward(): twice as many frames that say nothing.
+bool is_noise(std::string_view function) {
+  return function.ends_with("_call_impl") || function.ends_with("_wrapped_call_impl");
+}
 
-namespace {
+// One of py-spy's events: a frame begins or ends.
+struct FrameEvent {
+  bool begins = false;
+  double t_us = 0;
+  std::uint64_t thread = 0;
+  CodeFrame frame;
+};
 
-std::vector<CodeFrame> frames_of(const nlohmann::json& thread) {
-  std::vector<CodeFrame> frames;
-  for (const auto& entry : thread["frames"]) {
-    if (frames.size() >= kMostFrames || !entry.is_object()) break;
-    const auto word = [&](const char* key) {
-      const auto found = entry.find(key);
-      return found != entry.end() && found->is_string() ? found->get<std::string>() : "";
-    };
-    const auto line = entry.find("line");
-    frames.push_back({word("name"), word("filename"),
-                      line != entry.end() && line->is_number_integer() ? line->get<int>() : 0});
+std::optional<FrameEvent> event_of(const nlohmann::json& entry) {
+  if (!entry.is_object()) return std::nullopt;
+  const auto phase = entry.find("ph");
+  const auto time = entry.find("ts");
+  const auto thread = entry.find("tid");
+  const auto name = entry.find("name");
+  const auto facts = entry.find("args");
+  const auto end = entry.end();
+  if (phase == end || time == end || thread == end || name == end || facts == end ||
+      !phase->is_string() || !time->is_number() || !thread->is_number_unsigned() ||
+      !name->is_string() || !facts->is_object())
+    return std::nullopt;
+  const auto file = facts->find("filename");
+  const auto line = facts->find("line");
+  return FrameEvent{*phase == "B",
+                    time->get<double>(),
+                    thread->get<std::uint64_t>(),
+                    {name->get<std::string>(),
+                     file != facts->end() && file->is_string() ? file->get<std::string>() : "",
+                     line != facts->end() && line->is_number_integer() ? line->get<int>() : 0}};
+}
+
+// The thread whose outermost frame is "thread (PID)": in a container threads have other numbers
+// than outside of it, then the name tells.
+std::optional<std::uint64_t> main_thread(const std::vector<FrameEvent>& events, int pid) {
+  const std::string by_number = "thread (" + std::to_string(pid) + ")";
+  std::optional<std::uint64_t> named;
+  for (const FrameEvent& event : events) {
+    if (event.frame.function.starts_with(by_number)) return event.thread;
+    if (event.frame.function.starts_with("thread (") &&
+        event.frame.function.ends_with(": MainThread"))
+      named = event.thread;
   }
+  return named;
+}
+
+// Innermost first, without the thread's own line.
+std::vector<CodeFrame> frames_of(const std::vector<CodeFrame>& stack) {
+  std::vector<CodeFrame> frames;
+  for (auto frame = stack.rbegin(); frame != stack.rend() && frames.size() < kMostFrames; ++frame)
+    if (!frame->function.starts_with("thread (") && !is_noise(frame->function))
+      frames.push_back(*frame);
   return frames;
 }
 
 }  // namespace
 
-std::optional<std::vector<CodeFrame>> parse_dump(std::string_view text, int pid) {
-  const auto threads = nlohmann::json::parse(text, nullptr, false);
-  if (!threads.is_array()) return std::nullopt;
-  // In a container threads have other numbers than outside of it: then the name tells.
-  const nlohmann::json* named = nullptr;
-  for (const auto& thread : threads) {
-    if (!thread.is_object() || !thread.contains("frames") || !thread["frames"].is_array() ||
-        thread["frames"].empty())
-      continue;
-    const auto id = thread.find("os_thread_id");
-    if (id != thread.end() && id->is_number_integer() && *id == pid) return frames_of(thread);
-    const auto name = thread.find("thread_name");
-    if (name != thread.end() && *name == "MainThread") named = &thread;
+std::optional<std::vector<StackAt>> parse_window(std::string_view text, int pid,
+                                                 double samples_a_second) {
+  const std::size_t begin = text.find("[{");
+  if (begin == std::string_view::npos) return std::nullopt;
+  const auto entries =
+      nlohmann::json::parse(text.substr(begin, text.find('\n', begin) - begin), nullptr, false);
+  if (!entries.is_array()) return std::nullopt;
+  std::vector<FrameEvent> events;
+  for (const auto& entry : entries)
+    if (auto event = event_of(entry)) events.push_back(std::move(*event));
+  const auto thread = main_thread(events, pid);
+  if (!thread) return std::nullopt;
+  // A stack that does not change from one sample to the next makes no events: each lasts until the
+  // next one.
+  const double period_us = 1e6 / samples_a_second;
+  std::vector<StackAt> found;
+  std::vector<CodeFrame> stack;
+  std::optional<double> since;
+  for (const FrameEvent& event : events) {
+    if (event.thread != *thread) continue;
+    if (since && event.t_us > *since) {
+      const auto frames = frames_of(stack);
+      const int samples =
+          std::max(1, static_cast<int>(std::lround((event.t_us - *since) / period_us)));
+      for (int i = 0; i < samples && !frames.empty() && found.size() < kMostStacks; ++i)
+        found.push_back({(*since + i * period_us) / 1e3, frames});
+    }
+    since = event.t_us;
+    if (event.begins)
+      stack.push_back(event.frame);
+    else if (!stack.empty())
+      stack.pop_back();
   }
-  return named != nullptr ? std::optional(frames_of(*named)) : std::nullopt;
+  if (found.empty()) return std::nullopt;
+  return found;
 }
 
 std::string_view telling_call(std::string_view line) {
@@ -139,24 +208,29 @@ class PythonStacks::Work {
 
   void run() {
     std::size_t turn = 0;
-    double pause_ns = static_cast<double>(kDumpOften.count()) * 1e6;
+    std::chrono::nanoseconds pause = kPauseAtLeast;
     std::minstd_rand chance;
     std::uniform_real_distribution<double> around(0.5, 1.5);  // no rhythm of a training is met
+    const auto began = monotonic_now();
     while (true) {
       int pid = 0;
       {
         std::unique_lock lock(shared_->mutex);
-        const auto pause =
-            std::chrono::nanoseconds(static_cast<std::int64_t>(pause_ns * around(chance)));
-        if (shared_->changed.wait_for(lock, pause, [&] { return shared_->finish; })) break;
+        const auto wait = std::chrono::nanoseconds(
+            static_cast<std::int64_t>(static_cast<double>(pause.count()) * around(chance)));
+        if (shared_->changed.wait_for(lock, wait, [&] { return shared_->finish; })) break;
         if (shared_->pids.empty()) continue;
         pid = shared_->pids[turn++ % shared_->pids.size()];
       }
-      const double before = cpu_of_children();
-      dump(pid);
-      pause_ns = std::clamp((cpu_of_children() - before) / budget_,
-                            static_cast<double>(std::chrono::nanoseconds(kDumpOften).count()),
-                            static_cast<double>(std::chrono::nanoseconds(kDumpSeldom).count()));
+      const auto cpu_before = cpu_of_children();
+      const auto before = monotonic_now();
+      watch(pid);
+      const auto now = monotonic_now();
+      const double budget = now - began < kCloseFor ? budget_ : kLaterOfBudget * budget_;
+      const auto due = std::chrono::nanoseconds(static_cast<std::int64_t>(
+          static_cast<double>((cpu_of_children() - cpu_before).count()) / budget));
+      pause =
+          std::clamp<std::chrono::nanoseconds>(due - (now - before), kPauseAtLeast, kPauseAtMost);
     }
     const std::lock_guard lock(shared_->mutex);
     shared_->ended = true;
@@ -164,64 +238,90 @@ class PythonStacks::Work {
   }
 
  private:
-  static double cpu_of_children() {  // ns
+  static std::chrono::nanoseconds cpu_of_children() {
     rusage used{};
     ::getrusage(RUSAGE_CHILDREN, &used);
-    const auto in_ns = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_usec) * 1e3;
+    const auto whole = [](const timeval& time) {
+      return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
     };
-    return in_ns(used.ru_utime) + in_ns(used.ru_stime);
+    return whole(used.ru_utime) + whole(used.ru_stime);
   }
 
-  void dump(int pid) {
+  bool is_to_finish() {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->finish;
+  }
+
+  void watch(int pid) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return;
-    // Its words of refusal come through the same pipe.
-    auto child =
-        Subprocess::start({"/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", py_spy_.string(), "dump",
-                           "--json", "--nonblocking", "--pid", std::to_string(pid)},
-                          ChildOutput::to_file, ends[1]);
+    // Its words, also of refusal, come through the same pipe.
+    const auto began = monotonic_now();
+    auto child = Subprocess::start(
+        {"/bin/sh", "-c", "exec 3>&1; exec \"$@\" 2>&1", "sh", py_spy_.string(), "record",
+         "--nonblocking", "--idle", "--threads", "--rate", std::to_string(kSamplesASecond),
+         "--duration", std::to_string(kWindow.count()), "--format", "chrometrace", "--output",
+         "/dev/fd/3", "--pid", std::to_string(pid)},
+        ChildOutput::to_file, ends[1]);
     ::close(ends[1]);
     std::string text;
-    auto at = monotonic_now();
+    bool whole = false;
     if (child) {
-      const auto until = at + kDumpPatience;
-      while (text.size() < kLargestStackDump && monotonic_now() < until) {
+      const auto until = began + kWindowPatience;
+      while (text.size() < kLargestWindow && monotonic_now() < until && !is_to_finish()) {
         pollfd output{ends[0], POLLIN, 0};
-        if (::poll(&output, 1, 100) <= 0) continue;
+        if (::poll(&output, 1, 50) <= 0) continue;
         std::array<char, 16384> block{};
         const ssize_t got = ::read(ends[0], block.data(), block.size());
+        whole = got == 0;
         if (got <= 0) break;
-        if (text.empty()) at = monotonic_now();  // it looked just before it wrote
         text.append(block.data(), static_cast<std::size_t>(got));
       }
       child->end(0ms);
     }
     ::close(ends[0]);
-    keep(pid, at, text);
+    if (whole) keep(pid, began, text);
   }
 
-  void keep(int pid, std::chrono::nanoseconds at, const std::string& text) {
-    auto frames = parse_dump(text, pid);
-    Taken taken{pid, at, {}};
-    // Our own probe is no part of the program.
-    if (frames)
-      std::erase_if(*frames, [](const CodeFrame& frame) {
-        return frame.file.find("/lockstep_probe/") != std::string::npos;
-      });
-    if (frames && frames->empty()) frames.reset();
-    if (frames) {
-      taken.sample.call = telling_call(line_of(pid, frames->front()));
-      taken.sample.frames = std::move(*frames);
-    }
+  // Its clock begins when it starts.
+  void keep(int pid, std::chrono::nanoseconds began, const std::string& text) {
+    auto stacks = parse_window(text, pid, kSamplesASecond);
+    std::vector<Taken> taken;
+    if (stacks && errors_of(text) <= kErrorsAtMost * static_cast<double>(stacks->size()))
+      for (StackAt& stack : *stacks) {
+        // Our own probe is no part of the program.
+        std::erase_if(stack.frames, [](const CodeFrame& frame) {
+          return frame.file.find("/lockstep_probe/") != std::string::npos;
+        });
+        if (stack.frames.empty()) continue;
+        Taken one{
+            pid, began + std::chrono::nanoseconds(static_cast<std::int64_t>(stack.t_ms * 1e6)), {}};
+        one.sample.call = telling_call(line_of(pid, stack.frames.front()));
+        one.sample.frames = std::move(stack.frames);
+        taken.push_back(std::move(one));
+      }
     const std::lock_guard lock(shared_->mutex);
-    if (frames)
-      shared_->any_taken = true;
-    else
-      shared_->refusal = std::string(trim(text).substr(0, trim(text).find('\n')));
-    // One that fails now and then is a moment of which nothing is known.
-    if (shared_->any_taken && shared_->taken.size() < kMostStacks)
-      shared_->taken.push_back(std::move(taken));
+    if (taken.empty() && !shared_->any_taken) shared_->refusal = refusal_in(text);
+    shared_->any_taken = shared_->any_taken || !taken.empty();
+    for (Taken& one : taken)
+      if (shared_->taken.size() < kMostStacks) shared_->taken.push_back(std::move(one));
+  }
+
+  // "... Samples: 522 Errors: 1"
+  static double errors_of(std::string_view text) {
+    constexpr std::string_view kWord = "Errors: ";
+    const std::size_t at = text.rfind(kWord);
+    return at == std::string_view::npos
+               ? 0
+               : static_cast<double>(
+                     parse_integer(split(text.substr(at + kWord.size()), '\n').front())
+                         .value_or(0));
+  }
+
+  static std::string refusal_in(std::string_view text) {
+    for (const std::string_view line : split(text, '\n'))
+      if (lower_case(line).starts_with("error")) return std::string(trim(line));
+    return "it told nothing";
   }
 
   // Of the file as the process sees it; empty where it cannot be read. Names come from other
@@ -275,7 +375,7 @@ PythonStacks::~PythonStacks() {
   shared_->finish = true;
   shared_->changed.notify_all();
   const bool ended =
-      shared_->changed.wait_for(lock, kDumpPatience + 1s, [&] { return shared_->ended; });
+      shared_->changed.wait_for(lock, kWindowPatience, [&] { return shared_->ended; });
   lock.unlock();
   if (ended)
     thread_.join();

@@ -1,7 +1,7 @@
 // Python stacks of ranks, by py-spy where it is installed: from outside, without stopping them.
 //
-// A dump costs some 10 ms of a core and says where the process was at its end, so a thread of its
-// own makes them, of one process after the other, within a budget.
+// A thread of its own has py-spy sample one process after the other for a second each, within a
+// budget.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,15 @@
 
 namespace lockstep {
 
-// The main thread's frames, innermost first, from `py-spy dump --json`. Nothing: it has none, or
-// the text is no such dump.
-std::optional<std::vector<CodeFrame>> parse_dump(std::string_view text, int pid);
+struct StackAt {
+  double t_ms = 0;                // since py-spy began
+  std::vector<CodeFrame> frames;  // innermost first
+};
+
+// The main thread's samples from what `py-spy record --format chrometrace --threads` prints.
+// Nothing: it has none, or the text is no such trace.
+std::optional<std::vector<StackAt>> parse_window(std::string_view text, int pid,
+                                                 double samples_a_second);
 
 // What a line of Python calls, of the calls that say much. Empty: none of them.
 std::string_view telling_call(std::string_view line);
@@ -33,7 +39,7 @@ class PythonStacks {
   struct Taken {
     int pid = 0;
     std::chrono::nanoseconds at{};  // of the monotonic clock
-    StackSample sample;             // no frames: it could not be read at that moment
+    StackSample sample;
   };
 
   // `budget`: share of one core.

@@ -31,7 +31,8 @@ Signals fp32_without_tf32(int gpus) {
 TEST(BatchTooSmall, IsFoundWhereFewSmsWorkAndMemoryIsFree) {
   const auto findings = found_by(find_batch_too_small, small_batch(2));
 
-  ASSERT_TRUE(is_one(findings, FindingCode::batch_too_small, 0.4, 0.5));
+  ASSERT_TRUE(is_one(findings, FindingCode::batch_too_small, 0.65, 0.72))
+      << "35 % of the SMs at work bring a third of what a full GPU does";
   EXPECT_TRUE(is_stood_behind(findings.front()));
   EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1));
 }

@@ -324,7 +324,7 @@ Signals stands_in(StepPart part, int samples, double syncs = 0) {
   Signals signals = rests({}, 4);
   HostDoing& doing = *signals.jobs.front().host.doing;
   doing.stacks_at_rest = 24;
-  doing.sync_of_all_stacks = syncs;
+  doing.all_stacks = {{StepPart::sync, syncs, {}, 1}};
   doing.stacks = {{part, 0.4 * samples / 24, {"/home/ada/train.py", 31, "time.sleep"}, samples}};
   return signals;
 }

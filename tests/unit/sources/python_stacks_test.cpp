@@ -1,5 +1,5 @@
-// Python stacks by py-spy: its dumps, the calls that say much; tests/end_to_end/outside_test.py has
-// the real one.
+// Python stacks by py-spy: what it prints, the calls that say much;
+// tests/end_to_end/outside_test.py has the real one.
 #include "sources/host/python_stacks.hpp"
 
 #include <gtest/gtest.h>
@@ -7,30 +7,41 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kDump = R"([
-  {"pid": 7, "thread_name": "pin", "os_thread_id": 9, "frames": [{"name": "loop", "filename": "/x.py", "line": 1}]},
-  {"pid": 7, "thread_name": "MainThread", "os_thread_id": 7, "frames": [
-    {"name": "log_it", "filename": "/train.py", "line": 31, "locals": null},
-    {"name": "<module>", "filename": "/train.py", "line": 80}]}])";
+// What `py-spy record --format chrometrace --threads` prints: words, then one line of events. The
+// main thread logs for two samples of 50 ms, then trains.
+constexpr std::string_view kWindow =
+    R"(py-spy> Sampling process 20 times a second for 1 seconds. Press Control-C to exit.
 
-TEST(StackDump, IsThatOfTheMainThreadInnermostFirst) {
-  const auto frames = parse_dump(kDump, 7);
-  ASSERT_TRUE(frames);
-  ASSERT_EQ(frames->size(), 2U);
-  EXPECT_EQ(frames->front(), (CodeFrame{"log_it", "/train.py", 31}));
+[{"args":{"filename":"","line":0},"cat":"py-spy","name":"thread (9): pin","ph":"B","pid":7,"tid":1,"ts":20000},{"args":{"filename":"/x.py","line":1},"cat":"py-spy","name":"loop","ph":"B","pid":7,"tid":1,"ts":20000},{"args":{"filename":"","line":0},"cat":"py-spy","name":"thread (7): MainThread","ph":"B","pid":7,"tid":2,"ts":20010},{"args":{"filename":"/train.py","line":80},"cat":"py-spy","name":"<module>","ph":"B","pid":7,"tid":2,"ts":20010},{"args":{"filename":"/train.py","line":31},"cat":"py-spy","name":"log_it","ph":"B","pid":7,"tid":2,"ts":20010},{"args":{"filename":"/train.py","line":31},"cat":"py-spy","name":"log_it","ph":"E","pid":7,"tid":2,"ts":120900},{"args":{"filename":"/torch/nn/modules/module.py","line":9},"cat":"py-spy","name":"Module._call_impl","ph":"B","pid":7,"tid":2,"ts":120900},{"args":{"filename":"/train.py","line":12},"cat":"py-spy","name":"forward","ph":"B","pid":7,"tid":2,"ts":120900},{"args":{"filename":"/train.py","line":12},"cat":"py-spy","name":"forward","ph":"E","pid":7,"tid":2,"ts":171000},{"args":{"filename":"/torch/nn/modules/module.py","line":9},"cat":"py-spy","name":"Module._call_impl","ph":"E","pid":7,"tid":2,"ts":171000},{"args":{"filename":"/train.py","line":80},"cat":"py-spy","name":"<module>","ph":"E","pid":7,"tid":2,"ts":171000},{"args":{"filename":"","line":0},"cat":"py-spy","name":"thread (7): MainThread","ph":"E","pid":7,"tid":2,"ts":171000}]
+py-spy> Wrote chrome trace to '/dev/fd/3'. Samples: 6 Errors: 0
+)";
+
+TEST(StackWindow, HasTheMainThreadsSamplesInnermostFirst) {
+  const auto stacks = parse_window(kWindow, 7, 20);
+  ASSERT_TRUE(stacks);
+  ASSERT_EQ(stacks->size(), 3U) << "a stack that stays makes no events: it counts as often as it "
+                                   "was seen";
+  EXPECT_EQ(stacks->front().frames,
+            (std::vector<CodeFrame>{{"log_it", "/train.py", 31}, {"<module>", "/train.py", 80}}));
+  EXPECT_NEAR(stacks->front().t_ms, 20.01, 0.001);
+  EXPECT_NEAR((*stacks)[1].t_ms, 70.01, 0.001);
+  EXPECT_EQ((*stacks)[2].frames,
+            (std::vector<CodeFrame>{{"forward", "/train.py", 12}, {"<module>", "/train.py", 80}}))
+      << "PyTorch's way to forward() is left out";
 }
 
-TEST(StackDump, OfAContainerIsKnownByTheThreadsName) {
-  const auto frames = parse_dump(kDump, 4242);
-  ASSERT_TRUE(frames);
-  EXPECT_EQ(frames->front().function, "log_it");
+TEST(StackWindow, OfAContainerIsKnownByTheThreadsName) {
+  const auto stacks = parse_window(kWindow, 4242, 20);
+  ASSERT_TRUE(stacks);
+  EXPECT_EQ(stacks->front().frames.front().function, "log_it");
 }
 
-TEST(StackDump, OfWordsOrAnotherShapeIsNone) {
+TEST(StackWindow, OfWordsOrAnotherShapeIsNone) {
   for (const char* const text :
-       {"", "Error: Failed to open process", "{}", "[]", "[1,2]", R"([{"frames":7}])",
-        R"([{"thread_name":"MainThread","frames":[]}])"})
-    EXPECT_FALSE(parse_dump(text, 7)) << text;
+       {"", "Error: Failed to open process", "{}", "[]", "[{]", "[{},7]",
+        R"([{"ph":"B","tid":2,"ts":1,"name":"thread (7): MainThread","args":7}])",
+        R"([{"ph":"E","tid":2,"ts":1,"name":"thread (7): MainThread","args":{}}])"})
+    EXPECT_FALSE(parse_window(text, 7, 20)) << text;
 }
 
 TEST(TellingCall, IsFoundInALine) {
