@@ -121,6 +121,7 @@ struct JobTime {
   double waiting_together = 0;
   bool waiting_is_known = false;  // power samples or SM activity tell it from work
   bool resolved = false;          // and each moment is one or the other
+  bool sees_rest = false;         // and some of them are rest, on every GPU
   double unread = 0;              // share of the GPUs' time without a reading
 };
 
@@ -158,6 +159,13 @@ struct HostDoing {
   double writing = 0;
   double sleeping = 0;
   double talking = 0;  // to a server, or to another process by a socket
+  // Ran, in rests too long for launching. Launching keeps the GPU at work now and then.
+  double computing = 0;
+  // Of all looks, whatever the GPUs did. A main thread waits for a lock while its backward pass
+  // launches kernels in a thread of its own, and runs while it waits for the GPU.
+  double always_in_a_lock = 0;
+  // of all loader workers' looks; 0: their queues are always full
+  std::optional<double> workers_ever_at_work;
   // of the loader workers that had work or waited for it, while the GPUs rested
   std::optional<double> workers_at_work;
   std::vector<StackPart> stacks;  // costliest first; empty: too few were taken

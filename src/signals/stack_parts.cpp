@@ -74,6 +74,7 @@ std::optional<StepPart> by_function(std::string_view name) {
   const auto has_any = [&](std::initializer_list<std::string_view> parts) {
     return std::ranges::any_of(parts, [&](std::string_view part) { return has(word, part); });
   };
+  if (word == "forward") return StepPart::forward;
   if (has_any({"get_batch", "next_batch", "load_batch", "collate"}) || word == "__getitem__")
     return StepPart::data_wait;
   // Loops of the whole training, and passes: "train_and_evaluate", "checkpointed_forward",

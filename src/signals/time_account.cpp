@@ -179,8 +179,8 @@ void account_waiting(const FineLanes& fine, const Lanes& busy, double least_idle
   const bool several = job.members.size() > 1;
   time.resolved = std::ranges::all_of(scales, &WorkScale::resolved);
   // Where moments are means over work and rest, none of them shows that all rested.
-  if (several && std::ranges::all_of(scales, &WorkScale::sees_rest))
-    time.idle_together = std::min(least_idle, none / moments);
+  time.sees_rest = std::ranges::all_of(scales, &WorkScale::sees_rest);
+  if (several && time.sees_rest) time.idle_together = std::min(least_idle, none / moments);
   double least_wait = 1;
   double waited_for = 0;
   for (const Worked& lane : lanes) waited_for += lane.waited_for;

@@ -58,6 +58,21 @@ def measure(layers, width, length):
         }
 
 
+def means_between(records, from_ms, to_ms):
+    """What was read meanwhile; the first moments still have the batch before in them."""
+    read = {"busy": [], "sm": [], "tensor": [], "power_w": []}
+    began_ms = records[0]["started_unix_ns"] / 1e6
+    for record in records[1:]:
+        if not from_ms + 400 < began_ms + record["t_ms"] < to_ms:
+            continue
+        for gpu in record.get("gpus", []):
+            for name in ("busy", "sm", "tensor"):
+                if gpu.get(name) is not None:
+                    read[name].append(gpu[name])
+            read["power_w"] += [mw / 1e3 for mw in gpu.get("power_samples_mw") or []]
+    return {name: round(sum(values) / len(values), 3) for name, values in read.items() if values}
+
+
 def main(lockstep, folder):
     file = os.path.join(folder, "batch_curve.jsonl")
     recorder = subprocess.Popen([lockstep, "record", "--duration", "10m", "-o", file])
@@ -65,8 +80,12 @@ def main(lockstep, folder):
     rows = [row for shape in SHAPES for row in measure(*shape)]
     recorder.terminate()
     recorder.wait()
+    with open(file, encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    for row in rows:
+        row.update(means_between(records, row.pop("from_ms"), row.pop("to_ms")))
     with open(os.path.join(folder, "batch_curve.json"), "w", encoding="utf-8") as out:
-        json.dump(rows, out, indent=1)
+        out.write("[" + ",\n ".join(json.dumps(row) for row in rows) + "]\n")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from gpt_in_pytorch import GPT, parameter_groups  # noqa: E402
 LENGTH, VOCABULARY, BATCH = 1024, 50304, 16
 SHORT = 64  # tokens of a sample where the host is to be the limit
 WARM_UP = 15  # steps of each phase that do not count
+SECOND_STARTS_S = 12  # a second program on the same GPU, which make_corpus.py starts
 
 
 class Samples(Dataset):
@@ -216,6 +217,8 @@ def main():
         without = training.run(loader_of("none"), without_s, faulty=False)
     print(json.dumps({"phase": "with"}), flush=True)
     with_fault = None
+    if fault == "two-on-one":
+        time.sleep(SECOND_STARTS_S)
     if fault == "stops":
         training.run(loader, with_s / 3, faulty=False)
         time.sleep(with_s)

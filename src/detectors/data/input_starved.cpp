@@ -108,6 +108,7 @@ std::optional<InputByLooks> input_by_looks(const JobSignals& job) {
   // others wait for; one that keeps up has most of them waiting.
   constexpr double kWorkersWork = 0.75;
   constexpr double kWorkersRest = 0.1;
+  constexpr double kNeverAtWork = 0.05;
   const HostDoing& doing = *job.host.doing;
   const StackPart* const seen = stacks_tell(job) ? doing.by_stacks(StepPart::data_wait) : nullptr;
   if (seen != nullptr && seen->lost >= kStarvedWaitShare && seen->samples >= 3)
@@ -115,6 +116,13 @@ std::optional<InputByLooks> input_by_looks(const JobSignals& job) {
         seen->lost,
         many_stacks(job) || doing.workers_at_work.value_or(0) >= kWorkersWork ? 0.85 : 0.58};
   if (many_stacks(job) && (seen == nullptr || seen->samples < 2)) return InputByLooks{};
+  if (only_all_stacks_tell(job) &&
+      doing.share_of_all_stacks(StepPart::data_wait) < 0.5 * kStarvedWaitShare)
+    return InputByLooks{};
+  // Workers that hardly ever have an order have always made enough.
+  if (job.host.loader_workers.value_or(0) > 0 &&
+      doing.workers_ever_at_work.value_or(1) <= kNeverAtWork)
+    return InputByLooks{};
   if (job.host.loader_workers.value_or(0) > 0) {
     const double at_work = doing.workers_at_work.value_or(0.5);
     if (at_work >= kWorkersWork && doing.for_another >= kStarvedWaitShare)

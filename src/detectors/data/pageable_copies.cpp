@@ -78,12 +78,29 @@ std::optional<Finding> copies_by_stacks(const JobSignals& job, const OverPcie& r
                   : 0;
   }
   if (of_rest < kMostOfRest) return std::nullopt;
-  Finding finding =
-      about_job(FindingCode::pageable_copies, job, Severity::warning, 0.75, idle * of_rest,
-                {{"stacks_that_copy", copies, kCopiesAtLeast, "fraction"},
-                 {"pcie_received", rate.received, bytes_at_least, "bytes/s"}});
+  Finding finding = about_job(FindingCode::pageable_copies, job, Severity::warning, 0.75, idle,
+                              {{"stacks_that_copy", copies, kCopiesAtLeast, "fraction"},
+                               {"pcie_received", rate.received, bytes_at_least, "bytes/s"}});
   name_line(finding, HostDoing::find(doing.all_stacks, StepPart::copy)->place);
   return finding;
+}
+
+// Without stacks: gigabytes arrive each second, nothing leaves, the GPU's power falls to rest again
+// and again, the loader's workers have nothing to do and the main thread never sleeps. Memory that
+// is copied to the driver's own first keeps it running.
+std::optional<Finding> copies_by_looks(const JobSignals& job, const OverPcie& rate) {
+  constexpr double kBytesOfNoOther = 2e9;  // a second; 5.8e9 on an H200 with 512 MB a step
+  constexpr double kRestAtLeast = 0.1;
+  constexpr double kNeverAtWork = 0.05;
+  const HostDoing& doing = *job.host.doing;
+  if (rate.received < kBytesOfNoOther || rate.sent > 0.3 * rate.received ||
+      doing.rest_by_power.value_or(0) < kRestAtLeast ||
+      doing.workers_ever_at_work.value_or(0) > kNeverAtWork ||
+      doing.sleeping + doing.talking + doing.writing + doing.reading > 0.1)
+    return std::nullopt;
+  return about_job(FindingCode::pageable_copies, job, Severity::warning, 0.58, *doing.rest_by_power,
+                   {{"pcie_received", rate.received, kBytesOfNoOther, "bytes/s"},
+                    {"at_rest_by_power", *doing.rest_by_power, kRestAtLeast, "fraction"}});
 }
 
 }  // namespace
@@ -107,6 +124,11 @@ std::vector<Finding> find_pageable_copies(const Seen& seen) {
         findings.push_back(std::move(*finding));
       continue;
     }
+    if (job.host.doing)
+      if (auto finding = copies_by_looks(job, rate)) {
+        findings.push_back(std::move(*finding));
+        continue;
+      }
     if (!job.copy_while_idle || *job.copy_while_idle > kOpposedBelow ||
         job.idle_together < kIdleAtLeast)
       continue;

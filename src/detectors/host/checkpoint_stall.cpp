@@ -17,12 +17,22 @@ namespace {
 std::optional<Finding> checkpoint_by_looks(const JobSignals& job) {
   constexpr double kWritesAtLeast = 0.03;
   constexpr double kManyBytes = 5e6;  // a second: no log
+  constexpr double kBytesOfASave = 5e7;
+  constexpr double kComputesAtLeast = 0.05;
   if (stacks_tell(job))
     return found_by_stacks(FindingCode::checkpoint_stall, StepPart::checkpoint, job,
                            kWritesAtLeast);
-  if (!job.host.doing || job.host.doing->writing < kWritesAtLeast ||
-      job.host.write_bytes_s.value_or(0) < kManyBytes)
-    return std::nullopt;
+  if (!job.host.doing || job.host.write_bytes_s.value_or(0) < kManyBytes) return std::nullopt;
+  // Writing to memory that the kernel puts on disk later looks like computing.
+  const HostDoing& doing = *job.host.doing;
+  const double idle = job.time ? job.time->idle_together : job.idle_together;
+  if (doing.computing >= kComputesAtLeast && *job.host.write_bytes_s > kBytesOfASave)
+    return about_job(FindingCode::checkpoint_stall, job, Severity::warning, 0.7,
+                     idle - doing.sleeping - doing.talking - doing.for_another,
+                     {{"main_thread_runs_while_gpus_rest", job.host.doing->computing,
+                       kComputesAtLeast, "fraction"},
+                      {"written", *job.host.write_bytes_s, kBytesOfASave, "bytes/s"}});
+  if (job.host.doing->writing < kWritesAtLeast) return std::nullopt;
   return about_job(FindingCode::checkpoint_stall, job, Severity::warning, sure_if_joined(job, 0.75),
                    job.host.doing->writing,
                    {{"main_thread_writes", job.host.doing->writing, kWritesAtLeast, "fraction"},

@@ -99,6 +99,27 @@ std::optional<Finding> launches_by_all_stacks(const JobSignals& job) {
        {"stacks", static_cast<double>(job.host.doing->stacks_in_all), std::nullopt, "samples"}});
 }
 
+// Without stacks: the GPU rests half of the time in gaps too short for its power to show, though
+// the loader's queues are full and the main process fills a core. Much of that its main thread
+// waits in a lock, as it does while the backward pass launches; one that waits for the GPU runs.
+std::optional<Finding> launches_by_looks(const JobSignals& job) {
+  constexpr double kIdleByLooks = 0.3;
+  constexpr double kInALock = 0.35;
+  constexpr double kFillsACore = 0.85;
+  constexpr double kNeverAtWork = 0.05;
+  const HostDoing& doing = *job.host.doing;
+  if (doing.joined || job.idle_together < kIdleByLooks || doing.always_in_a_lock < kInALock ||
+      doing.workers_ever_at_work.value_or(1) > kNeverAtWork ||
+      job.host.main_cpu.value_or(0) < kFillsACore ||
+      doing.sleeping + doing.talking + doing.reading + doing.writing > 0.05 ||
+      job.members.size() > 1 || !job.fine || job.fine->kind != LaneKind::power_samples)
+    return std::nullopt;
+  return about_job(FindingCode::launch_bound, job, Severity::warning, 0.58, job.idle_together,
+                   {{"idle_together", job.idle_together, kIdleByLooks, "fraction"},
+                    {"main_process_cpu", *job.host.main_cpu, kFillsACore, "cores"},
+                    {"main_thread_in_a_lock", doing.always_in_a_lock, kInALock, "fraction"}});
+}
+
 }  // namespace
 
 std::vector<Finding> find_launch_bound(const Seen& seen) {
@@ -141,6 +162,11 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
         share_of_slowest(job, StepPart::copy) + share_of_slowest(job, StepPart::data_wait) >
             kElsewhereAtMost)
       continue;
+    if (job.host.doing)
+      if (auto finding = launches_by_looks(job)) {
+        findings.push_back(std::move(*finding));
+        continue;
+      }
     const bool hollow = sm ? *sm < kSmAtMost : power < kPowerAtMost;
     const bool one_core =
         job.host.main_cpu.value_or(0) > 0.85 && job.host.main_cpu.value_or(0) < 1.6;

@@ -11,6 +11,28 @@
 #include "detectors/stack_tools.hpp"
 
 namespace lockstep {
+namespace {
+
+// The main thread runs through rests that are too long for launching, and writes little: some code
+// of its own, which may also be evaluation or the garbage collector. Without workers it may be the
+// data set.
+std::optional<Finding> computes(const JobSignals& job, double idle) {
+  constexpr double kMostOfRest = 0.7;
+  constexpr double kRestAtLeast = 0.1;
+  constexpr double kLittle = 5e7;  // bytes/s: more is a save
+  const HostDoing& doing = *job.host.doing;
+  if (idle < kRestAtLeast || doing.computing < kMostOfRest * idle ||
+      job.host.write_bytes_s.value_or(0) > kLittle)
+    return std::nullopt;
+  const bool may_be_input = doing.workers_ever_at_work.value_or(1) > 0.1;
+  return about_job(
+      FindingCode::slow_host_code, job, idle > 0.3 ? Severity::critical : Severity::warning,
+      may_be_input ? 0.4 : 0.55, doing.computing,
+      {{"main_thread_runs_while_gpus_rest", doing.computing, kMostOfRest * idle, "fraction"},
+       {"looks", static_cast<double>(doing.looks), std::nullopt, "samples"}});
+}
+
+}  // namespace
 
 std::vector<Finding> find_slow_host_code(const Seen& seen) {
   constexpr double kWaitsAtLeast = 0.05;  // of the time; 200 looks tell 5 % from 2 %
@@ -26,14 +48,17 @@ std::vector<Finding> find_slow_host_code(const Seen& seen) {
       continue;
     }
     const HostDoing& doing = *job.host.doing;
-    const double lost = std::min(job.time ? job.time->idle_together : job.idle_together,
-                                 doing.sleeping + doing.talking);
-    if (lost < kWaitsAtLeast) continue;
+    const double idle = job.time ? job.time->idle_together : job.idle_together;
+    const double lost = std::min(idle, doing.sleeping + doing.talking);
+    if (lost < kWaitsAtLeast) {
+      if (auto finding = computes(job, idle)) findings.push_back(std::move(*finding));
+      continue;
+    }
     // Who loads data in its main thread may wait for it there.
     const bool may_be_input = job.host.loader_workers.value_or(0) == 0;
     Finding finding = about_job(
         FindingCode::slow_host_code, job, lost > 0.3 ? Severity::critical : Severity::warning,
-        sure_if_joined(job, may_be_input ? 0.55 : 0.8), lost,
+        sure_if_joined(job, may_be_input ? 0.45 : 0.8), lost,
         {{"looks", static_cast<double>(doing.looks), std::nullopt, "samples"}});
     if (doing.sleeping > 0)
       finding.evidence.push_back({"main_thread_sleeps", doing.sleeping, kWaitsAtLeast, "fraction"});

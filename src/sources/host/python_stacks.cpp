@@ -32,13 +32,15 @@ constexpr std::size_t kMostStacks = 2048;
 constexpr std::size_t kLargestWindow = 4U << 20U;  // of text
 constexpr std::size_t kLargestSource = 4U << 20U;
 constexpr std::size_t kMostFiles = 64;
-// Attaching costs 20 to 30 ms of a core, a sample 0.7: a window of many is worth its start. Longer
-// ones would keep what a report needs from it.
-constexpr auto kWindow = 1s;
-constexpr int kSamplesASecond = 23;  // no rhythm that a training is likely to have
+// Attaching costs 20 to 130 ms of a core, a sample 0.7: a window of many is worth its start, and a
+// dear start a longer one. Longer still would keep what a report needs from it.
+constexpr auto kShortestWindow = 1s;
+constexpr auto kLongestWindow = 3s;
+constexpr double kOfEachRound = 0.67;  // sampled, where the budget allows it
+constexpr int kSamplesASecond = 23;    // no rhythm that a training is likely to have
 constexpr auto kPauseAtLeast = 50ms;
 constexpr auto kPauseAtMost = 60s;
-constexpr auto kWindowPatience = 3s;  // of one window
+constexpr auto kWindowPatience = 2s;  // beyond its length
 // A recording of hours needs no more than a window now and then.
 constexpr auto kCloseFor = 60s;
 constexpr double kLaterOfBudget = 0.25;
@@ -209,6 +211,7 @@ class PythonStacks::Work {
   void run() {
     std::size_t turn = 0;
     std::chrono::nanoseconds pause = kPauseAtLeast;
+    std::chrono::seconds window = kShortestWindow;
     std::minstd_rand chance;
     std::uniform_real_distribution<double> around(0.5, 1.5);  // no rhythm of a training is met
     const auto began = monotonic_now();
@@ -224,11 +227,15 @@ class PythonStacks::Work {
       }
       const auto cpu_before = cpu_of_children();
       const auto before = monotonic_now();
-      watch(pid);
+      watch(pid, window);
       const auto now = monotonic_now();
       const double budget = now - began < kCloseFor ? budget_ : kLaterOfBudget * budget_;
       const auto due = std::chrono::nanoseconds(static_cast<std::int64_t>(
           static_cast<double>((cpu_of_children() - cpu_before).count()) / budget));
+      window =
+          std::clamp(std::chrono::round<std::chrono::seconds>(kOfEachRound *
+                                                              std::chrono::duration<double>(due)),
+                     std::chrono::seconds(kShortestWindow), std::chrono::seconds(kLongestWindow));
       pause =
           std::clamp<std::chrono::nanoseconds>(due - (now - before), kPauseAtLeast, kPauseAtMost);
     }
@@ -252,7 +259,7 @@ class PythonStacks::Work {
     return shared_->finish;
   }
 
-  void watch(int pid) {
+  void watch(int pid, std::chrono::seconds window) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return;
     // Its words, also of refusal, come through the same pipe.
@@ -260,14 +267,14 @@ class PythonStacks::Work {
     auto child = Subprocess::start(
         {"/bin/sh", "-c", "exec 3>&1; exec \"$@\" 2>&1", "sh", py_spy_.string(), "record",
          "--nonblocking", "--idle", "--threads", "--rate", std::to_string(kSamplesASecond),
-         "--duration", std::to_string(kWindow.count()), "--format", "chrometrace", "--output",
+         "--duration", std::to_string(window.count()), "--format", "chrometrace", "--output",
          "/dev/fd/3", "--pid", std::to_string(pid)},
         ChildOutput::to_file, ends[1]);
     ::close(ends[1]);
     std::string text;
     bool whole = false;
     if (child) {
-      const auto until = began + kWindowPatience;
+      const auto until = began + window + kWindowPatience;
       while (text.size() < kLargestWindow && monotonic_now() < until && !is_to_finish()) {
         pollfd output{ends[0], POLLIN, 0};
         if (::poll(&output, 1, 50) <= 0) continue;

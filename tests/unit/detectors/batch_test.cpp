@@ -1,4 +1,9 @@
 // B501 to B503: batch, memory and precision.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/paths.hpp"
 #include "unit/detectors/finding_checks.hpp"
 
 namespace lockstep {
@@ -35,6 +40,46 @@ TEST(BatchTooSmall, IsFoundWhereFewSmsWorkAndMemoryIsFree) {
       << "35 % of the SMs at work bring a third of what a full GPU does";
   EXPECT_TRUE(is_stood_behind(findings.front()));
   EXPECT_THAT(findings.front().gpus, ElementsAre(0, 1));
+}
+
+TEST(BatchTooSmall, CostsWhatALargerBatchBroughtOnAnH200) {
+  std::ifstream stream(std::filesystem::path(source_tree()) / "tests/recordings/batch_curve.json");
+  const auto rows = nlohmann::json::parse(stream);
+  const auto is_gpt2 = [](const nlohmann::json& row) {
+    return row["width"] == 768 && row["length"] == 1024;
+  };
+  double most = 0;
+  for (const auto& row : rows)
+    if (is_gpt2(row)) most = std::max(most, row["samples_s"].get<double>());
+  int checked = 0;
+  for (const auto& row : rows) {
+    if (!is_gpt2(row) || row["sm"].get<double>() > 0.4) continue;
+    Signals signals = small_batch(2);
+    for (GpuSignals& gpu : signals.gpus) gpu.sm = row["sm"].get<double>();
+    const auto findings = found_by(find_batch_too_small, signals);
+    ASSERT_EQ(findings.size(), 1U);
+    EXPECT_NEAR(findings.front().lost_throughput, 1 - row["samples_s"].get<double>() / most, 0.1)
+        << row;
+    ++checked;
+  }
+  EXPECT_GE(checked, 2);
+}
+
+TEST(BatchTooSmall, IsFoundWhereTheHostCannotLaunchItsKernelsInTime) {
+  Signals signals = small_batch(1);
+  load_gpu(signals, 0, 0.28, 0.05);
+  signals.gpus.front().sm = 0.16;
+  EXPECT_THAT(found_by(find_batch_too_small, signals), IsEmpty()) << "why it rests is not known";
+
+  HostDoing doing;
+  doing.stacks_in_all = 100;
+  doing.all_stacks = {{StepPart::backward, 0.5, {}, 50}, {StepPart::forward, 0.4, {}, 40}};
+  signals.jobs.front().host.doing = doing;
+  EXPECT_TRUE(
+      is_one(found_by(find_batch_too_small, signals), FindingCode::batch_too_small, 0.85, 0.9));
+
+  signals.jobs.front().host.doing->all_stacks.push_back({StepPart::sync, 0.2, {}, 20});
+  EXPECT_THAT(found_by(find_batch_too_small, signals), IsEmpty()) << "it waits for the GPU";
 }
 
 TEST(BatchTooSmall, IsSuspectedOnlyByPowerWhereSmIsUnknown) {

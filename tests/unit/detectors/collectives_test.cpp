@@ -475,5 +475,19 @@ TEST(StuckCollective, IsNotAWaitThatEndsAndComesAgainNorOneThatWrites) {
   EXPECT_TRUE(found_by(find_stuck_collective, saves).empty()) << "it writes a checkpoint";
 }
 
+TEST(StuckCollective, IsToldOfOneGpuOnlyWhereItsSmsAreEmpty) {
+  Signals signals = all_still(1);
+  for (GpuSignals& gpu : signals.gpus) {
+    gpu.sm = 0.008;
+    gpu.tensor = 0;
+  }
+  EXPECT_EQ(found_by(find_stuck_collective, signals).size(), 1U) << "its other ranks are elsewhere";
+
+  for (GpuSignals& gpu : signals.gpus) gpu.sm = 0.1;
+  EXPECT_THAT(found_by(find_stuck_collective, signals), IsEmpty()) << "it has little to do";
+  for (GpuSignals& gpu : signals.gpus) gpu.sm.reset();
+  EXPECT_THAT(found_by(find_stuck_collective, signals), IsEmpty()) << "nothing tells";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -267,5 +267,42 @@ TEST(PageableCopies, AreNotSaidWithoutCounters) {
   EXPECT_THAT(found_by(find_pageable_copies, no_rate), IsEmpty());
 }
 
+// One GPU whose power falls to rest for 0.45 of the time, though it reads 0.7 busy.
+Signals stands_in_copies(double share, double received) {
+  Signals signals = healthy_ranks(1);
+  JobSignals& job = signals.jobs.front();
+  job.idle_together = 0.3;
+  HostDoing doing;
+  doing.looks = 200;
+  doing.rest_by_power = 0.45;
+  doing.workers_ever_at_work = 0;
+  doing.stacks_in_all = 100;
+  doing.all_stacks = {{StepPart::copy, share, {"/home/ada/train.py", 130, ".to"}, 50}};
+  job.host.doing = doing;
+  for (GpuSignals& gpu : signals.gpus) gpu.pcie_rx_bytes_s = received;
+  return signals;
+}
+
+TEST(PageableCopies, AreNamedByTheLineThatCopies) {
+  const auto findings = found_by(find_pageable_copies, stands_in_copies(0.5, 5e9));
+  ASSERT_TRUE(is_one(findings, FindingCode::pageable_copies, 0.44, 0.46))
+      << "readings of busy count the copies themselves";
+  ASSERT_EQ(findings.front().where.size(), 1U);
+  EXPECT_EQ(findings.front().where.front().line, 130);
+
+  EXPECT_THAT(found_by(find_pageable_copies, stands_in_copies(0.05, 5e9)), IsEmpty());
+  EXPECT_THAT(found_by(find_pageable_copies, stands_in_copies(0.5, 1e7)), IsEmpty())
+      << "a line that waits for the GPU, not for bytes";
+}
+
+TEST(PageableCopies, AreFoundWithoutStacksWhereGigabytesArriveWhileAllElseRests) {
+  Signals signals = stands_in_copies(0, 5e9);
+  signals.jobs.front().host.doing->stacks_in_all = 0;
+  EXPECT_TRUE(
+      is_one(found_by(find_pageable_copies, signals), FindingCode::pageable_copies, 0.44, 0.46));
+  for (GpuSignals& gpu : signals.gpus) gpu.pcie_tx_bytes_s = 4e9;
+  EXPECT_THAT(found_by(find_pageable_copies, signals), IsEmpty()) << "as with offloading";
+}
+
 }  // namespace
 }  // namespace lockstep

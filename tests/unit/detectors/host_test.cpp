@@ -369,5 +369,81 @@ TEST(LoggingTooOften, IsAMainThreadThatTheDiskHoldsUpWithFewBytes) {
       << "many bytes are no log";
 }
 
+// Rests too short to be seen one by one: what the host does all the time, by a hundred stacks.
+Signals always_does(std::vector<StackPart> parts, double idle, double busy) {
+  Signals signals = healthy_ranks(1);
+  load_gpu(signals, 0, busy, 0.05);
+  JobSignals& job = signals.jobs.front();
+  job.idle_together = idle;
+  HostDoing doing;
+  doing.looks = 200;
+  doing.stacks_in_all = 100;
+  doing.all_stacks = std::move(parts);
+  job.host.doing = doing;
+  return signals;
+}
+
+TEST(HostSyncEveryStep, IsALineThatWaitsForTheGpuMostOfTheTimeWhileTheGpuStillRests) {
+  const CodePlace line = {"/home/ada/train.py", 141, ".item"};
+  const Signals items =
+      always_does({{StepPart::sync, 0.7, line, 70}, {StepPart::forward, 0.3, {}, 30}}, 0.14, 0.86);
+  const auto findings = found_by(find_host_sync_every_step, items);
+  ASSERT_TRUE(is_one(findings, FindingCode::host_sync_every_step, 0.13, 0.15));
+  ASSERT_EQ(findings.front().where.size(), 1U);
+  EXPECT_EQ(findings.front().where.front().line, 141);
+  EXPECT_THAT(found_by(find_launch_bound, items), IsEmpty());
+
+  EXPECT_THAT(found_by(find_host_sync_every_step,
+                       always_does({{StepPart::sync, 0.7, line, 70}}, 0.02, 0.98)),
+              IsEmpty())
+      << "a loss that is read in each step, and costs nothing";
+  EXPECT_THAT(
+      found_by(find_host_sync_every_step, always_does({{StepPart::sync, 0.3, line, 30}}, 0.6, 0.4)),
+      IsEmpty())
+      << "the host needs longer for the rest than the GPU for all";
+}
+
+TEST(LaunchBound, IsAHostThatDoesNothingButLaunchWhileTheGpuRests) {
+  const std::vector<StackPart> launches = {{StepPart::backward, 0.5, {}, 50},
+                                           {StepPart::forward, 0.4, {}, 40}};
+  EXPECT_TRUE(is_one(found_by(find_launch_bound, always_does(launches, 0.7, 0.3)),
+                     FindingCode::launch_bound, 0.6, 0.65));
+  EXPECT_THAT(found_by(find_launch_bound, always_does(launches, 0.03, 0.97)), IsEmpty())
+      << "it launches ahead of a GPU that always works";
+  std::vector<StackPart> waits = launches;
+  waits.push_back({StepPart::data_wait, 0.12, {}, 12});
+  EXPECT_THAT(found_by(find_launch_bound, always_does(waits, 0.7, 0.3)), IsEmpty())
+      << "what it waits for may be the cause";
+}
+
+// As the corpus of an H200 has it: looks alone, without stacks.
+Signals rests_for_long(double computing, double written_bytes_s) {
+  Signals signals = rests({.computing = computing, .workers_ever_at_work = 0.01}, 4);
+  signals.jobs.front().host.write_bytes_s = written_bytes_s;
+  return signals;
+}
+
+TEST(SlowHostCode, IsAMainThreadThatRunsThroughLongRests) {
+  const auto findings = found_by(find_slow_host_code, rests_for_long(0.36, 2e4));
+  ASSERT_TRUE(is_one(findings, FindingCode::slow_host_code, 0.35, 0.37));
+  EXPECT_TRUE(is_stood_behind(findings.front()));
+  EXPECT_THAT(found_by(find_slow_host_code, rests_for_long(0.1, 2e4)), IsEmpty())
+      << "most of the rest is something else";
+}
+
+TEST(CheckpointStall, IsAMainThreadThatRunsThroughLongRestsAndWritesMuch) {
+  const Signals saves = rests_for_long(0.3, 4e8);
+  EXPECT_TRUE(
+      is_one(found_by(find_checkpoint_stall, saves), FindingCode::checkpoint_stall, 0.35, 0.4));
+  EXPECT_THAT(found_by(find_slow_host_code, saves), IsEmpty());
+  EXPECT_THAT(found_by(find_checkpoint_stall, rests_for_long(0.3, 4e6)), IsEmpty());
+}
+
+TEST(EvaluationStall, IsNamedByItsLineWhereTheGpuRestsMeanwhile) {
+  EXPECT_TRUE(is_one(found_by(find_evaluation_stall, stands_in(StepPart::evaluation, 20)),
+                     FindingCode::evaluation_stall, 0.3, 0.36));
+  EXPECT_THAT(found_by(find_evaluation_stall, stands_in(StepPart::evaluation, 2)), IsEmpty());
+}
+
 }  // namespace
 }  // namespace lockstep

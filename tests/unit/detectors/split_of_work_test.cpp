@@ -302,5 +302,38 @@ TEST(PipelineBubbles, AreNoTurnsAndNoSteps) {
   EXPECT_THAT(found_by(find_pipeline_bubbles, without_lanes), IsEmpty());
 }
 
+// Two programs that both train on GPU 0.
+Signals two_on_one() {
+  Signals signals = copies_by_hand(2);
+  for (JobSignals& job : signals.jobs) {
+    job.gpus = {0};
+    job.members.front().index = 0;
+    job.members.front().busy = 1;
+    job.host.main_cpu = 1;
+    for (ProcessSample& process : job.processes) process.gpus = {{0, 20'000'000'000}};
+  }
+  return signals;
+}
+
+TEST(GpuHeldByOthers, IsTwoProgramsThatComputeOnOneGpu) {
+  const Signals signals = two_on_one();
+  const auto findings = found_by(find_gpu_held_by_others, signals);
+  ASSERT_TRUE(is_one(findings, FindingCode::gpu_held_by_others, 0.5, 0.5));
+  EXPECT_THAT(findings.front().gpus, ElementsAre(0));
+  EXPECT_EQ(findings.front().pids.size(), 2U);
+  EXPECT_THAT(found_by(find_unsynchronised_copies, signals), IsEmpty())
+      << "torchrun on two GPUs is no answer to one";
+}
+
+TEST(GpuHeldByOthers, IsNotAProgramThatRestsNorOneOnAnotherGpu) {
+  Signals notebook = two_on_one();
+  notebook.jobs[1].host.main_cpu = 0.01;
+  EXPECT_THAT(found_by(find_gpu_held_by_others, notebook), IsEmpty());
+  Signals context = two_on_one();
+  for (ProcessSample& process : context.jobs[1].processes) process.gpus = {{0, 500'000'000}};
+  EXPECT_THAT(found_by(find_gpu_held_by_others, context), IsEmpty());
+  EXPECT_THAT(found_by(find_gpu_held_by_others, copies_by_hand(2)), IsEmpty());
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -216,6 +216,27 @@ TEST(WorkingTime, LeavesOutStartUpAndTheEnd) {
   EXPECT_NEAR(job.to_ms, 8200, 150);
 }
 
+TEST(WorkingTime, HoldsTheRestOfAJobThatHasStoppedButNotEnded) {
+  const Behaviour stops = [](double t) { return t < 4000 ? Doing::working : Doing::nothing; };
+  SimulationOptions options;
+  options.seconds = 12;
+  Timeline timeline = simulate({stops}, options);
+  put_processes(timeline, {process_on_gpus(10, {0})});
+  timeline.process_lists.push_back(timeline.process_lists.back());
+  timeline.process_lists.back().t_ms = 11'500;
+  Timeline ended = timeline;
+  ended.process_lists.back().processes.clear();
+
+  const JobSignals stopped = derive_signals(timeline).jobs.at(0);
+  ASSERT_TRUE(stopped.stopped_ms);
+  EXPECT_NEAR(*stopped.stopped_ms, 4100, 200);
+  EXPECT_GT(stopped.to_ms, 11'000);
+
+  const JobSignals through = derive_signals(ended).jobs.at(0);
+  EXPECT_FALSE(through.stopped_ms) << "its process is gone: the run is over";
+  EXPECT_LT(through.to_ms, 4500);
+}
+
 TEST(IdleTogether, IsTheShareOfAStepInWhichAllWait) {
   Timeline timeline = simulate({working_part(500, 0.6), working_part(500, 0.6)});
   put_processes(timeline, {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)});

@@ -89,5 +89,31 @@ TEST(HostDoing, IsNotSaidOfAFewLooksOrOfNone) {
   EXPECT_FALSE(few.host.doing);
 }
 
+TEST(HostDoing, DoesNotTakeTheEdgesOfARestForItsCause) {
+  SimulationOptions options;
+  options.seconds = 10;
+  Timeline timeline = simulate({working_part(160, 0.5)}, options);
+  for (int second = 1; second <= 10; ++second) {
+    ProcessSample process = process_on_gpus(4242, {0});
+    const double now = second * 1000.0;
+    for (double t = now - 1000; t < now; t += 43) {
+      const bool works = std::fmod(t, 160) < 80;
+      process.looks.push_back(main_does(works ? ThreadDoing::lock : ThreadDoing::sleep));
+      process.looks.back().ago_ms = now - t;
+      process.stacks.push_back(
+          {now - t,
+           {{works ? "forward" : "log_it", "/home/ada/train.py", works ? 12 : 31}},
+           works ? "" : "time.sleep"});
+    }
+    timeline.process_lists.push_back({now, {process}});
+  }
+  const HostDoing doing = *derive_signals(timeline).jobs.at(0).host.doing;
+
+  ASSERT_EQ(doing.stacks.size(), 1U) << "what it does at work was seen at the edges only";
+  EXPECT_EQ(doing.stacks.front().part, StepPart::logging);
+  EXPECT_NEAR(doing.stacks.front().lost, 0.5, 0.1);
+  EXPECT_GT(doing.stacks_in_all, 200);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -29,6 +29,14 @@ TEST(StackPart, IsTheLoaderWithWorkersAndWithout) {
   EXPECT_EQ(part_of(stack({{"get_batch", "/home/ada/train.py", 120}})), StepPart::data_wait);
 }
 
+TEST(StackPart, GoesByTheFunctionNotByItsClass) {
+  EXPECT_EQ(part_of(stack({{"Training.evaluate", "/home/ada/train.py", 50}})),
+            StepPart::evaluation);
+  EXPECT_EQ(part_of(stack({{"Block.forward", "/home/ada/model.py", 12},
+                           {"Training.step", "/home/ada/train.py", 30}})),
+            StepPart::forward);
+}
+
 TEST(StackPart, IsLoggingSavingEvaluatingCollecting) {
   EXPECT_EQ(part_of(stack({{"log_metrics", "/home/ada/train.py", 31}}, "time.sleep")),
             StepPart::logging);
