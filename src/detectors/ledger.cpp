@@ -395,7 +395,9 @@ class JobAccount {
     // those that stand by could work beside the job's own
     if (finding.code == FindingCode::idle_gpus && job_.origin != JobOrigin::cluster)
       losing += static_cast<double>(finding.gpus.size());
-    finding.lost_gpu_hours_a_day = job_.gpus.empty() && finding.gpus.empty()
+    // Who share a GPU get less each; the GPU itself loses nothing.
+    const bool shared = finding.code == FindingCode::gpu_held_by_others;
+    finding.lost_gpu_hours_a_day = shared || (job_.gpus.empty() && finding.gpus.empty())
                                        ? 0
                                        : kHoursADay * finding.lost_throughput * losing;
   }
@@ -506,7 +508,7 @@ std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Find
     double slower = 1;
     for (const Finding* const told : of_job[i]) {
       const Finding& finding = *told;
-      // Who share a GPU get less each; the GPU itself does not.
+      // what one of them loses, the other has
       if (finding.cause_of || finding.code == FindingCode::gpu_held_by_others) continue;
       if (finding.code == FindingCode::idle_gpus && job.origin != JobOrigin::cluster) {
         gpus += static_cast<double>(finding.gpus.size());

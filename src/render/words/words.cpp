@@ -87,6 +87,9 @@ std::string cost_sentence(const Finding& finding) {
   if (finding.cause_of)
     return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);
   if (finding.lost_throughput < 0.0005) return "costs no throughput";
+  if (finding.code == FindingCode::gpu_held_by_others)
+    return fmt::format("takes about {:.0f} % of the GPU from each of them; the GPU itself works on",
+                       finding.lost_throughput * 100);
   std::string words = fmt::format(
       "costs {:.{}f} % of the throughput: {:.1f} h of every day", finding.lost_throughput * 100,
       finding.lost_throughput < 0.01 ? 1 : 0, 24 * finding.lost_throughput);
