@@ -55,6 +55,9 @@ struct StackSample {
   // What the innermost line calls, of the few calls that say much: "time.sleep", "gc.collect",
   // ".item". Empty: none of them, or its file could not be read.
   std::string call;
+  // Samples in a row that found it there, this one the first. When the others were taken is not
+  // known.
+  int seen = 1;
 
   bool operator==(const StackSample&) const = default;
 };

@@ -244,6 +244,7 @@ CodeFrame code_frame(ondemand::array parts) {
 }
 
 std::vector<StackSample> stack_samples(Value value) {
+  constexpr int kMostInARow = 10'000;
   std::vector<StackSample> stacks;
   ondemand::array entries;
   if (value.get_array().get(entries) != simdjson::SUCCESS) return stacks;
@@ -254,6 +255,7 @@ std::vector<StackSample> stack_samples(Value value) {
       Value content = field.value();
       if (key == "ago_ms") stack.ago_ms = as_number(content).value_or(0);
       if (key == "call") stack.call = as_text(content).value_or("");
+      if (key == "seen") stack.seen = std::clamp(as_int(content).value_or(1), 1, kMostInARow);
       if (key == "frames")
         for (auto frame : content.get_array())
           stack.frames.push_back(code_frame(frame.get_array()));

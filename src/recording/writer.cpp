@@ -148,6 +148,7 @@ Json stacks_json(const std::vector<StackSample>& stacks) {
       frames.push_back({frame.function, frame.file, frame.line});
     Json entry = {{"ago_ms", plain(stack.ago_ms)}, {"frames", std::move(frames)}};
     if (!stack.call.empty()) entry["call"] = stack.call;
+    if (stack.seen > 1) entry["seen"] = stack.seen;
     list.push_back(std::move(entry));
   }
   return list;

@@ -16,6 +16,8 @@ namespace {
 constexpr int kFewestLooks = 20;
 constexpr int kFewestIdleLooks = 12;
 constexpr int kFewestIdleStacks = 6;
+// By chance, five samples that find the same half of a step are one in thirty.
+constexpr int kManyInARow = 5;
 // Of one rank, for it to be told from the others.
 constexpr int kFewestOfARank = 8;
 // Who never does anything else is not the thread that trains: Ray and its like train in another.
@@ -66,75 +68,94 @@ double workers_at_work(const HostLook& look) {
   return at_work;
 }
 
-// Whether all of a job's GPUs are at rest at a moment, by their power samples: what one waits for
-// while another works is the other's matter.
-class RestLanes {
+// What one GPU draws: at rest, at work, and at each moment of a run.
+class PowerCurve {
  public:
-  RestLanes(const Timeline& timeline, const JobSignals& job) {
-    lanes_ = power_sample_lanes(timeline, job.gpus, job.from_ms, job.to_ms);
-    if (!lanes_) lanes_ = instant_power_lanes(timeline, job.gpus, job.from_ms, job.to_ms);
-    if (!lanes_) return;
-    rests_.assign(lanes_->bins(), true);
-    double most_work = 0;
-    bool all_show_rest = !lanes_->rows.empty();
-    const bool tells_apart = job.time && job.time->sees_rest;
-    for (std::size_t i = 0; i < lanes_->rows.size(); ++i) {
-      const std::vector<double>& row = lanes_->rows[i];
-      const double low = quantile(row, 0.05).value_or(0);
-      const double high = std::max(low + 1e-6, quantile(row, 0.9).value_or(0));
-      const bool shows_rest = tells_apart || falls_to_rest(find_track(timeline, job.gpus[i]), job);
-      const double level = low + kAtRest * (high - low);
-      all_show_rest = all_show_rest && shows_rest;
-      std::vector<double> work;
-      for (const double value : row)
-        if (known(value)) work.push_back(std::clamp((value - low) / (high - low), 0.0, 1.0));
-      most_work = std::max(most_work, mean_of(work).value_or(1));
-      for (std::size_t bin = 0; bin < rests_.size(); ++bin)
-        rests_[bin] = rests_[bin] && shows_rest && known(row[bin]) && row[bin] < level;
-    }
-    if (all_show_rest) share_ = 1 - most_work;
-    find_inner();
-  }
-
-  // Of the time, by the GPU that rests least. Nothing: none is seen to rest.
-  std::optional<double> share() const { return share_; }
-
-  bool at(double t_ms) const { return at(rests_, t_ms); }
-  // Not at the edge of a rest, where a look may belong to either side: a sample is 20 ms long.
-  bool well_within(double t_ms) const { return at(inner_, t_ms); }
-
- private:
-  // By the watts themselves: what gaps between kernels leave wavers by a fifth, 197 to 257 W on an
-  // H200 that trains GPT-2 with one sample a step.
-  static bool falls_to_rest(const GpuTrack* track, const JobSignals& job) {
-    if (track == nullptr) return false;
-    const Series<double>& series =
-        track->power_samples_mw.size() > 0 ? track->power_samples_mw : track->power_mw;
+  PowerCurve(const Series<double>& series, const JobSignals& job) : series_(&series) {
     std::vector<double> watts;
     for (std::size_t i = 0; i < series.size(); ++i)
       if (series.t_ms[i] >= job.from_ms && series.t_ms[i] <= job.to_ms)
         watts.push_back(series.values[i]);
-    return quantile(watts, 0.05).value_or(1) < kRestBelow * quantile(watts, 0.9).value_or(0);
+    rest_ = quantile(watts, 0.05).value_or(0);
+    work_ = std::max(rest_ + 1e-6, quantile(watts, 0.9).value_or(0));
+    std::vector<double> shares;
+    for (const double value : watts)
+      shares.push_back(std::clamp((value - rest_) / (work_ - rest_), 0.0, 1.0));
+    works_ = mean_of(shares).value_or(1);
+    spacing_ = spacing_of(series).value_or(0);
   }
 
-  bool at(const std::vector<bool>& rests, double t_ms) const {
-    if (!lanes_) return false;
-    const double bin = (t_ms + kMeterLagMs - lanes_->from_ms) / lanes_->step_ms;
-    return bin >= 0 && bin < static_cast<double>(rests.size()) &&
-           rests[static_cast<std::size_t>(bin)];
+  // What gaps between kernels leave wavers by a fifth: 197 to 257 W on an H200 that trains GPT-2
+  // with one sample a step.
+  bool falls_to_rest() const { return rest_ < kRestBelow * work_; }
+  double works() const { return works_; }  // share of the time
+  double spacing_ms() const { return spacing_; }
+
+  bool rests_at(double t_ms) const {
+    const auto after = std::ranges::lower_bound(series_->t_ms, t_ms);
+    if (after == series_->t_ms.begin() || after == series_->t_ms.end()) return false;
+    const auto i = static_cast<std::size_t>(after - series_->t_ms.begin());
+    const double gap = series_->t_ms[i] - series_->t_ms[i - 1];
+    if (gap > kLongestGap * spacing_) return false;
+    const double part = (t_ms - series_->t_ms[i - 1]) / std::max(1e-9, gap);
+    const double value =
+        series_->values[i - 1] + part * (series_->values[i] - series_->values[i - 1]);
+    return value < rest_ + kAtRest * (work_ - rest_);
   }
 
-  void find_inner() {
-    inner_ = rests_;
-    for (std::size_t bin = 0; bin < rests_.size(); ++bin)
-      inner_[bin] = rests_[bin] && (bin == 0 || rests_[bin - 1]) &&
-                    (bin + 1 == rests_.size() || rests_[bin + 1]);
+ private:
+  static constexpr double kLongestGap = 3;  // of the usual one: beyond, nothing is known
+  const Series<double>* series_;
+  double rest_ = 0;
+  double work_ = 1;
+  double works_ = 1;
+  double spacing_ = 0;
+};
+
+// Whether all of a job's GPUs are at rest at a moment, by their power samples: what one waits for
+// while another works is the other's matter.
+class RestOfAll {
+ public:
+  RestOfAll(const Timeline& timeline, const JobSignals& job) {
+    constexpr double kFineMs = 250;
+    const bool tells_apart = job.time && job.time->sees_rest;
+    for (const int gpu : job.gpus) {
+      const GpuTrack* const track = find_track(timeline, gpu);
+      if (track == nullptr) continue;
+      // Plain readings are means over a second but on some GPUs.
+      const bool sampled = !track->power_samples_mw.empty();
+      const Series<double>& series = sampled ? track->power_samples_mw : track->power_mw;
+      if (!sampled &&
+          (timeline.machine.power_window_ms != 0.0 || spacing_of(series).value_or(1e9) > kFineMs))
+        continue;
+      curves_.emplace_back(series, job);
+      if (!tells_apart && !curves_.back().falls_to_rest()) curves_.pop_back();
+    }
+    if (curves_.size() != job.gpus.size()) curves_.clear();  // one is not seen to rest
   }
 
-  std::optional<Lanes> lanes_;
-  std::vector<bool> rests_;
-  std::vector<bool> inner_;
-  std::optional<double> share_;
+  // Of the time, by the GPU that rests least. Nothing: none is seen to rest.
+  std::optional<double> share() const {
+    if (curves_.empty()) return std::nullopt;
+    double most = 0;
+    for (const PowerCurve& curve : curves_) most = std::max(most, curve.works());
+    return 1 - most;
+  }
+
+  bool at(double t_ms) const {
+    return !curves_.empty() && std::ranges::all_of(curves_, [&](const PowerCurve& curve) {
+      return curve.rests_at(t_ms + kMeterLagMs);
+    });
+  }
+  // Not at the edge of a rest, where a look may belong to either side.
+  bool well_within(double t_ms) const {
+    if (curves_.empty()) return false;
+    const double sample = curves_.front().spacing_ms();
+    return at(t_ms) && at(t_ms - sample) && at(t_ms + sample);
+  }
+
+ private:
+  std::vector<PowerCurve> curves_;
 };
 
 struct Tally {
@@ -179,13 +200,13 @@ double share_of_ranks(const std::map<int, RankTally>& ranks, Cause cause,
 // Parts of the step by Python stacks of moments of rest, and the line that each mostly comes from.
 class StackTally {
  public:
-  void add(const StackSample& stack) {
-    ++all_;
+  void add(const StackSample& stack, int samples) {
+    all_ += samples;
     if (stack.frames.empty()) return;  // it could not be read then
     const StepPart part = part_of(stack);
     Entry& entry = entries_[index_of(part)];
-    ++entry.count;
-    ++entry.places[place_of(stack)];
+    entry.count += samples;
+    entry.places[place_of(stack)] += samples;
   }
 
   double all() const { return all_; }
@@ -233,7 +254,7 @@ std::vector<StackPart> cost_of_parts(const StackTally& resting, const StackTally
 }  // namespace
 
 std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& job, double idle) {
-  const RestLanes rest(timeline, job);
+  const RestOfAll rest(timeline, job);
   std::map<int, RankTally> ranks;
   StackTally stacks;
   StackTally stacks_at_rest;
@@ -250,9 +271,11 @@ std::optional<HostDoing> host_doing(const Timeline& timeline, const JobSignals& 
       for (const StackSample& stack : process.stacks) {
         const double t_ms = list.t_ms - stack.ago_ms;
         if (t_ms < job.from_ms || t_ms > job.to_ms) continue;
-        stacks.add(stack);
-        (rest.at(t_ms) ? stacks_at_rest : stacks_at_work).add(stack);
-        if (rest.well_within(t_ms)) stacks_well_within.add(stack);
+        stacks.add(stack, stack.seen);
+        // Of few in a row only the first's moment is known; many in a row were there all the while.
+        const int known_moments = stack.seen >= kManyInARow ? stack.seen : 1;
+        (rest.at(t_ms) ? stacks_at_rest : stacks_at_work).add(stack, known_moments);
+        if (rest.well_within(t_ms)) stacks_well_within.add(stack, known_moments);
       }
       for (const HostLook& look : process.looks) {
         const double t_ms = list.t_ms - look.ago_ms;

@@ -119,21 +119,18 @@ std::optional<std::vector<StackAt>> parse_window(std::string_view text, int pid,
     if (auto event = event_of(entry)) events.push_back(std::move(*event));
   const auto thread = main_thread(events, pid);
   if (!thread) return std::nullopt;
-  // A stack that does not change from one sample to the next makes no events: each lasts until the
-  // next one.
-  const double period_us = 1e6 / samples_a_second;
+  // py-spy samples at moments by chance, and tells of one only where the stack has changed: of
+  // those between, their number is known from the time, not their moments.
   std::vector<StackAt> found;
   std::vector<CodeFrame> stack;
   std::optional<double> since;
   for (const FrameEvent& event : events) {
     if (event.thread != *thread) continue;
-    if (since && event.t_us > *since) {
-      const auto frames = frames_of(stack);
-      const int samples =
-          std::max(1, static_cast<int>(std::lround((event.t_us - *since) / period_us)));
-      for (int i = 0; i < samples && !frames.empty() && found.size() < kMostStacks; ++i)
-        found.push_back({(*since + i * period_us) / 1e3, frames});
-    }
+    if (since && event.t_us > *since)
+      if (auto frames = frames_of(stack); !frames.empty() && found.size() < kMostStacks)
+        found.push_back({*since / 1e3, std::move(frames),
+                         std::max(1, static_cast<int>(std::lround((event.t_us - *since) / 1e6 *
+                                                                  samples_a_second)))});
     since = event.t_us;
     if (event.begins)
       stack.push_back(event.frame);
@@ -294,7 +291,7 @@ class PythonStacks::Work {
   void keep(int pid, std::chrono::nanoseconds began, const std::string& text) {
     auto stacks = parse_window(text, pid, kSamplesASecond);
     std::vector<Taken> taken;
-    if (stacks && errors_of(text) <= kErrorsAtMost * static_cast<double>(stacks->size()))
+    if (stacks && errors_of(text) <= kErrorsAtMost * samples_in(*stacks))
       for (StackAt& stack : *stacks) {
         // Our own probe is no part of the program.
         std::erase_if(stack.frames, [](const CodeFrame& frame) {
@@ -305,6 +302,7 @@ class PythonStacks::Work {
             pid, began + std::chrono::nanoseconds(static_cast<std::int64_t>(stack.t_ms * 1e6)), {}};
         one.sample.call = telling_call(line_of(pid, stack.frames.front()));
         one.sample.frames = std::move(stack.frames);
+        one.sample.seen = stack.seen;
         taken.push_back(std::move(one));
       }
     const std::lock_guard lock(shared_->mutex);
@@ -312,6 +310,12 @@ class PythonStacks::Work {
     shared_->any_taken = shared_->any_taken || !taken.empty();
     for (Taken& one : taken)
       if (shared_->taken.size() < kMostStacks) shared_->taken.push_back(std::move(one));
+  }
+
+  static double samples_in(const std::vector<StackAt>& stacks) {
+    double samples = 0;
+    for (const StackAt& stack : stacks) samples += stack.seen;
+    return samples;
   }
 
   // "... Samples: 522 Errors: 1"

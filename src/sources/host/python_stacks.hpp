@@ -20,6 +20,7 @@ namespace lockstep {
 struct StackAt {
   double t_ms = 0;                // since py-spy began
   std::vector<CodeFrame> frames;  // innermost first
+  int seen = 1;                   // samples in a row
 };
 
 // The main thread's samples from what `py-spy record --format chrometrace --threads` prints.
