@@ -378,7 +378,12 @@ class ThroughPrometheus(unittest.TestCase):
         if not os.path.exists(program):
             self.skipTest(f"no {program}; scripts/setup --tests makes it")
         port = free_port()
-        environment = {**os.environ, "LOCKSTEP_VIRTUAL": "2", "LD_LIBRARY_PATH": VIRTUAL}
+        environment = {
+            **os.environ,
+            "LOCKSTEP_VIRTUAL": "2",
+            "LD_LIBRARY_PATH": VIRTUAL,
+            "LOCKSTEP_VIRTUAL_SCOPE": f"fleet-{os.getpid()}",  # other tests run beside this one
+        }
         peer = subprocess.Popen(
             [
                 program,
