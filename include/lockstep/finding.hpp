@@ -104,6 +104,8 @@ struct Evidence {
   std::optional<double> threshold;
   EvidenceUnit unit;
 };
+// The signal that says that a job has stopped: one event, which is no rate.
+inline constexpr std::string_view kNothingHasRun = "nothing_has_run_ms";
 
 struct SourceLine {
   std::string file;

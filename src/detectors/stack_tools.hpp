@@ -77,6 +77,13 @@ inline bool looks_agree(const JobSignals& job, double lost) {
          doing.sleeping + doing.talking + doing.writing + doing.reading >= 0.6 * lost;
 }
 
+// A job that has stopped: once, and nobody knows for how long.
+inline void tell_stop(Finding& finding, const JobSignals& job) {
+  if (job.stopped_ms)
+    finding.evidence.push_back(
+        {std::string(kNothingHasRun), job.to_ms - *job.stopped_ms, std::nullopt, "ms"});
+}
+
 // The main thread was in this part of its step while the GPUs rested.
 inline std::optional<Finding> found_by_stacks(FindingCode code, StepPart part,
                                               const JobSignals& job, double at_least) {
@@ -89,6 +96,7 @@ inline std::optional<Finding> found_by_stacks(FindingCode code, StepPart part,
       {{"there_while_the_gpus_rested", seen->lost, at_least, "fraction"},
        {"stacks", static_cast<double>(seen->samples), static_cast<double>(kFewest), "samples"}});
   if (!seen->place.file.empty()) name_line(finding, seen->place);
+  tell_stop(finding, job);
   return finding;
 }
 

@@ -5,8 +5,8 @@
 // Python stacks name the line where they can be taken.
 // Confused with: logging-too-often (a logger that sends or sleeps does just this: only stacks name
 // the line), input-starved (with no workers a data set that waits does so in the main thread, too).
-// Blind: code that computes looks like launching kernels; waits behind which the GPU goes on
-// working cost nothing and are left out.
+// Blind: in short rests code that computes looks like launching kernels; waits behind which the GPU
+// goes on working cost nothing and are left out.
 #include "detectors/all_detectors.hpp"
 #include "detectors/stack_tools.hpp"
 
@@ -68,6 +68,7 @@ std::vector<Finding> find_slow_host_code(const Seen& seen) {
     if (doing.workers_at_work)
       finding.evidence.push_back(
           {"workers_at_work", *doing.workers_at_work, std::nullopt, "fraction"});
+    tell_stop(finding, job);
     findings.push_back(std::move(finding));
   }
   return findings;

@@ -90,6 +90,11 @@ std::string cost_sentence(const Finding& finding) {
   if (finding.code == FindingCode::gpu_held_by_others)
     return fmt::format("takes about {:.0f} % of the GPU from each of them; the GPU itself works on",
                        finding.lost_throughput * 100);
+  // One event is no rate.
+  if (std::ranges::any_of(finding.evidence, [](const Evidence& evidence) {
+        return evidence.signal == kNothingHasRun;
+      }))
+    return fmt::format("has cost {:.0f} % of the time watched", finding.lost_throughput * 100);
   std::string words = fmt::format(
       "costs {:.{}f} % of the throughput: {:.1f} h of every day", finding.lost_throughput * 100,
       finding.lost_throughput < 0.01 ? 1 : 0, 24 * finding.lost_throughput);
