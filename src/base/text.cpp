@@ -1,10 +1,10 @@
 #include "base/text.hpp"
 
 #include <fmt/format.h>
-#include <cctype>
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>

@@ -69,6 +69,18 @@ inline bool launches_all_the_time(const JobSignals& job) {
          job.host.doing->share_of_all_stacks(StepPart::copy) < kElsewhereAtMost;
 }
 
+// Of the GPU time, while no GPU of the job ran anything.
+inline double idle_of(const JobSignals& job) {
+  return job.time ? job.time->idle_together : job.idle_together;
+}
+
+// The loader's workers hardly ever had an order: their queues were always full. Without workers, or
+// without looks at them: `unknown`.
+inline bool queues_always_full(const HostDoing& doing, bool unknown) {
+  constexpr double kNeverAtWork = 0.05;  // of all looks at them
+  return doing.workers_ever_at_work ? *doing.workers_ever_at_work <= kNeverAtWork : unknown;
+}
+
 // Looks at the threads say that it waits for so long while the GPUs rest: a few stacks then say
 // where.
 inline bool looks_agree(const JobSignals& job, double lost) {

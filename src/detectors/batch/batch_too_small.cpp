@@ -16,8 +16,8 @@
 namespace lockstep {
 namespace {
 
-// What a batch brings of what the largest does, by the SMs at work: within 10 points for GPTs of
-// two widths and two lengths, batches of 1 to 64 (tests/recordings/batch_curve.json).
+// What a batch brings of what the largest does, by the SMs at work: within 10 points for GPT-2 with
+// 1 to 64 samples, and for two smaller shapes with 2 to 64 (tests/recordings/batch_curve.json).
 double reached_by_sm(double sm) {
   constexpr double kFull = 0.92;
   constexpr double kBend = 1.2;  // full SMs also work better

@@ -108,7 +108,6 @@ std::optional<InputByLooks> input_by_looks(const JobSignals& job) {
   // others wait for; one that keeps up has most of them waiting.
   constexpr double kWorkersWork = 0.75;
   constexpr double kWorkersRest = 0.1;
-  constexpr double kNeverAtWork = 0.05;
   const HostDoing& doing = *job.host.doing;
   const StackPart* const seen = stacks_tell(job) ? doing.by_stacks(StepPart::data_wait) : nullptr;
   if (seen != nullptr && seen->lost >= kStarvedWaitShare && seen->samples >= 3)
@@ -119,9 +118,7 @@ std::optional<InputByLooks> input_by_looks(const JobSignals& job) {
   if (only_all_stacks_tell(job) &&
       doing.share_of_all_stacks(StepPart::data_wait) < 0.5 * kStarvedWaitShare)
     return InputByLooks{};
-  // Workers that hardly ever have an order have always made enough.
-  if (job.host.loader_workers.value_or(0) > 0 &&
-      doing.workers_ever_at_work.value_or(1) <= kNeverAtWork)
+  if (job.host.loader_workers.value_or(0) > 0 && queues_always_full(doing, false))
     return InputByLooks{};
   if (job.host.loader_workers.value_or(0) > 0) {
     const double at_work = doing.workers_at_work.value_or(0.5);

@@ -91,11 +91,9 @@ std::optional<Finding> copies_by_stacks(const JobSignals& job, const OverPcie& r
 std::optional<Finding> copies_by_looks(const JobSignals& job, const OverPcie& rate) {
   constexpr double kBytesOfNoOther = 2e9;  // a second; 5.8e9 on an H200 with 512 MB a step
   constexpr double kRestAtLeast = 0.1;
-  constexpr double kNeverAtWork = 0.05;
   const HostDoing& doing = *job.host.doing;
   if (rate.received < kBytesOfNoOther || rate.sent > 0.3 * rate.received ||
-      doing.rest_by_power.value_or(0) < kRestAtLeast ||
-      doing.workers_ever_at_work.value_or(0) > kNeverAtWork ||
+      doing.rest_by_power.value_or(0) < kRestAtLeast || !queues_always_full(doing, true) ||
       doing.sleeping + doing.talking + doing.writing + doing.reading > 0.1)
     return std::nullopt;
   return about_job(FindingCode::pageable_copies, job, Severity::warning, 0.58, *doing.rest_by_power,

@@ -25,10 +25,9 @@ std::optional<Finding> checkpoint_by_looks(const JobSignals& job) {
   if (!job.host.doing || job.host.write_bytes_s.value_or(0) < kManyBytes) return std::nullopt;
   // Writing to memory that the kernel puts on disk later looks like computing.
   const HostDoing& doing = *job.host.doing;
-  const double idle = job.time ? job.time->idle_together : job.idle_together;
   if (doing.computing >= kComputesAtLeast && *job.host.write_bytes_s > kBytesOfASave)
     return about_job(FindingCode::checkpoint_stall, job, Severity::warning, 0.7,
-                     idle - doing.sleeping - doing.talking - doing.for_another,
+                     idle_of(job) - doing.sleeping - doing.talking - doing.for_another,
                      {{"main_thread_runs_while_gpus_rest", job.host.doing->computing,
                        kComputesAtLeast, "fraction"},
                       {"written", *job.host.write_bytes_s, kBytesOfASave, "bytes/s"}});

@@ -106,11 +106,9 @@ std::optional<Finding> launches_by_looks(const JobSignals& job) {
   constexpr double kIdleByLooks = 0.3;
   constexpr double kInALock = 0.35;
   constexpr double kFillsACore = 0.85;
-  constexpr double kNeverAtWork = 0.05;
   const HostDoing& doing = *job.host.doing;
   if (doing.joined || job.idle_together < kIdleByLooks || doing.always_in_a_lock < kInALock ||
-      doing.workers_ever_at_work.value_or(1) > kNeverAtWork ||
-      job.host.main_cpu.value_or(0) < kFillsACore ||
+      !queues_always_full(doing, false) || job.host.main_cpu.value_or(0) < kFillsACore ||
       doing.sleeping + doing.talking + doing.reading + doing.writing > 0.05 ||
       job.members.size() > 1 || !job.fine || job.fine->kind != LaneKind::power_samples)
     return std::nullopt;

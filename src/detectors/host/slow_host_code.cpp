@@ -48,7 +48,7 @@ std::vector<Finding> find_slow_host_code(const Seen& seen) {
       continue;
     }
     const HostDoing& doing = *job.host.doing;
-    const double idle = job.time ? job.time->idle_together : job.idle_together;
+    const double idle = idle_of(job);
     const double lost = std::min(idle, doing.sleeping + doing.talking);
     if (lost < kWaitsAtLeast) {
       if (auto finding = computes(job, idle)) findings.push_back(std::move(*finding));
