@@ -1,4 +1,4 @@
-"""What an ordinary user sees of the threads of processes: their own, one that may not be traced, and another user's."""
+"""What an ordinary user sees of threads: their own, one not to be traced, another user's."""
 
 import collections
 import json
