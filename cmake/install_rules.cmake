@@ -25,3 +25,11 @@ if(NOT CMAKE_CROSSCOMPILING)
   add_custom_target(man_page ALL DEPENDS ${man_page})
   install(FILES ${man_page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
+
+# All that a machine without a GPU can use: what trains on one takes as long to compile as the rest of the trainer.
+add_custom_target(product)
+foreach(part lockstep lockstep_virtual_nvml lockstep_host_probe lockstep_cuda_probe lockstep_nccl_probe man_page lockstep-train)
+  if(TARGET ${part})
+    add_dependencies(product ${part})
+  endif()
+endforeach()
