@@ -50,21 +50,26 @@ inline constexpr std::array<std::pair<KnownBy, std::string_view>, 7> kKnownByNam
      {KnownBy::launch, "launch"}}};
 
 // A row of the catalogue, less what other layers make of it.
+enum class FindingKind : std::uint8_t {
+  cost,   // told from 2 % of the throughput on
+  fault,  // wrong whatever it costs
+  shared  // what one job loses another one has: the GPUs lose nothing
+};
+
 struct FindingName {
   FindingCode code;
   std::string_view id;       // "P101"
   std::string_view name;     // "taking-turns"
   std::string_view summary;  // in one line
   KnownBy known_by;
-  bool is_fault;           // wrong whatever it costs
+  FindingKind kind;
   LedgerPart part;         // of the ledger that its cost comes from
   std::string_view rules;  // of `lockstep fix`, parted by blanks
 };
 
 inline constexpr auto kFindingNames = [] {
   using enum KnownBy;
-  constexpr bool cost = false;
-  constexpr bool fault = true;
+  using enum FindingKind;
   return std::array{
 #define FINDING(code, id, name, summary, known_by, kind, part, detector, rules, advice) \
   FindingName{FindingCode::code, id, name, summary, known_by, kind, LedgerPart::part, rules},
@@ -104,8 +109,10 @@ struct Evidence {
   std::optional<double> threshold;
   EvidenceUnit unit;
 };
-// The signal that says that a job has stopped: one event, which is no rate.
+// Signals that say that a finding is no rate: a job has stopped; something happened too few times
+// to tell how often it comes.
 inline constexpr std::string_view kNothingHasRun = "nothing_has_run_ms";
+inline constexpr std::string_view kHappened = "happened";
 
 struct SourceLine {
   std::string file;
@@ -144,13 +151,17 @@ struct Finding {
   std::vector<Fix> fixes;
 };
 
+inline bool is_a_fault(const Finding& finding) {
+  return finding.is_fault || name_of(finding.code).kind == FindingKind::fault;
+}
+
 // lockstep stands behind a finding with confidence of at least 0.5 that costs at least 2 %, or that
 // is a fault; a weaker one is a suspicion.
 inline bool is_stood_behind(const Finding& finding) {
   constexpr double kSureEnough = 0.5;
   constexpr double kWorthwhile = 0.02;
-  return finding.confidence >= kSureEnough && (finding.is_fault || name_of(finding.code).is_fault ||
-                                               finding.lost_throughput >= kWorthwhile);
+  return finding.confidence >= kSureEnough &&
+         (is_a_fault(finding) || finding.lost_throughput >= kWorthwhile);
 }
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ void settle_findings(const Signals& signals, std::vector<Finding> found, Diagnos
   for (Finding& finding : found)
     (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)
         .push_back(std::move(finding));
-  diagnosis.throughput = throughput_of(seen, diagnosis.findings);
+  diagnosis.throughput = throughput_of(seen, diagnosis.ledgers, diagnosis.findings);
 }
 
 // The GPUs' own records need no inference from outside.

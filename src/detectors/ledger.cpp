@@ -396,8 +396,10 @@ class JobAccount {
     if (finding.code == FindingCode::idle_gpus && job_.origin != JobOrigin::cluster)
       losing += static_cast<double>(finding.gpus.size());
     // Who share a GPU get less each; the GPU itself loses nothing.
-    const bool shared = finding.code == FindingCode::gpu_held_by_others;
-    finding.lost_gpu_hours_a_day = shared || (job_.gpus.empty() && finding.gpus.empty())
+    const bool shared = name_of(finding.code).kind == FindingKind::shared;
+    const bool no_rate = std::ranges::any_of(
+        finding.evidence, [](const Evidence& item) { return item.signal == kHappened; });
+    finding.lost_gpu_hours_a_day = shared || no_rate || (job_.gpus.empty() && finding.gpus.empty())
                                        ? 0
                                        : kHoursADay * finding.lost_throughput * losing;
   }
@@ -427,7 +429,7 @@ class JobAccount {
     const double least = finding.code == FindingCode::thermal_throttle && finding.confidence >= 0.5
                              ? std::min(finding.lost_throughput, kToldByTheDriver)
                              : 0;
-    if (!finding.is_fault && !name_of(finding.code).is_fault)
+    if (!is_a_fault(finding))
       finding.lost_throughput = std::max(least, std::min(finding.lost_throughput, most));
   }
 
@@ -493,7 +495,8 @@ std::vector<Ledger> settle(const Seen& seen, std::vector<Finding>& findings) {
   return ledgers;
 }
 
-std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Finding>& findings) {
+std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Ledger>& ledgers,
+                                        const std::vector<Finding>& findings) {
   double gpus_in_all = 0;
   double got = 0;
   bool judged = false;
@@ -505,11 +508,12 @@ std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Find
     judged = true;
     double gpus = static_cast<double>(std::max<std::size_t>(1, job.gpus.size()));
     double lost = 0;
+    double most_of_one = 0;
     double slower = 1;
     for (const Finding* const told : of_job[i]) {
       const Finding& finding = *told;
       // what one of them loses, the other has
-      if (finding.cause_of || finding.code == FindingCode::gpu_held_by_others) continue;
+      if (finding.cause_of || name_of(finding.code).kind == FindingKind::shared) continue;
       if (finding.code == FindingCode::idle_gpus && job.origin != JobOrigin::cluster) {
         gpus += static_cast<double>(finding.gpus.size());
         slower *= 1 - finding.lost_throughput;
@@ -517,8 +521,11 @@ std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Find
         slower *= 1 - finding.lost_throughput;
       } else {
         lost += finding.lost_throughput;
+        most_of_one = std::max(most_of_one, finding.lost_throughput);
       }
     }
+    // Two findings may each claim the same moments: together they lose no more than the GPUs do.
+    lost = std::min(lost, std::max(most_of_one, 1 - ledgers[i][LedgerPart::working]));
     gpus_in_all += gpus;
     got += gpus * std::max(0.0, 1 - lost) * slower;
   }

@@ -17,6 +17,7 @@ std::vector<Ledger> settle(const Seen& seen, std::vector<Finding>& findings);
 
 // What the watched GPUs get done of what they could, all jobs together, by the findings that are
 // stood behind. Nothing: no job was judged.
-std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Finding>& findings);
+std::optional<Throughput> throughput_of(const Seen& seen, const std::vector<Ledger>& ledgers,
+                                        const std::vector<Finding>& findings);
 
 }  // namespace lockstep

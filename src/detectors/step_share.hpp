@@ -1,6 +1,8 @@
 // Findings that a part of the step's time shows by its share, where the recording has step marks.
 #pragma once
 
+#include <cmath>
+
 #include "detectors/probe_tools.hpp"
 
 namespace lockstep {
@@ -12,6 +14,19 @@ struct ShareRule {
   double present_at_least = 0;  // share of the steps that have the part at all
   double present_at_most = 1;
 };
+
+// How often a rank did it, where it is no part of the usual step.
+inline double times_it_happened(const JobSignals& job, StepPart part) {
+  double most = 0;
+  for (const PlaceSignals* const place : main_places(job, part))
+    for (const RankSteps& rank : job.steps->ranks)
+      if (std::ranges::find(place->ranks, rank.rank) != place->ranks.end())
+        most = std::max(most, place->present * static_cast<double>(rank.count));
+  if (most > 0) return std::round(most);
+  double steps = 0;
+  for (const RankSteps& rank : job.steps->ranks) steps += static_cast<double>(rank.count);
+  return std::round(job.steps->present[index_of(part)] * steps);
+}
 
 inline std::optional<Finding> by_step_share(const ShareRule& rule, const JobSignals& job) {
   if (!job.steps || job.steps->count < 5) return std::nullopt;
@@ -32,6 +47,12 @@ inline std::optional<Finding> by_step_share(const ShareRule& rule, const JobSign
        {name + "_in_steps", job.steps->present[part],
         rule.present_at_least > 0 ? std::optional(rule.present_at_least) : std::nullopt,
         "fraction"}});
+  // Once in the steps that were seen says nothing of every day.
+  constexpr double kTimesAtLeast = 3;
+  if (const double times = times_it_happened(job, rule.part); times < kTimesAtLeast) {
+    finding.evidence.push_back({std::string(kHappened), times, kTimesAtLeast, "times"});
+    finding.severity = Severity::info;
+  }
   finding.rung = 1;
   if (is_probed(job)) name_places(finding, job, main_places(job, rule.part));
   return finding;

@@ -358,6 +358,36 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertGreater(shares["backward"], 0.1)
         self.assertGreater(shares["logging"], 0)
 
+    def test_a_loop_that_ends_in_if_is_seen_to_its_end(self):
+        """From CPython 3.11 on its back jump has no line: f_lineno is None."""
+        code = {
+            "a.py": "import torch\nmodel = torch.nn.Linear(256, 256)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+            "seen = []\nfor step in range(150):\n    model(torch.ones(64, 256)).sum().backward()\n    optimizer.step()\n"
+            "    optimizer.zero_grad()\n    if step % 2:\n        for i in range(200000):\n            if i % 3 == 7:\n                seen.append(i)\n"
+        }
+        run = self.profile("--json", "--", PYTHON, "a.py", code=code)
+        self.assertGreater(json.loads(run.stdout)["steps"]["count"], 140)
+        self.assertNotIn("the Python probe stops", run.stderr)
+
+    def test_a_program_that_takes_warnings_for_errors_lives(self):
+        code = {
+            "a.py": "import torch\nfrom tqdm import tqdm\nmodel = torch.nn.Linear(64, 64)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+            "for step in tqdm(range(60)):\n    model(torch.ones(64, 64)).sum().backward()\n    optimizer.step()\n    optimizer.zero_grad()\nprint('done')\n"
+        }
+        run = self.profile(
+            "--json",
+            "--",
+            PYTHON,
+            "-W",
+            "error::UserWarning",
+            "-W",
+            "error::FutureWarning",
+            "a.py",
+            code=code,
+        )
+        self.assertGreater(json.loads(run.stdout)["steps"]["count"], 40)
+        self.assertNotIn("the Python probe stops", run.stderr)
+
     @second_try.whole_only
     def test_odd_programs_print_the_same_with_the_probe_and_without(self):
         script = os.path.join(

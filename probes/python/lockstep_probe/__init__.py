@@ -31,14 +31,6 @@ def start():
         return
     _started = True
     imports.after("torch", _torch_is_there)
-    imports.after("tqdm.std", words.hook_tqdm)
-    imports.after("torch.utils.tensorboard.writer", words.hook_tensorboard)
-    imports.after("tensorboardX.writer", words.hook_tensorboard)
-    imports.after("wandb.sdk.wandb_run", words.hook_wandb)
-    imports.after("safetensors.torch", saving.hook_safetensors)
-    imports.after(
-        "torch.distributed.checkpoint.state_dict_saver", saving.hook_distributed_checkpoint
-    )
 
 
 def _torch_is_there(torch):
@@ -58,6 +50,16 @@ def _torch_is_there(torch):
     imports.after("torch.utils.data._utils.worker", loader.hook_worker)
     imports.after("torch.distributed.distributed_c10d", collectives.hook)
     imports.after("torch.distributed", collectives.hook_names)
+    # Modules that torch itself may import on its way: a hook asks torch whether it compiles, which a
+    # torch that is half there answers by a deprecated function.
+    imports.after("tqdm.std", words.hook_tqdm)
+    imports.after("torch.utils.tensorboard.writer", words.hook_tensorboard)
+    imports.after("tensorboardX.writer", words.hook_tensorboard)
+    imports.after("wandb.sdk.wandb_run", words.hook_wandb)
+    imports.after("safetensors.torch", saving.hook_safetensors)
+    imports.after(
+        "torch.distributed.checkpoint.state_dict_saver", saving.hook_distributed_checkpoint
+    )
 
 
 def _after_fork():

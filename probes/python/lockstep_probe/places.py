@@ -4,8 +4,10 @@ Frames of the standard library, of torch and of the probe are never the place; t
 no frame of the user's own is on the stack.
 """
 
+import dis
 import os
 import sysconfig
+from bisect import bisect_right
 
 _OWN = os.path.dirname(os.path.abspath(__file__))
 _STDLIB = tuple(
@@ -75,6 +77,24 @@ def users_frame(frame):
     return second_best
 
 
+_lines = {}  # id of a code object -> (the object, begins of lines, lines)
+
+
+def line_at(code, lasti):
+    """The line of an instruction. Some have none (the back jump of a loop that ends in `if`, from CPython 3.11 on):
+    then that of the one before."""
+    known = _lines.get(id(code))
+    if known is None:
+        starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]
+        known = _lines[id(code)] = (
+            code,
+            [offset for offset, _ in starts],
+            [line for _, line in starts],
+        )
+    position = bisect_right(known[1], lasti) - 1
+    return known[2][position] if position >= 0 else code.co_firstlineno
+
+
 def loop_line(frame, loop_code):
     """The line of the training loop from which this frame was reached; 0: it is the loop's own, or
     there is none.
@@ -86,7 +106,7 @@ def loop_line(frame, loop_code):
     frame = frame.f_back
     while frame is not None:
         if frame.f_code is loop_code:
-            return frame.f_lineno if loop_code.co_filename == name else 0
+            return line_at(loop_code, frame.f_lasti) if loop_code.co_filename == name else 0
         frame = frame.f_back
     return 0
 

@@ -9,12 +9,10 @@ the end of the step.
 """
 
 import collections
-import dis
 import os
 import sys
 import threading
 import time
-from bisect import bisect_right
 
 from . import places, wire
 
@@ -234,21 +232,6 @@ def tell_lost():
 # --- the writing end
 # --------------------------------------------------------------------------------------------------
 
-_lines = {}  # id of a code object -> (the object, begins of lines, lines)
-
-
-def _line(code, lasti):
-    known = _lines.get(id(code))
-    if known is None:
-        starts = list(dis.findlinestarts(code))
-        known = _lines[id(code)] = (
-            code,
-            [offset for offset, _ in starts],
-            [line or 0 for _, line in starts],
-        )
-    position = bisect_right(known[1], lasti) - 1
-    return known[2][position] if position >= 0 else code.co_firstlineno
-
 
 def _write(entry):
     if type(entry) is bytes:
@@ -260,7 +243,7 @@ def _write(entry):
     else:
         part, what, begin, end, code, lasti, loop, flags, size, subject, thread = entry
     name = code.co_filename if code is not None else ""
-    line = _line(code, lasti) if code is not None else 0
+    line = places.line_at(code, lasti) if code is not None else 0
     if thread != _training_thread:
         flags |= wire.OTHER_THREAD
     elif end - begin < SHORT_NS and not flags & wire.STEP_END and part != wire.DATA_WAIT:

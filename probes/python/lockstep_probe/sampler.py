@@ -107,7 +107,7 @@ def _look(now, since):
     recorder.write_sample(
         now,
         since,
-        place.f_lineno,
+        places.line_at(place.f_code, place.f_lasti),
         places.loop_line(place, loop),
         "<".join(functions).encode("ascii", "replace")[:72],
         place.f_code.co_filename,

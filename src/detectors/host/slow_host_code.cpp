@@ -32,6 +32,38 @@ std::optional<Finding> computes(const JobSignals& job, double idle) {
        {"looks", static_cast<double>(doing.looks), std::nullopt, "samples"}});
 }
 
+// Probes know each line and what it takes. Of that, what the GPU works meanwhile costs nothing: by
+// its own records, else by its idle time between steps, where these are known.
+std::optional<Finding> host_code_from_probes(const JobSignals& job) {
+  constexpr double kShareAtLeast = 0.05;
+  constexpr double kInStepsAtLeast = 0.02;
+  std::vector<const PlaceSignals*> places;
+  double share = 0;
+  double ms_a_step = 0;
+  for (const PlaceSignals* const place : main_places(job, StepPart::other)) {
+    if (place->present < kInStepsAtLeast) continue;
+    places.push_back(place);
+    share += place->most_share;
+    ms_a_step += place->step_p50_ms * place->present;
+  }
+  if (places.empty() || share < kShareAtLeast) return std::nullopt;
+  double lost = share;
+  if (job.steps->devices) {
+    lost = 0;
+    for (const RankDevices& rank : job.steps->devices->ranks)
+      lost = std::max(lost, rank.idle[index_of(StepPart::other)]);
+  } else if (job.steps->gpu_idle_share) {
+    lost = std::min(lost, *job.steps->gpu_idle_share);
+  }
+  Finding finding =
+      about_job(FindingCode::slow_host_code, job,
+                lost > 0.3 ? Severity::critical : Severity::warning, 0.85, std::min(share, lost),
+                {{"own_code_share", share, kShareAtLeast, "fraction"},
+                 {"own_code_ms_a_step", ms_a_step, std::nullopt, "ms"}});
+  name_places(finding, job, places);
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_slow_host_code(const Seen& seen) {
@@ -39,8 +71,13 @@ std::vector<Finding> find_slow_host_code(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (!steps_can_be_judged(seen, i) || !trains(job) || !job.host.doing) continue;
-    if (job.steps && job.steps->count >= 5) continue;  // they tell more
+    if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
+    if (job.steps && job.steps->count >= 5) {  // they tell more
+      if (auto finding = is_probed(job) ? host_code_from_probes(job) : std::nullopt)
+        findings.push_back(std::move(*finding));
+      continue;
+    }
+    if (!job.host.doing) continue;
     if (stacks_tell(job)) {
       if (auto finding =
               found_by_stacks(FindingCode::slow_host_code, StepPart::other, job, kWaitsAtLeast))

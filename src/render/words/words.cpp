@@ -87,14 +87,18 @@ std::string cost_sentence(const Finding& finding) {
   if (finding.cause_of)
     return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);
   if (finding.lost_throughput < 0.0005) return "costs no throughput";
-  if (finding.code == FindingCode::gpu_held_by_others)
+  if (name_of(finding.code).kind == FindingKind::shared)
     return fmt::format("takes about {:.0f} % of the GPU from each of them; the GPU itself works on",
                        finding.lost_throughput * 100);
+  const std::string so_far =
+      fmt::format("has cost {:.0f} % of the time watched", finding.lost_throughput * 100);
   // One event is no rate.
-  if (std::ranges::any_of(finding.evidence, [](const Evidence& evidence) {
-        return evidence.signal == kNothingHasRun;
-      }))
-    return fmt::format("has cost {:.0f} % of the time watched", finding.lost_throughput * 100);
+  for (const Evidence& evidence : finding.evidence) {
+    if (evidence.signal == kNothingHasRun) return so_far;
+    if (evidence.signal == kHappened)
+      return fmt::format("happened {}, and {}; how often it comes is not known",
+                         evidence.value < 2 ? "once" : "twice", so_far);
+  }
   std::string words = fmt::format(
       "costs {:.{}f} % of the throughput: {:.1f} h of every day", finding.lost_throughput * 100,
       finding.lost_throughput < 0.01 ? 1 : 0, 24 * finding.lost_throughput);

@@ -97,7 +97,7 @@ TEST(TheLedger, DoesNotCountACauseAndItsEffectTwice) {
   const std::vector<JobVerdict> verdicts = judge_patterns(signals);
 
   const auto ledgers = settle({signals, verdicts}, findings);
-  const auto throughput = throughput_of({signals, verdicts}, findings);
+  const auto throughput = throughput_of({signals, verdicts}, ledgers, findings);
 
   EXPECT_NEAR(ledgers.at(0)[LedgerPart::input], 0.3, 1e-9);
   EXPECT_EQ(findings.at(1).cause_of, FindingCode::input_starved);
@@ -138,6 +138,20 @@ TEST(TheLedger, GivesAGpuThatNobodyUsesToNobody) {
   EXPECT_NEAR(settled(signals, nothing)[LedgerPart::unused], 1, 1e-9);
 }
 
+TEST(TheLedger, LosesNoMoreThanThereIsWhereTwoFindingsClaimTheSameMoments) {
+  Signals signals = healthy_ranks(4);
+  spend(signals, {0.5, 0, 0.5, 0}, 0.5);
+  std::vector<Finding> findings = {claim(FindingCode::input_starved, 0.5),
+                                   claim(FindingCode::stopped_by_collector, 0.5)};
+  const std::vector<JobVerdict> verdicts = judge_patterns(signals);
+
+  const auto ledgers = settle({signals, verdicts}, findings);
+  const auto throughput = throughput_of({signals, verdicts}, ledgers, findings);
+
+  ASSERT_TRUE(throughput);
+  EXPECT_NEAR(throughput->now, 0.5, 1e-6) << "half of the time the GPUs work";
+}
+
 TEST(TheLedger, WeighsJobsByTheirGpus) {
   Signals signals = healthy_ranks(6);
   Signals second = healthy_ranks(2);
@@ -155,8 +169,8 @@ TEST(TheLedger, WeighsJobsByTheirGpus) {
   findings.front().pids = {9001};
   findings.front().gpus = {6, 7};
 
-  settle({signals, verdicts}, findings);
-  const auto throughput = throughput_of({signals, verdicts}, findings);
+  const auto ledgers = settle({signals, verdicts}, findings);
+  const auto throughput = throughput_of({signals, verdicts}, ledgers, findings);
 
   ASSERT_TRUE(throughput);
   EXPECT_NEAR(throughput->now, (6 * 1.0 + 2 * 0.5) / 8, 1e-6)
