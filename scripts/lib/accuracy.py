@@ -277,6 +277,10 @@ def ledger_errors(run):
     }
 
 
+def ledger_is_right(run):
+    return max(map(abs, ledger_errors(run).values())) <= 0.05
+
+
 def print_ledgers(runs):
     """Where the pattern can be known and was told right."""
     judged = [
@@ -291,7 +295,7 @@ def print_ledgers(runs):
     unknown_fits = 0
     for situation in dict.fromkeys(run.situation for run in judged):
         those = [run for run in judged if run.situation == situation]
-        within = sum(max(map(abs, ledger_errors(run).values())) <= 0.05 for run in those)
+        within = sum(map(ledger_is_right, those))
         extra = [
             run.whole.ledger.get("unknown", 0.0) - run.truth.get("unknown", 0.0) for run in those
         ]
@@ -306,6 +310,12 @@ def print_ledgers(runs):
         unknown_fits += len(those) - too_much
         print(
             f"  {situation:24}{len(those):>6}{percent(within, len(those)):>14}{100 * unknown:>8.1f} %{too_much:>8}  {worst} {100 * means[worst]:+.1f}"
+        )
+    print(f"\n  {'ledger by variant':24}{'runs':>6}{'all within 5':>14}")
+    for variant in dict.fromkeys(run.variant for run in judged):
+        those = [run for run in judged if run.variant == variant]
+        print(
+            f"  {variant:24}{len(those):>6}{percent(sum(map(ledger_is_right, those)), len(those)):>14}"
         )
     if judged:
         print(f"  every part within 5 points      {percent(good, len(judged))} of {len(judged)}")

@@ -7,10 +7,12 @@ time. A recording (docs/formats/recording.md) is derived from them the way the d
     power samples     means over 20 ms, behind a first-order lag of 10 to 25 ms, with noise; read in batches every 2 s
     power_mw          mean over 1 s; at once on GA100 and older
     sm, tensor, dram  means since the last read, at 10 Hz or 1 Hz; Hopper and later only
+    looks             what the main thread and the loader's workers did, at some twenty moments a second
 
 The same scene is seen by different instruments (VARIANTS). Nothing here knows how lockstep decides.
 """
 
+import bisect
 import json
 import math
 import random
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field
 
 GIB = 1 << 30
 TICK_MS = 100.0
+PROCESS_TICKS = 20  # from one list of processes to the next
 POWER_SAMPLE_MS = 20.0  # an H200's, by its own time stamps
 
 
@@ -66,11 +69,13 @@ class Variant:
     processes: str = "all"
     window_ms: int = 200
     clocks: bool = True  # clocks, limits, temperature, events
+    looks: bool = False  # what the host's threads do: not in recordings of older versions
     kind: Kind | None = None  # of one model that people own
 
 
 VARIANTS = {
-    "full": Variant(gpm=True, power_samples=True),
+    "full": Variant(gpm=True, power_samples=True, looks=True),
+    "no_looks": Variant(gpm=True, power_samples=True),
     "no_gpm": Variant(gpm=False, power_samples=True),
     "no_power_samples": Variant(gpm=True, power_samples=False),
     "busy_only": Variant(gpm=False, power_samples=False, processes="pids", clocks=False),
@@ -81,7 +86,7 @@ VARIANTS = {
 # GPUs that people own, each with the instruments that are documented or measured for it, as the virtual
 # driver has them (src/virtual_nvml/gpu_model.cpp names the sources).
 MODELS = {
-    "h100": Variant(gpm=True, power_samples=True, kind=HOPPER[0]),
+    "h100": Variant(gpm=True, power_samples=True, looks=True, kind=HOPPER[0]),
     "a100_40gb": Variant(
         gpm=False,
         power_samples=False,
@@ -153,6 +158,11 @@ class Lane:
             begin = end
         return out
 
+    def at(self, time_ms):
+        """(state, part) of a moment."""
+        place = min(bisect.bisect_left(self.ends, time_ms), len(self.ends) - 1)
+        return self.states[place], self.parts[place]
+
     def integral_at(self, times_ms, column):
         """The area under one column of the states, from 0 to each of the (rising) times."""
         ends, states, last = self.ends, self.states, len(self.ends) - 1
@@ -175,6 +185,7 @@ class Gpu:
     lane: Lane = field(default_factory=Lane)
     throttled: list = field(default_factory=list)  # spans in ms
     power_capped: bool = False
+    limit_kept: float = 1.0  # of the maker's power limit
     lost_ms: float = math.inf
 
 
@@ -192,6 +203,8 @@ class Process:
     state: str = "R"
     user: str = "ada"
     loader_workers: int = 4
+    # they cannot keep up: none of them ever waits for an order
+    workers_are_late: bool = False
     read_rate: float = 5e7  # bytes a second
     write_rate: float = 2e3  # logs
     writes: list = field(default_factory=list)  # (begin ms, end ms, bytes)
@@ -410,6 +423,34 @@ class Instrument:
         return f'"power_samples_mw":[{samples}],"power_sample_ms":20,"power_first_ms":{begin:.1f}'
 
 
+def main_thread(scene, process, state, part):
+    """What it does while its GPU is in this state. Where a thread pins the batches the main one waits for
+    it behind a lock, as it does for backward(); else it reads the workers' pipe."""
+    if state[0]:  # launching ahead, or waiting for what it launched
+        return scene.meter.choices(("run", "lock", "gpu"), (5, 3, 2))[0]
+    if part == "input" and process.loader_workers:
+        return "lock" if process.pid % 3 else "pipe"
+    if part == "input":
+        return scene.meter.choices(("run", "read_file"), (8, 2))[0]
+    return {"checkpoint": "write_file", "host_code": "sleep", "unused": "socket"}.get(part, "run")
+
+
+def looks_of(scene, process, since, now):
+    looks, at = [], since
+    lane = scene.gpus[next(iter(process.gpus))].lane
+    while True:
+        at += scene.meter.uniform(25, 75)
+        if at >= now:
+            return looks
+        workers = {}
+        for _ in range(process.loader_workers):
+            busy = process.workers_are_late or scene.meter.random() < 0.15
+            doing = ("read_file" if scene.meter.random() < 0.2 else "run") if busy else "pipe"
+            workers[doing] = workers.get(doing, 0) + 1
+        main = main_thread(scene, process, *lane.at(at))
+        looks.append({"ago_ms": round(now - at, 1), "main": main, "workers": workers})
+
+
 def process_line(scene, now):
     meter, out = scene.meter, []
     for p in scene.processes:
@@ -441,6 +482,9 @@ def process_line(scene, now):
                 environment=p.environment,
                 libraries=list(p.libraries),
             )
+            since = max(now - PROCESS_TICKS * TICK_MS, scene.t0, p.from_ms)
+            if scene.variant.looks and now > since:
+                entry["looks"] = looks_of(scene, p, since, now)
         out.append(entry)
     return json.dumps({"t_ms": round(now - scene.t0, 3), "processes": out}, separators=(",", ":"))
 
@@ -466,6 +510,14 @@ def header_line(scene):
                 "power_limit_mw": int(gpu.kind.limit_w * 1000),
                 "busy_window_ms": scene.variant.window_ms,
             }
+            | (
+                {
+                    "power_limit_default_mw": int(gpu.kind.limit_w * 1000 / gpu.limit_kept),
+                    "sm_clock_max_mhz": gpu.kind.clock_mhz,
+                }
+                if scene.variant.clocks
+                else {}
+            )
             for gpu in scene.gpus
         ],
     }
@@ -491,7 +543,7 @@ def recording(scene):
             lines.append(
                 f'{{"t_ms":{stamp},"event":{{"kind":"{kind}","gpu":{gpu},"detail":"{detail}"}}}}'
             )
-        if variant.processes != "none" and k % 20 == 0:
+        if variant.processes != "none" and k % PROCESS_TICKS == 0:
             lines.append(process_line(scene, now))
         readings = [instrument.reading(k) for instrument in instruments]
         seconds = []

@@ -200,6 +200,7 @@ def turns_input_wait(scene):
         forward,
         wait_share=scene.rng.uniform(0.15, 0.4),
         loader_workers=2,
+        workers_are_late=True,
         cpu=0.5,
     )
 
@@ -230,7 +231,11 @@ def starved_on_models(scene):
         step=(100, 3000),
         starve=scene.rng.uniform(0.2, 0.6),
         processes=partial(
-            rank_processes, cpu=scene.rng.uniform(0.1, 0.4), state="S", loader_workers=2
+            rank_processes,
+            cpu=scene.rng.uniform(0.1, 0.4),
+            state="S",
+            loader_workers=2,
+            workers_are_late=True,
         ),
     )
 
@@ -383,6 +388,7 @@ def ddp_starved(scene):
         cpu=scene.rng.uniform(0.1, 0.4),
         state="S",
         loader_workers=scene.rng.choice((1, 2, 4)),
+        workers_are_late=True,
         read_rate=scene.spread(1e4, 3e8),  # little where files are in the page cache
     )
 
@@ -395,14 +401,14 @@ def ddp_no_workers(scene):
     )
 
 
-@situation("in-step", guess=("D201",), unclear_in=NO_RANKS)
+@situation("in-step", guess=("D201",), may=("S307",), unclear_in=NO_RANKS)
 def host_waits(scene):
     """The same holes as with a slow loader, but the host sleeps in its own code: a logger, a lock."""
     ddp(
         scene,
         step=(100, 3000),
         starve=scene.rng.uniform(0.2, 0.6),
-        starve_part="unknown",
+        starve_part="host_code" if scene.variant.looks else "unknown",
         processes=partial(
             rank_processes,
             cpu=scene.rng.uniform(0.1, 0.5),
@@ -853,7 +859,8 @@ def power_capped(scene):
     """A power limit of 70 % of the maker's holds all clocks at 72 %."""
     gpus = some_gpus(scene)
     for gpu in gpus:
-        gpu.kind = replace(gpu.kind, limit_w=0.7 * gpu.kind.limit_w)
+        gpu.limit_kept = 0.7
+        gpu.kind = replace(gpu.kind, limit_w=gpu.limit_kept * gpu.kind.limit_w)
         gpu.power_capped, gpu.power_factor = True, scene.rng.uniform(0.99, 1.0)
     ddp(scene, gpus, work=Work(scene.rng, power=(0.98, 1.0)))
 

@@ -109,10 +109,12 @@ def ddp_steps(
                 at += step_ms * late[rank] * max(0.2, gauss(1, 0.15))
             lane.until(at, work.idle)
             length = compute_ms * common * gauss(1, 0.006) / gpu.kind.speed
-            if slow:
-                length *= slow(rank, at)
-            lane.until(at + length / 3, work.forward)
-            lane.until(at + length, work.backward)
+            factor = slow(rank, at) if slow else 1.0
+            lane.until(at + length * factor / 3, work.forward)
+            if slow_part == "slowed":  # what it works longer than it would at its usual clock
+                lane.until(at + length, work.backward)
+            length *= factor
+            lane.until(at + length, work.backward, "slowed" if slow_part == "slowed" else None)
             last = max(last, at + length)
         now = last + step_ms * exposed
         for rank, gpu in enumerate(gpus):
