@@ -230,4 +230,23 @@ inline std::string environment_of(const ProcessSample& process, const char* name
   return entry == process.environment->end() ? std::string() : entry->second;
 }
 
+// Over PCIe, to and from the job's GPUs.
+struct OverPcie {
+  double received = 0;  // bytes/s, mean of the job's GPUs
+  double sent = 0;
+};
+inline OverPcie over_pcie(const JobSignals& job, const Signals& signals) {
+  OverPcie rate;
+  const auto gpus = static_cast<double>(std::max<std::size_t>(1, job.gpus.size()));
+  for (const GpuSignals& gpu : signals.gpus)
+    if (holds(job, gpu.index)) {
+      rate.received += gpu.pcie_rx_bytes_s.value_or(0) / gpus;
+      rate.sent += gpu.pcie_tx_bytes_s.value_or(0) / gpus;
+    }
+  return rate;
+}
+// Bytes a second: so many are tensors that the host copies in each step, which reads as busy (5.8e9
+// on an H200 with 512 MB a step).
+inline constexpr double kGigabytesArrive = 2e9;
+
 }  // namespace lockstep

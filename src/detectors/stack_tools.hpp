@@ -16,6 +16,21 @@ inline bool many_stacks(const JobSignals& job) {
   return stacks_tell(job) && job.host.doing->stacks_at_rest >= 20;
 }
 
+// The main thread was seen at loading while the GPUs rested, for so much of the time.
+inline constexpr double kStarvedWaitShare = 0.05;  // of a step, as the PyTorch profiler's own rule
+inline bool loads_data_at_rest(const JobSignals& job) {
+  constexpr int kFewest = 3;  // a single one may be a chance
+  const StackPart* const seen = job.host.doing->by_stacks(StepPart::data_wait);
+  return seen != nullptr && seen->lost >= kStarvedWaitShare && seen->samples >= kFewest;
+}
+// It was never seen there, or hardly ever. If loading took half of the rest, six stacks and more
+// would all have missed it once in 64 times.
+inline bool stacks_say_it_is_not_data(const JobSignals& job) {
+  if (!stacks_tell(job)) return false;
+  const StackPart* const seen = job.host.doing->by_stacks(StepPart::data_wait);
+  return seen == nullptr || (many_stacks(job) && seen->samples < 2);
+}
+
 // Where no moment could be joined with the GPUs' rest, what the host does may be hidden behind
 // their work.
 inline double sure_if_joined(const JobSignals& job, double confidence) {

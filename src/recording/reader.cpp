@@ -18,9 +18,14 @@ bool looks_like_recording(const std::filesystem::path& path) {
 }
 
 bool looks_like_recording(LineStream& lines) {
+  // An object has no order: tools that sort keys put that of the format behind all GPUs.
+  constexpr std::size_t kLongestHeader = 1U << 20U;
   const auto first = lines.next();
-  const std::string_view start = (first ? *first : lines.remainder()).substr(0, 256);
-  const bool found = start.find(recording_format::kMagicKey) != std::string_view::npos;
+  const std::string_view start =
+      trim((first ? *first : lines.remainder()).substr(0, kLongestHeader));
+  const bool found =
+      start.starts_with('{') &&
+      start.find(fmt::format("\"{}\"", recording_format::kMagicKey)) != std::string_view::npos;
   if (first) lines.put_back();
   return found;
 }

@@ -21,7 +21,8 @@ from gpt_in_pytorch import GPT, parameter_groups  # noqa: E402
 
 SHAPES = [(12, 768, 1024), (12, 768, 128), (6, 256, 256)]  # layers, width, length
 BATCHES = [1, 2, 4, 8, 16, 32, 64]
-SECONDS = 3
+SECONDS = 4
+SETTLES_MS = 1200
 
 
 def measure(layers, width, length):
@@ -59,17 +60,21 @@ def measure(layers, width, length):
 
 
 def means_between(records, from_ms, to_ms):
-    """What was read meanwhile; the first moments still have the batch before in them."""
+    """What was read meanwhile. SM activity is a mean since the last read, a second ago, so the first one has the batch
+    before in it; power samples come two seconds at a time, with the moment of the first."""
     read = {"busy": [], "sm": [], "tensor": [], "power_w": []}
     began_ms = records[0]["started_unix_ns"] / 1e6
+    from_ms, to_ms = from_ms + SETTLES_MS - began_ms, to_ms - began_ms
     for record in records[1:]:
-        if not from_ms + 400 < began_ms + record["t_ms"] < to_ms:
-            continue
         for gpu in record.get("gpus", []):
-            for name in ("busy", "sm", "tensor"):
-                if gpu.get(name) is not None:
-                    read[name].append(gpu[name])
-            read["power_w"] += [mw / 1e3 for mw in gpu.get("power_samples_mw") or []]
+            if from_ms < record["t_ms"] < to_ms:
+                for name in ("busy", "sm", "tensor"):
+                    if gpu.get(name) is not None:
+                        read[name].append(gpu[name])
+            for count, mw in enumerate(gpu.get("power_samples_mw") or []):
+                at = gpu["power_first_ms"] + count * gpu["power_sample_ms"]
+                if from_ms < at < to_ms:
+                    read["power_w"].append(mw / 1e3)
     return {name: round(sum(values) / len(values), 3) for name, values in read.items() if values}
 
 
@@ -78,6 +83,7 @@ def main(lockstep, folder):
     recorder = subprocess.Popen([lockstep, "record", "--duration", "10m", "-o", file])
     time.sleep(1)
     rows = [row for shape in SHAPES for row in measure(*shape)]
+    time.sleep(2.5)  # until the last power samples are read
     recorder.terminate()
     recorder.wait()
     with open(file, encoding="utf-8") as lines:

@@ -1,17 +1,21 @@
 """Makes recordings of one known fault each, with what it truly costs. On a machine with a GPU:
 
 usage: make_corpus.py LOCKSTEP PYTHON FOLDER [FAULT...]
+       make_corpus.py LOCKSTEP PYTHON FOLDER --programs PROGRAMS [NAME...]
 
-Each program (one_fault.py) trains without its fault, then with it; the second phase is recorded from outside.
-FOLDER gets FAULT.jsonl.zst of each and corpus.json with the step times and what a report must say.
+Each program (one_fault.py, or NAME.py in the folder PROGRAMS) trains without its fault, then with it; the second
+phase is recorded from outside. FOLDER gets FAULT.jsonl.zst of each and corpus.json with the step times and what a
+report must say, which PROGRAMS/expected.json says of programs that others wrote.
 """
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WITHOUT_S, WITH_S, RECORD_S = 4, 16, 12
@@ -45,15 +49,57 @@ FAULTS = {
 }
 
 
-def start(python, folder, fault, without_s, with_s):
-    return subprocess.Popen(
-        [python, os.path.join(HERE, "one_fault.py"), fault, str(without_s), str(with_s)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        cwd=folder,
-    )
+@dataclass
+class Case:
+    program: list  # its command, but for how long it trains without and with the fault
+    right: list
+    beside: list
+    without_stacks: list
+    second: list | None = None  # starts when the fault begins, on the same GPU
+
+
+def own_case(fault):
+    program = [os.path.join(HERE, "one_fault.py"), fault]
+    second = [os.path.join(HERE, "one_fault.py"), "none"] if fault == "two-on-one" else None
+    return Case(program, *FAULTS[fault], second)
+
+
+def cases_of(folder):
+    """Of programs that others wrote."""
+    with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
+        expected = json.load(file)
+    return {
+        name: Case(
+            [os.path.join(folder, f"{name}.py")],
+            row["right"],
+            row["beside"],
+            row.get("without_stacks", []),
+        )
+        for name, row in expected.items()
+    }
+
+
+def start(python, folder, program, without_s, with_s):
+    with open(os.path.join(folder, "errors.txt"), "w", encoding="utf-8") as errors:
+        return subprocess.Popen(
+            [python, *program, str(without_s), str(with_s)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+            cwd=folder,
+        )
+
+
+def errors_of(folder):
+    with open(os.path.join(folder, "errors.txt"), encoding="utf-8") as file:
+        return file.read()[-800:]
+
+
+def read_within(program, seconds):
+    """A line of what it says, or nothing: a program that is stuck says none."""
+    ready, _, _ = select.select([program.stdout], [], [], seconds)
+    return program.stdout.readline() if ready else ""
 
 
 def end(program):
@@ -64,19 +110,18 @@ def end(program):
     program.wait()
 
 
-def make(lockstep, python, folder, fault):
-    file = os.path.join(folder, f"{fault}.jsonl.zst")
-    two = fault == "two-on-one"
-    program = start(python, folder, fault, WITHOUT_S, WITH_S)
+def make(lockstep, python, folder, name, case):
+    file = os.path.join(folder, f"{name}.jsonl.zst")
+    program = start(python, folder, case.program, WITHOUT_S, WITH_S)
     second = None
     try:
         for line in program.stdout:
             if "phase" in line:
                 break
         else:
-            return {"error": program.stderr.read()[-800:]}
-        if two:
-            second = start(python, folder, "none", 2 * WITH_S, 1)
+            return {"error": errors_of(folder), "true_loss": None}
+        if case.second:
+            second = start(python, folder, case.second, 2 * WITH_S, 1)
             time.sleep(START_S)
         time.sleep(3)  # its first steps
         done = subprocess.run(
@@ -85,20 +130,21 @@ def make(lockstep, python, folder, fault):
             text=True,
             timeout=120,
         )
-        times = json.loads(program.stdout.readline() or "{}")
+        times = json.loads(read_within(program, 2 * WITH_S) or "{}")
+        if not times:
+            print(name, errors_of(folder), flush=True)
     finally:
         end(program)
         if second:
             end(second)
-    for left in ("saved.pt", "steps.log"):
+    for left in ("saved.pt", "steps.log", "errors.txt"):
         if os.path.exists(os.path.join(folder, left)):
             os.unlink(os.path.join(folder, left))
-    right, beside, without_stacks = FAULTS[fault]
     lost = 1 - times["without_ms"] / times["with_ms"] if times.get("with_ms") else None
     return {
-        "right": right,
-        "beside": beside,
-        "without_stacks": without_stacks,
+        "right": case.right,
+        "beside": case.beside,
+        "without_stacks": case.without_stacks,
         "true_loss": lost if lost is None else round(lost, 3),
         **times,
         **({} if done.returncode == 0 else {"error": done.stderr[-300:]}),
@@ -109,11 +155,14 @@ def main(words):
     if len(words) < 3:
         sys.exit(__doc__)
     lockstep, python, folder, *wanted = words
+    cases = {fault: own_case(fault) for fault in FAULTS}
+    if wanted[:1] == ["--programs"]:
+        cases, wanted = cases_of(os.path.abspath(wanted[1])), wanted[2:]
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "corpus.json")
     corpus = json.load(open(path, encoding="utf-8")) if os.path.exists(path) else {}
-    for fault in wanted or FAULTS:
-        corpus[fault] = make(lockstep, python, folder, fault)
+    for fault in wanted or cases:
+        corpus[fault] = make(lockstep, python, folder, fault, cases[fault])
         with open(path, "w", encoding="utf-8") as file:
             json.dump(corpus, file, indent=1, sort_keys=True)
         file = os.path.join(folder, f"{fault}.jsonl.zst")
@@ -127,7 +176,8 @@ def main(words):
         )
         parts = {
             part["name"]: part["share"]
-            for part in report["jobs"][0]["ledger"]["parts"]
+            for job in report["jobs"][:1]
+            for part in job["ledger"]["parts"]
             if part["share"] > 0.01
         }
         print(

@@ -5,7 +5,8 @@
 // rank waits, and every rank is waited for. All begin the next step together. Confused with:
 // straggler-rank (one rank is waited for most of the time), exposed-collectives (all wait at once
 // while none works), a pipeline (stages begin one after the other, and have the same hole in each
-// step). Blind: without power samples or SM readings finer than a step; steps shorter than 60 ms.
+// step), ranks that wait for a core (X709). Blind: without power samples or SM readings finer than
+// a step; steps shorter than 60 ms.
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
 
@@ -22,6 +23,11 @@ constexpr double kOnOneAtMost = 0.6;
 
 double most_by_chance(std::size_t ranks) {
   return ranks == 2 ? 0.75 : std::max(kOnOneAtMost, 2.0 / static_cast<double>(ranks));
+}
+
+// Who came late because it had no core has no more work than the others.
+double beside_waiting_for_cores(double waiting, const JobSignals& job) {
+  return waiting - job.host.waiting_for_cpu.value_or(0);
 }
 
 std::optional<Finding> uneven_from_outside(const JobSignals& job) {
@@ -44,6 +50,7 @@ std::optional<Finding> uneven_from_outside(const JobSignals& job) {
     least = std::min(least, own);
     most_waited_for = std::max(most_waited_for, member.time->waited_for);
   }
+  waiting = beside_waiting_for_cores(waiting, job);
   const double allowed = most_by_chance(job.members.size());
   if (waiting < kUnevenAtLeast || most_waited_for > allowed || least < 0.25 * waiting)
     return std::nullopt;
@@ -61,9 +68,9 @@ std::optional<Finding> uneven_from_steps(const JobSignals& job) {
   const std::size_t exposed = index_of(StepPart::collective_exposed);
   double most_last = 0;
   for (const RankSteps& rank : ranks) most_last = std::max(most_last, rank.last_to_arrive);
-  // Who came late because its data did has no more work than the others.
-  const double waiting =
-      job.steps->share[exposed] - job.steps->exposed_on_all - job.steps->uneven_data_wait;
+  // Nor has who came late because its data did.
+  const double waiting = beside_waiting_for_cores(
+      job.steps->share[exposed] - job.steps->exposed_on_all - job.steps->uneven_data_wait, job);
   const double allowed = most_by_chance(ranks.size());
   if (waiting < kUnevenAtLeast || waiting * job.steps->duration_p50_ms < kLeastWaitMs ||
       most_last > allowed)

@@ -17,8 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kIdleAtLeast = 0.1;        // healthy steps leave 1 to 8 % of the windows empty
-constexpr double kStarvedWaitShare = 0.05;  // of a step, as the PyTorch profiler's own rule had it
+constexpr double kIdleAtLeast = 0.1;  // healthy steps leave 1 to 8 % of the windows empty
 
 double host_says_input(const HostSignals& host) {
   const bool reads = host.read_bytes_s.value_or(0) > 20e6 || host.waiting_for_disk > 0.1;
@@ -109,12 +108,11 @@ std::optional<InputByLooks> input_by_looks(const JobSignals& job) {
   constexpr double kWorkersWork = 0.75;
   constexpr double kWorkersRest = 0.1;
   const HostDoing& doing = *job.host.doing;
-  const StackPart* const seen = stacks_tell(job) ? doing.by_stacks(StepPart::data_wait) : nullptr;
-  if (seen != nullptr && seen->lost >= kStarvedWaitShare && seen->samples >= 3)
+  if (stacks_tell(job) && loads_data_at_rest(job))
     return InputByLooks{
-        seen->lost,
+        doing.by_stacks(StepPart::data_wait)->lost,
         many_stacks(job) || doing.workers_at_work.value_or(0) >= kWorkersWork ? 0.85 : 0.58};
-  if (many_stacks(job) && (seen == nullptr || seen->samples < 2)) return InputByLooks{};
+  if (stacks_say_it_is_not_data(job)) return InputByLooks{};
   if (only_all_stacks_tell(job) &&
       doing.share_of_all_stacks(StepPart::data_wait) < 0.5 * kStarvedWaitShare)
     return InputByLooks{};

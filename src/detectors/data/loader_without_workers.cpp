@@ -6,7 +6,7 @@
 // the GPU is needed; a loader of threads (tf.data, DALI), which has no worker processes either and
 // keeps more than one core. Blind: where the process tree cannot be read.
 #include "detectors/all_detectors.hpp"
-#include "detectors/probe_tools.hpp"
+#include "detectors/stack_tools.hpp"
 
 namespace lockstep {
 namespace {
@@ -30,6 +30,13 @@ std::optional<Finding> workers_from_probes(const JobSignals& job) {
   return finding;
 }
 
+// From outside a core that is full may make batches, launch kernels, or compute anything else (seen
+// on an H200: gc.collect() over millions of objects). Python stacks tell.
+double sure_of_loading(const JobSignals& job, const Signals& signals) {
+  if (is_coarse(signals) || hardly_works_when_busy(job, signals)) return 0.4;
+  return stacks_tell(job) && loads_data_at_rest(job) ? 0.85 : 0.58;
+}
+
 }  // namespace
 
 std::vector<Finding> find_loader_without_workers(const Seen& seen) {
@@ -47,15 +54,13 @@ std::vector<Finding> find_loader_without_workers(const Seen& seen) {
         job.host.most_loader_workers != 0 || !job.host.main_cpu)
       continue;
     const bool measured = job.steps && job.steps->count >= 5;
-    if (!measured && idle_is_saving(job)) continue;
+    if (!measured && (idle_is_saving(job) || stacks_say_it_is_not_data(job))) continue;
     const double idle =
         measured ? job.steps->share[index_of(StepPart::data_wait)] : job.idle_together;
     if (idle < kIdleAtLeast || *job.host.main_cpu < kOneCore || *job.host.main_cpu > kSeveralCores)
       continue;
     const double confidence =
-        is_coarse(seen.signals) || (!measured && hardly_works_when_busy(job, seen.signals)) ? 0.4
-        : measured                                                                          ? 0.9
-                                                                                            : 0.7;
+        measured ? is_coarse(seen.signals) ? 0.4 : 0.9 : sure_of_loading(job, seen.signals);
     findings.push_back(about_job(
         FindingCode::loader_without_workers, job, Severity::warning, confidence, idle,
         {{"loader_workers", 0, 1.0, "processes"},

@@ -176,10 +176,11 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
     else
       evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
     // One rank whose kernels fill half of the GPU at best, and whose host never rests: nothing else
-    // does that.
+    // does that but copies, which read as busy.
     const auto filled = filled_while_busy(job, seen.signals);
-    const bool alone_and_tiny =
-        job.members.size() == 1 && filled && *filled < kTinyKernels && busy < 0.6;
+    const bool alone_and_tiny = job.members.size() == 1 && filled && *filled < kTinyKernels &&
+                                busy < 0.6 &&
+                                over_pcie(job, seen.signals).received < kGigabytesArrive;
     if (filled) evidence.push_back({"filled_while_busy", *filled, kTinyKernels, "fraction"});
     findings.push_back(about_job(FindingCode::launch_bound, job, Severity::info,
                                  alone_and_tiny ? 0.55 : 0.45, sm ? 0.5 * (1 - *sm) : 0.3,

@@ -409,13 +409,31 @@ TEST(UnevenWork, IsNotDataThatComesLateToOneRankAndThenToAnotherNorTheJitterOfSh
   Signals signals = with_steps(healthy_ranks(4));
   StepSignals& steps = *signals.jobs.front().steps;
   give_part(steps, "collective_exposed", 0.2);
+  steps.exposed_on_all = 0.03;
   for (RankSteps& rank : steps.ranks) rank.last_to_arrive = 0.25;
+  ASSERT_FALSE(found_by(find_uneven_work, signals).empty());
   steps.uneven_data_wait = 0.15;
   EXPECT_TRUE(found_by(find_uneven_work, signals).empty()) << "its loader is late";
 
   steps.uneven_data_wait = 0;
   steps.duration_p50_ms = 10;
   EXPECT_TRUE(found_by(find_uneven_work, signals).empty()) << "2 ms, as a scheduler makes them";
+}
+
+TEST(UnevenWork, IsNotRanksThatWaitForACore) {
+  Signals marked = with_steps(healthy_ranks(4));
+  StepSignals& steps = *marked.jobs.front().steps;
+  give_part(steps, "collective_exposed", 0.2);
+  steps.exposed_on_all = 0.03;
+  for (RankSteps& rank : steps.ranks) rank.last_to_arrive = 0.25;
+  ASSERT_FALSE(found_by(find_uneven_work, marked).empty());
+  marked.jobs.front().host.waiting_for_cpu = 0.1;
+  EXPECT_TRUE(found_by(find_uneven_work, marked).empty()) << "others' programs had their cores";
+
+  Signals outside = uneven_lengths(0.2);
+  outside.jobs.front().host.waiting_for_cpu = 0.06;
+  EXPECT_TRUE(is_one(found_by(find_uneven_work, outside), FindingCode::uneven_work, 0.12, 0.14))
+      << "the rest is uneven work all the same";
 }
 
 // Eight H100s at 100 % and 135 W, met when they were already stuck; no power limit but the name's.

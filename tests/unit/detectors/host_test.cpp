@@ -7,6 +7,7 @@ namespace {
 using namespace testing;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr double kGigabyte = 1e9;
 
@@ -355,6 +356,37 @@ TEST(PythonStacksFromOutside, TellLaunchingAfterASyncFromLaunchingAlone) {
   EXPECT_TRUE(is_one(found_by(find_host_sync_every_step, syncs), FindingCode::host_sync_every_step,
                      0.3, 0.36));
   EXPECT_LT(found_by(find_launch_bound, syncs).front().confidence, 0.5);
+}
+
+TEST(PythonStacksFromOutside, CountWaitsInLinesThatLeaveTheGpuAtRest) {
+  Signals signals = stands_in(StepPart::sync, 14, 0.7);
+  signals.jobs.front().host.doing->stacks.push_back({StepPart::backward, 0.1, {}, 6});
+
+  EXPECT_TRUE(is_one(found_by(find_host_sync_every_step, signals),
+                     FindingCode::host_sync_every_step, 0.32, 0.34))
+      << "p.grad.norm().item() for each parameter";
+}
+
+TEST(PythonStacksFromOutside, SayOfAProcessWithoutWorkersWhetherItLoads) {
+  Signals collects = stands_in(StepPart::gc, 8);
+  HostSignals& host = collects.jobs.front().host;
+  host.doing->stacks_at_rest = 8;
+  host.loader_workers = host.most_loader_workers = 0;
+  host.main_cpu = 1;
+  EXPECT_THAT(found_by(find_input_starved, collects), IsEmpty()) << "eight of eight collect";
+  EXPECT_THAT(found_by(find_loader_without_workers, collects), IsEmpty());
+
+  Signals loads = collects;
+  loads.jobs.front().host.doing->stacks.front().part = StepPart::data_wait;
+  EXPECT_THAT(found_by(find_input_starved, loads), SizeIs(1));
+  ASSERT_THAT(found_by(find_loader_without_workers, loads), SizeIs(1));
+  EXPECT_GT(found_by(find_loader_without_workers, loads).front().confidence, 0.8);
+
+  Signals nobody_looked = loads;
+  nobody_looked.jobs.front().host.doing->stacks.clear();
+  ASSERT_THAT(found_by(find_loader_without_workers, nobody_looked), SizeIs(1));
+  EXPECT_LT(found_by(find_loader_without_workers, nobody_looked).front().confidence, 0.6)
+      << "a full core may do anything";
 }
 
 TEST(LoggingTooOften, IsAMainThreadThatTheDiskHoldsUpWithFewBytes) {

@@ -47,6 +47,17 @@ TEST_P(RecordingFile, ReadsBackWhateverItsName) {
 INSTANTIATE_TEST_SUITE_P(PlainAndCompressed, RecordingFile,
                          ::testing::Values("run.jsonl", "run.jsonl.zst"));
 
+TEST(Recording, IsKnownWhereverItsHeaderNamesTheFormat) {
+  std::string gpus;
+  for (int index = 0; index < 64; ++index)
+    gpus += (index > 0 ? "," : "") + std::string("{\"index\":") + std::to_string(index) + "}";
+  auto sorted = LineStream::over("{\"gpus\":[" + gpus + "],\"lockstep_recording\":1}\n");
+  auto another = LineStream::over("{\"gpus\":[" + gpus + "]}\n");
+
+  EXPECT_TRUE(looks_like_recording(sorted)) << "a tool may sort the keys";
+  EXPECT_FALSE(looks_like_recording(another));
+}
+
 TEST(Recording, TellsNullFromAbsent) {
   auto reader = RecordingReader::over(recording_text(two_gpu_machine(), {}) +
                                           R"({"t_ms":1,"gpus":[{"index":0,"busy":null}]})" + "\n",
