@@ -258,9 +258,10 @@ class JobAccount {
     for (const Finding* const finding : findings) {
       if (finding->code != FindingCode::straggler_rank || finding->confidence < 0.5) continue;
       const double waits = finding->lost_throughput * waiting_share(*finding);
-      if (pools.waiting_alone < 0.5 * waits)
-        ledger_[LedgerPart::other_rank] +=
-            Pools::take(ledger_[LedgerPart::working], waits - pools.waiting_alone);
+      // Who is late because it is slow has had its waiters already.
+      const double seen = pools.waiting_alone + ledger_[LedgerPart::slowed];
+      if (seen < 0.5 * waits)
+        ledger_[LedgerPart::other_rank] += Pools::take(ledger_[LedgerPart::working], waits - seen);
     }
     charge_step_marks(pools);
     ledger_[LedgerPart::other_rank] += pools.waiting_alone;

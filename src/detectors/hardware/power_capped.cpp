@@ -63,16 +63,17 @@ std::optional<Finding> capped(const GpuSignals& gpu, const Signals& signals) {
   const bool limit_is_lower = limit && highest_limit && *limit < 0.92 * *highest_limit;
   const bool limit_is_the_makers = limit && gpu.info.power_limit_default_mw && !limit_is_lower;
   const double of_twins = kept_of(gpu.clock_while_limited_mhz, twins.clock_mhz);
-  const double of_own =
-      kept_of(gpu.clock_while_limited_mhz, larger(gpu.clock_while_free_mhz, gpu.clock_highest_mhz));
+  const auto seen_highest = larger(gpu.clock_while_free_mhz, gpu.clock_highest_mhz);
+  const double of_own = kept_of(gpu.clock_while_limited_mhz, seen_highest);
   double lost = 0;
   double kept = std::min(of_twins, of_own);
   double threshold = kOfTwinsAtMost;
   if (of_twins <= kOfTwinsAtMost)
     lost = (1 - of_twins) * capped;
-  else if (limit_is_lower)
-    lost = std::max(0.03, (1 - of_own / kUsualAtOwnLimit) * capped);
-  else if (!limit_is_the_makers && of_own <= kOfOwnAtMost) {
+  else if (limit_is_lower) {  // it may never have been free while it was watched
+    kept = kept_of(gpu.clock_while_limited_mhz, larger(seen_highest, gpu.info.sm_clock_max_mhz));
+    lost = std::max(0.03, (1 - kept / kUsualAtOwnLimit) * capped);
+  } else if (!limit_is_the_makers && of_own <= kOfOwnAtMost) {
     lost = (1 - of_own / kUsualAtOwnLimit) * capped;
     threshold = kOfOwnAtMost;
   }

@@ -54,6 +54,21 @@ TEST(PowerCapped, IsFoundWhereTheLimitIsLowerThanTheMakers) {
   EXPECT_TRUE(is_one(found_by(find_power_capped, signals), FindingCode::power_capped, 0.5, 0.65));
 }
 
+TEST(PowerCapped, CostsWhatTheHighestClockTellsWhereItWasNeverFree) {
+  Signals signals = alone(1);
+  GpuSignals& gpu = signals.gpus[0];
+  gpu.info.power_limit_mw = 490'000;
+  gpu.info.power_limit_default_mw = 700'000;
+  limit_clock(signals, 0, ClockLimit::sw_power_cap, 1, 1426);
+  gpu.clock_highest_mhz = 1426;
+  gpu.clock_while_free_mhz.reset();
+  EXPECT_TRUE(is_one(found_by(find_power_capped, signals), FindingCode::power_capped, 0.03, 0.031))
+      << "nothing to compare with";
+
+  gpu.info.sm_clock_max_mhz = 1980;
+  EXPECT_TRUE(is_one(found_by(find_power_capped, signals), FindingCode::power_capped, 0.09, 0.11));
+}
+
 TEST(PowerCapped, IsNotSaidAtTheMakersLimit) {
   // The same H200 with nothing lowered: always at its 700 W, 1596 of 1980 MHz.
   Signals signals = alone(1);

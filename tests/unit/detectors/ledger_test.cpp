@@ -138,6 +138,23 @@ TEST(TheLedger, GivesAGpuThatNobodyUsesToNobody) {
   EXPECT_NEAR(settled(signals, nothing)[LedgerPart::unused], 1, 1e-9);
 }
 
+TEST(TheLedger, ChargesALateRankThatIsSlowOnce) {
+  Signals signals = healthy_ranks(4);
+  for (std::size_t i = 0; i < 4; ++i)
+    signals.jobs.front().members[i].time =
+        i == 3 ? GpuTime{0.98, 0, 0.02, 0.9} : GpuTime{0.83, 0.15, 0.02, 0.03};
+  signals.jobs.front().time = JobTime{0.02, 0, true, true, 0};
+  std::vector<Finding> findings = {claim(FindingCode::thermal_throttle, 0.15),
+                                   claim(FindingCode::straggler_rank, 0.15)};
+  for (Finding& finding : findings) finding.gpus = {3};
+
+  const Ledger ledger = settled(signals, findings);
+
+  EXPECT_NEAR(ledger[LedgerPart::slowed], 0.15, 0.01);
+  EXPECT_NEAR(ledger[LedgerPart::other_rank], 0, 0.01) << "they wait for the slow one, once";
+  EXPECT_NEAR(ledger[LedgerPart::working], 0.83, 0.01);
+}
+
 TEST(TheLedger, LosesNoMoreThanThereIsWhereTwoFindingsClaimTheSameMoments) {
   Signals signals = healthy_ranks(4);
   spend(signals, {0.5, 0, 0.5, 0}, 0.5);
