@@ -2,6 +2,7 @@
 // rank came to them, and NCCL's own count.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -45,6 +46,19 @@ struct RankDevices {
   double tensor_cores = 0;
   // share of the steps' time that the probe took on the host
   double overhead = 0;
+  // share by which the probe made steps with records longer than those between its windows; it is
+  // taken out of all other numbers here
+  double slowed_by_probe = 0;
+
+  double computes_together() const {
+    double sum = 0;
+    for (const DeviceUse& use : devices) sum += use.computes;
+    return sum;
+  }
+  // Share of the time in which any of them computes.
+  double any_computes() const {
+    return std::min(1.0, computes_together() * (exclusive + (1 - exclusive) / 2));
+  }
 
   // The one that works most; null: no GPU did anything.
   const DeviceUse* main() const {

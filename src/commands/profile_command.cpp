@@ -167,6 +167,7 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   what.command = options.command;
   what.output = options.writes_to_file() ? ChildOutput::untouched : ChildOutput::to_stderr;
   what.probes = TRY(parse_probes(typed.probe, ProbeChoice{}));
+  if (!typed.trace.empty()) what.probes.cuda_always = true;  // every kernel is to be drawn
   what.device_work =
       typed.trace.empty() ? ProbeReader::DeviceWork::counted : ProbeReader::DeviceWork::kept;
   what.record_to = typed.record;

@@ -161,16 +161,18 @@ class JobAccount {
       const DeviceUse* const use = rank.main();
       if (use == nullptr) continue;
       if (rank.devices.size() > 1 && parts_take_turns(pattern_)) {
-        double computes = 0;
-        for (const DeviceUse& device : rank.devices)
-          computes += device.computes / static_cast<double>(rank.devices.size());
-        ledger_[LedgerPart::working] += computes / ranks;
-        ledger_[LedgerPart::turn] += std::max(0.0, 1 - use->idle - computes) / ranks;
-      } else {
-        ledger_[LedgerPart::working] += use->computes / ranks;
-        ledger_[LedgerPart::input] += use->copies / ranks;
-        add_collectives(use->exposed, least_exposed, ranks);
+        const double working = rank.computes_together() / static_cast<double>(rank.devices.size());
+        ledger_[LedgerPart::working] += working / ranks;
+        ledger_[LedgerPart::turn] += (rank.any_computes() - working) / ranks;
+        // One is idle while another works: what the host did counts where none does.
+        double idle = 0;
+        for (const double share : rank.idle) idle += share;
+        add_idle(rank.idle, ranks * std::max(1.0, idle / (1 - rank.any_computes() + 1e-9)));
+        continue;
       }
+      ledger_[LedgerPart::working] += use->computes / ranks;
+      ledger_[LedgerPart::input] += use->copies / ranks;
+      add_collectives(use->exposed, least_exposed, ranks);
       add_idle(rank.idle, ranks);
     }
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "signals/statistics.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -11,12 +13,36 @@ struct RankSum {
   double steps = 0;
   StepOnDevices sum;  // all numbers added up, but its devices
   std::map<int, DeviceTime> devices;
+  std::vector<double> with_records_ms;     // durations of steps
+  std::vector<double> without_records_ms;  // while the probe rested
 };
+
+// What the probe itself made the steps longer by, in all. It makes launches dearer, so it is taken
+// out of the idle time in which the host launched.
+double take_out_the_probe(RankSum& sum) {
+  constexpr std::size_t kFewest = 5;
+  if (sum.without_records_ms.size() < kFewest || sum.with_records_ms.size() < kFewest) return 0;
+  const double with = quantile(sum.with_records_ms, 0.5).value_or(0);
+  const double without = quantile(sum.without_records_ms, 0.5).value_or(0);
+  StepOnDevices& time = sum.sum;
+  double launching = 0;
+  for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
+    launching += time.idle_ms[index_of(part)];
+  const double longer = std::clamp((with - without) * sum.steps, 0.0, launching);
+  if (longer <= 0) return 0;
+  for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
+    time.idle_ms[index_of(part)] *= 1 - longer / launching;
+  time.launch_gaps_ms = std::max(0.0, time.launch_gaps_ms - longer);
+  const double share = longer / sum.wall_ms;
+  sum.wall_ms -= longer;
+  return share;
+}
 
 void add(const StepMark& step, RankSum& sum) {
   const StepOnDevices& time = *step.on_devices;
   sum.wall_ms += step.duration_ms;
   sum.steps += 1;
+  sum.with_records_ms.push_back(step.duration_ms);
   for (const DeviceTime& device : time.devices) {
     DeviceTime& of = sum.devices[device.device];
     of.computes_ms += device.computes_ms;
@@ -75,14 +101,21 @@ RankDevices shares_of(int rank, const RankSum& sum) {
 
 std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps) {
   std::map<int, RankSum> ranks;
-  for (const StepAt& entry : steps)
-    if (entry.step.on_devices && entry.step.duration_ms > 0)
+  for (const StepAt& entry : steps) {
+    if (entry.step.duration_ms <= 0) continue;
+    if (entry.step.on_devices)
       add(entry.step, ranks[entry.step.rank]);
+    else
+      ranks[entry.step.rank].without_records_ms.push_back(entry.step.duration_ms);
+  }
+  std::erase_if(ranks, [](const auto& entry) { return entry.second.steps == 0; });
   if (ranks.empty()) return std::nullopt;
   DeviceSignals signals;
   signals.steps = INT64_MAX;
-  for (const auto& [rank, sum] : ranks) {
+  for (auto& [rank, sum] : ranks) {
+    const double of_the_probe = take_out_the_probe(sum);
     signals.ranks.push_back(shares_of(rank, sum));
+    signals.ranks.back().slowed_by_probe = of_the_probe;
     signals.steps = std::min(signals.steps, static_cast<std::int64_t>(sum.steps));
   }
   return signals;

@@ -43,6 +43,8 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--turns", type=int, default=0)
     options = parser.parse_args()
+    if options.turns:
+        os.environ["LOCKSTEP_CUDA_PROBE"] = "always"  # no windows but these
     small = options.cause == "launch_bound"
     torch.set_float32_matmul_precision("high")
     with torch.device("cuda"):
@@ -96,13 +98,13 @@ def main():
 
 def by_turns(step, batch, turns):
     """Medians of ten steps with and without the probe's records, one after the other."""
-    pause = ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"]).lockstep_cuda_probe_pause
+    window = ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"]).lockstep_cuda_probe_window
     for _ in range(10):
         step(batch)
     times = {0: [], 1: []}
     for turn in range(2 * turns):
         off = turn % 2
-        pause(off)
+        window(not off)
         step(batch)
         torch.cuda.synchronize()
         began = time.perf_counter()

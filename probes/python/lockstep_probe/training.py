@@ -9,7 +9,7 @@ import gc
 import sys
 import weakref
 
-from . import device, patches, recorder, sampler, wire
+from . import device, patches, recorder, sampler, windows, wire
 
 _MOST_MODULES = 16
 _FORWARD = b"forward"
@@ -147,6 +147,7 @@ def _do_chores(optimizer, frame):
         return
     try:
         device.end_of_step(_steps)
+        windows.end_of_step(_steps, _now())
         if _steps == 1:
             _describe(optimizer)
             _look_for_modules()

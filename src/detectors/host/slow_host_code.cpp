@@ -51,7 +51,10 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
   if (job.steps->devices) {
     lost = 0;
     for (const RankDevices& rank : job.steps->devices->ranks)
-      lost = std::max(lost, rank.idle[index_of(StepPart::other)]);
+      // Of several GPUs one may rest while another works.
+      lost = std::max(lost, rank.devices.size() > 1 ? std::min(rank.idle[index_of(StepPart::other)],
+                                                               1 - rank.any_computes())
+                                                    : rank.idle[index_of(StepPart::other)]);
   } else if (job.steps->gpu_idle_share) {
     lost = std::min(lost, *job.steps->gpu_idle_share);
   }

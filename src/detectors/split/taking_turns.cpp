@@ -24,9 +24,7 @@ std::vector<Finding> find_taking_turns(const Seen& seen) {
             ? &job.steps->devices->ranks.front()
             : nullptr;
     if (recorded != nullptr) {
-      double together = 0;
-      for (const DeviceUse& use : recorded->devices) together += use.computes;
-      any = std::min(1.0, together * (recorded->exclusive + (1 - recorded->exclusive) / 2));
+      any = recorded->any_computes();
       gpus = std::max(gpus, static_cast<double>(recorded->devices.size()));
     }
     if (job.spread && job.spread->turns) {  // machines take turns: a whole machine works at a time

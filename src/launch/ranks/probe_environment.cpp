@@ -39,13 +39,17 @@ Result<ProbeChoice> parse_probes(const std::string& text, const ProbeChoice& aut
                                                                     {"cuda", &probes.cuda},
                                                                     {"nccl", &probes.nccl},
                                                                     {"ras", &probes.ras}}};
-  for (const std::string_view name : split(text, ',')) {
+  for (std::string_view name : split(text, ',')) {
+    if (name == "cuda=always") {
+      probes.cuda_always = true;
+      name = "cuda";
+    }
     const auto found =
         std::ranges::find_if(known, [&](const auto& one) { return one.first == name; });
     if (found == known.end())
       return usage_error(fmt::format("--probe {} is unknown", printable(std::string(name))),
                          "use auto, none, or of host, python, cuda, nccl and ras those that you "
-                         "want: --probe host,python");
+                         "want: --probe host,python; cuda=always for records of every step");
     *found->second = true;
   }
   return probes;
@@ -80,6 +84,7 @@ Result<ProbedVariables> with_probes(Variables around, const ProbeChoice& probes,
     std::string& injected = variables["CUDA_INJECTION64_PATH"];
     if (injected.empty() || injected == path) {
       injected = path;
+      if (probes.cuda_always) variables["LOCKSTEP_CUDA_PROBE"] = "always";
       return;
     }
     result.probes.cuda = false;

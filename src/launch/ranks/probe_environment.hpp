@@ -18,6 +18,7 @@ struct ProbeChoice {
   bool ras = true;  // asked from outside: needs no variable
   // asked for by name: one that is not installed is an error, else it is left out
   bool by_name = false;
+  bool cuda_always = false;  // not in windows of a few steps
 
   bool any_inside() const { return python || host || cuda || nccl; }
   bool any() const { return any_inside() || ras; }
@@ -26,7 +27,8 @@ struct ProbeChoice {
 // What `auto` is where a command is watched and not measured: nothing that is felt.
 inline constexpr ProbeChoice kLightProbes{true, true, false, false, true, false};
 
-// auto (then `automatic`), none, or names with commas: host,python,cuda,nccl,ras.
+// auto (then `automatic`), none, or names with commas: host,python,cuda,nccl,ras; cuda=always for
+// records of every step.
 Result<ProbeChoice> parse_probes(const std::string& text, const ProbeChoice& automatic);
 
 struct ProbedVariables {

@@ -99,6 +99,16 @@ std::string turns_sentence(const RankDevices& rank) {
       rank.rank, rank.exclusive * 100, rank.hand_overs_a_step);
 }
 
+std::string observer_sentence(const DeviceSignals& devices) {
+  double most = 0;
+  for (const RankDevices& rank : devices.ranks) most = std::max(most, rank.slowed_by_probe);
+  if (most < 0.001) return "";
+  return fmt::format(
+      "GPU records were taken in {} steps, which that made {:.0f} % longer: it is taken out of "
+      "these figures",
+      devices.steps, 100 * most / (1 - most));
+}
+
 std::string communicator_sentence(const CommunicatorSignals& signals) {
   std::string text = fmt::format(
       "NCCL {} itself counts {} communicator{}, the largest of {} rank{} in {} process{}",
@@ -131,6 +141,8 @@ std::vector<std::string> device_sentences(const Report& report) {
       sentences.push_back(std::move(idle));
     for (const RankDevices& rank : report.steps->devices->ranks)
       if (rank.devices.size() > 1) sentences.push_back(turns_sentence(rank));
+    if (std::string observer = observer_sentence(*report.steps->devices); !observer.empty())
+      sentences.push_back(std::move(observer));
   }
   if (report.communicators) sentences.push_back(communicator_sentence(*report.communicators));
   return sentences;

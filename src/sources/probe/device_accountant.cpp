@@ -208,6 +208,58 @@ void DeviceAccountant::add(const lockstep_device_row& row) {
   rows_.push_back(made);
 }
 
+bool DeviceAccountant::covers(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+  if (begin_ns < lost_until_ns_) return false;
+  if (in_windows_)
+    return std::ranges::any_of(windows_, [&](const Window& window) {
+      return window.from_ns <= begin_ns && end_ns <= window.to_ns;
+    });
+  return ended_ ? newest_ns_ >= end_ns : newest_ns_ >= end_ns + kBehindNs;
+}
+
+void DeviceAccountant::end() {
+  if (ended_) return;
+  ended_ = true;
+  if (in_windows_ && open_since_ns_) closed(newest_ns_);
+  settle_last_window(UINT64_MAX);
+}
+
+void DeviceAccountant::opened(std::uint64_t at_ns) {
+  in_windows_ = true;
+  settle_last_window(at_ns);
+  open_since_ns_ = at_ns;
+  settled_until_ns_ = std::max(settled_until_ns_, at_ns);
+}
+
+void DeviceAccountant::closed(std::uint64_t at_ns) {
+  constexpr std::size_t kMostWindows = 64;
+  in_windows_ = true;
+  if (!open_since_ns_) return;
+  // What was launched before it opened ran on into it and was not told.
+  Window window{*open_since_ns_ == 0 ? 0 : UINT64_MAX, at_ns};
+  for (const Row& row : rows_)
+    if (row.kind <= LOCKSTEP_DEVICE_SET && row.begin_ns >= *open_since_ns_)
+      window.from_ns = std::min(window.from_ns, row.begin_ns);
+  windows_.push_back(window);
+  if (windows_.size() > kMostWindows) windows_.pop_front();
+  open_since_ns_.reset();
+  settled_until_ns_ = std::max(settled_until_ns_, at_ns);
+}
+
+void DeviceAccountant::rested(std::uint64_t until_ns) {
+  settle_last_window(until_ns);
+  settled_until_ns_ = std::max(settled_until_ns_, until_ns);
+}
+
+void DeviceAccountant::settle_last_window(std::uint64_t before_ns) {
+  if (windows_.empty()) return;
+  Window& last = windows_.back();
+  // What was launched within it ran on behind its end, and was told.
+  for (const Row& row : rows_)
+    if (row.kind <= LOCKSTEP_DEVICE_SET && row.begin_ns >= last.from_ns && row.begin_ns < before_ns)
+      last.to_ns = std::max(last.to_ns, row.end_ns);
+}
+
 std::vector<CollectiveKernel> DeviceAccountant::take_collectives() {
   std::vector<CollectiveKernel> taken(collectives_.begin(), collectives_.end());
   collectives_.clear();

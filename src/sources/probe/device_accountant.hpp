@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,19 +42,23 @@ class DeviceAccountant {
   void add(const lockstep_device_row& row);  // damaged ones are left out
 
   // The probe has told all that it ever will.
-  void end() { ended_ = true; }
+  void end();
+
+  // The probe is on for a few steps at a time: when a window opened, when it closed and everything
+  // launched in it was told, and until when nothing was on since.
+  void opened(std::uint64_t at_ns);
+  void closed(std::uint64_t at_ns);
+  void rested(std::uint64_t until_ns);
 
   bool speaks() const { return newest_ns_ > 0; }
   // Whether more may still come of what began before then. Buffers are handed over late, and one
   // whose kernel still runs (a collective that waits for a rank) after those behind it.
   bool may_learn_of(std::uint64_t end_ns) const {
-    return !ended_ && newest_ns_ < end_ns + kBehindNs;
+    if (ended_) return false;
+    return in_windows_ ? end_ns > settled_until_ns_ : newest_ns_ < end_ns + kBehindNs;
   }
   // Whether everything of that stretch is known.
-  bool covers(std::uint64_t begin_ns, std::uint64_t end_ns) const {
-    return begin_ns >= lost_until_ns_ &&
-           (ended_ ? newest_ns_ >= end_ns : newest_ns_ >= end_ns + kBehindNs);
-  }
+  bool covers(std::uint64_t begin_ns, std::uint64_t end_ns) const;
   std::uint64_t damaged() const { return damaged_; }
 
   // Stretches in which the GPU that works most had nothing to do, of which the step's host parts
@@ -95,6 +100,8 @@ class DeviceAccountant {
   static constexpr std::uint64_t kBehindNs = 1'000'000'000;
 
   const Kernel* kernel(std::uint32_t number) const;
+  // Nothing was let in since it closed, until then.
+  void settle_last_window(std::uint64_t before_ns);
   std::shared_ptr<const std::string> name_of(const Row& row) const;
 
   Work work_;
@@ -104,6 +111,14 @@ class DeviceAccountant {
   std::deque<CollectiveKernel> collectives_;
   std::uint64_t newest_ns_ = 0;      // of the GPUs' own rows
   std::uint64_t lost_until_ns_ = 0;  // there were too many to keep
+  struct Window {
+    std::uint64_t from_ns = 0;
+    std::uint64_t to_ns = 0;
+  };
+  std::deque<Window> windows_;  // of the GPU's time: all that ran within is known
+  bool in_windows_ = false;
+  std::optional<std::uint64_t> open_since_ns_ = 0;
+  std::uint64_t settled_until_ns_ = 0;
   bool ended_ = false;
   std::uint64_t damaged_ = 0;
   std::size_t kept_ = 0;

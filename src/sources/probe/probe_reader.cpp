@@ -59,6 +59,19 @@ double hidden_ms(const ProbeFact& ddp) {
                                                        : 0;
 }
 
+// Whether it only says when the CUDA probe was on.
+bool tell_windows(const ProbeFact& fact, DeviceAccountant& device) {
+  if (fact.values.contains("stopped")) device.end();
+  const auto moment = [&](const char* name) -> std::optional<std::uint64_t> {
+    const auto found = fact.values.find(name);
+    return found != fact.values.end() ? parse_unsigned(found->second) : std::nullopt;
+  };
+  if (const auto at_ns = moment("opened")) device.opened(*at_ns);
+  if (const auto at_ns = moment("closed")) device.closed(*at_ns);
+  if (const auto until_ns = moment("rested")) device.rested(*until_ns);
+  return !fact.values.contains("stopped");
+}
+
 }  // namespace
 
 Record on_timeline(ProbeRecord record, double offset_ms) {
@@ -128,8 +141,7 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record,
         damaged_ += lost != fact->values.end() ? parse_unsigned(lost->second).value_or(0) : 0;
         return;
       }
-      if (fact->name == "cuda_probe" && fact->values.contains("stopped"))
-        process.accountant.device().end();
+      if (fact->name == "cuda_probe" && tell_windows(*fact, process.accountant.device())) return;
       if (fact->name == "ddp") process.hidden_of_a_sync_ms = hidden_ms(*fact);
       if (owner.world_size) fact->values.emplace("world_size", std::to_string(*owner.world_size));
       records.push_back({now_ns, std::move(*fact)});

@@ -170,6 +170,33 @@ TEST(DeviceSignals, AreSharesOfTheStepsTime) {
   EXPECT_NEAR(signals->ranks[0].idle[index_of(StepPart::data_wait)], 0.2, 1e-9);
 }
 
+TEST(DeviceSignals, WhatTheProbeMadeLongerIsTakenOut) {
+  std::vector<StepAt> steps;
+  for (int i = 0; i < 20; ++i) {
+    StepAt entry;
+    entry.step.duration_ms = 10;
+    if (i < 8) {  // the probe was on: launching took 2 ms more
+      entry.step.duration_ms = 12;
+      entry.step.on_devices = StepOnDevices();
+      entry.step.on_devices->devices = {{.device = 0, .computes_ms = 7}};
+      entry.step.on_devices->idle_ms[index_of(StepPart::forward)] = 4;
+      entry.step.on_devices->idle_ms[index_of(StepPart::data_wait)] = 1;
+      entry.step.on_devices->launch_gaps_ms = 3;
+    }
+    steps.push_back(entry);
+  }
+
+  const auto signals = device_signals(steps);
+
+  ASSERT_TRUE(signals);
+  const RankDevices& rank = signals->ranks.front();
+  EXPECT_NEAR(rank.slowed_by_probe, 2.0 / 12, 1e-9);
+  EXPECT_NEAR(rank.main()->computes, 0.7, 1e-9) << "of the step as it is without the probe";
+  EXPECT_NEAR(rank.idle[index_of(StepPart::forward)], 0.2, 1e-9);
+  EXPECT_NEAR(rank.idle[index_of(StepPart::data_wait)], 0.1, 1e-9) << "data are not the probe's";
+  EXPECT_NEAR(rank.launch_gaps, 0.1, 1e-9);
+}
+
 TEST(DeviceSignals, StepsWithoutRecordsGiveNone) { EXPECT_FALSE(device_signals({StepAt()})); }
 
 }  // namespace

@@ -295,5 +295,40 @@ TEST_F(StepBesideAGpu, IsToldWithoutTheGpuWhereItsRowsHadNotAllCome) {
   EXPECT_FALSE(step().on_devices);
 }
 
+TEST(DeviceAccountant, KnowsStepsThatLieWithinAWindow) {
+  DeviceAccountant accountant;
+  accountant.closed(1'000'000);
+  accountant.rested(4'000'000);
+  EXPECT_FALSE(accountant.may_learn_of(4'000'000)) << "nothing was on: nobody need wait";
+  EXPECT_FALSE(accountant.covers(2'000'000, 3'000'000));
+
+  accountant.opened(5'000'000);
+  Rows(accountant).kernel(5200, 6100).kernel(6100, 8300);
+  EXPECT_TRUE(accountant.may_learn_of(7'000'000)) << "it is still open";
+  Rows(accountant).kernel(20'000, 21'000);  // of the next one, which came before this was told
+  accountant.closed(8'000'000);
+  EXPECT_FALSE(accountant.may_learn_of(8'000'000));
+  accountant.opened(20'000'000);
+
+  EXPECT_FALSE(accountant.covers(5'000'000, 6'000'000))
+      << "what was launched before it opened may have run until its first kernel";
+  EXPECT_TRUE(accountant.covers(5'200'000, 8'000'000));
+  EXPECT_TRUE(accountant.covers(7'000'000, 8'300'000)) << "launched within it";
+  EXPECT_FALSE(accountant.covers(8'000'000, 9'000'000));
+}
+
+TEST(DeviceAccountant, KnowsTheTimeBeforeTheFirstWindowAndUpToTheEnd) {
+  DeviceAccountant accountant;
+  Rows(accountant).kernel(1000, 1500).kernel(1500, 2000);
+  accountant.closed(2'000'000);
+  EXPECT_TRUE(accountant.covers(1'000'000, 2'000'000)) << "it was on from the start";
+
+  accountant.opened(3'000'000);
+  Rows(accountant).kernel(3000, 4000).kernel(4000, 5000);
+  accountant.end();
+
+  EXPECT_TRUE(accountant.covers(3'000'000, 4'000'000)) << "the program ended within a window";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,0 +1,103 @@
+"""Has the CUDA probe on for a few steps at a time.
+
+CUPTI makes each launch dearer, so a run would be slower under the probe than without it, and the report would
+blame the program. What a window costs is measured against the steps around it, and windows are as rare as it takes
+for the whole run to be slowed by less than 1 %. All ranks count the same steps, and the distances are powers of
+two: windows of several ranks fall on the same steps and are waited for once.
+"""
+
+import ctypes
+import os
+import statistics
+
+from . import recorder
+
+STEPS = 8  # of a window
+FIRST, SECOND = 8, 32  # the steps behind which they begin: a short run has them, too
+SHARE = 0.008  # of the time, that windows may cost
+GUESS = 0.1  # until it is measured
+LEAST = 0.02  # noise can make a window look free
+NEAREST = 32  # steps from one to the next, at least
+
+_switch = None
+_edges = None  # steps at which something is to be done, and what
+_costs = []
+_began = _before = _within = None
+
+
+def end_of_step(steps, now):
+    """Called behind every fourth step."""
+    global _edges
+    if _edges is None:
+        _edges = _plan(FIRST) if _find() else {}
+        if _edges:
+            _switch(0)
+    do = _edges.get(steps)
+    if do is not None:
+        do(steps, now)
+
+
+def _find():
+    global _switch
+    path = os.environ.get("CUDA_INJECTION64_PATH", "")
+    if os.environ.get("LOCKSTEP_CUDA_PROBE") == "always" or not path.endswith(
+        "liblockstep_cuda_probe.so"
+    ):
+        return False
+    try:
+        _switch = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW).lockstep_cuda_probe_window
+    except (OSError, AttributeError):
+        return False  # the driver has not loaded it: nothing uses a GPU
+    return True
+
+
+def _plan(begin):
+    """A window, with as many steps before and behind it that are measured without."""
+    return {
+        max(4, begin - STEPS): _look,
+        begin: _open,
+        begin + STEPS: _close,
+        begin + 2 * STEPS: _learn,
+    }
+
+
+def _look(steps, now):
+    global _began
+    _began = (steps, now)
+
+
+def _open(steps, now):
+    global _began, _before
+    _before = (now - _began[1]) / (steps - _began[0]) if _began else None
+    _began = (steps, now)
+    _switch(1)
+
+
+def _close(steps, now):
+    global _began, _within
+    _switch(0)
+    _within = (now - _began[1]) / (steps - _began[0])
+    _began = (steps, now)
+
+
+def _learn(steps, now):
+    global _edges
+    behind = (now - _began[1]) / (steps - _began[0])
+    without = (behind + _before) / 2 if _before else behind
+    _costs.append(_within / max(1, without) - 1)
+    del _costs[:-9]
+    cost = statistics.median(_costs)
+    recorder.fact("cuda_window", cost=round(cost, 4), windows=len(_costs))
+    _edges = _plan(SECOND if len(_costs) == 1 else _next(steps, cost))
+    if steps in _edges:
+        _look(steps, now)
+
+
+def _next(steps, cost):
+    """The step behind which the next window begins."""
+    wanted = max(LEAST, cost if len(_costs) > 2 else max(cost, GUESS)) * STEPS / SHARE
+    distance = NEAREST
+    while distance < wanted:
+        distance *= 2
+    begin = steps - steps % distance + distance
+    return begin if begin - STEPS >= steps else begin + distance
