@@ -31,6 +31,14 @@ inline bool stacks_say_it_is_not_data(const JobSignals& job) {
   return seen == nullptr || (many_stacks(job) && seen->samples < 2);
 }
 
+// Code of one's own while so many bytes are written saves, whatever its functions are called:
+// copies to the host, the writing itself, a rename that waits for the disk.
+inline constexpr double kBytesOfASave = 5e7;  // a second
+inline bool own_code_saves(const JobSignals& job) {
+  return stacks_tell(job) && job.host.write_bytes_s.value_or(0) > kBytesOfASave &&
+         job.host.doing->by_stacks(StepPart::other) != nullptr;
+}
+
 // Where no moment could be joined with the GPUs' rest, what the host does may be hidden behind
 // their work.
 inline double sure_if_joined(const JobSignals& job, double confidence) {

@@ -51,7 +51,7 @@ struct CallSign {
   std::string_view call;
   StepPart part;
 };
-constexpr std::array<CallSign, 15> kCalls = {{{"gc.collect", StepPart::gc},
+constexpr std::array<CallSign, 18> kCalls = {{{"gc.collect", StepPart::gc},
                                               {".item", StepPart::sync},
                                               {".tolist", StepPart::sync},
                                               {".cpu", StepPart::sync},
@@ -60,6 +60,9 @@ constexpr std::array<CallSign, 15> kCalls = {{{"gc.collect", StepPart::gc},
                                               {".backward", StepPart::backward},
                                               {"torch.save", StepPart::checkpoint},
                                               {"save_file", StepPart::checkpoint},
+                                              {"pickle.dump", StepPart::checkpoint},
+                                              {"np.save", StepPart::checkpoint},
+                                              {"np.savez", StepPart::checkpoint},
                                               {"print", StepPart::logging},
                                               {"wandb.log", StepPart::logging},
                                               {"logger", StepPart::logging},

@@ -366,7 +366,7 @@ class ProbeInAProcess(unittest.TestCase):
             "    optimizer.zero_grad()\n    if step % 2:\n        for i in range(200000):\n            if i % 3 == 7:\n                seen.append(i)\n"
         }
         run = self.profile("--json", "--", PYTHON, "a.py", code=code)
-        self.assertGreater(json.loads(run.stdout)["steps"]["count"], 140)
+        self.assertGreaterEqual(json.loads(run.stdout)["steps"]["count"], 118)  # but for warm-up
         self.assertNotIn("the Python probe stops", run.stderr)
 
     def test_a_program_that_takes_warnings_for_errors_lives(self):

@@ -34,7 +34,8 @@ std::optional<Finding> workers_from_probes(const JobSignals& job) {
 // on an H200: gc.collect() over millions of objects). Python stacks tell.
 double sure_of_loading(const JobSignals& job, const Signals& signals) {
   if (is_coarse(signals) || hardly_works_when_busy(job, signals)) return 0.4;
-  return stacks_tell(job) && loads_data_at_rest(job) ? 0.85 : 0.58;
+  if (stacks_tell(job)) return loads_data_at_rest(job) ? 0.85 : 0.45;
+  return !job.host.doing || job.host.doing->reading >= kStarvedWaitShare ? 0.58 : 0.45;
 }
 
 }  // namespace

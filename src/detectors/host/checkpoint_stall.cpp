@@ -17,11 +17,16 @@ namespace {
 std::optional<Finding> checkpoint_by_looks(const JobSignals& job) {
   constexpr double kWritesAtLeast = 0.03;
   constexpr double kManyBytes = 5e6;  // a second: no log
-  constexpr double kBytesOfASave = 5e7;
   constexpr double kComputesAtLeast = 0.05;
-  if (stacks_tell(job))
-    return found_by_stacks(FindingCode::checkpoint_stall, StepPart::checkpoint, job,
-                           kWritesAtLeast);
+  if (stacks_tell(job)) {
+    auto finding =
+        found_by_stacks(FindingCode::checkpoint_stall, StepPart::checkpoint, job, kWritesAtLeast);
+    if (finding || !own_code_saves(job)) return finding;
+    finding = found_by_stacks(FindingCode::checkpoint_stall, StepPart::other, job, kWritesAtLeast);
+    if (finding)
+      finding->evidence.push_back({"written", *job.host.write_bytes_s, kBytesOfASave, "bytes/s"});
+    return finding;
+  }
   if (!job.host.doing || job.host.write_bytes_s.value_or(0) < kManyBytes) return std::nullopt;
   // Writing to memory that the kernel puts on disk later looks like computing.
   const HostDoing& doing = *job.host.doing;

@@ -82,6 +82,7 @@ std::vector<Finding> find_slow_host_code(const Seen& seen) {
     }
     if (!job.host.doing) continue;
     if (stacks_tell(job)) {
+      if (own_code_saves(job)) continue;
       if (auto finding =
               found_by_stacks(FindingCode::slow_host_code, StepPart::other, job, kWaitsAtLeast))
         findings.push_back(std::move(*finding));

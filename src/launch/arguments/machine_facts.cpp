@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <random>
 #include <set>
 
 #include "base/file.hpp"
@@ -135,7 +136,29 @@ int listening_socket(int port) {
   return file;
 }
 
+namespace {
+
+// The first port that the kernel hands out by itself, to whoever connects to somebody.
+int first_handed_out() {
+  const auto text = read_small_file("/proc/sys/net/ipv4/ip_local_port_range", 64);
+  constexpr int kUsual = 32768;
+  return text ? static_cast<int>(parse_unsigned(trim(split(*text, '\t').front())).value_or(kUsual))
+              : kUsual;
+}
+
+}  // namespace
+
+// The rank that listens on it starts seconds later: a port that the kernel hands out may be
+// somebody else's by then (seen where four jobs started at once).
 std::optional<int> free_port() {
+  constexpr int kLowest = 20000;
+  constexpr int kTries = 32;
+  std::random_device chance;
+  if (const int end = first_handed_out(); end > kLowest)
+    for (int i = 0; i < kTries; ++i) {
+      const int port = std::uniform_int_distribution(kLowest, end - 1)(chance);
+      if (cannot_listen_on(port) == 0) return port;
+    }
   const int file = listening_socket(0);
   if (file < 0) return std::nullopt;
   sockaddr_storage address{};

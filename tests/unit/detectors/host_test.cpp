@@ -367,6 +367,19 @@ TEST(PythonStacksFromOutside, CountWaitsInLinesThatLeaveTheGpuAtRest) {
       << "p.grad.norm().item() for each parameter";
 }
 
+TEST(PythonStacksFromOutside, TakeCodeThatWritesMuchForASave) {
+  Signals signals = stands_in(StepPart::other, 20);
+  signals.jobs.front().host.write_bytes_s = 2e8;
+  EXPECT_TRUE(
+      is_one(found_by(find_checkpoint_stall, signals), FindingCode::checkpoint_stall, 0.3, 0.36))
+      << "copies, pickle.dump and os.replace in a function called write_out";
+  EXPECT_THAT(found_by(find_slow_host_code, signals), IsEmpty());
+
+  signals.jobs.front().host.write_bytes_s = 2e6;
+  EXPECT_THAT(found_by(find_checkpoint_stall, signals), IsEmpty()) << "a log";
+  EXPECT_THAT(found_by(find_slow_host_code, signals), SizeIs(1));
+}
+
 TEST(PythonStacksFromOutside, SayOfAProcessWithoutWorkersWhetherItLoads) {
   Signals collects = stands_in(StepPart::gc, 8);
   HostSignals& host = collects.jobs.front().host;
@@ -382,11 +395,14 @@ TEST(PythonStacksFromOutside, SayOfAProcessWithoutWorkersWhetherItLoads) {
   ASSERT_THAT(found_by(find_loader_without_workers, loads), SizeIs(1));
   EXPECT_GT(found_by(find_loader_without_workers, loads).front().confidence, 0.8);
 
-  Signals nobody_looked = loads;
-  nobody_looked.jobs.front().host.doing->stacks.clear();
-  ASSERT_THAT(found_by(find_loader_without_workers, nobody_looked), SizeIs(1));
-  EXPECT_LT(found_by(find_loader_without_workers, nobody_looked).front().confidence, 0.6)
+  Signals no_stacks = loads;
+  no_stacks.jobs.front().host.doing->stacks.clear();
+  ASSERT_THAT(found_by(find_loader_without_workers, no_stacks), SizeIs(1));
+  EXPECT_LT(found_by(find_loader_without_workers, no_stacks).front().confidence, 0.5)
       << "a full core may do anything";
+  no_stacks.jobs.front().host.doing->reading = 0.2;
+  EXPECT_GT(found_by(find_loader_without_workers, no_stacks).front().confidence, 0.5)
+      << "it reads files while the GPUs rest";
 }
 
 TEST(LoggingTooOften, IsAMainThreadThatTheDiskHoldsUpWithFewBytes) {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "launch/arguments/machine_facts.hpp"
 #include "launch/rendezvous/line_socket.hpp"
 
@@ -85,6 +87,18 @@ TEST(Accumulation, IsSaidWhereTheScriptDividesWhatDoesNotDivide) {
   EXPECT_FALSE(check_accumulation(settings, divides, 4));
   EXPECT_FALSE(check_accumulation(settings, "args.gradient_accumulation_steps\n", 3))
       << "each rank's own: nothing is divided";
+}
+
+TEST(FreePort, IsNoneThatTheKernelHandsOutToOthers) {
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0;
+  if (!(range >> first) || first <= 20000) GTEST_SKIP() << "all ports are handed out here";
+  for (int i = 0; i < 20; ++i) {
+    const auto port = free_port();
+    ASSERT_TRUE(port);
+    EXPECT_LT(*port, first);
+    EXPECT_EQ(cannot_listen_on(*port), 0);
+  }
 }
 
 TEST(EndpointCheck, RefusesAPortThatSomebodyHas) {
