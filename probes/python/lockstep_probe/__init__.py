@@ -50,8 +50,8 @@ def _torch_is_there(torch):
     imports.after("torch.utils.data._utils.worker", loader.hook_worker)
     imports.after("torch.distributed.distributed_c10d", collectives.hook)
     imports.after("torch.distributed", collectives.hook_names)
-    # Modules that torch itself may import on its way: a hook asks torch whether it compiles, which a
-    # torch that is half there answers by a deprecated function.
+    # Modules that torch itself may import on its way: a hook asks torch whether it compiles, which
+    # a torch that is half there answers by a deprecated function.
     imports.after("tqdm.std", words.hook_tqdm)
     imports.after("torch.utils.tensorboard.writer", words.hook_tensorboard)
     imports.after("tensorboardX.writer", words.hook_tensorboard)

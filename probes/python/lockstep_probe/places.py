@@ -81,8 +81,9 @@ _lines = {}  # id of a code object -> (the object, begins of lines, lines)
 
 
 def line_at(code, lasti):
-    """The line of an instruction. Some have none (the back jump of a loop that ends in `if`, from CPython 3.11 on):
-    then that of the one before."""
+    """The line of an instruction. Some have none (the back jump of a loop that ends in `if`, from
+    CPython 3.11 on): then that of the one before.
+    """
     known = _lines.get(id(code))
     if known is None:
         starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]

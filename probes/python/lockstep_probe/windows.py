@@ -1,9 +1,10 @@
 """Has the CUDA probe on for a few steps at a time.
 
-CUPTI makes each launch dearer, so a run would be slower under the probe than without it, and the report would
-blame the program. What a window costs is measured against the steps around it, and windows are as rare as it takes
-for the whole run to be slowed by less than 1 %. All ranks count the same steps, and the distances are powers of
-two: windows of several ranks fall on the same steps and are waited for once.
+CUPTI makes each launch dearer, so a run would be slower under the probe than without it, and the
+report would blame the program. What a window costs is measured against the steps around it, and
+windows are as rare as it takes for the whole run to be slowed by less than 1 %. All ranks count the
+same steps, and the distances are powers of two: windows of several ranks fall on the same steps and
+are waited for once.
 """
 
 import ctypes
