@@ -28,7 +28,7 @@ endif()
 
 # All that a machine without a GPU can use: what trains on one takes as long to compile as the rest of the trainer.
 add_custom_target(product)
-foreach(part lockstep lockstep_virtual_nvml lockstep_host_probe lockstep_cuda_probe lockstep_nccl_probe man_page lockstep-train)
+foreach(part lockstep lockstep_virtual_nvml lockstep_python_probe lockstep_host_probe lockstep_cuda_probe lockstep_nccl_probe man_page lockstep-train)
   if(TARGET ${part})
     add_dependencies(product ${part})
   endif()
