@@ -20,9 +20,9 @@ add_custom_target(program_tests)
 # build's time and make nothing faster that is waited for.
 function(lockstep_test_code target)
   lockstep_unity(${target})
-  target_compile_options(${target} PRIVATE -O0 -g1)
+  target_compile_options(${target} PRIVATE -O0)
   if(LOCKSTEP_SANITIZE)  # what is tested is looked at, not the tests
-    target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
+    target_compile_options(${target} PRIVATE -g1 -fno-sanitize=undefined)
   endif()
   if(LOCKSTEP_FUZZ)
     target_compile_options(${target} PRIVATE -fno-sanitize-coverage=${LOCKSTEP_FUZZ_COVERAGE})

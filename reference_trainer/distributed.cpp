@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -75,6 +76,14 @@ void Distributed::open_store(std::chrono::milliseconds timeout) {
                          "choose another port: lockstep launch --master-port 29501");
     throw TrainFailure(fmt::format("rank 0 is missing: nobody answers at {} ({})", address, cause),
                        "start all ranks, check the address, or see what became of rank 0");
+  }
+}
+
+Distributed::~Distributed() {
+  if (!group_ || std::uncaught_exceptions() > 0) return;
+  try {
+    group_->getDefaultBackend()->shutdown();
+  } catch (const std::exception&) {  // the work is done: how its end went changes nothing
   }
 }
 

@@ -32,6 +32,11 @@ class Distributed {
   // Meets all other ranks within the timeout, or throws TrainFailure with those that are missing.
   // One rank alone meets nobody.
   Distributed(const RankFacts& facts, const GroupOptions& options);
+  // Leaves in peace: NCCL's communicators are taken down. Not after a failure, where others may
+  // never answer.
+  ~Distributed();
+  Distributed(const Distributed&) = delete;
+  Distributed& operator=(const Distributed&) = delete;
 
   int rank() const { return facts_.rank; }
   int world() const { return facts_.world; }

@@ -23,10 +23,11 @@ namespace lockstep {
 struct GpuSignals {
   int index = 0;
   GpuInfo info;
-  // mean over the run, each reading weighted by the time it stands for
+  // mean over the steps of its job, else over the run: each reading weighted by the time it stands
+  // for
   std::optional<double> busy_fraction;
   bool busy_is_from_sm = false;             // no utilization was read: for judging, not for telling
-  std::optional<double> memory_used_bytes;  // newest
+  std::optional<double> memory_used_bytes;  // newest while its job ran
   std::optional<double> power_mw;           // mean, from the sample buffer where it was read
 
   std::optional<double> busy_highest;  // over the run
@@ -254,7 +255,8 @@ struct StepSignals {
   double exposed_on_all = 0;
   // share of time by which the rank that waits longest for data is behind the mean of all
   double uneven_data_wait = 0;
-  double last_step_ms = 0;  // when the newest step ended
+  double first_step_ms = 0;  // when the oldest that counts began
+  double last_step_ms = 0;   // when the newest ended
   // What probes add.
   double wall_ms = 0;                      // of all steps that count, mean of the ranks
   std::optional<double> hidden_data_wait;  // share of time: waited for data while the GPU had work

@@ -6,7 +6,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <torch/csrc/cuda/nccl.h>
+#include <dlfcn.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #ifdef LOCKSTEP_CUDA_KERNELS
@@ -61,10 +61,11 @@ class RealCuda : public CudaPart {
             stats.allocated_bytes[all].peak};
   }
   int nccl_version() const override {
-    // major, minor, patch in 32, 16 and 16 bits
-    const std::uint64_t packed = torch::cuda::nccl::version();
-    return static_cast<int>((packed >> 32U) * 10'000 + ((packed >> 16U) & 0xffffU) * 100 +
-                            (packed & 0xffffU));
+    // torch::cuda::nccl::version() is the one that torch was compiled with, not the one loaded.
+    using GetVersion = int (*)(int*);
+    const auto ask = reinterpret_cast<GetVersion>(::dlsym(RTLD_DEFAULT, "ncclGetVersion"));
+    int version = 0;
+    return ask != nullptr && ask(&version) == 0 ? version : 0;
   }
   c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store,
                                               int rank, int world,

@@ -152,7 +152,8 @@ Error cannot_read(const std::filesystem::path& path, int error_number) {
       return {fmt::format("cannot read {}: permission denied", name),
               "check who owns the file: ls -l"};
     case EISDIR:
-      return {fmt::format("{} is a folder, not a recording or log", name), "name a file inside it"};
+      return {fmt::format("{} is a folder, not a recording or log", name),
+              fmt::format("name files inside it: {}/*", name)};
     default:
       return {fmt::format("cannot read {}: {}", name, std::strerror(error_number)),
               "check the file and its disk"};

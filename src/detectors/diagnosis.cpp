@@ -1,5 +1,6 @@
 #include "detectors/diagnosis.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -64,11 +65,25 @@ namespace {
 
 constexpr double kWellBusy = 0.8;
 
+// NCCL's ranks stand apart and none begins a collective, and whether they are stuck or one of them
+// only saves has not shown yet.
+bool may_be_stuck(const Diagnosis& diagnosis, const JobSignals& job) {
+  constexpr double kLongerThanAStepMs = 2000;
+  if (!job.communicators) return false;
+  const bool told = std::ranges::any_of(diagnosis.findings, [](const Finding& finding) {
+    return finding.code == FindingCode::stuck_collective;
+  });
+  return !told && std::ranges::any_of(job.communicators->stuck, [](const StuckCommunicator& one) {
+    return !one.behind.empty() && one.for_ms >= kLongerThanAStepMs;
+  });
+}
+
 }  // namespace
 
 bool is_worth_waiting_for(const Diagnosis& diagnosis, const Signals& signals) {
   if (diagnosis.first_job >= signals.jobs.size()) return false;
   const JobSignals& job = signals.jobs[diagnosis.first_job];
+  if (may_be_stuck(diagnosis, job)) return true;
   const bool told = diagnosis.verdict.pattern == Pattern::taking_turns &&
                     diagnosis.verdict.confidence >= calibrated(0.8);
   return !told && job.fine && seem_to_alternate(*job.fine);
@@ -84,6 +99,7 @@ bool is_sure(const Diagnosis& diagnosis, const Signals& signals) {
   const double needed = std::log((1 - kWrongAtMost) / kWrongAtMost);
   if (diagnosis.first_job >= signals.jobs.size()) return false;  // nothing runs yet: keep looking
   const JobSignals& job = signals.jobs[diagnosis.first_job];
+  if (may_be_stuck(diagnosis, job)) return false;
   const double watched_s = (job.to_ms - job.from_ms) / 1e3;
   switch (diagnosis.verdict.pattern) {
     case Pattern::taking_turns:

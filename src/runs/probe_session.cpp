@@ -26,6 +26,7 @@ Result<ProbeSession> ProbeSession::start(const ProbeChoice& probes) {
                              std::strerror(errno)),
                  "name one that is yours: XDG_RUNTIME_DIR=/tmp/mine, or run with --probe none"};
   session.folder_ = path;
+  session.will_ = LastWill(path);
   auto probed = TRY(with_probes(own_variables(), probes, session.folder_));
   session.probes_ = probed.probes;
   session.left_out_ = std::move(probed.left_out);
@@ -41,6 +42,7 @@ ProbeSession::ProbeSession(ProbeSession&& other) noexcept
       probes_(other.probes_),
       left_out_(std::move(other.left_out_)),
       environment_(std::exchange(other.environment_, std::nullopt)),
+      will_(std::move(other.will_)),
       resting_(std::move(other.resting_)) {}
 
 ProbeSession::~ProbeSession() {

@@ -10,6 +10,7 @@
 #include "capture/resting_daemon.hpp"
 #include "launch/ranks/probe_environment.hpp"
 #include "lockstep/result.hpp"
+#include "runs/last_will.hpp"
 
 namespace lockstep {
 
@@ -38,6 +39,7 @@ class ProbeSession {
   ProbeChoice probes_;
   std::vector<std::string> left_out_;
   std::optional<std::vector<std::string>> environment_;
+  LastWill will_;
   RestingDaemon resting_;  // so that `lockstep trace` can ask its processes
 };
 

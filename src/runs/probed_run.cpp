@@ -48,6 +48,7 @@ Result<ProbedRun> run_probed(const std::vector<std::string>& command,
   what.command = command;
   what.output = ChildOutput::to_file;
   what.probes.python = true;
+  what.probes.by_name = true;  // without it no step would ever be seen
   what.variables = options.variables;
   const auto begin = monotonic_now();
   auto watched = TRY(WatchedCommand::start(what, gpus ? std::move(*gpus) : nullptr));

@@ -447,6 +447,7 @@ Signals derive_signals(const Timeline& as_read) {
   join_turns(timeline, signals.gpus, signals.jobs);
   add_steps(timeline, signals.jobs);
   add_collectives(timeline, signals.gpus, signals.jobs);
+  tell_of_working_time(timeline, signals);
   return signals;
 }
 

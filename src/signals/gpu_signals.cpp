@@ -190,4 +190,43 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
   return result;
 }
 
+namespace {
+
+Series<double> between(const Series<double>& series, double from_ms, double to_ms) {
+  Series<double> part;
+  for (std::size_t i = 0; i < series.size(); ++i)
+    if (series.t_ms[i] >= from_ms && series.t_ms[i] <= to_ms) {
+      part.t_ms.push_back(series.t_ms[i]);
+      part.values.push_back(series.values[i]);
+    }
+  return part;
+}
+
+}  // namespace
+
+void tell_of_working_time(const Timeline& timeline, Signals& signals) {
+  constexpr std::size_t kReadings = 5;  // fewer are no mean
+  for (JobSignals& job : signals.jobs)
+    for (std::size_t i = 0; i < signals.gpus.size() && i < timeline.gpus.size(); ++i) {
+      GpuSignals& gpu = signals.gpus[i];
+      if (std::ranges::find(job.gpus, gpu.index) == job.gpus.end()) continue;
+      const GpuTrack& track = timeline.gpus[i];
+      if (const auto held = between(track.memory_used_bytes, job.from_ms, job.to_ms); !held.empty())
+        gpu.memory_used_bytes = held.values.back();
+      if (!job.steps) continue;
+      const double from = job.steps->first_step_ms;
+      const double to = job.steps->last_step_ms;
+      // What start-up and end dilute; readings that come late must not make it less.
+      if (const auto busy = between(track.busy, from, to); busy.size() >= kReadings) {
+        gpu.busy_fraction = std::max(gpu.busy_fraction, mean_over_time(busy, timeline.gaps));
+        for (GpuInJob& member : job.members)
+          if (member.index == gpu.index) member.busy = std::max(member.busy, gpu.busy_fraction);
+      }
+      const auto power = between(
+          track.power_samples_mw.empty() ? track.power_mw : track.power_samples_mw, from, to);
+      if (power.size() >= kReadings)
+        gpu.power_mw = std::max(gpu.power_mw, mean_over_time(power, timeline.gaps));
+    }
+}
+
 }  // namespace lockstep

@@ -13,4 +13,8 @@ Signals gpu_means(const Timeline& timeline);
 // Everything of GpuSignals.
 std::vector<GpuSignals> gpu_signals(const Timeline& timeline);
 
+// What people read of a GPU, of the time in which its job worked: neither start-up nor what was
+// read after its end.
+void tell_of_working_time(const Timeline& timeline, Signals& signals);
+
 }  // namespace lockstep

@@ -165,6 +165,8 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, Wa
       least->second = {std::min(least->second.first, exposed),
                        std::max(least->second.second, step.duration_ms)};
     durations.push_back(step.duration_ms);
+    const double began = entry.t_ms - step.duration_ms;
+    signals.first_step_ms = durations.size() == 1 ? began : std::min(signals.first_step_ms, began);
     signals.last_step_ms = std::max(signals.last_step_ms, entry.t_ms);
     for (std::size_t i = 0; i < kParts; ++i) {
       spans[i].push_back(span(step, i));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/finding.hpp"
+#include "support/paths.hpp"
 #include "support/run_program.hpp"
 #include "support/sample_recording.hpp"
 #include "support/temporary_folder.hpp"
@@ -269,6 +270,19 @@ TEST(Diagnose, AnswersWhatOneTableOfNvidiaSmiCan) {
   EXPECT_NE(end.out.find("no       GPUs busy together"), std::string::npos) << end.out;
   EXPECT_NE(end.out.find("yes      similar memory"), std::string::npos) << end.out;
   EXPECT_NE(end.out.find("unknown  no turns"), std::string::npos) << end.out;
+}
+
+// What torch 2.11 wrote when NCCL 2.31.2 timed out on an H200 (tests/probes/two_ranks_of_nccl.py).
+TEST(DiagnoseCommand, NamesTheRankThatStayedAwayByTheFlightRecordersDumps) {
+  const auto folder = std::filesystem::path(source_tree()) / "tests/recordings/h200";
+
+  const auto end = run_lockstep({"diagnose", (folder / "flight-hang-rank0").string(),
+                                 (folder / "flight-hang-rank1").string()});
+
+  EXPECT_EQ(end.code, 1) << end.err;
+  for (const char* const words :
+       {"C406 stuck-collective", "number 241", "rank 1 has not called it"})
+    EXPECT_NE(end.out.find(words), std::string::npos) << words << " is not in\n" << end.out;
 }
 
 }  // namespace

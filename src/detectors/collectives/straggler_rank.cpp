@@ -182,7 +182,7 @@ std::optional<Finding> straggler_from_steps(const JobSignals& job) {
   return finding;
 }
 
-// Where each rank was seen coming to each collective. The last waits for nobody and has the
+// Where each rank's GPU was seen coming to each collective. The last waits for nobody and has the
 // shortest kernel: whoever spends most time in NCCL is never the culprit.
 std::optional<Finding> from_arrivals(const JobSignals& job) {
   constexpr std::size_t kCollectivesAtLeast = 10;
@@ -203,16 +203,14 @@ std::optional<Finding> from_arrivals(const JobSignals& job) {
   if (late.late < kLateAtLeast || late.late_share < kLateShare || late.last < last_at_least)
     return std::nullopt;
   const bool on_host = late.late_on_host >= late.late_on_gpu;
-  Finding finding = about_job(
-      FindingCode::straggler_rank, job, late.late > 0.3 ? Severity::critical : Severity::warning,
-      collectives.on_device ? 0.95 : 0.85, late.late,
-      {{"others_wait_for_it", late.late, kLateAtLeast, "fraction"},
-       {"share_of_all_lateness", late.late_share, kLateShare, "fraction"},
-       {"last_at_collectives", late.last, last_at_least, "fraction"},
-       {"late_since_its_host_asked_late", late.late_on_host, std::nullopt, "fraction"}});
-  if (collectives.on_device)
-    finding.evidence.push_back(
-        {"late_since_its_gpu_was_busy", late.late_on_gpu, std::nullopt, "fraction"});
+  Finding finding =
+      about_job(FindingCode::straggler_rank, job,
+                late.late > 0.3 ? Severity::critical : Severity::warning, 0.95, late.late,
+                {{"others_wait_for_it", late.late, kLateAtLeast, "fraction"},
+                 {"share_of_all_lateness", late.late_share, kLateShare, "fraction"},
+                 {"last_at_collectives", late.last, last_at_least, "fraction"},
+                 {"late_since_its_host_asked_late", late.late_on_host, std::nullopt, "fraction"},
+                 {"late_since_its_gpu_was_busy", late.late_on_gpu, std::nullopt, "fraction"}});
   finding.evidence.push_back(
       {on_host ? "late_on_the_host" : "slow_on_the_gpu", 1, std::nullopt, "yes"});
   finding.rung = 2;
@@ -231,8 +229,10 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::in_step || job.one_process_on_all) continue;
-    const bool marked = job.steps && job.steps->count >= 5;
-    const bool arrivals = job.collectives && job.collectives->matched > 0;
+    const bool timed_on_gpus = job.collectives && job.collectives->on_device;
+    const bool arrivals = timed_on_gpus && job.collectives->matched > 0;
+    // Hosts do not wait for NCCL: without the GPUs' times their steps do not show who is late.
+    const bool marked = job.steps && job.steps->count >= 5 && (!job.collectives || timed_on_gpus);
     if (job.spread && !arrivals && !marked)
       if (auto host = find_slow_host(job)) {
         findings.push_back(std::move(*host));

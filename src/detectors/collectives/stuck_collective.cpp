@@ -72,10 +72,14 @@ std::string numbers(const std::vector<int>& list) {
 // are the ones that do not come.
 std::optional<Finding> from_ras(const JobSignals& job) {
   constexpr double kNobodyWaitsSoLongMs = 20'000;  // a checkpoint of one rank takes some seconds
+  constexpr double kSuspectedAfterMs = 5'000;
   for (const StuckCommunicator& stuck : job.communicators->stuck) {
-    if (stuck.for_ms < kNobodyWaitsSoLongMs) continue;
+    const bool long_enough = stuck.for_ms >= kNobodyWaitsSoLongMs;
     // A rank that only does not answer may have left when all was done.
-    const double confidence = stuck.behind.empty() ? 0.45 : 0.95;
+    const bool saves = job.written_while_hollow.value_or(0) > kBurstBytes;
+    if (!long_enough && (stuck.behind.empty() || saves || stuck.for_ms < kSuspectedAfterMs))
+      continue;
+    const double confidence = stuck.behind.empty() || !long_enough ? 0.45 : 0.95;
     Finding finding = about_job(
         FindingCode::stuck_collective, job, Severity::critical, confidence, 1,
         {{"no_collective_begun_ms", stuck.for_ms, kNobodyWaitsSoLongMs, "ms"},

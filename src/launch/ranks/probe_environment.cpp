@@ -70,6 +70,9 @@ Result<ProbedVariables> with_probes(Variables around, const ProbeChoice& probes,
     std::error_code ignored;
     wanted = fs::exists(library_folder() / file, ignored);
     if (!wanted && probes.by_name && !missing) missing = not_installed(library_folder() / file);
+    if (!wanted && file.extension() == ".py")  // without it nothing is known of steps
+      result.left_out.push_back(fmt::format("{}: {} is not there; install lockstep whole", name,
+                                            (library_folder() / file).string()));
     if (!wanted) return;
     set((library_folder() / file).string());
     if (wanted) names.emplace_back(name);

@@ -68,15 +68,18 @@ Json collectives_json(const CollectiveSignals& collectives) {
                       {"bytes", whole_number(speed.bytes)},
                       {"transfer_ms", rounded(speed.transfer_ms, 1e6)},
                       {"bus_bytes_s", whole_number(speed.bus_bytes_s)}});
+  // Without the GPUs' times nobody knows who waits.
+  const auto waited = [&](double share) {
+    return collectives.on_device ? device_share(share) : Json(nullptr);
+  };
   Json ranks = Json::array();
   for (const RankArrival& rank : collectives.ranks)
-    ranks.push_back(
-        {{"rank", rank.rank},
-         {"last", device_share(rank.last)},
-         {"late", device_share(rank.late)},
-         {"late_on_host", device_share(rank.late_on_host)},
-         {"late_on_gpu", collectives.on_device ? device_share(rank.late_on_gpu) : Json(nullptr)},
-         {"share_of_lateness", device_share(rank.late_share)}});
+    ranks.push_back({{"rank", rank.rank},
+                     {"last", device_share(rank.last)},
+                     {"late", waited(rank.late)},
+                     {"late_on_host", waited(rank.late_on_host)},
+                     {"late_on_gpu", waited(rank.late_on_gpu)},
+                     {"share_of_lateness", waited(rank.late_share)}});
   return {{"calls", collectives.calls},
           {"matched", collectives.matched},
           {"on_gpu", collectives.on_device},

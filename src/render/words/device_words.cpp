@@ -50,19 +50,27 @@ WordTable speed_table(const CollectiveSignals& collectives) {
 }
 
 WordTable arrival_table(const CollectiveSignals& collectives) {
-  WordTable table{
-      fmt::format("who comes late to {} collectives", collectives.matched),
-      {"rank", "is the last", "others wait for it", "its host asked late", "its GPU was busy"},
-      {}};
+  const bool timed = collectives.on_device;
+  WordTable table;
+  table.title = fmt::format("who {} {} collectives", timed ? "comes late to" : "asks last for",
+                            collectives.matched);
+  table.heading = {"rank", timed ? "is the last" : "asks last"};
+  if (timed)
+    table.heading.insert(table.heading.end(),
+                         {"others wait for it", "its host asked late", "its GPU was busy"});
   if (collectives.matched == 0 || collectives.ranks.size() < 2) return table;
   std::vector<RankArrival> latest = collectives.ranks;
-  std::ranges::stable_sort(
-      latest, [](const RankArrival& a, const RankArrival& b) { return a.late > b.late; });
-  for (const RankArrival& rank : latest)
-    if (table.rows.size() < kMostRows)
-      table.rows.push_back({std::to_string(rank.rank), percent_words(rank.last),
-                            percent_words(rank.late), percent_words(rank.late_on_host),
-                            collectives.on_device ? percent_words(rank.late_on_gpu) : "?"});
+  std::ranges::stable_sort(latest, [&](const RankArrival& a, const RankArrival& b) {
+    return timed ? a.late > b.late : a.last > b.last;
+  });
+  for (const RankArrival& rank : latest) {
+    if (table.rows.size() == kMostRows) break;
+    std::vector<std::string> row = {std::to_string(rank.rank), percent_words(rank.last)};
+    if (timed)
+      row.insert(row.end(), {percent_words(rank.late), percent_words(rank.late_on_host),
+                             percent_words(rank.late_on_gpu)});
+    table.rows.push_back(std::move(row));
+  }
   return table;
 }
 

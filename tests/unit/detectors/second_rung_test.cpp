@@ -69,6 +69,14 @@ TEST(StragglerByArrivals, IsTheLastToComeAndTheHostIsBlamedWhereItAskedLate) {
   EXPECT_EQ(evidence_of(findings.front(), "late_on_the_host"), 1);
 }
 
+TEST(StragglerByArrivals, NearMissAHostThatAsksLastMakesNobodyWaitAsFarAsIsKnown) {
+  Signals signals = with_arrivals(0.34, 0.34);
+  signals.jobs.front().collectives->on_device = false;
+
+  EXPECT_THAT(found_by(find_straggler_rank, signals), IsEmpty())
+      << "hosts run ahead of their GPUs, each as far as it likes";
+}
+
 TEST(StragglerByArrivals, ItsGpuIsBlamedWhereTheHostAskedInTime) {
   const auto findings = found_by(find_straggler_rank, with_arrivals(0.2, 0.01));
 
@@ -235,11 +243,25 @@ TEST(StuckCollective, ARankThatOnlyDoesNotAnswerIsASuspicion) {
   EXPECT_LT(findings.front().confidence, 0.5);
 }
 
-TEST(StuckCollective, NearMissARankThatSavesForSomeSecondsIsNotMissed) {
+TEST(StuckCollective, IsSuspectedWhileItMayStillBeASave) {
   Signals signals = healthy_ranks(4);
   signals.jobs.front().communicators = counted(14'000);
 
-  EXPECT_THAT(found_by(find_stuck_collective, signals), IsEmpty());
+  const auto findings = found_by(find_stuck_collective, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_FALSE(is_stood_behind(findings.front()));
+}
+
+TEST(StuckCollective, NearMissARankThatSavesForSomeSecondsIsNotMissed) {
+  Signals writes = healthy_ranks(4);
+  writes.jobs.front().communicators = counted(14'000);
+  writes.jobs.front().written_while_hollow = 2e9;
+  Signals short_wait = healthy_ranks(4);
+  short_wait.jobs.front().communicators = counted(4'000);
+
+  EXPECT_THAT(found_by(find_stuck_collective, writes), IsEmpty());
+  EXPECT_THAT(found_by(find_stuck_collective, short_wait), IsEmpty());
 }
 
 TEST(Pattern, OneCommunicatorOverAllProcessesProvesRanks) {

@@ -60,12 +60,44 @@ TEST(CollectiveSignals, BusSpeedIsOfTheShortestWhichWaitedForNobody) {
   EXPECT_NEAR(signals->transfer, 0.2, 0.01);
 }
 
-TEST(CollectiveSignals, WithoutTheGpusTimesTheHostsTell) {
+TEST(CollectiveSignals, WithoutTheGpusTimesItIsKnownWhoAsksLastButNotWhoWaits) {
   const auto signals = collective_signals(run_of(2, 0, 1, false));
 
   EXPECT_FALSE(signals->on_device);
   EXPECT_TRUE(signals->speeds.empty());
-  EXPECT_NEAR(signals->ranks[1].late, 0.2, 0.01);
+  EXPECT_NEAR(signals->ranks[1].last, 1, 0.001);
+  EXPECT_EQ(signals->ranks[1].late, 0);
+}
+
+TEST(CollectiveSignals, AWaitOfSeveralBucketsIsOneWait) {
+  std::vector<CollectiveCall> calls = run_of(6, 0);
+  std::vector<CollectiveCall> second = calls;
+  for (CollectiveCall& call : second) {
+    call.communicator = 6;
+    *call.begin_ms += 0.5;
+    *call.end_ms += 0.5;
+  }
+  calls.insert(calls.end(), second.begin(), second.end());
+
+  EXPECT_NEAR(collective_signals(calls)->ranks[1].late, 0.65, 0.01) << "6.5 of 10 ms, not 12";
+}
+
+TEST(CollectiveSignals, AHostThatIsFarAheadOfItsGpuIsNotWhyItIsLate) {
+  std::vector<CollectiveCall> calls = run_of(2, 0);
+  for (CollectiveCall& call : calls) call.called_ms = call.queued_ms -= 100;
+
+  const auto signals = collective_signals(calls);
+
+  EXPECT_NEAR(signals->ranks[1].late, 0.2, 0.02);
+  EXPECT_EQ(signals->ranks[1].late_on_host, 0);
+}
+
+TEST(CollectiveSignals, GpuTimesOfSomeStandForAll) {
+  std::vector<CollectiveCall> calls = run_of(2, 0);
+  for (CollectiveCall& call : calls)
+    if (call.sequence % 4 != 0) call.begin_ms = call.end_ms = std::nullopt;
+
+  EXPECT_NEAR(collective_signals(calls)->ranks[1].late, 0.2, 0.02);
 }
 
 TEST(CollectiveSignals, AStallOfSecondsIsNoLateness) {

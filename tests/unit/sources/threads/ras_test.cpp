@@ -103,6 +103,22 @@ TEST(RasReport, NamesRanksThatAnswerAndThoseThatDoNot) {
   EXPECT_TRUE(one.ranks[2].dead);
 }
 
+// Rank 1 slept where rank 0 went on (tests/probes/two_ranks_of_nccl.py, NCCL 2.31.2 on an H200).
+TEST(RasReport, CountsTheCollectivesOfRanksThatStandApart) {
+  std::ifstream stream(std::filesystem::path(testing::source_tree()) /
+                       "tests/recordings/h200/ras-two-ranks-apart.json");
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+
+  const auto census = parse_ras_json(text);
+
+  ASSERT_TRUE(census);
+  EXPECT_EQ(census->nccl_version, "2.31.2");
+  ASSERT_EQ(census->communicators.size(), 1U);
+  ASSERT_EQ(census->communicators.front().ranks.size(), 2U);
+  EXPECT_EQ(census->communicators.front().ranks[0].counts.at("AllReduce"), 321);
+  EXPECT_EQ(census->communicators.front().ranks[1].counts.at("AllReduce"), 233);
+}
+
 TEST(RasReport, AnythingElseIsNoAnswer) {
   EXPECT_FALSE(parse_ras_json(""));
   EXPECT_FALSE(parse_ras_json("Job summary\n==========="));
