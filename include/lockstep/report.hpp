@@ -161,6 +161,7 @@ struct Report {
   std::optional<CollectiveSignals> collectives;
   std::optional<CommunicatorSignals> communicators;
   std::vector<std::string> probes;  // that were heard: "python", "cuda"
+  bool probes_broke_off = false;  // one stopped or lost records: that nothing was found proves less
   std::optional<LoaderAnswer> loader;
   std::optional<Comparison> comparison;
   std::string no_comparison;  // one was asked for, and this is what it lacks

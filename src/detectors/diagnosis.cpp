@@ -65,16 +65,15 @@ namespace {
 
 constexpr double kWellBusy = 0.8;
 
-// NCCL's ranks stand apart and none begins a collective, and whether they are stuck or one of them
-// only saves has not shown yet.
+// NCCL's ranks stand apart and none has begun a collective since the look before: whether they are
+// stuck or one of them only saves has not shown yet.
 bool may_be_stuck(const Diagnosis& diagnosis, const JobSignals& job) {
-  constexpr double kLongerThanAStepMs = 2000;
   if (!job.communicators) return false;
   const bool told = std::ranges::any_of(diagnosis.findings, [](const Finding& finding) {
     return finding.code == FindingCode::stuck_collective;
   });
   return !told && std::ranges::any_of(job.communicators->stuck, [](const StuckCommunicator& one) {
-    return !one.behind.empty() && one.for_ms >= kLongerThanAStepMs;
+    return !one.behind.empty();
   });
 }
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <iomanip>
 #include <map>
 #include <sstream>
 #include <string>
 
+#include "base/text.hpp"
 #include "lockstep/reported_finding.hpp"
 #include "report/lane_pictures.hpp"
 #include "report/loader_answer.hpp"
@@ -81,6 +83,37 @@ void add_absent(const Timeline& timeline, std::vector<NotMeasured>& list) {
     add("processes", "only some are listed: GPUs of others were joined by likeness");
   if (timeline.steps.empty())
     add("steps", "not in the input: where each step's time goes is not known");
+}
+
+// A probe that stopped, or had no room for its records, saw a part of the run.
+void add_broken_probes(const Timeline& timeline, Report& report) {
+  std::map<int, std::int64_t> lost;  // by rank
+  for (const FactAt& entry : timeline.facts) {
+    const ProbeFact& fact = entry.fact;
+    const auto value = [&](const char* name) {
+      const auto found = fact.values.find(name);
+      std::string text = found == fact.values.end() ? "" : found->second;
+      std::ranges::replace(text, '_', ' ');
+      return text;
+    };
+    if (fact.name == "lost") lost[fact.rank] += parse_integer(value("records")).value_or(0);
+    if (fact.name != "stopped") continue;
+    const auto seen = std::ranges::count_if(timeline.steps, [&](const StepAt& step) {
+      return step.step.rank == fact.rank && step.t_ms <= entry.t_ms;
+    });
+    report.probes_broke_off = true;
+    report.not_measured.push_back(
+        {"python", "the Python probe of rank " + std::to_string(fact.rank) + " stopped after " +
+                       std::to_string(seen) + (seen == 1 ? " step (" : " steps (") +
+                       value("doing") + ": " + value("why") +
+                       "): what came later is not in this report"});
+  }
+  for (const auto& [rank, records] : lost) {
+    report.probes_broke_off = true;
+    report.not_measured.push_back({"python", "rank " + std::to_string(rank) +
+                                                 " made more records than could be kept: " +
+                                                 std::to_string(records) + " are missing"});
+  }
 }
 
 std::string percent(double fraction) {
@@ -289,6 +322,7 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
       if (job.settings && !job.settings->loader_trial_failed.empty())
         report.not_measured.push_back({"dataloader", job.settings->loader_trial_failed});
     }
+  add_broken_probes(timeline, report);
   report.trace = signals.trace;
   if (timeline.source_kind != SourceKind::log && !signals.trace)
     add_absent(timeline, report.not_measured);

@@ -1,7 +1,10 @@
 #include "signals/device_times.hpp"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "signals/statistics.hpp"
 
@@ -97,27 +100,98 @@ RankDevices shares_of(int rank, const RankSum& sum) {
   return of;
 }
 
+// While the host does these, it asks nothing of the GPU.
+constexpr std::array kRests = {StepPart::data_wait, StepPart::logging, StepPart::checkpoint,
+                               StepPart::gc, StepPart::other};
+
+// Steps of a rank, and which of them took much longer than most: those with a save, an evaluation
+// or a late batch.
+class StepsOfRank {
+ public:
+  explicit StepsOfRank(std::vector<const StepMark*> steps) : steps_(std::move(steps)) {
+    std::vector<double> durations;
+    for (const StepMark* const step : steps_) durations.push_back(step->duration_ms);
+    usual_ms_ = median_of(durations).value_or(0);
+    const auto recorded = std::ranges::count_if(
+        steps_, [](const StepMark* step) { return step->on_devices.has_value(); });
+    const auto recorded_as_usual = std::ranges::count_if(
+        steps_, [&](const StepMark* step) { return step->on_devices && !is_long(*step); });
+    constexpr std::ptrdiff_t kFewest = 3;
+    sampled_ = recorded < std::ssize(steps_) && recorded_as_usual >= kFewest;
+  }
+
+  // Records are taken in few steps, and what happens in one of forty is seldom among them: where
+  // not all have them, those that are like most stand for all.
+  RankSum added_up() const {
+    RankSum sum;
+    for (const StepMark* const step : steps_) {
+      if (sampled_ && is_long(*step)) continue;
+      if (step->on_devices)
+        add(*step, sum);
+      else
+        sum.without_records_ms.push_back(step->duration_ms);
+    }
+    return sum;
+  }
+
+  // What made the long ones longer, by their parts. Each recorded step stands for several.
+  void add_long_rests(RankSum& sum) const {
+    if (!sampled_) return;
+    const double stands_for = static_cast<double>(steps_.size()) / sum.steps;
+    std::array<double, kRests.size()> usual{};
+    for (std::size_t i = 0; i < kRests.size(); ++i) {
+      std::vector<double> spans;
+      for (const StepMark* const step : steps_)
+        if (!is_long(*step)) spans.push_back(span_of(*step, kRests[i]));
+      usual[i] = median_of(spans).value_or(0);
+    }
+    for (const StepMark* const step : steps_) {
+      if (!is_long(*step)) continue;
+      double longer = 0;
+      for (std::size_t i = 0; i < kRests.size(); ++i)
+        longer += std::max(0.0, span_of(*step, kRests[i]) - usual[i]);
+      const double kept = longer > 0 ? std::min(1.0, (step->duration_ms - usual_ms_) / longer) : 0;
+      for (std::size_t i = 0; i < kRests.size(); ++i) {
+        const double rest = kept * std::max(0.0, span_of(*step, kRests[i]) - usual[i]) / stands_for;
+        sum.sum.idle_ms[index_of(kRests[i])] += rest;
+        sum.wall_ms += rest;
+      }
+    }
+  }
+
+ private:
+  bool is_long(const StepMark& step) const {
+    constexpr double kTimesLonger = 1.5;
+    return step.duration_ms > kTimesLonger * usual_ms_;
+  }
+  static double span_of(const StepMark& step, StepPart part) {
+    return step.spans_ms[index_of(part)].value_or(0);
+  }
+
+  std::vector<const StepMark*> steps_;
+  double usual_ms_ = 0;
+  bool sampled_ = false;
+};
+
 }  // namespace
 
 std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps) {
-  std::map<int, RankSum> ranks;
-  for (const StepAt& entry : steps) {
-    if (entry.step.duration_ms <= 0) continue;
-    if (entry.step.on_devices)
-      add(entry.step, ranks[entry.step.rank]);
-    else
-      ranks[entry.step.rank].without_records_ms.push_back(entry.step.duration_ms);
-  }
-  std::erase_if(ranks, [](const auto& entry) { return entry.second.steps == 0; });
-  if (ranks.empty()) return std::nullopt;
+  std::map<int, std::vector<const StepMark*>> of_rank;
+  for (const StepAt& entry : steps)
+    if (entry.step.duration_ms > 0) of_rank[entry.step.rank].push_back(&entry.step);
   DeviceSignals signals;
   signals.steps = INT64_MAX;
-  for (auto& [rank, sum] : ranks) {
+  for (auto& [rank, own] : of_rank) {
+    const StepsOfRank all(std::move(own));
+    RankSum sum = all.added_up();
+    if (sum.steps == 0) continue;
     const double of_the_probe = take_out_the_probe(sum);
+    all.add_long_rests(sum);
     signals.ranks.push_back(shares_of(rank, sum));
     signals.ranks.back().slowed_by_probe = of_the_probe;
     signals.steps = std::min(signals.steps, static_cast<std::int64_t>(sum.steps));
   }
+  if (signals.ranks.empty()) return std::nullopt;
   return signals;
 }
 

@@ -26,7 +26,7 @@ constexpr std::array kFunctionWords = {
            "summary", "wandb", "tensorboard", "mlflow"}},
     Words{StepPart::data_wait,
           {"dataset", "loader", "dataloader", "fetch", "collate", "transform", "transforms",
-           "tokenize", "augment", "getitem", "preprocess", "prefetch", "decode"}},
+           "tokenize", "augment", "getitem", "preprocess", "prefetch"}},
     Words{StepPart::optimizer, {"clip", "optimizer", "optim", "scheduler", "lr", "ema"}},
 };
 constexpr std::array kPackages = {

@@ -369,6 +369,18 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertGreaterEqual(json.loads(run.stdout)["steps"]["count"], 118)  # but for warm-up
         self.assertNotIn("the Python probe stops", run.stderr)
 
+    def test_a_probe_that_stops_is_said_and_nobody_calls_the_run_healthy(self):
+        code = {
+            "a.py": "import torch\nmodel = torch.nn.Linear(256, 256)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+            "for step in range(80):\n    model(torch.ones(64, 256)).sum().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+            "    if step == 40:\n        from lockstep_probe import recorder\n        recorder.give_up(RuntimeError('on purpose'), 'a test')\n"
+        }
+        run = self.profile("--", PYTHON, "a.py", code=code)
+        self.assertIn("the Python probe of rank 0 stopped after", run.stdout)
+        self.assertIn("RuntimeError: on purpose", run.stdout)
+        if "1. " not in run.stdout:
+            self.assertIn("no findings in what was seen: a probe broke off", run.stdout)
+
     def test_a_program_that_takes_warnings_for_errors_lives(self):
         code = {
             "a.py": "import torch\nfrom tqdm import tqdm\nmodel = torch.nn.Linear(64, 64)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"

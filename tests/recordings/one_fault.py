@@ -1,6 +1,8 @@
 """GPT-2 in plain PyTorch, first without a fault and then with one, in one process.
 
-usage: one_fault.py FAULT SECONDS_WITHOUT SECONDS_WITH
+usage: one_fault.py FAULT SECONDS_WITHOUT SECONDS_WITH [profiled]
+
+profiled: the fault comes first, for as long as `lockstep profile` measures, and then the phase without it.
 
 Prints {"phase": "with"} when the fault begins, and at the end the length of a step without it and with it. What a
 fault costs is then known from the same run on the same machine: make_corpus.py records the second phase from outside.
@@ -183,7 +185,7 @@ class Training:
         kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
         return sum(kernel.device_time for kernel in kernels) / 1e3 / steps
 
-    def run(self, loader, seconds, faulty):
+    def run(self, loader, seconds, faulty, enough=lambda: False):
         """The length of a step, in ms."""
         until, began, steps, count = time.monotonic() + seconds, None, 0, 0
         for count, tokens in enumerate(loader):
@@ -192,7 +194,7 @@ class Training:
                 began, steps = time.monotonic(), 0
             self.step(count, tokens, faulty)
             steps += 1
-            if time.monotonic() > until and began:
+            if began and (time.monotonic() > until or enough()):
                 break
         torch.cuda.synchronize()
         return 1e3 * (time.monotonic() - began) / max(1, steps)
@@ -206,11 +208,30 @@ def spin(seconds):
         torch.cuda.synchronize()
 
 
+def has_been_profiled():
+    return os.path.exists(os.path.join(os.environ["LOCKSTEP_PROBE_FOLDER"], "stop"))
+
+
+def run_profiled(fault, training, loader, without_s, with_s):
+    """With the fault until the probes have stopped, then without it: the lengths of both steps."""
+    with_fault = training.run(loader, with_s, faulty=True, enough=has_been_profiled)
+    time.sleep(2)  # until the hooks are gone
+    if fault == "host-bound":
+        return training.gpu_ms(loader), with_fault
+    return training.run(loader_of("none"), without_s, faulty=False), with_fault
+
+
 def main():
     fault, without_s, with_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
     port = serve_slowly(0.04) if fault == "network-data" else None
     training = Training(fault)
     loader = loader_of(fault, port)
+    if sys.argv[4:] == ["profiled"]:
+        without, with_fault = run_profiled(fault, training, loader, without_s, with_s)
+        if fault == "tiny-batch":
+            with_fault *= BATCH
+        print(json.dumps({"without_ms": without, "with_ms": with_fault}), flush=True)
+        os._exit(0)
     if fault == "host-bound":  # nothing to leave out: the truth is what the GPU does of each step
         without = training.gpu_ms(loader)
     else:

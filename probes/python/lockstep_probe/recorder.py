@@ -54,6 +54,11 @@ def give_up(error, doing):
         return
     _failed, short_way = True, None
     _queue.clear()
+    try:  # the report must say so: what comes now is not seen
+        if _ring is not None:
+            _ring.write_fact(_words("stopped", doing=doing, why=f"{type(error).__name__}: {error}"))
+    except Exception:
+        pass
     try:
         print(
             f"lockstep: the Python probe stops ({doing}): {type(error).__name__}: {error}",
@@ -204,15 +209,20 @@ def raw_span(part, what, begin, end, flags=0, size=0, subject=0):
     span(part, what, begin, end, None, flags, size, subject)
 
 
+def _words(name, **values):
+    """name key=value ...: values are single words, spaces would end them."""
+    words = [name] + [
+        f"{key}={str(value).replace(' ', '_')}"
+        for key, value in values.items()
+        if value is not None
+    ]
+    return " ".join(words).encode("ascii", "replace")[:240]
+
+
 def fact(name, **values):
-    """A setting or a count. Values are single words: spaces would end them."""
+    """A setting or a count."""
     if not (_failed or _stopped) and len(_queue) < _MOST_QUEUED:
-        words = [name] + [
-            f"{key}={str(value).replace(' ', '_')}"
-            for key, value in values.items()
-            if value is not None
-        ]
-        _queue.append(" ".join(words).encode("ascii", "replace")[:240])
+        _queue.append(_words(name, **values))
 
 
 def writer_runs():

@@ -45,6 +45,9 @@ std::vector<Finding> find_tensor_cores_unused(const Seen& seen) {
   constexpr double kLittleTensor = 0.05;
   constexpr double kFullSm = 0.7;
   constexpr double kQuietMemory = 0.3;
+  // Products in fp32 draw more than half of an H200's power; a collective that waits for a rank
+  // filled 47 % of its SMs at 129 W of 700.
+  constexpr double kPowerOfProducts = 0.3;
   std::vector<Finding> findings;
   for (const JobSignals& job : seen.signals.jobs) {
     if (!trains(job)) continue;
@@ -56,7 +59,10 @@ std::vector<Finding> find_tensor_cores_unused(const Seen& seen) {
       if (!holds(job, gpu.index) || !gpu.sm || !gpu.tensor) continue;
       const bool computes_otherwise = *gpu.tensor <= kLittleTensor && *gpu.sm >= kFullSm &&
                                       gpu.dram.value_or(1) <= kQuietMemory;
-      if (*gpu.sm < kSmAtLeast || (*gpu.tensor > kTensorAtMost && !computes_otherwise)) continue;
+      const bool waits = gpu.power_highest_mw && gpu.info.power_limit_mw &&
+                         *gpu.power_highest_mw < kPowerOfProducts * *gpu.info.power_limit_mw;
+      if (waits || *gpu.sm < kSmAtLeast || (*gpu.tensor > kTensorAtMost && !computes_otherwise))
+        continue;
       unused.push_back(gpu.index);
       sm = *gpu.sm;
       tensor = std::max(tensor, *gpu.tensor);

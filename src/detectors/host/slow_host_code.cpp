@@ -32,6 +32,31 @@ std::optional<Finding> computes(const JobSignals& job, double idle) {
        {"looks", static_cast<double>(doing.looks), std::nullopt, "samples"}});
 }
 
+// Of the steps' time, on the rank that loses most: its GPU rested while the host was in code that
+// is neither torch's nor a loader's, a logger's or a save.
+double idle_in_own_code(const DeviceSignals& devices) {
+  double most = 0;
+  for (const RankDevices& rank : devices.ranks) {
+    const double idle = rank.idle[index_of(StepPart::other)];
+    // Of several GPUs one may rest while another works.
+    most = std::max(most, rank.devices.size() > 1 ? std::min(idle, 1 - rank.any_computes()) : idle);
+  }
+  return most;
+}
+
+// A recording has the GPU's records and not the lines.
+std::optional<Finding> host_code_from_records(const JobSignals& job) {
+  constexpr double kIdleAtLeast = 0.1;
+  if (!job.steps->devices) return std::nullopt;
+  const double lost = idle_in_own_code(*job.steps->devices);
+  if (lost < kIdleAtLeast) return std::nullopt;
+  Finding finding = about_job(FindingCode::slow_host_code, job,
+                              lost > 0.3 ? Severity::critical : Severity::warning, 0.75, lost,
+                              {{"gpu_idle_in_own_code", lost, kIdleAtLeast, "fraction"}});
+  finding.rung = 2;
+  return finding;
+}
+
 // Probes know each line and what it takes. Of that, what the GPU works meanwhile costs nothing: by
 // its own records, else by its idle time between steps, where these are known.
 std::optional<Finding> host_code_from_probes(const JobSignals& job) {
@@ -48,16 +73,10 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
   }
   if (places.empty() || share < kShareAtLeast) return std::nullopt;
   double lost = share;
-  if (job.steps->devices) {
-    lost = 0;
-    for (const RankDevices& rank : job.steps->devices->ranks)
-      // Of several GPUs one may rest while another works.
-      lost = std::max(lost, rank.devices.size() > 1 ? std::min(rank.idle[index_of(StepPart::other)],
-                                                               1 - rank.any_computes())
-                                                    : rank.idle[index_of(StepPart::other)]);
-  } else if (job.steps->gpu_idle_share) {
+  if (job.steps->devices)
+    lost = idle_in_own_code(*job.steps->devices);
+  else if (job.steps->gpu_idle_share)
     lost = std::min(lost, *job.steps->gpu_idle_share);
-  }
   Finding finding =
       about_job(FindingCode::slow_host_code, job,
                 lost > 0.3 ? Severity::critical : Severity::warning, 0.85, std::min(share, lost),
@@ -76,8 +95,9 @@ std::vector<Finding> find_slow_host_code(const Seen& seen) {
     const JobSignals& job = seen.signals.jobs[i];
     if (!steps_can_be_judged(seen, i) || !trains(job)) continue;
     if (job.steps && job.steps->count >= 5) {  // they tell more
-      if (auto finding = is_probed(job) ? host_code_from_probes(job) : std::nullopt)
-        findings.push_back(std::move(*finding));
+      auto finding = is_probed(job) ? host_code_from_probes(job) : std::nullopt;
+      if (!finding) finding = host_code_from_records(job);
+      if (finding) findings.push_back(std::move(*finding));
       continue;
     }
     if (!job.host.doing) continue;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
+#include <fstream>
 
 #include "base/text.hpp"
 
@@ -26,6 +28,12 @@ std::string found_on_path(const std::string& program, const Variables& around) {
         is_program(candidate))
       return candidate.string();
   return {};
+}
+
+bool is_binary(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::array<char, 4> magic{};
+  return stream.read(magic.data(), magic.size()) && magic == std::array{'\x7f', 'E', 'L', 'F'};
 }
 
 Status check_script(const LaunchSettings& settings, const Variables& around) {
@@ -53,6 +61,9 @@ Status check_script(const LaunchSettings& settings, const Variables& around) {
   if (::access(script.c_str(), R_OK) != 0)
     return usage_error(fmt::format("{} cannot be read", printable(script)),
                        "check its permissions");
+  if (is_binary(script))
+    return usage_error(fmt::format("{} is a program, not a Python script", printable(script)),
+                       "add --no-python");
   return Done{};
 }
 

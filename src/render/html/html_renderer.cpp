@@ -57,7 +57,8 @@ std::string HtmlRenderer::render(const Report& report) const {
   if (report.trace) html += trace_html(*report.trace);
   if (report.loader)
     html += fmt::format("<h2>Data loader</h2><p>{}</p>", escaped(report.loader->sentence));
-  html += report.findings.empty() ? "<h2>No findings</h2>" : "<h2>Findings</h2>";
+  html += report.findings.empty() ? fmt::format("<h2>No findings{}</h2>", as_far_as_seen(report))
+                                  : "<h2>Findings</h2>";
   if (report.findings_left_out > 0)
     html += fmt::format("<p class=\"soft\">{} not asked for and left out</p>",
                         report.findings_left_out);

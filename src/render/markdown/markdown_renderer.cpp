@@ -191,7 +191,8 @@ std::string MarkdownRenderer::render(const Report& report) const {
   text += devices_text(report);
   if (report.trace) text += trace_text(*report.trace);
   if (report.loader) text += "## Data loader\n\n" + escaped(report.loader->sentence) + "\n\n";
-  text += report.findings.empty() ? "## No findings\n\n" : "## Findings\n\n";
+  text += report.findings.empty() ? fmt::format("## No findings{}\n\n", as_far_as_seen(report))
+                                  : "## Findings\n\n";
   if (report.findings_left_out > 0)
     text += fmt::format("{} not asked for and left out.\n\n", report.findings_left_out);
   for (const Finding& finding : report.findings) text += finding_text(finding, false);

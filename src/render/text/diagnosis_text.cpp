@@ -224,10 +224,11 @@ std::string DiagnosisText::render(const Report& report) const {
         report.suspicions, [](const Finding& finding) { return finding.lost_throughput > 0.3; });
     // What nobody knows the reason of is no health.
     const bool accounted =
-        report.jobs.empty() || report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted;
+        !report.probes_broke_off &&
+        (report.jobs.empty() || report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted);
     text += in_step && all_yes && heard_all && !heavy_suspicion && accounted
                 ? paint.good("healthy") + ": nothing found that costs 2 % or more\n"
-            : heard_all ? "no findings\n"
+            : heard_all ? fmt::format("no findings{}\n", as_far_as_seen(report))
                         : "no findings of those asked for\n";
     const bool unclear = report.verdict && report.verdict->pattern == Pattern::unclear;
     if ((in_step || unclear) && !report.checklist.empty())

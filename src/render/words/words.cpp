@@ -83,6 +83,10 @@ std::string place_list(const Finding& finding) {
   return text;
 }
 
+std::string_view as_far_as_seen(const Report& report) {
+  return report.probes_broke_off ? " in what was seen: a probe broke off" : "";
+}
+
 std::string cost_sentence(const Finding& finding) {
   if (finding.cause_of)
     return fmt::format("costs what {} costs: it is its cause", name_of(*finding.cause_of).id);

@@ -33,6 +33,9 @@ std::string ledger_words(const Ledger& ledger);
 // Nothing where all of it is explained.
 std::optional<std::string> undecided_words(const Report& report);
 
+// After "no findings": nothing, or " in what was seen: ..." where a probe broke off.
+std::string_view as_far_as_seen(const Report& report);
+
 // What the loss means in time and in GPU-hours.
 std::string cost_sentence(const Finding& finding);
 // "exclusive busy 97 % (threshold 80 %)".

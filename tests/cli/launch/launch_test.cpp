@@ -289,6 +289,7 @@ TEST_F(Launch, RefusesInWordsWhatCannotRun) {
   EXPECT_THAT(refused({"--role=" + std::string(131'064, 'x'), "--no-python", "true"}),
               HasSubstr("larger than the kernel takes"));
   EXPECT_THAT(refused({folder.path().string()}), HasSubstr("is a folder"));
+  EXPECT_THAT(refused({"/bin/sh"}), HasSubstr("is a program, not a Python script"));
   EXPECT_THAT(refused({folder.write("x.py", "").string()}, {{"PYTHON_EXEC", "/no/python"}}),
               HasSubstr("PYTHON_EXEC"));
 }

@@ -221,8 +221,16 @@ TEST(TensorCoresUnused, IsNotSaidOfMixedPrecisionOrOfGpusThatHardlyCompute) {
   Signals one_of_two = fp32_without_tf32(2);
   one_of_two.gpus[1].tensor = 0.3;
 
+  Signals stuck = fp32_without_tf32(2);
+  for (GpuSignals& gpu : stuck.gpus) {
+    gpu.info.power_limit_mw = 700'000;
+    gpu.power_highest_mw = 190'000;
+  }
+
   EXPECT_THAT(found_by(find_tensor_cores_unused, mixed), IsEmpty());
   EXPECT_THAT(found_by(find_tensor_cores_unused, waits), IsEmpty());
+  EXPECT_THAT(found_by(find_tensor_cores_unused, stuck), IsEmpty())
+      << "a collective that waits fills SMs and draws nothing";
   EXPECT_THAT(found_by(find_tensor_cores_unused, one_of_two), IsEmpty())
       << "ranks run the same program";
 }

@@ -90,6 +90,20 @@ Signals watched_for(Signals signals, double seconds) {
 
 bool sure_of(const Signals& signals) { return is_sure(diagnose(signals), signals); }
 
+TEST(Watching, GoesOnWhileNcclsRanksStandApart) {
+  Signals signals = watched_for(healthy_ranks(2), 12);
+  ASSERT_TRUE(sure_of(signals));
+  CommunicatorSignals communicators;
+  communicators.stuck = {{"0xab", 2, "AllReduce", 321, {1}, 233, {}, {101}, {1}, 1'000}};
+  signals.jobs.front().communicators = communicators;
+
+  EXPECT_FALSE(sure_of(signals)) << "it may be stuck, or a save that ends soon";
+  EXPECT_TRUE(is_worth_waiting_for(diagnose(signals), signals));
+
+  signals.jobs.front().communicators->stuck.front().for_ms = 21'000;
+  EXPECT_FALSE(is_worth_waiting_for(diagnose(signals), signals)) << "C406 says so by now";
+}
+
 TEST(EveryDetector, StaysSilentOnHealthyRanks) {
   for (const int gpus : {2, 4, 8})
     for (const Signals& signals : {healthy_ranks(gpus), with_steps(healthy_ranks(gpus))})

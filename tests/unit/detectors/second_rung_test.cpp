@@ -205,6 +205,24 @@ TEST(TakingTurns, NearMissGpusThatComputeAtOnceDoNotWhateverTheirPowerLooksLike)
   EXPECT_THAT(found_by(find_taking_turns, recorded_split(0.2, 0.48)), IsEmpty());
 }
 
+Signals rests_in_own_code(double idle) {
+  Signals signals = recorded_ranks(1 - idle, 0);
+  for (RankDevices& rank : signals.jobs.front().steps->devices->ranks)
+    rank.idle[index_of(StepPart::other)] = idle;
+  return signals;
+}
+
+TEST(SlowHostCode, IsKnownByTheGpusRecordsWhereNoLinesAre) {
+  const auto findings = found_by(find_slow_host_code, rests_in_own_code(0.5));
+
+  ASSERT_TRUE(is_one(findings, FindingCode::slow_host_code, 0.49, 0.51));
+  EXPECT_EQ(findings.front().rung, 2);
+}
+
+TEST(SlowHostCode, NearMissASmallRestInOwnCodeIsNotSaid) {
+  EXPECT_THAT(found_by(find_slow_host_code, rests_in_own_code(0.06)), IsEmpty());
+}
+
 CommunicatorSignals counted(double stuck_ms) {
   CommunicatorSignals communicators;
   communicators.nccl_version = "2.28.9";

@@ -26,6 +26,30 @@ TEST(Report, AGpuIsLostUntilItRecovers) {
   EXPECT_FALSE(report.gpus[1].lost);
 }
 
+TEST(Report, SaysWhenAProbeStoppedOrLostRecords) {
+  Timeline timeline = two_gpus();
+  for (int index = 0; index < 6; ++index) {
+    StepMark step;
+    step.rank = 1;
+    step.index = index;
+    timeline.steps.push_back({100.0 * index, step});
+  }
+  timeline.facts = {
+      {450, {7, 1, "stopped", {{"doing", "stack_samples"}, {"why", "TypeError:_no_line"}}}},
+      {500, {6, 0, "lost", {{"records", "12"}}}},
+      {600, {6, 0, "lost", {{"records", "3"}}}}};
+
+  const Report report = build_report(timeline, {}, {});
+
+  EXPECT_TRUE(report.probes_broke_off);
+  std::vector<std::string> told;
+  for (const NotMeasured& one : report.not_measured)
+    if (one.signal == "python") told.push_back(one.reason);
+  EXPECT_THAT(told, ElementsAre("the Python probe of rank 1 stopped after 5 steps (stack samples: "
+                                "TypeError: no line): what came later is not in this report",
+                                "rank 0 made more records than could be kept: 15 are missing"));
+}
+
 TEST(Report, WhatAMachineFoundItselfIsNoEvent) {
   Timeline timeline = two_gpus();
   timeline.events = {{0, {"finding", 0, "D201 0.25 0.9 0,1 info"}}, {1, {"xid", 1, "79"}}};

@@ -202,6 +202,42 @@ TEST(DeviceSignals, AreSharesOfTheStepsTime) {
   EXPECT_NEAR(signals->ranks[0].idle[index_of(StepPart::data_wait)], 0.2, 1e-9);
 }
 
+// Forty steps of 10 ms, seven of them work; eight have records. Two others save for 390 ms.
+std::vector<StepAt> saves_between_windows(StepPart part) {
+  std::vector<StepAt> steps;
+  for (int i = 0; i < 40; ++i) {
+    StepAt entry;
+    entry.step.duration_ms = 10;
+    entry.step.spans_ms[index_of(StepPart::other)] = 1;
+    if (i % 20 == 19) {
+      entry.step.duration_ms = 400;
+      entry.step.spans_ms[index_of(part)] = 390;
+    }
+    if (i >= 4 && i < 12) {
+      entry.step.on_devices = StepOnDevices();
+      entry.step.on_devices->devices = {{.device = 0, .computes_ms = 7}};
+      entry.step.on_devices->idle_ms[index_of(StepPart::forward)] = 3;
+    }
+    steps.push_back(entry);
+  }
+  return steps;
+}
+
+TEST(DeviceSignals, ASaveBetweenTheWindowsIsCounted) {
+  const auto signals = device_signals(saves_between_windows(StepPart::checkpoint));
+
+  const RankDevices& rank = signals->ranks.front();
+  EXPECT_NEAR(rank.idle[index_of(StepPart::checkpoint)], 780.0 / 1180, 0.01);
+  EXPECT_NEAR(rank.devices.front().computes, 280.0 / 1180, 0.01);
+  EXPECT_NEAR(rank.devices.front().idle, 900.0 / 1180, 0.01);
+}
+
+TEST(DeviceSignals, NearMissALongStepInWhichTheGpuMayWorkIsNoIdleTime) {
+  const auto signals = device_signals(saves_between_windows(StepPart::evaluation));
+
+  EXPECT_NEAR(signals->ranks.front().devices.front().computes, 0.7, 0.01);
+}
+
 TEST(DeviceSignals, WhatTheProbeMadeLongerIsTakenOut) {
   std::vector<StepAt> steps;
   for (int i = 0; i < 20; ++i) {

@@ -1,0 +1,87 @@
+"""What `lockstep profile` says that a fault costs, and what it truly costs in the same run. On a machine with a GPU:
+
+usage: truth_table.py LOCKSTEP PYTHON [FAULT...]
+
+Each program (one_fault.py) trains with its fault while it is profiled, and then without it. Prints a table; ends
+with 1 where a cause is missed, somebody else is blamed, or a cost is off by more than five points.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from make_corpus import FAULTS, HERE
+
+WITHOUT_S, LONGEST_S = 3, 60
+NOT_HERE = {"two-on-one", "spinning", "stops"}  # seen from outside: nothing trains in them
+USUAL_STEPS = 60
+STEPS = {"saving": 200, "evaluation": 120, "host-bound": 150, "tiny-batch": 150, "none": 120}
+OFF_AT_MOST = 0.05
+
+
+def said_and_true(lockstep, python, fault):
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.join(folder, "report.json")
+        run = subprocess.run(
+            [lockstep, "profile", "--json", "-o", report]
+            + ["--steps", str(STEPS.get(fault, USUAL_STEPS)), "--"]
+            + [python, os.path.join(HERE, "one_fault.py"), fault]
+            + [str(WITHOUT_S), str(LONGEST_S), "profiled"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        times = json.loads(run.stdout.splitlines()[-1])
+        with open(report, encoding="utf-8") as file:
+            return json.load(file)["findings"], times
+
+
+def main():
+    lockstep, python, *only = sys.argv[1:]
+    wrong = 0
+    print("| fault | truly lost | said | line | also said |\n|---|---|---|---|---|", flush=True)
+    for fault, (right, beside, _) in FAULTS.items():
+        if fault in NOT_HERE or (only and fault not in only):
+            continue
+        try:
+            findings, times = said_and_true(lockstep, python, fault)
+        except (subprocess.TimeoutExpired, ValueError, IndexError, OSError) as error:
+            print(
+                f"| {fault} | failed: {type(error).__name__} {str(error)[:80]} | | | |", flush=True
+            )
+            wrong += 1
+            continue
+        lost = 1 - times["without_ms"] / times["with_ms"]
+        found = [one for one in findings if one["code"] in right]
+        others = [one for one in findings if one not in found]
+        said = max((one["lost_throughput"] for one in found), default=0)
+        places = [
+            f"{os.path.basename(p['file'])}:{p['line']}"
+            for p in (found or [{}])[0].get("where", [])
+        ]
+        blamed = [one["code"] for one in others if one["code"] not in beside]
+        is_right = (
+            not blamed
+            and bool(found) == bool(right)
+            and (not right or abs(said - lost) <= OFF_AT_MOST)
+        )
+        wrong += not is_right
+        print(
+            f"| {fault} | {100 * lost:.0f} % | "
+            + (
+                f"{' '.join(one['code'] for one in found)} {100 * said:.0f} %"
+                if found
+                else "nothing"
+            )
+            + f" | {', '.join(places[:1])} | "
+            + ", ".join(f"{one['code']} {100 * one['lost_throughput']:.0f} %" for one in others)
+            + (" |" if is_right else " | <- wrong"),
+            flush=True,
+        )
+    sys.exit(1 if wrong else 0)
+
+
+main()
