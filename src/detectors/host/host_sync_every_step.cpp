@@ -6,12 +6,31 @@
 // there too, but it looks like any short idle time that all ranks share: so without marks it is a
 // suspicion, raised where input does not explain the gap. Confused with: input-starved,
 // launch-bound. A profile decides.
+#include <array>
+
 #include "detectors/all_detectors.hpp"
 #include "detectors/stack_tools.hpp"
 #include "detectors/step_share.hpp"
 
 namespace lockstep {
 namespace {
+
+// What the host does by itself, without the GPU.
+constexpr std::array kOwnWork = {StepPart::data_wait,  StepPart::logging, StepPart::checkpoint,
+                                 StepPart::evaluation, StepPart::gc,      StepPart::other};
+
+// By the GPUs' own records, of the rank that rests most: rest that no work of the host's own
+// explains. A line that sleeps behind an .item() is not the .item()'s fault.
+double rest_beside_own_work(const DeviceSignals& devices) {
+  double most = 0;
+  for (const RankDevices& rank : devices.ranks) {
+    if (rank.main() == nullptr) continue;
+    double rest = rank.main()->idle;
+    for (const StepPart part : kOwnWork) rest -= rank.idle[index_of(part)];
+    most = std::max(most, rest);
+  }
+  return most;
+}
 
 // A probe knows each call. On a GPU the wait itself is no loss, for the GPU works meanwhile: what
 // is lost is the time it then has nothing to do. On the CPU a value is there at once: shown, for on
@@ -32,11 +51,12 @@ std::optional<Finding> sync_from_probes(const JobSignals& job) {
     calls += place->calls_a_step;
   }
   double lost = waits;
-  if (on_gpu && job.steps->gpu_idle_share) {
+  if (on_gpu && job.steps->devices) {
+    lost = rest_beside_own_work(*job.steps->devices);
+  } else if (on_gpu && job.steps->gpu_idle_share) {
     double explained = exposed_data_wait(job);
-    for (const StepPart part :
-         {StepPart::logging, StepPart::checkpoint, StepPart::evaluation, StepPart::gc})
-      explained += job.steps->share[index_of(part)];
+    for (const StepPart part : kOwnWork)
+      if (part != StepPart::data_wait) explained += job.steps->share[index_of(part)];
     lost = std::max(0.0, *job.steps->gpu_idle_share - explained);
   }
   Finding finding = about_job(FindingCode::host_sync_every_step, job, Severity::warning,
@@ -91,6 +111,7 @@ std::optional<Finding> sync_by_all_stacks(const JobSignals& job, double idle_at_
 
 std::vector<Finding> find_host_sync_every_step(const Seen& seen) {
   constexpr double kIdleAtLeast = 0.05;
+  constexpr double kWorthSaying = 0.02;
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
@@ -100,8 +121,12 @@ std::vector<Finding> find_host_sync_every_step(const Seen& seen) {
       continue;
     }
     if (job.steps && job.steps->count >= 5) {
-      if (auto finding =
-              by_step_share({FindingCode::host_sync_every_step, StepPart::sync, 0.05, 0.9}, job))
+      auto finding =
+          by_step_share({FindingCode::host_sync_every_step, StepPart::sync, 0.05, 0.9}, job);
+      if (finding && job.steps->devices)
+        finding->lost_throughput =
+            std::min(finding->lost_throughput, rest_beside_own_work(*job.steps->devices));
+      if (finding && finding->lost_throughput >= kWorthSaying)
         findings.push_back(std::move(*finding));
       continue;
     }

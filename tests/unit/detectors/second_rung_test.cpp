@@ -223,6 +223,21 @@ TEST(SlowHostCode, NearMissASmallRestInOwnCodeIsNotSaid) {
   EXPECT_THAT(found_by(find_slow_host_code, rests_in_own_code(0.06)), IsEmpty());
 }
 
+TEST(HostSync, CostsOnlyTheRestThatNoOtherWorkOfTheHostExplains) {
+  Signals signals = rests_in_own_code(0.5);
+  JobSignals& job = signals.jobs.front();
+  for (RankSteps& rank : job.steps->ranks) rank.share[index_of(StepPart::sync)] = 0.2;
+  job.steps->share[index_of(StepPart::sync)] = 0.2;
+  job.steps->present[index_of(StepPart::sync)] = 1;
+
+  EXPECT_THAT(found_by(find_host_sync_every_step, signals), IsEmpty())
+      << "the GPU rests while a line of the user's own sleeps";
+
+  for (RankDevices& rank : job.steps->devices->ranks) rank.idle[index_of(StepPart::other)] = 0.35;
+  EXPECT_TRUE(is_one(found_by(find_host_sync_every_step, signals),
+                     FindingCode::host_sync_every_step, 0.14, 0.16));
+}
+
 CommunicatorSignals counted(double stuck_ms) {
   CommunicatorSignals communicators;
   communicators.nccl_version = "2.28.9";
