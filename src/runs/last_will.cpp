@@ -1,7 +1,7 @@
 #include "runs/last_will.hpp"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,7 +68,7 @@ void carry_out(const std::filesystem::path& folder) {
 
 LastWill::LastWill(const std::filesystem::path& probe_folder) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return;
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
   keeper_ = ::fork();
   if (keeper_ == 0) {
     close_all_but(ends[0]);
@@ -82,32 +82,32 @@ LastWill::LastWill(const std::filesystem::path& probe_folder) {
     ssize_t got = 0;
     while ((got = ::read(ends[0], &told, 1)) < 0 && errno == EINTR) {
     }
-    if (got == 0) carry_out(probe_folder);  // the pipe closed without a word
+    if (got == 0) carry_out(probe_folder);  // it closed without a word
     ::_exit(0);
   }
   ::close(ends[0]);
-  pipe_ = ends[1];
+  socket_ = ends[1];
 }
 
 LastWill::LastWill(LastWill&& other) noexcept
-    : keeper_(std::exchange(other.keeper_, -1)), pipe_(std::exchange(other.pipe_, -1)) {}
+    : keeper_(std::exchange(other.keeper_, -1)), socket_(std::exchange(other.socket_, -1)) {}
 
 LastWill& LastWill::operator=(LastWill&& other) noexcept {
   if (this == &other) return *this;
   tear_up();
   keeper_ = std::exchange(other.keeper_, -1);
-  pipe_ = std::exchange(other.pipe_, -1);
+  socket_ = std::exchange(other.socket_, -1);
   return *this;
 }
 
 LastWill::~LastWill() { tear_up(); }
 
 void LastWill::tear_up() {
-  if (pipe_ >= 0) {
+  if (socket_ >= 0) {
     const char word = 1;
-    while (::write(pipe_, &word, 1) < 0 && errno == EINTR) {
+    while (::send(socket_, &word, 1, MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }
-    ::close(std::exchange(pipe_, -1));
+    ::close(std::exchange(socket_, -1));
   }
   if (keeper_ > 0) ::waitpid(std::exchange(keeper_, -1), nullptr, 0);
 }

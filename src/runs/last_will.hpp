@@ -2,8 +2,8 @@
 // are in a command: whatever runs with them is ended, with all that it started, and their folder is
 // removed.
 //
-// A fork with a session of its own waits at a pipe for that, from before the command is started. It
-// is no parent of the command, whose terminal, group and exit code stay as they are.
+// A fork with a session of its own waits at a socket for that, from before the command is started.
+// It is no parent of the command, whose terminal, group and exit code stay as they are.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ class LastWill {
  private:
   void tear_up();
   pid_t keeper_ = -1;
-  int pipe_ = -1;
+  int socket_ = -1;
 };
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "signals/activity.hpp"
 #include "signals/collective_arrivals.hpp"
 #include "signals/communicators.hpp"
+#include "signals/device_times.hpp"
 #include "signals/gpu_signals.hpp"
 #include "signals/host_doing.hpp"
 #include "signals/host_load.hpp"
@@ -407,6 +408,20 @@ bool lacks_limit(const GpuTrack& track) {
          board_power_mw(*track.info.name);
 }
 
+// How busy the GPU was while the ranks evaluated, where records of some steps leave that open.
+void add_evaluation(std::vector<JobSignals>& jobs) {
+  for (JobSignals& job : jobs) {
+    if (!job.steps || !job.steps->devices || job.members.size() != 1 || !job.members.front().busy)
+      continue;
+    if (job.steps->devices->steps >= job.steps->count) continue;  // all have records
+    for (RankDevices& rank : job.steps->devices->ranks)
+      for (const RankSteps& steps : job.steps->ranks)
+        if (steps.rank == rank.rank)
+          weigh_in_evaluation(steps.share[index_of(StepPart::evaluation)],
+                              *job.members.front().busy, rank);
+  }
+}
+
 }  // namespace
 
 Signals derive_signals(const Timeline& as_read) {
@@ -448,6 +463,7 @@ Signals derive_signals(const Timeline& as_read) {
   add_steps(timeline, signals.jobs);
   add_collectives(timeline, signals.gpus, signals.jobs);
   tell_of_working_time(timeline, signals);
+  add_evaluation(signals.jobs);
   return signals;
 }
 

@@ -195,4 +195,18 @@ std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps) {
   return signals;
 }
 
+void weigh_in_evaluation(double evaluation, double busy, RankDevices& rank) {
+  if (rank.devices.size() != 1 || evaluation <= 0 || evaluation >= 1) return;
+  DeviceUse& use = rank.devices.front();
+  const double beside = 1 - evaluation;
+  const double busy_in_it = std::clamp((busy - beside * use.busy()) / evaluation, 0.0, 1.0);
+  for (double* const share : {&use.computes, &use.exposed, &use.hidden, &use.copies,
+                              &rank.launch_gaps, &rank.waits, &rank.pageable, &rank.overhead})
+    *share *= beside;
+  for (double& share : rank.idle) share *= beside;
+  use.computes += evaluation * busy_in_it;
+  use.idle = std::max(0.0, 1 - use.busy());
+  rank.idle[index_of(StepPart::evaluation)] += evaluation * (1 - busy_in_it);
+}
+
 }  // namespace lockstep

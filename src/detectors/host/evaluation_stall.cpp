@@ -51,6 +51,24 @@ std::optional<Finding> evaluation_from_outside(const JobSignals& job, const Sign
   return finding;
 }
 
+// All ranks evaluate, and by the GPUs' records and their busy time most of that is spent on the
+// host.
+std::optional<Finding> evaluation_at_rest(const JobSignals& job) {
+  constexpr double kIdleAtLeast = 0.05;
+  if (!job.steps->devices) return std::nullopt;
+  const std::size_t part = index_of(StepPart::evaluation);
+  double idle = 0;
+  for (const RankDevices& rank : job.steps->devices->ranks) idle = std::max(idle, rank.idle[part]);
+  if (idle < kIdleAtLeast) return std::nullopt;
+  Finding finding =
+      about_job(FindingCode::evaluation_stall, job, Severity::warning, 0.75, idle,
+                {{"evaluation_share", job.steps->share[part], std::nullopt, "fraction"},
+                 {"gpu_idle_in_evaluation", idle, kIdleAtLeast, "fraction"}});
+  finding.rung = 2;
+  if (is_probed(job)) name_places(finding, job, main_places(job, StepPart::evaluation));
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_evaluation_stall(const Seen& seen) {
@@ -65,8 +83,11 @@ std::vector<Finding> find_evaluation_stall(const Seen& seen) {
       const std::size_t part = index_of(StepPart::evaluation);
       const auto evaluating = std::ranges::count_if(
           job.steps->ranks, [&](const RankSteps& rank) { return rank.share[part] > 0.01; });
-      if (evaluating == 0 || evaluating * 2 > static_cast<std::ptrdiff_t>(job.steps->ranks.size()))
+      if (evaluating == 0) continue;
+      if (evaluating * 2 > static_cast<std::ptrdiff_t>(job.steps->ranks.size())) {
+        if (auto finding = evaluation_at_rest(job)) findings.push_back(std::move(*finding));
         continue;
+      }
       double most = 0;
       for (const RankSteps& rank : job.steps->ranks) most = std::max(most, rank.share[part]);
       if (most < 0.02) continue;

@@ -238,6 +238,19 @@ TEST(HostSync, CostsOnlyTheRestThatNoOtherWorkOfTheHostExplains) {
                      FindingCode::host_sync_every_step, 0.14, 0.16));
 }
 
+TEST(EvaluationStall, IsEvaluationOfAllRanksThatLeavesTheirGpusIdle) {
+  Signals signals = recorded_ranks(0.5, 0);
+  StepSignals& steps = *signals.jobs.front().steps;
+  steps.share[index_of(StepPart::evaluation)] = 0.5;
+  for (RankSteps& rank : steps.ranks) rank.share[index_of(StepPart::evaluation)] = 0.5;
+
+  EXPECT_THAT(found_by(find_evaluation_stall, signals), IsEmpty()) << "the GPUs work in it";
+
+  for (RankDevices& rank : steps.devices->ranks) rank.idle[index_of(StepPart::evaluation)] = 0.4;
+  EXPECT_TRUE(
+      is_one(found_by(find_evaluation_stall, signals), FindingCode::evaluation_stall, 0.39, 0.41));
+}
+
 CommunicatorSignals counted(double stuck_ms) {
   CommunicatorSignals communicators;
   communicators.nccl_version = "2.28.9";

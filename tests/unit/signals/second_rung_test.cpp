@@ -238,6 +238,20 @@ TEST(DeviceSignals, NearMissALongStepInWhichTheGpuMayWorkIsNoIdleTime) {
   EXPECT_NEAR(signals->ranks.front().devices.front().computes, 0.7, 0.01);
 }
 
+TEST(DeviceSignals, EvaluationBetweenTheWindowsIsToldByHowBusyTheGpuWas) {
+  auto steps = device_signals(saves_between_windows(StepPart::evaluation));
+  RankDevices idle = steps->ranks.front();
+  RankDevices busy = idle;
+
+  weigh_in_evaluation(0.5, 0.4, idle);  // 0.35 of it in the other half
+  weigh_in_evaluation(0.5, 0.85, busy);
+
+  EXPECT_NEAR(idle.idle[index_of(StepPart::evaluation)], 0.45, 1e-6);
+  EXPECT_NEAR(idle.devices.front().computes, 0.4, 1e-6);
+  EXPECT_NEAR(idle.idle[index_of(StepPart::forward)], 0.15, 1e-6);
+  EXPECT_NEAR(busy.idle[index_of(StepPart::evaluation)], 0, 1e-6);
+}
+
 TEST(DeviceSignals, WhatTheProbeMadeLongerIsTakenOut) {
   std::vector<StepAt> steps;
   for (int i = 0; i < 20; ++i) {
