@@ -371,8 +371,8 @@ class ProbeInAProcess(unittest.TestCase):
 
     def test_a_probe_that_stops_is_said_and_nobody_calls_the_run_healthy(self):
         code = {
-            "a.py": "import torch\nmodel = torch.nn.Linear(256, 256)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
-            "for step in range(80):\n    model(torch.ones(64, 256)).sum().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+            "a.py": "import time, torch\nmodel = torch.nn.Linear(256, 256)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+            "for step in range(80):\n    model(torch.ones(64, 256)).sum().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n    time.sleep(0.02)\n"
             "    if step == 40:\n        from lockstep_probe import recorder\n        recorder.give_up(RuntimeError('on purpose'), 'a test')\n"
         }
         run = self.profile("--", PYTHON, "a.py", code=code)

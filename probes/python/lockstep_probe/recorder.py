@@ -30,6 +30,7 @@ _lost = 0
 _ring = None
 _failed = False
 _stopped = False
+_NO_RING = "no ring"
 _role = wire.ROLE_RANK
 _short = {}
 _loop_code = None  # of the function in which steps end: the training loop
@@ -52,11 +53,14 @@ def give_up(error, doing):
     global _failed, short_way
     if _failed:
         return
+    ring = _ring
     _failed, short_way = True, None
     _queue.clear()
     try:  # the report must say so: what comes now is not seen
-        if _ring is not None:
-            _ring.write_fact(_words("stopped", doing=doing, why=f"{type(error).__name__}: {error}"))
+        if ring is None and doing != _NO_RING:
+            ring = _new_ring()
+        if ring is not None:
+            ring.write_fact(_words("stopped", doing=doing, why=f"{type(error).__name__}: {error}"))
     except Exception:
         pass
     try:
@@ -68,19 +72,23 @@ def give_up(error, doing):
         pass
 
 
+def _new_ring():
+    folder = wire.folder()
+    if folder is None:
+        raise OSError("its folder is missing or belongs to somebody else")
+    rank = _rank if _rank is not None else _integer("RANK")
+    world_size = _world_size if _world_size is not None else _integer("WORLD_SIZE")
+    return wire.Ring(os.path.join(folder, f"wire-{os.getpid()}.ring"), _role, rank, world_size)
+
+
 def _open():
     global _ring
     if _failed:
         return None
     try:
-        folder = wire.folder()
-        if folder is None:
-            raise OSError("its folder is missing or belongs to somebody else")
-        rank = _rank if _rank is not None else _integer("RANK")
-        world_size = _world_size if _world_size is not None else _integer("WORLD_SIZE")
-        _ring = wire.Ring(os.path.join(folder, f"wire-{os.getpid()}.ring"), _role, rank, world_size)
+        _ring = _new_ring()
     except Exception as error:
-        give_up(error, "no ring")
+        give_up(error, _NO_RING)
     return _ring
 
 
