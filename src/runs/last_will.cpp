@@ -29,14 +29,9 @@ bool has_probes_of(int pid, const std::filesystem::path& folder) {
   constexpr std::size_t kLargest = 1 << 20;
   const auto text = read_small_file("/proc/" + std::to_string(pid) + "/environ", kLargest);
   if (!text) return false;
-  const std::string wanted = "LOCKSTEP_PROBE_FOLDER=" + folder.string();
-  for (std::size_t at = text->find(wanted); at != std::string::npos;
-       at = text->find(wanted, at + 1)) {
-    const std::size_t end = at + wanted.size();
-    if ((at == 0 || (*text)[at - 1] == '\0') && (end == text->size() || (*text)[end] == '\0'))
-      return true;
-  }
-  return false;
+  const std::string between(1, '\0');
+  return (between + *text).find(between + "LOCKSTEP_PROBE_FOLDER=" + folder.string() + between) !=
+         std::string::npos;
 }
 
 // What runs with the probes, and what that started without them.

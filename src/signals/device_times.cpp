@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "signals/statistics.hpp"
@@ -147,15 +148,14 @@ class StepsOfRank {
     }
     for (const StepMark* const step : steps_) {
       if (!is_long(*step)) continue;
-      double longer = 0;
+      std::array<double, kRests.size()> longer{};
       for (std::size_t i = 0; i < kRests.size(); ++i)
-        longer += std::max(0.0, span_of(*step, kRests[i]) - usual[i]);
-      const double kept = longer > 0 ? std::min(1.0, (step->duration_ms - usual_ms_) / longer) : 0;
-      for (std::size_t i = 0; i < kRests.size(); ++i) {
-        const double rest = kept * std::max(0.0, span_of(*step, kRests[i]) - usual[i]) / stands_for;
-        sum.sum.idle_ms[index_of(kRests[i])] += rest;
-        sum.wall_ms += rest;
-      }
+        longer[i] = std::max(0.0, span_of(*step, kRests[i]) - usual[i]);
+      const double in_all = std::accumulate(longer.begin(), longer.end(), 0.0);
+      const double kept = in_all > 0 ? std::min(1.0, (step->duration_ms - usual_ms_) / in_all) : 0;
+      for (std::size_t i = 0; i < kRests.size(); ++i)
+        sum.sum.idle_ms[index_of(kRests[i])] += kept * longer[i] / stands_for;
+      sum.wall_ms += kept * in_all / stands_for;
     }
   }
 

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
+#include "support/comes_true.hpp"
 #include "support/paths.hpp"
 #include "support/run_program.hpp"
 #include "support/temporary_folder.hpp"
@@ -16,17 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::BackgroundProgram;
+using testing::comes_true_within;
 using testing::TemporaryFolder;
-
-// Waits for what must come, up to half a minute: a busy machine is slow, not wrong.
-template <class Condition>
-bool comes_true(const Condition& condition) {
-  for (int i = 0; i < 600; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(50ms);
-  }
-  return false;
-}
 
 int number_in(const std::filesystem::path& file) {
   int number = 0;
@@ -52,15 +43,15 @@ TEST(ProfileCommand, KilledLeavesNoFolderAndNoneOfTheCommandsProcesses) {
   BackgroundProgram profile(
       {testing::lockstep_program(), "profile", "--quiet", "virtual:1", "--", "sh", "-c", script},
       {{"XDG_RUNTIME_DIR", runtime.path().string()}});
-  ASSERT_TRUE(comes_true([&] { return number_in(folder / "away") > 0; }));
-  ASSERT_TRUE(comes_true([&] { return number_in(folder / "below") > 0; }));
+  ASSERT_TRUE(comes_true_within(30s, [&] { return number_in(folder / "away") > 0; }));
+  ASSERT_TRUE(comes_true_within(30s, [&] { return number_in(folder / "below") > 0; }));
 
   profile.send(SIGKILL);
   profile.wait();
 
-  EXPECT_TRUE(comes_true([&] { return !lives(number_in(folder / "below")); }));
-  EXPECT_TRUE(comes_true([&] { return !lives(number_in(folder / "away")); }));
-  EXPECT_TRUE(comes_true([&] {
+  EXPECT_TRUE(comes_true_within(30s, [&] { return !lives(number_in(folder / "below")); }));
+  EXPECT_TRUE(comes_true_within(30s, [&] { return !lives(number_in(folder / "away")); }));
+  EXPECT_TRUE(comes_true_within(30s, [&] {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(runtime.path()))
       if (entry.path().filename().string().starts_with("profile-")) return false;
     return true;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "support/comes_true.hpp"
 #include "support/paths.hpp"
 #include "support/process_table.hpp"
 #include "support/run_program.hpp"
@@ -321,16 +322,6 @@ TEST_F(Launch, RunsPythonUnbufferedAndModules) {
   EXPECT_EQ(old_script.out, "True ['--local-rank=0', '--lr']\n") << old_script.err;
 }
 
-// Waits until something is so, five seconds at most.
-template <class Condition>
-bool comes_true(const Condition& condition) {
-  for (int tries = 0; tries < 500; ++tries) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return false;
-}
-
 class LaunchSignals : public Launch {
  protected:
   std::unique_ptr<BackgroundProgram> started(const std::string& lines,
@@ -342,7 +333,7 @@ class LaunchSignals : public Launch {
     command.push_back(script("cd " + folder.path().string() + "\n" + lines +
                              "touch up$RANK\nwhile true; do sleep 0.02; done\n"));
     auto program = std::make_unique<BackgroundProgram>(command);
-    EXPECT_TRUE(comes_true([&] { return is_there("up0") && is_there("up1"); }));
+    EXPECT_TRUE(comes_true_within(5s, [&] { return is_there("up0") && is_there("up1"); }));
     return program;
   }
   bool is_there(const std::string& name) const { return fs::exists(folder / name); }
@@ -363,7 +354,7 @@ TEST_F(LaunchSignals, OfSchedulersAreHandedOnAndTheJobGoesOn) {
                                {"--signals-to-handle=SIGTERM,SIGUSR1"});
   program->send(SIGUSR1);
   program->send(SIGUSR2);
-  EXPECT_TRUE(comes_true([&] {
+  EXPECT_TRUE(comes_true_within(5s, [&] {
     return is_there("usr1_0") && is_there("usr1_1") && is_there("usr2_0") && is_there("usr2_1");
   }));
   program->send(SIGTERM);
