@@ -4,7 +4,7 @@
 # ONE_THREAD: what it tests has one thread, so that the thread sanitizer would look at nothing.
 # FEW_THREADS: only those of base, whose own tests the thread sanitizer sees; scripts/test --whole
 # looks here too.
-# UNSANITIZED: what it tests is not there in a build with sanitizers.
+# UNSANITIZED: what it tests is not there in a build with sanitizers, or is no program of ours.
 # EACH_CASE: a case needs a process of its own, under a sanitizer too.
 lockstep_dependency(GTest GTest::gtest_main URL ${LOCKSTEP_GTEST_URL} HASH ${LOCKSTEP_GTEST_HASH}
   OPTIONS INSTALL_GTEST=OFF)

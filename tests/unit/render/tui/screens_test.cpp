@@ -160,7 +160,7 @@ TEST(Screen, WideLettersEndInNoLoopNorShiftTheRest) {
         "python", "\xE8\xA8\x93\xE7\xB7\xB4\xE8\xA8\x93\xE7\xB7\xB4/\xE8\xA8\x93\xE7\xB7\xB4.py",
         "e\xCC\x81"};
   for (const bool ascii : {false, true})
-    for (int columns = 60; columns < 100; ++columns) {
+    for (int columns = 60; columns < 80; ++columns) {
       ScreenPainter painter;
       ScreenWriter writer;
       MonitorState state;
