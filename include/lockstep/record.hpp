@@ -121,7 +121,7 @@ struct StepMark {
   std::optional<double> gpu_idle_ms;  // before its first pass, while the GPU had nothing to do
   // it had done all the work of the step before as soon as that was queued
   std::optional<bool> gpu_ran_dry;
-  std::shared_ptr<const StepDetail> detail;  // null: not from a probe, or read from a recording
+  std::shared_ptr<const StepDetail> detail;  // null: not from a probe
   std::optional<StepOnDevices> on_devices;   // where the GPUs' own records were read
 
   bool operator==(const StepMark&) const = default;

@@ -121,7 +121,8 @@ class JobAccount {
                           std::max(0.0, job_.to_ms - job_.from_ms) / 1e3;
     if (signals_.trace)
       from_trace(*signals_.trace);
-    else if (job_.steps && job_.steps->devices && job_.steps->devices->steps >= 5)
+    else if (job_.steps && job_.steps->devices &&
+             job_.steps->devices->steps >= kFewestRecordedSteps)
       from_records(*job_.steps->devices);
     else if (job_.time && job_.active)
       from_readings(findings);

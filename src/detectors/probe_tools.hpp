@@ -38,6 +38,15 @@ inline double share_of_slowest(const JobSignals& job, StepPart part) {
   return most;
 }
 
+inline constexpr std::int64_t kFewestRecordedSteps = 5;
+
+inline double idle_while_launching(const RankDevices& rank) {
+  double idle = 0;
+  for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
+    idle += rank.idle[index_of(part)];
+  return idle;
+}
+
 // A GPU that computes loses nothing, whatever the host does meanwhile. By its own records where
 // they are.
 inline double most_that_can_be_lost(const JobSignals& job) {
@@ -46,6 +55,16 @@ inline double most_that_can_be_lost(const JobSignals& job) {
   for (const RankDevices& rank : job.steps->devices->ranks)
     if (const DeviceUse* const use = rank.main()) most = std::max(most, 1 - use->computes);
   return most;
+}
+
+// The rank whose GPU rests least while its host launches kernels, by the GPUs' own records: the
+// others also wait for each other. Null: there are no records.
+inline const RankDevices* least_launch_bound(const JobSignals& job) {
+  if (!job.steps || !job.steps->devices || job.steps->devices->steps < kFewestRecordedSteps)
+    return nullptr;
+  const auto& ranks = job.steps->devices->ranks;
+  const auto least = std::ranges::min_element(ranks, {}, idle_while_launching);
+  return least == ranks.end() || least->main() == nullptr ? nullptr : &*least;
 }
 
 // The places of a part, costliest first, that make up the most of it.

@@ -1,61 +1,20 @@
 #include "recording/collective_lines.hpp"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "recording/json_fields.hpp"
 
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-template <class T>
-void take(const Json& json, const char* name, T& into) {
-  const auto found = json.find(name);
-  if (found == json.end()) return;
-  if constexpr (std::is_same_v<T, std::string>) {
-    if (found->is_string()) into = found->template get<std::string>();
-  } else if constexpr (std::is_same_v<T, bool>) {
-    if (found->is_boolean()) into = found->template get<bool>();
-  } else if constexpr (std::is_integral_v<T>) {
-    if (!found->is_number_integer()) return;
-    if (found->is_number_unsigned()) {
-      if (const auto value = found->template get<std::uint64_t>(); std::in_range<T>(value))
-        into = static_cast<T>(value);
-    } else if (const auto value = found->template get<std::int64_t>(); std::in_range<T>(value)) {
-      into = static_cast<T>(value);
-    }
-  } else {
-    if (!found->is_number()) return;
-    if (const auto value = found->template get<double>(); std::isfinite(value)) into = value;
-  }
-}
-
-template <class T>
-void take(const Json& json, const char* name, std::optional<T>& into) {
-  T value{};
-  const auto found = json.find(name);
-  if (found == json.end() || !found->is_number()) return;
-  take(json, name, value);
-  into = value;
-}
+using json_fields::Json;
+using json_fields::list_of;
+using json_fields::object_of;
+using json_fields::take;
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-Json object_of(std::string_view text) {
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_object() ? json : Json::object();
-}
-
-std::vector<Json> list_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  std::vector<Json> list;
-  if (found == json.end() || !found->is_array()) return list;
-  for (const Json& entry : *found)
-    if (entry.is_object()) list.push_back(entry);
-  return list;
 }
 
 }  // namespace

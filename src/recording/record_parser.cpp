@@ -9,6 +9,7 @@
 
 #include "recording/collective_lines.hpp"
 #include "recording/format.hpp"
+#include "recording/step_detail_lines.hpp"
 #include "recording/step_names.hpp"
 
 namespace lockstep {
@@ -366,7 +367,7 @@ StepOnDevices on_devices(ondemand::object fields) {
   return time;
 }
 
-StepMark step_mark(ondemand::object fields) {
+StepMark step_mark(ondemand::object fields, PlacePool& places) {
   StepMark step;
   for (auto field : fields) {
     const std::string_view key = field.unescaped_key();
@@ -380,6 +381,7 @@ StepMark step_mark(ondemand::object fields) {
     if (bool dry = false; key == "gpu_ran_dry" && value.get_bool().get(dry) == simdjson::SUCCESS)
       step.gpu_ran_dry = dry;
     if (key == "on_devices") step.on_devices = on_devices(value.get_object());
+    if (key == "detail") step.detail = read_detail(raw_text(value.get_object()), places);
     if (key == "spans_ms")
       each_part(value.get_object(),
                 [&](std::size_t part, Value length) { step.spans_ms[part] = as_number(length); });
@@ -518,6 +520,7 @@ Header header(ondemand::object fields) {
 
 struct RecordParser::Scratch {
   ondemand::parser parser;
+  PlacePool places;
 
   // The line's one object, or nothing when the line is no JSON object.
   std::optional<ondemand::document> document(std::string_view line) {
@@ -569,7 +572,7 @@ ParsedLine RecordParser::parse_record(std::string_view line) {
       else if (key == "processes")
         record = Record{0, process_tick(value)};
       else if (key == "step")
-        record = Record{0, step_mark(value.get_object())};
+        record = Record{0, step_mark(value.get_object(), scratch_->places)};
       else if (key == "fact")
         record = Record{0, probe_fact(value.get_object())};
       else if (key == "collective")

@@ -18,6 +18,7 @@
 #include "recording/collective_lines.hpp"
 #include "recording/format.hpp"
 #include "recording/reader.hpp"
+#include "recording/step_detail_lines.hpp"
 #include "recording/step_names.hpp"
 
 namespace lockstep {
@@ -202,7 +203,7 @@ Json on_devices_json(const StepOnDevices& time) {
   return json;
 }
 
-Json step_json(const StepMark& step) {
+Json step_json(const StepMark& step, const WriterOptions& options) {
   Json spans = Json::object();
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
     if (step.spans_ms[i]) spans[std::string(kStepSpanNames[i])] = plain(*step.spans_ms[i]);
@@ -215,6 +216,9 @@ Json step_json(const StepMark& step) {
   if (step.gpu_idle_ms) json["gpu_idle_ms"] = plain(*step.gpu_idle_ms);
   if (step.gpu_ran_dry) json["gpu_ran_dry"] = *step.gpu_ran_dry;
   if (step.on_devices) json["on_devices"] = on_devices_json(*step.on_devices);
+  // Files and functions tell as much as commands do.
+  if (step.detail && options.redaction != Redaction::commands_and_host)
+    json["detail"] = detail_json(*step.detail);
   return json;
 }
 
@@ -275,7 +279,7 @@ std::string record_line(const Record& record, const WriterOptions& options) {
     for (const ProcessSample& process : *processes) list.push_back(process_json(process, options));
     json["processes"] = list;
   } else if (const auto* step = std::get_if<StepMark>(&record.content)) {
-    json["step"] = step_json(*step);
+    json["step"] = step_json(*step, options);
   } else if (const auto* fact = std::get_if<ProbeFact>(&record.content)) {
     json["fact"] = {
         {"pid", fact->pid}, {"rank", fact->rank}, {"name", fact->name}, {"values", fact->values}};

@@ -37,20 +37,45 @@ constexpr std::int64_t kEnoughSteps = 12;
 // of a few: the first holds the start of loaders and libraries, seconds where a step takes 43 ms
 constexpr std::int64_t kFirstSteps = 3;
 
+// The CUDA probe looks into few steps, a window at a time: in a run of 200 all of its windows may
+// lie within the warm-up (seen on an H200: behind steps 8 and 32). The last of them says more than
+// none.
+constexpr std::ptrdiff_t kRecordedSteps = 7;
+
+// Of each rank: the last step that does not count, where it was looked into.
+class LastOfWarmUp {
+ public:
+  explicit LastOfWarmUp(const std::vector<StepAt>& steps) {
+    std::map<int, std::vector<std::int64_t>> recorded;
+    for (const StepAt& entry : steps) {
+      ++of_rank_[entry.step.rank];
+      if (entry.step.on_devices) recorded[entry.step.rank].push_back(entry.step.index);
+    }
+    for (auto& [rank, last] : of_rank_) {
+      const auto share = static_cast<std::int64_t>(kWarmUpShare * static_cast<double>(last));
+      last = last < kEnoughSteps ? kFirstSteps : std::clamp(share, kWarmUpAtLeast, kWarmUpAtMost);
+      spare_records(recorded[rank], last);
+    }
+  }
+
+  bool holds(const StepMark& step) const { return step.index <= of_rank_.at(step.rank); }
+
+ private:
+  static void spare_records(std::vector<std::int64_t>& recorded, std::int64_t& last) {
+    if (recorded.empty()) return;
+    std::ranges::sort(recorded);
+    const auto kept = std::min(kRecordedSteps, std::ssize(recorded));
+    last = std::min(last, std::max(kFirstSteps, *(recorded.end() - kept) - 1));
+  }
+
+  std::map<int, std::int64_t> of_rank_;
+};
+
 std::vector<StepAt> without_warm_up(const std::vector<StepAt>& steps) {
-  std::map<int, std::int64_t> counts;
-  for (const StepAt& entry : steps) ++counts[entry.step.rank];
-  const auto warm_up = [&](int rank) {
-    return counts[rank] < kEnoughSteps
-               ? kFirstSteps
-               : std::clamp(
-                     static_cast<std::int64_t>(kWarmUpShare * static_cast<double>(counts[rank])),
-                     kWarmUpAtLeast, kWarmUpAtMost);
-  };
+  const LastOfWarmUp warm_up(steps);
   std::vector<StepAt> kept;
   for (const StepAt& entry : steps)
-    if ((!entry.step.detail && !entry.step.on_devices) ||
-        entry.step.index > warm_up(entry.step.rank))
+    if ((!entry.step.detail && !entry.step.on_devices) || !warm_up.holds(entry.step))
       kept.push_back(entry);
   return kept;
 }

@@ -132,6 +132,35 @@ Site site_of(const StepMark& step, const StepRest& rest) {
   return {step.rank, rest.after.get(), rest.before.get()};
 }
 
+// Where a line waits for the GPU again and again, what it does between two waits is the waits'
+// doing: each ended when the GPU had nothing left to do.
+bool is_between_waits_of_a_line(const StepDetail& detail, const StepRest& rest,
+                                const CodePlace& place) {
+  if (rest.after == nullptr || rest.after != rest.before || place.file != rest.after->file ||
+      place.line != rest.after->line)
+    return false;
+  return std::ranges::any_of(detail.pieces, [&](const StepPiece& piece) {
+    return piece.place == rest.after && piece.part == StepPart::sync;
+  });
+}
+
+// What the host did by itself gets other names; so does the GPU's rest meanwhile.
+void move_out_of_other(StepMark& step, StepPart to, double length_ms) {
+  if (to == StepPart::other) return;
+  auto& other = step.spans_ms[index_of(StepPart::other)];
+  const double whole = other.value_or(0);
+  const double moved = std::min(length_ms, whole);
+  if (moved <= 0) return;
+  other = whole - moved;
+  auto& part = step.spans_ms[index_of(to)];
+  part = part.value_or(0) + moved;
+  if (!step.on_devices) return;
+  double& rested = step.on_devices->idle_ms[index_of(StepPart::other)];
+  const double moved_rest = rested * moved / whole;
+  rested -= moved_rest;
+  step.on_devices->idle_ms[index_of(to)] += moved_rest;
+}
+
 void name_rests_of(StepMark& step, const std::map<Site, Seen>& sites) {
   auto detail = std::make_shared<StepDetail>(*step.detail);
   for (const StepRest& rest : detail->rests) {
@@ -145,15 +174,13 @@ void name_rests_of(StepMark& step, const std::map<Site, Seen>& sites) {
       StepPiece piece;
       piece.part = part_of_functions(place->what);
       if (piece.part == StepPart::other) piece.part = by_calls.value_or(StepPart::other);
+      if (piece.part == StepPart::other && is_between_waits_of_a_line(*step.detail, rest, *place))
+        piece.part = StepPart::sync;
       piece.place = place;
       piece.from_ms = from;
       piece.length_ms = piece.own_ms = share * rest.length_ms;
       from += piece.length_ms;
-      auto& other = step.spans_ms[index_of(StepPart::other)];
-      const double moved = std::min(piece.own_ms, other.value_or(0));
-      other = other.value_or(0) - moved;
-      auto& part = step.spans_ms[index_of(piece.part)];
-      part = part.value_or(0) + moved;
+      move_out_of_other(step, piece.part, piece.own_ms);
       detail->pieces.push_back(std::move(piece));
     }
   }

@@ -112,7 +112,8 @@ const std::map<std::string, Rule> kRules = {
        "src/doctor"},
       {},
       {"fmt", "nlohmann", "CLI"}}},
-    // the one header that shows CLI11 to its neighbours
+    // the headers that show a library to their neighbours
+    {"src/recording/json_fields.hpp", {{}, {"nlohmann"}, {}}},
     {"src/commands/cli11_line.hpp", {{"src/commands"}, {"CLI"}, {}}},
     {"probes/wire", {{}, {}, {}}},
     {"probes/cuda", {{"probes/wire"}, {}, {}}},

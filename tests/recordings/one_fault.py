@@ -155,8 +155,8 @@ class Training:
                 {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()},
                 "saved.pt",
             )
-        elif fault == "evaluation" and count % 20 == 19:
-            self.evaluate(tokens)
+        elif self.fault == "evaluation" and count % 20 == 19:
+            self.evaluate(tokens, faulty)  # without the fault it evaluates, too, and nobody waits
         elif fault == "collector":
             self.kept = self.kept or [[i] for i in range(2_000_000)]
             gc.collect()
@@ -164,12 +164,13 @@ class Training:
             loss.item()
             score_in_python(0.05)
 
-    def evaluate(self, tokens):
+    def evaluate(self, tokens, faulty):
         self.model.eval()
         with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
             for _ in range(10):
                 loss = self.model(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
-                score_in_python(0.1 + 0 * loss.item())
+                if faulty:
+                    score_in_python(0.1 + 0 * loss.item())
         self.model.train()
 
     def gpu_ms(self, loader):

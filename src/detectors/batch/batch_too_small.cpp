@@ -31,6 +31,16 @@ double reached_by_power(double of_limit) {
   return std::clamp((of_limit - kEmpty) / (kFull - kEmpty), 0.0, 1.0);
 }
 
+// A loader gives a few samples at a time: then it is the batch that makes the kernels small, and
+// not the model.
+bool has_few_samples(const JobSignals& job) {
+  constexpr int kFew = 4;
+  if (!job.settings) return false;
+  return std::ranges::any_of(job.settings->loaders, [](const LoaderSetting& loader) {
+    return loader.batch && *loader.batch >= 1 && *loader.batch <= kFew;
+  });
+}
+
 }  // namespace
 
 std::vector<Finding> find_batch_too_small(const Seen& seen) {
@@ -38,6 +48,7 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
   constexpr double kSmAtMost = 0.4;
   constexpr double kMemoryAtMost = 0.5;
   constexpr double kPowerAtMost = 0.4;
+  constexpr double kRestsAtLeast = 0.3;  // of the time, while the host launches, by GPU records
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
@@ -76,7 +87,11 @@ std::vector<Finding> find_batch_too_small(const Seen& seen) {
         is_perfectly_still(job, seen.signals))
       continue;
     // Where the host is the limit the GPU rests: a larger batch brings more, too.
-    const bool host_is_the_limit = sm_known && launches_all_the_time(job);
+    const RankDevices* const recorded = least_launch_bound(job);
+    const bool host_is_the_limit =
+        sm_known && (recorded != nullptr
+                         ? idle_while_launching(*recorded) >= kRestsAtLeast && has_few_samples(job)
+                         : launches_all_the_time(job));
     if (busy < kBusyAtLeast && !host_is_the_limit) continue;
     if (sm_known ? sm > kSmAtMost : power > kPowerAtMost) continue;
     if (memory_bound) continue;

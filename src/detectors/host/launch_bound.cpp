@@ -45,25 +45,21 @@ std::optional<Finding> launches_from_records(const JobSignals& job) {
   constexpr double kGapsAtLeast = 0.1;
   // of the idle time; what waits for the GPU in each step makes it run dry, and is another finding
   constexpr double kWaitsAtMost = 0.5;
-  double least = 1;
-  const RankDevices* of = nullptr;
-  for (const RankDevices& rank : job.steps->devices->ranks) {
-    double idle = 0;
-    for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
-      idle += rank.idle[index_of(part)];
-    if (of == nullptr || idle < least) {
-      of = &rank;
-      least = idle;
-    }
-  }
-  if (of == nullptr || of->main() == nullptr || least < kGapsAtLeast) return std::nullopt;
+  const RankDevices* const of = least_launch_bound(job);
+  if (of == nullptr) return std::nullopt;
+  const double least = idle_while_launching(*of);
+  if (least < kGapsAtLeast) return std::nullopt;
+  // What little the host does beside would go on while the GPU works, were launching free.
+  constexpr double kLittle = 0.1;
+  const double beside = std::max(0.0, of->main()->idle - least);
+  const double lost = beside <= kLittle ? least + std::min(beside, of->main()->busy()) : least;
   const bool waits = std::ranges::any_of(job.steps->places, [&](const PlaceSignals& place) {
     return place.part == StepPart::sync && place.on_device && place.present >= kWaitsAtMost &&
            place.calls_a_step >= 1;
   });
   Finding finding = about_job(
       FindingCode::launch_bound, job,
-      least > 0.3 && !waits ? Severity::critical : Severity::warning, waits ? 0.6 : 0.95, least,
+      least > 0.3 && !waits ? Severity::critical : Severity::warning, waits ? 0.6 : 0.95, lost,
       {{"idle_while_launching", least, kGapsAtLeast, "fraction"},
        {"gaps_a_step", std::round(of->launch_gaps_a_step), std::nullopt, "gaps"},
        {"kernels_a_step", std::round(of->main()->kernels_a_step), std::nullopt, "kernels"}});
@@ -132,7 +128,7 @@ std::vector<Finding> find_launch_bound(const Seen& seen) {
     std::optional<double> sm;
     for (const GpuSignals& gpu : seen.signals.gpus)
       if (!job.gpus.empty() && gpu.index == job.gpus.front()) sm = gpu.sm;
-    if (job.steps && job.steps->devices && job.steps->devices->steps >= 5) {
+    if (job.steps && job.steps->devices && job.steps->devices->steps >= kFewestRecordedSteps) {
       if (auto finding = launches_from_records(job); finding && steps_can_be_judged(seen, i))
         findings.push_back(std::move(*finding));
       continue;

@@ -72,16 +72,21 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
     ms_a_step += place->step_p50_ms * place->present;
   }
   if (places.empty() || share < kShareAtLeast) return std::nullopt;
+  // A function's time is spread over its lines, and only the costliest are named: where these are
+  // most of the host's own code, the GPU's rest meanwhile is theirs.
+  constexpr double kMostOfIt = 0.6;
+  const double in_all = share_of_slowest(job, StepPart::other);
   double lost = share;
-  if (job.steps->devices)
-    lost = idle_in_own_code(*job.steps->devices);
-  else if (job.steps->gpu_idle_share)
+  if (job.steps->devices) {
+    const double idle = idle_in_own_code(*job.steps->devices);
+    lost = share >= kMostOfIt * in_all ? idle : std::min(share, idle);
+  } else if (job.steps->gpu_idle_share) {
     lost = std::min(lost, *job.steps->gpu_idle_share);
-  Finding finding =
-      about_job(FindingCode::slow_host_code, job,
-                lost > 0.3 ? Severity::critical : Severity::warning, 0.85, std::min(share, lost),
-                {{"own_code_share", share, kShareAtLeast, "fraction"},
-                 {"own_code_ms_a_step", ms_a_step, std::nullopt, "ms"}});
+  }
+  Finding finding = about_job(FindingCode::slow_host_code, job,
+                              lost > 0.3 ? Severity::critical : Severity::warning, 0.85, lost,
+                              {{"own_code_share", share, kShareAtLeast, "fraction"},
+                               {"own_code_ms_a_step", ms_a_step, std::nullopt, "ms"}});
   name_places(finding, job, places);
   return finding;
 }

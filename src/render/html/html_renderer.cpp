@@ -47,8 +47,7 @@ std::string HtmlRenderer::render(const Report& report) const {
     html +=
         fmt::format("<p>throughput now: <b>{:.0f} %</b> of what {} could do</p>",
                     report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
-  if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0)
-    html += fmt::format("<p>GPU time: {}</p>", ledger_words(report.jobs.front().ledger));
+  if (const auto gpu_time = gpu_time_words(report)) html += fmt::format("<p>{}</p>", *gpu_time);
   if (const auto undecided = undecided_words(report))
     html += fmt::format("<p>{}</p>", escaped(*undecided));
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());

@@ -171,8 +171,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
   if (report.throughput)
     text += fmt::format("Throughput now: {:.0f} % of what these GPUs could do.\n\n",
                         report.throughput->now * 100);
-  if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0)
-    text += fmt::format("GPU time: {}.\n\n", ledger_words(report.jobs.front().ledger));
+  if (const auto gpu_time = gpu_time_words(report)) text += *gpu_time + ".\n\n";
   if (const auto undecided = undecided_words(report)) text += escaped(*undecided) + ".\n\n";
   text += gpu_table(report);
   if (!report.pictures.empty()) {

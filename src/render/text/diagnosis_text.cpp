@@ -194,10 +194,9 @@ std::string DiagnosisText::render(const Report& report) const {
       text += fmt::format("also: {} ({})\n", printable(report.jobs[i].verdict->sentence),
                           kPatternNames[static_cast<std::size_t>(report.jobs[i].verdict->pattern)]);
   if (report.jobs.size() > 1 && !jobs) text += "\n";
-  if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0 && report.verdict &&
-      report.verdict->pattern != Pattern::idle)
-    text += wrapped("GPU time: " + ledger_words(report.jobs.front().ledger), 0, width) +
-            (report.findings.empty() ? "\n" : "");
+  if (const auto gpu_time = gpu_time_words(report);
+      gpu_time && report.verdict && report.verdict->pattern != Pattern::idle)
+    text += wrapped(*gpu_time, 0, width) + (report.findings.empty() ? "\n" : "");
   if (const auto undecided = undecided_words(report)) text += wrapped(*undecided, 0, width) + "\n";
   if (report.comparison && report.trace)
     text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);

@@ -141,6 +141,13 @@ std::string ledger_words(const Ledger& ledger) {
   return join(words, ", ");
 }
 
+std::optional<std::string> gpu_time_words(const Report& report) {
+  const bool on_gpus = !report.gpus.empty() || report.trace;
+  if (!on_gpus || report.jobs.empty() || report.jobs.front().ledger.gpu_seconds <= 0)
+    return std::nullopt;
+  return "GPU time: " + ledger_words(report.jobs.front().ledger);
+}
+
 std::optional<std::string> undecided_words(const Report& report) {
   constexpr double kWorthAQuestion = 0.1;
   constexpr double kWorthNaming = 0.05;

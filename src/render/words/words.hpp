@@ -29,6 +29,8 @@ std::string rank_list(const Finding& finding);
 std::string place_list(const Finding& finding);
 // Where a job's GPU time went: "working 52 %, waiting for input 40 %, not known 8 %".
 std::string ledger_words(const Ledger& ledger);
+// "GPU time: " and the first job's; nothing where no GPU was seen.
+std::optional<std::string> gpu_time_words(const Report& report);
 // Of GPU time that nobody could explain: what it may be, the likeliest first, and what would tell.
 // Nothing where all of it is explained.
 std::optional<std::string> undecided_words(const Report& report);

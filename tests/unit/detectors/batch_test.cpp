@@ -65,6 +65,31 @@ TEST(BatchTooSmall, CostsWhatALargerBatchBroughtOnAnH200) {
   EXPECT_GE(checked, 2);
 }
 
+TEST(BatchTooSmall, IsFoundWhereTheGpusRecordsShowTheHostTooSlow) {
+  Signals signals = small_batch(1);
+  load_gpu(signals, 0, 0.28, 0.05);
+  signals.gpus.front().sm = 0.16;
+  RankDevices rank;
+  rank.devices = {{.device = 0, .computes = 0.2, .idle = 0.8}};
+  rank.idle[index_of(StepPart::backward)] = 0.7;
+  StepSignals steps;
+  steps.count = 100;
+  steps.devices = DeviceSignals{};
+  steps.devices->steps = 7;
+  steps.devices->ranks = {rank};
+  signals.jobs.front().steps = steps;
+  EXPECT_THAT(found_by(find_batch_too_small, signals), IsEmpty()) << "the model may be small";
+
+  signals.jobs.front().settings = ProbeSettings{};
+  signals.jobs.front().settings->loaders = {{.batch = 1}};
+  EXPECT_TRUE(
+      is_one(found_by(find_batch_too_small, signals), FindingCode::batch_too_small, 0.85, 0.9));
+
+  RankDevices& waits = signals.jobs.front().steps->devices->ranks.front();
+  std::swap(waits.idle[index_of(StepPart::backward)], waits.idle[index_of(StepPart::data_wait)]);
+  EXPECT_THAT(found_by(find_batch_too_small, signals), IsEmpty()) << "it waits for data";
+}
+
 TEST(BatchTooSmall, IsFoundWhereTheHostCannotLaunchItsKernelsInTime) {
   Signals signals = small_batch(1);
   load_gpu(signals, 0, 0.28, 0.05);

@@ -220,6 +220,21 @@ TEST(AccumulationTooHigh, NeedsRoomInTheMemory) {
   EXPECT_THAT(found(find_accumulation_too_high, full), IsEmpty());
 }
 
+TEST(AccumulationTooHigh, CostsNothingWhereTheGpuNeverRests) {
+  JobSignals job = healthy();
+  job.steps->passes_a_step = 4;
+  job.settings->memory_peak_bytes = 20e9;
+  job.settings->memory_total_bytes = 80e9;
+  RankDevices busy;
+  busy.devices = {{.device = 0, .computes = 0.97, .idle = 0.03}};
+  job.steps->devices = DeviceSignals{};
+  job.steps->devices->ranks = {busy};
+  EXPECT_THAT(found(find_accumulation_too_high, job), IsEmpty());
+
+  job.steps->devices->ranks.front().devices.front().computes = 0.8;
+  EXPECT_THAT(found(find_accumulation_too_high, job), SizeIs(1));
+}
+
 TEST(UnfusedOptimizer, MattersOnAGpuWhereTheUpdateShows) {
   JobSignals job = healthy();
   job.settings->on_gpu = true;

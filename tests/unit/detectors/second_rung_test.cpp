@@ -158,6 +158,24 @@ TEST(LaunchBound, IsIdleBetweenKernelsWhileTheHostLaunches) {
   EXPECT_EQ(findings.front().rung, 2);
 }
 
+TEST(LaunchBound, CostsAlsoTheLittleThatWouldGoOnBesideTheGpu) {
+  Signals signals = launches_slowly(0.8);
+  for (RankDevices& rank : signals.jobs.front().steps->devices->ranks) {
+    rank.devices.front().computes = 0.14;
+    rank.devices.front().idle = 0.86;
+    rank.idle[index_of(StepPart::other)] = 0.06;
+  }
+  EXPECT_TRUE(
+      is_one(found_by(find_launch_bound, signals), FindingCode::launch_bound, 0.855, 0.865));
+
+  for (RankDevices& rank : signals.jobs.front().steps->devices->ranks) {
+    rank.devices.front().idle = 1;
+    rank.idle[index_of(StepPart::data_wait)] = 0.2;
+  }
+  EXPECT_TRUE(is_one(found_by(find_launch_bound, signals), FindingCode::launch_bound, 0.79, 0.81))
+      << "data that are waited for do not come sooner";
+}
+
 TEST(LaunchBound, NearMissAFewGapsAreNothing) {
   EXPECT_THAT(found_by(find_launch_bound, launches_slowly(0.06)), IsEmpty());
 }

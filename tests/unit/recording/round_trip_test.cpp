@@ -24,6 +24,89 @@ TEST(Recording, ReadsBackEverythingThatWasWritten) {
   EXPECT_FALSE(reader->losses().any());
 }
 
+StepMark step_in_pieces() {
+  const auto item = std::make_shared<const CodePlace>(CodePlace{"train.py", 31, "Tensor.item", 12});
+  const auto write = std::make_shared<const CodePlace>(CodePlace{"", 0, "write to steps.log", 0});
+  auto detail = std::make_shared<StepDetail>();
+  StepPiece piece;
+  piece.part = StepPart::sync;
+  piece.place = item;
+  piece.from_ms = 6.25;
+  piece.length_ms = 2.5;
+  piece.own_ms = 2.25;
+  piece.hidden_ms = 0.5;
+  piece.count = 148;
+  piece.bytes = 4;
+  piece.subject = 18446744073709551615U;
+  piece.on_device = piece.pageable = piece.blocking = true;
+  detail->pieces = {piece};
+  detail->rests = {{0, 6.25, nullptr, item, {{StepPart::logging, write, 1.5}}}};
+  detail->looks = {{3.5, 10, write}};
+  StepMark step;
+  step.rank = 1;
+  step.index = 7;
+  step.duration_ms = 8.75;
+  step.detail = std::move(detail);
+  return step;
+}
+
+TEST(Recording, KeepsThePiecesOfAStepAndTheirLines) {
+  const std::string text =
+      recording_text(two_gpu_machine(), {{1, step_in_pieces()}, {2, step_in_pieces()}});
+  auto reader = RecordingReader::over(text, "test");
+  const std::vector<Record> records = all_records(*reader);
+  ASSERT_EQ(records.size(), 2U);
+
+  const StepMark mark = step_in_pieces();
+  const StepDetail& read = *std::get<StepMark>(records[0].content).detail;
+  ASSERT_EQ(read.pieces.size(), 1U);
+  const StepPiece& piece = read.pieces.front();
+  const StepPiece& as_written = mark.detail->pieces.front();
+  EXPECT_EQ(*piece.place, *as_written.place);
+  EXPECT_EQ(piece.part, as_written.part);
+  EXPECT_EQ(piece.from_ms, as_written.from_ms);
+  EXPECT_EQ(piece.length_ms, as_written.length_ms);
+  EXPECT_EQ(piece.own_ms, as_written.own_ms);
+  EXPECT_EQ(piece.hidden_ms, as_written.hidden_ms);
+  EXPECT_EQ(piece.count, as_written.count);
+  EXPECT_EQ(piece.bytes, as_written.bytes);
+  EXPECT_EQ(piece.subject, as_written.subject);
+  EXPECT_TRUE(piece.on_device && piece.pageable && piece.blocking);
+  ASSERT_EQ(read.rests.size(), 1U);
+  EXPECT_EQ(read.rests[0].after, nullptr);
+  EXPECT_EQ(read.rests[0].before, piece.place) << "the same line is the same place";
+  ASSERT_EQ(read.rests[0].calls.size(), 1U);
+  EXPECT_EQ(read.rests[0].calls[0].place->what, "write to steps.log");
+  ASSERT_EQ(read.looks.size(), 1U);
+  EXPECT_EQ(read.looks[0].weight_ms, 10);
+  EXPECT_EQ(std::get<StepMark>(records[1].content).detail->pieces[0].place, piece.place);
+}
+
+TEST(Recording, WithoutNamesHasNoLinesOfCode) {
+  const std::string line =
+      record_line({1, step_in_pieces()}, WriterOptions{Redaction::commands_and_host});
+
+  EXPECT_EQ(line.find("train.py"), std::string::npos) << line;
+}
+
+TEST(Recording, PiecesWithoutAPlaceAreLeftOut) {
+  const std::string header = header_line(two_gpu_machine(), {});
+  auto reader = RecordingReader::over(
+      header +
+          R"({"t_ms":1,"step":{"rank":0,"index":1,"duration_ms":5,"detail":{"places":[{"line":3}],)"
+          R"("pieces":[{"part":"sync","place":0},{"part":"sync","place":9},{"part":"sync"},7],)"
+          R"("looks":[{"at_ms":1,"place":-1}],"rests":[{"after":4}]}}})"
+          "\n",
+      "test");
+  const std::vector<Record> records = all_records(*reader);
+
+  ASSERT_EQ(records.size(), 1U);
+  const StepDetail& read = *std::get<StepMark>(records[0].content).detail;
+  EXPECT_EQ(read.pieces.size(), 1U);
+  EXPECT_TRUE(read.looks.empty());
+  EXPECT_EQ(read.rests.at(0).after, nullptr);
+}
+
 class RecordingFile : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RecordingFile, ReadsBackWhateverItsName) {

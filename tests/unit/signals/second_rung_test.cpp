@@ -5,6 +5,7 @@
 #include "signals/collective_arrivals.hpp"
 #include "signals/communicators.hpp"
 #include "signals/device_times.hpp"
+#include "signals/step_times.hpp"
 
 namespace lockstep {
 namespace {
@@ -277,6 +278,43 @@ TEST(DeviceSignals, WhatTheProbeMadeLongerIsTakenOut) {
   EXPECT_NEAR(rank.idle[index_of(StepPart::forward)], 0.2, 1e-9);
   EXPECT_NEAR(rank.idle[index_of(StepPart::data_wait)], 0.1, 1e-9) << "data are not the probe's";
   EXPECT_NEAR(rank.launch_gaps, 0.1, 1e-9);
+}
+
+// `count` steps; those behind `begins` have records, seven each.
+std::vector<StepAt> looked_into(int count, std::initializer_list<int> begins) {
+  std::vector<StepAt> steps;
+  for (int i = 1; i <= count; ++i) {
+    StepAt entry;
+    entry.step.index = i;
+    entry.step.duration_ms = 10;
+    entry.step.detail = std::make_shared<StepDetail>();
+    for (const int begin : begins)
+      if (i > begin && i <= begin + 7) {
+        entry.step.on_devices = StepOnDevices();
+        entry.step.on_devices->devices = {{.device = 0, .computes_ms = begin * 0.1}};
+      }
+    steps.push_back(entry);
+  }
+  return steps;
+}
+
+TEST(WarmUp, LeavesTheLastWindowWhereAllLieInIt) {
+  const auto both_within = step_signals(looked_into(198, {8, 32}), WarmUp::leave_out);
+
+  ASSERT_TRUE(both_within->devices);
+  EXPECT_EQ(both_within->devices->steps, 7);
+  EXPECT_NEAR(both_within->devices->ranks.front().main()->computes, 0.32, 1e-9);
+}
+
+TEST(WarmUp, IsLeftOutWhereALaterWindowTellsEnough) {
+  const auto one_behind = step_signals(looked_into(198, {8, 32, 90}), WarmUp::leave_out);
+
+  EXPECT_EQ(one_behind->devices->steps, 7);
+  EXPECT_NEAR(one_behind->devices->ranks.front().main()->computes, 0.9, 1e-9);
+}
+
+TEST(WarmUp, TheVeryFirstStepsNeverCount) {
+  EXPECT_FALSE(step_signals(looked_into(7, {0}), WarmUp::leave_out)->devices->steps > 4);
 }
 
 TEST(DeviceSignals, StepsWithoutRecordsGiveNone) { EXPECT_FALSE(device_signals({StepAt()})); }

@@ -70,6 +70,43 @@ TEST(RestNames, AreTheSameWhenAskedTwice) {
   EXPECT_NEAR(*steps[3].step.spans_ms[index_of(StepPart::logging)], 4, 1e-9);
 }
 
+TEST(RestNames, MoveTheGpusRestAlong) {
+  auto steps = steps_with(place(20, "wandb:log<report"));
+  for (StepAt& entry : steps) {
+    entry.step.on_devices = StepOnDevices();
+    entry.step.on_devices->idle_ms[index_of(StepPart::other)] = 3;
+  }
+
+  name_rests(steps);
+
+  EXPECT_NEAR(steps[5].step.on_devices->idle_ms[index_of(StepPart::logging)], 3, 1e-9);
+  EXPECT_NEAR(steps[5].step.on_devices->idle_ms[index_of(StepPart::other)], 0, 1e-9);
+}
+
+// for parameter in parameters: parameter.norm().item()
+std::vector<StepAt> waits_again_and_again(int line_between) {
+  const auto item = place(14, "Tensor.item");
+  auto steps = steps_with(place(line_between, "step"));
+  for (StepAt& entry : steps) {
+    auto detail = std::make_shared<StepDetail>(*entry.step.detail);
+    detail->pieces.push_back({.part = StepPart::sync, .place = item, .length_ms = 1, .own_ms = 1});
+    detail->rests = {{6, 4, item, item, {}}};
+    entry.step.detail = std::move(detail);
+  }
+  return steps;
+}
+
+TEST(RestNames, BetweenTwoWaitsOfALineAreTheWaits) {
+  auto steps = waits_again_and_again(14);
+  name_rests(steps);
+  EXPECT_NEAR(*steps[5].step.spans_ms[index_of(StepPart::sync)], 4, 1e-9);
+
+  auto other = waits_again_and_again(15);
+  name_rests(other);
+  EXPECT_NEAR(*other[5].step.spans_ms[index_of(StepPart::other)], 4, 1e-9)
+      << "what another line does is that line's";
+}
+
 TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
   EXPECT_EQ(part_of_functions("log_metrics"), StepPart::logging);
   EXPECT_EQ(part_of_functions("logMetrics"), StepPart::logging);
