@@ -1,6 +1,7 @@
 """A thread beside the training: writes what hooks have queued, and looks at the training thread now and then (a hundred times a
 second at first), for what no hook knows still has a line in the source."""
 
+import ctypes
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ _MOST_FUNCTIONS = 4
 _TELLING = re.compile("save|checkpoint|log|eval|valid|fetch|collate|tokeniz|transform|clip|report")
 _thread = None
 _looks = 0
+_ask = _has_it = None
 
 
 def start():
@@ -53,9 +55,10 @@ def _run():
     looked_ns = last
     wrote_ns = last
     samples = os.environ.get("LOCKSTEP_PROBE_SAMPLES") != "0"
+    if samples:
+        _find_the_host_probe()
     while recorder.active():
-        time.sleep(_PERIOD_S if _looks < _LOOKS_AT_FIRST else _LATER_PERIOD_S)
-        now = recorder.now()
+        now = _sleep(_PERIOD_S if _looks < _LOOKS_AT_FIRST else _LATER_PERIOD_S)
         try:
             if samples:
                 _look(now, now - last)
@@ -73,6 +76,35 @@ def _run():
             recorder.give_up(error, "sampling")
         last = now
     _write_the_rest()
+
+
+def _find_the_host_probe():
+    """It wakes this thread where the training thread is, and not where that next lets go of the
+    interpreter.
+    """
+    global _ask, _has_it
+    with_interpreter = ctypes.PyDLL(None)
+    try:
+        can_ask = with_interpreter.lockstep_host_probe_can_ask(sys.hexversion >> 16)
+    except (OSError, AttributeError):
+        return  # it is not loaded
+    if not can_ask or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return
+    _has_it = with_interpreter.lockstep_host_probe_has_it
+    _has_it.argtypes, _has_it.restype = [], None
+    _ask = ctypes.CDLL(None).lockstep_host_probe_ask
+    _ask.argtypes, _ask.restype = [ctypes.c_uint64, ctypes.c_ulong], ctypes.c_uint64
+
+
+def _sleep(seconds):
+    """Returns the time for which the training thread is then looked at."""
+    # The interpreter asks its main thread alone.
+    if _ask is None or recorder.training_thread() != threading.main_thread().ident:
+        time.sleep(seconds)
+        return recorder.now()
+    asked = _ask(int(seconds * 1e9), int(sys.getswitchinterval() * 1e6))
+    _has_it()
+    return asked
 
 
 def _write_the_rest():
