@@ -73,76 +73,9 @@ static void open_ring(void) {
   if (ring == NULL) give_up(why);
 }
 
-/* A look at the program's stack, at the moment it is meant for.
- *
- * A thread of Python that wants to look gets the interpreter when the program lets go of it, in the
- * next call of torch or after 5 ms: the line that it sees is that call's, and not the one that took
- * the time. So the looking thread asks from here, without the interpreter, and the program's thread
- * hands it over between two instructions, where it is.
- *
- * From CPython 3.12 on by a pending call, which older ones notice only when they switch threads
- * anyway; for these the 5 ms are 50 us while the looking thread waits. (Newer ones find that number
- * by the current thread's state, and here there is none.) */
-enum { NOBODY_ASKS, ASKED };
-static _Atomic int asks;
-static int (*add_pending_call)(int (*)(void*), void*);
-static void* (*save_thread)(void);
-static void (*restore_thread)(void*);
-static void (*set_switch_interval)(unsigned long);
-static unsigned long usual_interval_us;
-
-static void sleep_ns(uint64_t ns) {
-  const struct timespec length = {(time_t)(ns / 1000000000U), (long)(ns % 1000000000U)};
-  nanosleep(&length, NULL);
-}
-
-/* Called by the interpreter on the program's main thread. */
-static int hand_over(void* nothing) {
-  (void)nothing;
-  if (asks != ASKED)
-    return 0; /* it was had without: the program was in a call that lets go of it */
-  void* const state = save_thread();
-  for (int tries = 0; asks == ASKED && tries < 40; ++tries) sleep_ns(25000);
-  asks = NOBODY_ASKS;
-  restore_thread(state);
-  return 0;
-}
-
-/* With the interpreter. `version`: 0x030b for CPython 3.11. Whether it can ask. */
-int lockstep_host_probe_can_ask(int version) {
-  if (version < 0x030c) {
-    *(void**)&set_switch_interval = dlsym(RTLD_DEFAULT, "_PyEval_SetSwitchInterval");
-    return set_switch_interval != NULL;
-  }
-  *(void**)&save_thread = dlsym(RTLD_DEFAULT, "PyEval_SaveThread");
-  *(void**)&restore_thread = dlsym(RTLD_DEFAULT, "PyEval_RestoreThread");
-  *(void**)&add_pending_call = dlsym(RTLD_DEFAULT, "Py_AddPendingCall");
-  return add_pending_call != NULL && save_thread != NULL && restore_thread != NULL;
-}
-
-/* Without the interpreter: sleeps, asks for it, and says when that was. */
-uint64_t lockstep_host_probe_ask(uint64_t ns, unsigned long interval_us) {
-  sleep_ns(ns);
-  const uint64_t now = lockstep_now_ns();
-  usual_interval_us = interval_us;
-  asks = ASKED;
-  if (set_switch_interval != NULL)
-    set_switch_interval(50);
-  else if (add_pending_call(hand_over, NULL) != 0)
-    asks = NOBODY_ASKS; /* 32 others wait already */
-  return now;
-}
-
-/* With the interpreter: the program's thread may wait for its return. */
-void lockstep_host_probe_has_it(void) {
-  asks = NOBODY_ASKS;
-  if (set_switch_interval != NULL) set_switch_interval(usual_interval_us);
-}
-
 /* The parent's ring is the parent's. A child that does not run another program serves it (a
  * loader's worker): not watched. */
 static void after_fork(void) {
-  if (asks == ASKED) lockstep_host_probe_has_it(); /* the thread that asks is not in the child */
   ring = NULL;
   failed = 1;
 }

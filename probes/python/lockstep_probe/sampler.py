@@ -1,7 +1,6 @@
 """A thread beside the training: writes what hooks have queued, and looks at the training thread now and then (a hundred times a
 second at first), for what no hook knows still has a line in the source."""
 
-import ctypes
 import os
 import re
 import sys
@@ -20,7 +19,9 @@ _MOST_FUNCTIONS = 4
 _TELLING = re.compile("save|checkpoint|log|eval|valid|fetch|collate|tokeniz|transform|clip|report")
 _thread = None
 _looks = 0
-_ask = _has_it = None
+_QUICK_SWITCH_S = 5e-5
+_usual_switch_s = sys.getswitchinterval()
+_phase = 0.0
 
 
 def start():
@@ -44,6 +45,8 @@ def finish():
 
 def after_fork():
     global _thread
+    if _thread is not None:
+        _switch_as_usual()
     _thread = None  # threads do not survive a fork
 
 
@@ -55,10 +58,10 @@ def _run():
     looked_ns = last
     wrote_ns = last
     samples = os.environ.get("LOCKSTEP_PROBE_SAMPLES") != "0"
-    if samples:
-        _find_the_host_probe()
     while recorder.active():
-        now = _sleep(_PERIOD_S if _looks < _LOOKS_AT_FIRST else _LATER_PERIOD_S)
+        period = _PERIOD_S if _looks < _LOOKS_AT_FIRST else _LATER_PERIOD_S
+        (_sleep if samples else time.sleep)(period)
+        now = recorder.now()
         try:
             if samples:
                 _look(now, now - last)
@@ -78,33 +81,27 @@ def _run():
     _write_the_rest()
 
 
-def _find_the_host_probe():
-    """It wakes this thread where the training thread is, and not where that next lets go of the
-    interpreter.
-    """
-    global _ask, _has_it
-    with_interpreter = ctypes.PyDLL(None)
-    try:
-        can_ask = with_interpreter.lockstep_host_probe_can_ask(sys.hexversion >> 16)
-    except (OSError, AttributeError):
-        return  # it is not loaded
-    if not can_ask or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return
-    _has_it = with_interpreter.lockstep_host_probe_has_it
-    _has_it.argtypes, _has_it.restype = [], None
-    _ask = ctypes.CDLL(None).lockstep_host_probe_ask
-    _ask.argtypes, _ask.restype = [ctypes.c_uint64, ctypes.c_ulong], ctypes.c_uint64
-
-
 def _sleep(seconds):
-    """Returns the time for which the training thread is then looked at."""
-    # The interpreter asks its main thread alone.
-    if _ask is None or recorder.training_thread() != threading.main_thread().ident:
-        time.sleep(seconds)
-        return recorder.now()
-    asked = _ask(int(seconds * 1e9), int(sys.getswitchinterval() * 1e6))
-    _has_it()
-    return asked
+    """Ends where the training thread is then to be looked at.
+
+    A thread gets the interpreter when another lets go of it: in the next call of torch, or after 5
+    ms. Code that is shorter would never be seen, and the call behind it in its place. So the last
+    of the sleep, as long as a switch may take and each time another length, ends in 50 us.
+    """
+    global _usual_switch_s, _phase
+    _usual_switch_s = sys.getswitchinterval()
+    time.sleep(seconds)
+    _phase = (_phase + 0.618) % 1  # the program's own random numbers are its own
+    sys.setswitchinterval(_QUICK_SWITCH_S)
+    try:
+        time.sleep(_phase * _usual_switch_s)
+    finally:
+        _switch_as_usual()
+
+
+def _switch_as_usual():
+    if sys.getswitchinterval() == _QUICK_SWITCH_S:
+        sys.setswitchinterval(_usual_switch_s)
 
 
 def _write_the_rest():
