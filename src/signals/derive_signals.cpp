@@ -408,17 +408,19 @@ bool lacks_limit(const GpuTrack& track) {
          board_power_mw(*track.info.name);
 }
 
-// How busy the GPU was while the ranks evaluated, where records of some steps leave that open.
-void add_evaluation(std::vector<JobSignals>& jobs) {
+// Where only some steps have records: what the GPU did in the others, by how busy it was.
+void add_what_records_leave_open(std::vector<JobSignals>& jobs) {
   for (JobSignals& job : jobs) {
     if (!job.steps || !job.steps->devices || job.members.size() != 1 || !job.members.front().busy)
       continue;
     if (job.steps->devices->steps >= job.steps->count) continue;  // all have records
-    for (RankDevices& rank : job.steps->devices->ranks)
+    const double busy = *job.members.front().busy;
+    for (RankDevices& rank : job.steps->devices->ranks) {
       for (const RankSteps& steps : job.steps->ranks)
         if (steps.rank == rank.rank)
-          weigh_in_evaluation(steps.share[index_of(StepPart::evaluation)],
-                              *job.members.front().busy, rank);
+          weigh_in_evaluation(steps.share[index_of(StepPart::evaluation)], busy, rank);
+      weigh_in_work_behind_waits(busy, rank);
+    }
   }
 }
 
@@ -463,7 +465,7 @@ Signals derive_signals(const Timeline& as_read) {
   add_steps(timeline, signals.jobs);
   add_collectives(timeline, signals.gpus, signals.jobs);
   tell_of_working_time(timeline, signals);
-  add_evaluation(signals.jobs);
+  add_what_records_leave_open(signals.jobs);
   return signals;
 }
 

@@ -209,4 +209,14 @@ void weigh_in_evaluation(double evaluation, double busy, RankDevices& rank) {
   rank.idle[index_of(StepPart::evaluation)] += evaluation * (1 - busy_in_it);
 }
 
+void weigh_in_work_behind_waits(double busy, RankDevices& rank) {
+  if (rank.devices.size() != 1) return;
+  DeviceUse& use = rank.devices.front();
+  double& idle = rank.idle[index_of(StepPart::data_wait)];
+  const double worked = std::clamp(busy - use.busy(), 0.0, idle);
+  idle -= worked;
+  use.computes += worked;
+  use.idle = std::max(0.0, 1 - use.busy());
+}
+
 }  // namespace lockstep

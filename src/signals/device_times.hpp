@@ -16,4 +16,8 @@ std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps);
 // steps does. Both are shares of the steps' time.
 void weigh_in_evaluation(double evaluation, double busy, RankDevices& rank);
 
+// When a host that is ahead of its GPU begins to wait for a batch, the GPU still works on what it
+// was given. Records of the steps between two waits do not show that; how busy it was does.
+void weigh_in_work_behind_waits(double busy, RankDevices& rank);
+
 }  // namespace lockstep

@@ -46,22 +46,44 @@ constexpr double kStarvedWorthwhile = 0.02;
 constexpr double kShortWaitMs = 5;      // a batch
 constexpr double kWorkersKeepUp = 0.8;  // of a step: what a batch takes, over the workers
 
+double mean_step_ms(const StepSignals& steps) {
+  return steps.wall_ms > 0 ? steps.wall_ms / static_cast<double>(steps.count)
+                           : steps.duration_p50_ms;
+}
+
 // Whether the loader's workers are what is slow. Nothing: it cannot be told.
 std::optional<bool> workers_are_slow(const JobSignals& job, const LoaderSetting& loader) {
   const auto found = job.settings->batch_ms_of_worker.find(loader.id);
   if (found == job.settings->batch_ms_of_worker.end() || loader.workers == 0) return std::nullopt;
-  return found->second / loader.workers > kWorkersKeepUp * job.steps->duration_p50_ms;
+  // Batches come in bursts, one of each worker: with two the median step may be a long one, with
+  // six it is a short one. A save in some steps lengthens the mean.
+  const double step = std::min(mean_step_ms(*job.steps), job.steps->duration_p50_ms);
+  return found->second / loader.workers > kWorkersKeepUp * step;
+}
+
+// Of the time, while a GPU had nothing to do: by the GPUs' own records, else by what probes saw of
+// its queue.
+double waited_for_data(const JobSignals& job) {
+  const double exposed = exposed_data_wait(job);
+  if (!job.steps->devices || job.steps->devices->steps < kFewestRecordedSteps) return exposed;
+  double most = 0;
+  for (const RankDevices& rank : job.steps->devices->ranks)
+    if (rank.devices.size() == 1)
+      most = std::max(most, rank.idle[index_of(StepPart::data_wait)]);
+    else
+      return exposed;
+  return most;
 }
 
 std::optional<Finding> starved_from_probes(const JobSignals& job) {
-  const double share = exposed_data_wait(job);
+  const double share = waited_for_data(job);
   if (share < kStarvedWaitShare) return std::nullopt;
   const LoaderSetting* const loader = training_loader(job);
   const auto slow = loader != nullptr ? workers_are_slow(job, *loader) : std::nullopt;
   // Every pass takes a batch. Workers that have each ready in time: what is left is the queue, or
   // cores that are all taken.
   const double passes = std::max(1.0, job.steps->passes_a_step);
-  const double removable = std::max(0.0, share - passes * kQueueMs / job.steps->duration_p50_ms);
+  const double removable = std::max(0.0, share - passes * kQueueMs / mean_step_ms(*job.steps));
   if (removable < kStarvedWorthwhile ||
       (slow == false && job.steps->p50_ms[index_of(StepPart::data_wait)] < passes * kShortWaitMs))
     return std::nullopt;

@@ -299,6 +299,17 @@ TEST(InputStarved, ByProbesNeedsWorkersThatDoNotKeepUp) {
   EXPECT_THAT(found(find_input_starved, hidden), IsEmpty()) << "behind the GPU it costs nothing";
 }
 
+TEST(InputStarved, ByProbesIsFoundWhereBatchesComeInPairs) {
+  JobSignals job = healthy();
+  give(job, StepPart::data_wait, 0.75);
+  job.settings->batch_ms_of_worker[7] = 320;  // over 2 workers, as long as the mean step
+  job.steps->duration_p50_ms = 280;
+  job.steps->wall_ms = 165.0 * static_cast<double>(job.steps->count);
+
+  ASSERT_THAT(found(find_input_starved, job), SizeIs(1));
+  EXPECT_GT(found(find_input_starved, job).front().confidence, 0.9);
+}
+
 TEST(LoaderWithoutWorkers, ByProbesIsWorthItAboveTheQueue) {
   JobSignals job = healthy();
   for (LoaderSetting& loader : job.settings->loaders) loader.workers = 0;

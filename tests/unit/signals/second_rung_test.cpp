@@ -253,6 +253,22 @@ TEST(DeviceSignals, EvaluationBetweenTheWindowsIsToldByHowBusyTheGpuWas) {
   EXPECT_NEAR(busy.idle[index_of(StepPart::evaluation)], 0, 1e-6);
 }
 
+TEST(DeviceSignals, WorkThatIsLeftWhenTheHostBeginsToWaitIsWork) {
+  RankDevices rank;
+  rank.devices = {{.device = 0, .computes = 0.2, .idle = 0.8}};
+  rank.idle[index_of(StepPart::data_wait)] = 0.75;
+  RankDevices launches = rank;
+  std::swap(launches.idle[index_of(StepPart::data_wait)],
+            launches.idle[index_of(StepPart::forward)]);
+
+  weigh_in_work_behind_waits(0.26, rank);
+  weigh_in_work_behind_waits(0.26, launches);
+
+  EXPECT_NEAR(rank.idle[index_of(StepPart::data_wait)], 0.69, 1e-9);
+  EXPECT_NEAR(rank.main()->computes, 0.26, 1e-9);
+  EXPECT_NEAR(launches.main()->computes, 0.2, 1e-9) << "a reading is coarser than the records";
+}
+
 TEST(DeviceSignals, WhatTheProbeMadeLongerIsTakenOut) {
   std::vector<StepAt> steps;
   for (int i = 0; i < 20; ++i) {
@@ -315,6 +331,31 @@ TEST(WarmUp, IsLeftOutWhereALaterWindowTellsEnough) {
 
 TEST(WarmUp, TheVeryFirstStepsNeverCount) {
   EXPECT_FALSE(step_signals(looked_into(7, {0}), WarmUp::leave_out)->devices->steps > 4);
+}
+
+// Six batches at once, and then a wait for all six workers.
+std::vector<StepAt> in_bursts(int count, int first_long) {
+  std::vector<StepAt> steps;
+  for (int i = 1; i <= count; ++i) {
+    StepAt entry;
+    entry.step.index = i;
+    const bool waits = i % 6 == first_long;
+    entry.step.duration_ms = waits ? 760 : 40;
+    entry.step.spans_ms[index_of(StepPart::data_wait)] = waits ? 720 : 0;
+    steps.push_back(entry);
+  }
+  return steps;
+}
+
+TEST(StepSignals, AreOfWholeBurstsWhereverTheyWereCut) {
+  constexpr double kTrue = 720.0 / 960;
+  for (const int first_long : {0, 1, 3, 5})
+    EXPECT_NEAR(step_signals(in_bursts(40, first_long))->share[index_of(StepPart::data_wait)],
+                kTrue, 1e-9);
+}
+
+TEST(StepSignals, NearMissThreeLongStepsAreNoPeriod) {
+  EXPECT_EQ(step_signals(in_bursts(18, 2))->count, 18);
 }
 
 TEST(DeviceSignals, StepsWithoutRecordsGiveNone) { EXPECT_FALSE(device_signals({StepAt()})); }
