@@ -94,6 +94,9 @@ StepPart part_of_torch(std::string_view function) {
       function.find("norm_") != std::string_view::npos || function.ends_with("total_norm") ||
       function.find("grads_with_norm") != std::string_view::npos)
     return StepPart::optimizer;
+  // A model that is copied, whole or by its state, computes nothing and is not saved yet.
+  if (function == "__deepcopy__" || function == "clone" || function.ends_with("state_dict"))
+    return StepPart::other;
   if (function == "grad" || function.find("backward") != std::string_view::npos)
     return StepPart::backward;
   return part_of_function(function).value_or(StepPart::forward);

@@ -1,4 +1,4 @@
-"""GPT-2 in plain PyTorch, first without a fault and then with one, in one process.
+"""GPT-2 in plain PyTorch, first without a fault and then with one, in one process. Without a GPU a small one.
 
 usage: one_fault.py FAULT SECONDS_WITHOUT SECONDS_WITH [profiled]
 
@@ -8,6 +8,7 @@ Prints {"phase": "with"} when the fault begins, and at the end the length of a s
 fault costs is then known from the same run on the same machine: make_corpus.py records the second phase from outside.
 """
 
+import copy
 import gc
 import json
 import os
@@ -24,10 +25,27 @@ sys.path.insert(
 )
 from gpt_in_pytorch import GPT, parameter_groups  # noqa: E402
 
-LENGTH, VOCABULARY, BATCH = 1024, 50304, 16
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
+LENGTH, VOCABULARY, BATCH = (1024, 50304, 16) if ON_GPU else (64, 512, 8)
+LAYERS, WIDTH, HEADS = (12, 768, 12) if ON_GPU else (2, 128, 4)
 SHORT = 64  # tokens of a sample where the host is to be the limit
+SLOW_LOADERS = ("slow-data-0", "slow-data-2", "slow-data-6", "decoding", "network-data")
 WARM_UP = 15  # steps of each phase that do not count
 SECOND_STARTS_S = 12  # a second program on the same GPU, which make_corpus.py starts
+
+
+class OwnClock:
+    """What the fault itself takes. Without a GPU nothing goes on meanwhile: that is what it costs."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def __enter__(self):
+        self.began = time.perf_counter()
+
+    def __exit__(self, *_):
+        self.seconds += time.perf_counter() - self.began
 
 
 class Samples(Dataset):
@@ -49,6 +67,11 @@ def decode_for(seconds):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         sum(range(1000))
+
+
+def synchronize():
+    if ON_GPU:
+        torch.cuda.synchronize()
 
 
 def serve_slowly(seconds):
@@ -85,25 +108,68 @@ class FromServer:
 
 
 def loader_of(fault, port=None):
-    before, workers = None, 8
+    before, workers = None, 8 if ON_GPU else 1
     if fault in ("slow-data-0", "slow-data-2", "slow-data-6"):
         workers = int(fault[-1])
         delay = {0: 0.006, 2: 0.02, 6: 0.06}[workers]
         before = lambda: time.sleep(delay)  # noqa: E731
-    if fault == "decoding":
-        workers, before = 4, lambda: decode_for(0.04)  # noqa: E731
+    if fault == "decoding":  # without a GPU the training needs a core itself
+        workers, length = (4, 0.04) if ON_GPU else (1, 0.01)
+        before = lambda: decode_for(length)  # noqa: E731
     if fault == "network-data":
         workers, before = 4, FromServer(port)
     return DataLoader(
         Samples(before, SHORT if fault == "host-bound" else LENGTH),
         batch_size=1 if fault == "tiny-batch" else BATCH,
         num_workers=workers,
-        pin_memory=fault != "pageable",
+        pin_memory=ON_GPU and fault != "pageable",
     )
 
 
 def log_step(step, loss):
     time.sleep(0.05)
+
+
+def report_to(server, loss):
+    server.sendall(b"?")
+    server.recv(1)
+
+
+def augment(tokens):
+    decode_for(0.03)
+    return tokens
+
+
+class Convolutions(torch.nn.Module):
+    """Another kind of model, which nothing is wrong with."""
+
+    def __init__(self, wide):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(VOCABULARY, wide)
+        self.layers = torch.nn.Sequential(
+            *[
+                layer
+                for _ in range(6)
+                for layer in (torch.nn.Conv1d(wide, wide, 3, padding=1), torch.nn.ReLU())
+            ]
+        )
+        self.head = torch.nn.Linear(wide, VOCABULARY)
+
+    def body(self, tokens):
+        return self.layers(self.embedding(tokens).transpose(1, 2)).transpose(1, 2)
+
+    def forward(self, tokens, targets):
+        logits = self.head(self.body(tokens))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class Recurrent(Convolutions):
+    def __init__(self, wide):
+        super().__init__(wide)
+        self.layers = torch.nn.LSTM(wide, wide, 2, batch_first=True)
+
+    def body(self, tokens):
+        return self.layers(self.embedding(tokens))[0]
 
 
 def score_in_python(seconds):
@@ -114,11 +180,20 @@ class Training:
     def __init__(self, fault):
         self.fault = fault
         torch.set_float32_matmul_precision("highest" if fault == "fp32" else "high")
-        layers, width = (12, 128) if fault == "host-bound" else (12, 768)
-        with torch.device("cuda"):
-            self.model = GPT(layers, 4 if width == 128 else 12, width, LENGTH, VOCABULARY)
+        if not ON_GPU:
+            torch.set_num_threads(1)
+            torch.set_flush_denormal(True)  # gradients of a loss near 0 take ten times as long
+        with torch.device(DEVICE):
+            if fault == "convolutions":
+                self.model = Convolutions(4 * WIDTH)
+            elif fault == "recurrent":
+                self.model = Recurrent(WIDTH)
+            elif fault == "host-bound":
+                self.model = GPT(12, 4, 128, LENGTH, VOCABULARY)
+            else:
+                self.model = GPT(LAYERS, HEADS, WIDTH, LENGTH, VOCABULARY)
         self.parameters = list(self.model.parameters())
-        self.optimizer = torch.optim.AdamW(parameter_groups(self.model, 0.1), lr=1e-4, fused=True)
+        self.optimizer = torch.optim.AdamW(parameter_groups(self.model, 0.1), lr=1e-4, fused=ON_GPU)
         self.forward = torch.compile(self.model) if fault == "compiled" else self.model
         self.passes = 4 if fault == "accumulation" else 1
         self.log_file = None
@@ -126,19 +201,32 @@ class Training:
         self.wide = None
         if fault == "pageable":  # as much as a batch of images, in ordinary memory
             self.wide = torch.empty(512 << 20, dtype=torch.uint8)
+        if fault == "saving" and not ON_GPU:  # a small model is saved at once
+            self.wide = torch.ones(50_000_000)
+        self.own_clock = OwnClock()
+        self.server = None
+        if fault == "server-logging":
+            self.server = socket.create_connection(("127.0.0.1", serve_slowly(0.03)))
 
     def step(self, count, tokens, faulty):
         fault = self.fault if faulty else "none"
         if fault == "pageable":
             self.wide.to("cuda")
-        tokens = tokens.to("cuda", non_blocking=True)
-        autocast = torch.autocast("cuda", torch.bfloat16, enabled=fault != "fp32")
+        if fault == "augmenting":
+            with self.own_clock:
+                tokens = augment(tokens)
+        tokens = tokens.to(DEVICE, non_blocking=True)
+        autocast = torch.autocast(DEVICE, torch.bfloat16, enabled=ON_GPU and fault != "fp32")
         for _ in range(self.passes):
             with autocast:
                 loss = self.forward(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
             (loss / self.passes).backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        with self.own_clock:
+            self.do_what_is_wrong(fault, count, tokens, loss)
+
+    def do_what_is_wrong(self, fault, count, tokens, loss):
         if fault == "items":
             for parameter in self.parameters:
                 parameter.norm().item()
@@ -147,26 +235,40 @@ class Training:
             log_step(count, loss)
         elif fault == "file-logging":
             self.log_file = self.log_file or open("steps.log", "a", encoding="utf-8")  # noqa: SIM115
-            self.log_file.write(f"{count} {loss.item()}\n")
-            self.log_file.flush()
-            os.fsync(self.log_file.fileno())
+            for _ in range(1 if ON_GPU else 20):  # of a step that takes as long
+                self.log_file.write(f"{count} {loss.item()}\n")
+                self.log_file.flush()
+                os.fsync(self.log_file.fileno())
         elif fault == "saving" and count % 40 == 39:
             torch.save(
-                {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()},
+                {
+                    "model": self.model.state_dict(),
+                    "optimizer": self.optimizer.state_dict(),
+                    "more": self.wide,
+                },
                 "saved.pt",
             )
         elif self.fault == "evaluation" and count % 20 == 19:
-            self.evaluate(tokens, faulty)  # without the fault it evaluates, too, and nobody waits
+            self.evaluate(
+                tokens, fault != "none"
+            )  # without the fault it evaluates, too, and nobody waits
         elif fault == "collector":
             self.kept = self.kept or [[i] for i in range(2_000_000)]
             gc.collect()
         elif fault == "python-metric":
             loss.item()
             score_in_python(0.05)
+        elif fault == "server-logging":
+            report_to(self.server, loss.item())
+        elif fault == "copying":
+            for _ in range(1 if ON_GPU else 40):
+                self.kept = copy.deepcopy(self.model.state_dict())
+        elif fault == "sleeping":
+            time.sleep(0.02)
 
     def evaluate(self, tokens, faulty):
         self.model.eval()
-        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+        with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16, enabled=ON_GPU):
             for _ in range(10):
                 loss = self.model(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
                 if faulty:
@@ -190,15 +292,21 @@ class Training:
         """The length of a step, in ms."""
         until, began, steps, count = time.monotonic() + seconds, None, 0, 0
         for count, tokens in enumerate(loader):
+            if self.fault in SLOW_LOADERS and steps > 0:
+                self.own_clock.__exit__()
             if count == WARM_UP:
-                torch.cuda.synchronize()
+                synchronize()
                 began, steps = time.monotonic(), 0
+                self.own_clock.seconds = 0.0
             self.step(count, tokens, faulty)
             steps += 1
             if began and (time.monotonic() > until or enough()):
                 break
-        torch.cuda.synchronize()
-        return 1e3 * (time.monotonic() - began) / max(1, steps)
+            if self.fault in SLOW_LOADERS:
+                self.own_clock.__enter__()
+        synchronize()
+        self.counted = max(1, steps)
+        return 1e3 * (time.monotonic() - began) / self.counted
 
 
 def spin(seconds):
@@ -214,12 +322,15 @@ def has_been_profiled():
 
 
 def run_profiled(fault, training, loader, without_s, with_s):
-    """With the fault until the probes have stopped, then without it: the lengths of both steps."""
+    """With the fault until the probes have stopped, then without it: the lengths of both steps, and
+    what of the first the fault itself took.
+    """
     with_fault = training.run(loader, with_s, faulty=True, enough=has_been_profiled)
+    in_fault = 1e3 * training.own_clock.seconds / training.counted
     time.sleep(2)  # until the hooks are gone
     if fault == "host-bound":
-        return training.gpu_ms(loader), with_fault
-    return training.run(loader_of("none"), without_s, faulty=False), with_fault
+        return training.gpu_ms(loader), with_fault, in_fault
+    return training.run(loader_of("none"), without_s, faulty=False), with_fault, in_fault
 
 
 def main():
@@ -228,10 +339,11 @@ def main():
     training = Training(fault)
     loader = loader_of(fault, port)
     if sys.argv[4:] == ["profiled"]:
-        without, with_fault = run_profiled(fault, training, loader, without_s, with_s)
+        without, with_fault, in_fault = run_profiled(fault, training, loader, without_s, with_s)
         if fault == "tiny-batch":
             with_fault *= BATCH
-        print(json.dumps({"without_ms": without, "with_ms": with_fault}), flush=True)
+        lengths = {"without_ms": without, "with_ms": with_fault, "in_fault_ms": in_fault}
+        print(json.dumps(lengths), flush=True)
         os._exit(0)
     if fault == "host-bound":  # nothing to leave out: the truth is what the GPU does of each step
         without = training.gpu_ms(loader)

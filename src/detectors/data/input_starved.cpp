@@ -75,10 +75,25 @@ double waited_for_data(const JobSignals& job) {
   return most;
 }
 
+// Of the waits for data, what the training thread makes itself (get_batch, augment): no loader's
+// workers are to blame for that.
+double made_by_hand(const JobSignals& job) {
+  double made = 0;
+  double in_all = 0;
+  for (const PlaceSignals& place : job.steps->places) {
+    if (place.part != StepPart::data_wait) continue;
+    in_all += place.share;
+    if (!place.place.what.starts_with("DataLoader")) made += place.share;
+  }
+  return in_all > 0 ? made / in_all : 0;
+}
+
 std::optional<Finding> starved_from_probes(const JobSignals& job) {
+  constexpr double kMostOfIt = 0.5;
   const double share = waited_for_data(job);
   if (share < kStarvedWaitShare) return std::nullopt;
-  const LoaderSetting* const loader = training_loader(job);
+  const double by_hand = made_by_hand(job);
+  const LoaderSetting* const loader = by_hand < kMostOfIt ? training_loader(job) : nullptr;
   const auto slow = loader != nullptr ? workers_are_slow(job, *loader) : std::nullopt;
   // Every pass takes a batch. Workers that have each ready in time: what is left is the queue, or
   // cores that are all taken.
@@ -94,6 +109,8 @@ std::optional<Finding> starved_from_probes(const JobSignals& job) {
   if (job.steps->hidden_data_wait)
     evidence.push_back(
         {"hidden_behind_the_gpu", *job.steps->hidden_data_wait, std::nullopt, "fraction"});
+  if (by_hand >= kMostOfIt)
+    evidence.push_back({"made_in_the_training_thread", by_hand, kMostOfIt, "fraction"});
   if (loader != nullptr) {
     evidence.push_back(
         {"loader_workers", static_cast<double>(loader->workers), std::nullopt, "processes"});

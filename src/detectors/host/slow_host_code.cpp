@@ -57,19 +57,28 @@ std::optional<Finding> host_code_from_records(const JobSignals& job) {
   return finding;
 }
 
+// A line may show as several things that it does, and a function as several lines.
+bool belong_together(const CodePlace& one, const CodePlace& other) {
+  return one.file == other.file && (one.line == other.line || one.what == other.what);
+}
+
 // Probes know each line and what it takes. Of that, what the GPU works meanwhile costs nothing: by
 // its own records, else by its idle time between steps, where these are known.
 std::optional<Finding> host_code_from_probes(const JobSignals& job) {
   constexpr double kShareAtLeast = 0.05;
   constexpr double kInStepsAtLeast = 0.02;
   std::vector<const PlaceSignals*> places;
+  for (const PlaceSignals* const place : main_places(job, StepPart::other))
+    if (place->present >= kInStepsAtLeast) places.push_back(place);
   double share = 0;
   double ms_a_step = 0;
-  for (const PlaceSignals* const place : main_places(job, StepPart::other)) {
-    if (place->present < kInStepsAtLeast) continue;
-    places.push_back(place);
-    share += place->most_share;
-    ms_a_step += place->step_p50_ms * place->present;
+  for (const PlaceSignals& place : job.steps->places) {
+    const bool counts = std::ranges::any_of(places, [&](const PlaceSignals* named) {
+      return belong_together(named->place, place.place);
+    });
+    if (place.part != StepPart::other || !counts) continue;
+    share += place.most_share;
+    ms_a_step += place.step_p50_ms * place.present;
   }
   if (places.empty() || share < kShareAtLeast) return std::nullopt;
   // A function's time is spread over its lines, and only the costliest are named: where these are

@@ -299,6 +299,17 @@ TEST(InputStarved, ByProbesNeedsWorkersThatDoNotKeepUp) {
   EXPECT_THAT(found(find_input_starved, hidden), IsEmpty()) << "behind the GPU it costs nothing";
 }
 
+TEST(InputStarved, ByProbesIsFoundWhereTheTrainingThreadMakesTheData) {
+  JobSignals job = healthy();
+  give(job, StepPart::data_wait, 0.4);
+  job.settings->batch_ms_of_worker[7] = 4;  // the loader itself keeps up
+  job.steps->places.push_back(place(StepPart::data_wait, "augment", 22, 0.38, 1));
+
+  const auto findings = found(find_input_starved, job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_GT(findings.front().confidence, 0.9);
+}
+
 TEST(InputStarved, ByProbesIsFoundWhereBatchesComeInPairs) {
   JobSignals job = healthy();
   give(job, StepPart::data_wait, 0.75);
@@ -308,6 +319,20 @@ TEST(InputStarved, ByProbesIsFoundWhereBatchesComeInPairs) {
 
   ASSERT_THAT(found(find_input_starved, job), SizeIs(1));
   EXPECT_GT(found(find_input_starved, job).front().confidence, 0.9);
+}
+
+TEST(SlowHostCode, CostsAllThatItsLineAndItsFunctionDo) {
+  JobSignals job = healthy();
+  give(job, StepPart::other, 0.68);
+  for (const auto& [what, line, share] :
+       {std::tuple("torch:__deepcopy__", 40, 0.5), std::tuple("clone", 40, 0.06),
+        std::tuple("torch:__deepcopy__", 41, 0.05), std::tuple("zip", 60, 0.02)})
+    job.steps->places.push_back(place(StepPart::other, what, line, share));
+
+  const auto findings = found(find_slow_host_code, job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_NEAR(findings.front().lost_throughput, 0.61, 1e-9) << "line 60 is another's";
+  EXPECT_EQ(findings.front().where.front().line, 40);
 }
 
 TEST(LoaderWithoutWorkers, ByProbesIsWorthItAboveTheQueue) {

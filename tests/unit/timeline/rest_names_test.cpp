@@ -107,6 +107,13 @@ TEST(RestNames, BetweenTwoWaitsOfALineAreTheWaits) {
       << "what another line does is that line's";
 }
 
+TEST(PartOfFunctions, AModelThatIsCopiedIsNobodysPass) {
+  EXPECT_EQ(part_of_functions("torch:__deepcopy__<step"), StepPart::other);
+  EXPECT_EQ(part_of_functions("torch:_save_to_state_dict<step"), StepPart::other);
+  EXPECT_EQ(part_of_functions("torch:__deepcopy__<save_checkpoint"), StepPart::checkpoint);
+  EXPECT_EQ(part_of_functions("torch:linear<step"), StepPart::forward);
+}
+
 TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
   EXPECT_EQ(part_of_functions("log_metrics"), StepPart::logging);
   EXPECT_EQ(part_of_functions("logMetrics"), StepPart::logging);
