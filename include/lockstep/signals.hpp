@@ -338,6 +338,7 @@ struct ProbeSettings {
   double allocation_retries = 0;            // in the time watched
   double device_allocations_a_s = 0;        // cudaMalloc calls once training runs
   std::map<int, std::string> seeds;         // torch's, by rank
+  std::map<int, double> waits_for_a_core;   // by rank: share of the time, of its training thread
   std::optional<LoaderTrial> loader_alone;  // with its own settings, nothing else running
   std::vector<LoaderTrial> loader_trials;   // with other numbers of workers
   std::optional<BatchTransfer> transfer;

@@ -13,6 +13,8 @@
 #include "base/proc.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
+#include "render/html/flame_svg.hpp"
+#include "render/json/speedscope.hpp"
 #include "render/json/trace_writer.hpp"
 #include "runs/judgement.hpp"
 #include "runs/progress_line.hpp"
@@ -32,6 +34,7 @@ struct ProfileOptions {
   std::string probe = "auto";
   std::string steps;
   std::string trace;
+  std::string flame;
   std::string record;
   std::string batches;
   bool dataloader = false;
@@ -157,8 +160,22 @@ Report profile_report(const RunOptions& options, const Timeline& timeline,
   return report;
 }
 
+// A flame graph's kind is its file's name.
+bool is_speedscope(const std::string& path) { return path.ends_with(".json"); }
+Status check_flame(const std::string& path) {
+  if (path.empty() || path.ends_with(".svg") || is_speedscope(path)) return Done{};
+  return usage_error(fmt::format("--flame {}: neither .svg nor .json", path),
+                     "a picture is .svg; .json is for https://www.speedscope.app");
+}
+Status write_flame(const std::string& path, const Report& report, const std::string& command) {
+  if (path.empty() || !report.steps) return Done{};
+  return write_file_atomically(path, is_speedscope(path) ? speedscope_json(*report.steps, command)
+                                                         : flame_svg(*report.steps));
+}
+
 Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   auto options = TRY(check(raw, Formats::all));
+  if (Status named = check_flame(typed.flame); !named) return std::move(named).error();
   if (options.command.empty())
     return usage_error(
         "no command to profile",
@@ -209,6 +226,8 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   if (!typed.trace.empty())
     if (Status written = write_trace(typed.trace, *timeline); !written)
       return wait_and_fail(std::move(written).error());
+  if (Status written = write_flame(typed.flame, report, options.command.front()); !written)
+    return wait_and_fail(std::move(written).error());
   const int code = TRY(
       put_and_wait(options, report, child, "measured; the command goes on, waiting for its end"));
   const bool nothing_seen = timeline->steps.empty() && report.gpus.empty();
@@ -241,6 +260,9 @@ Run configure_profile(CLI::App& app, RawOptions& raw) {
       ->type_name("FILE");
   app.add_option("--trace", typed->trace,
                  "also write the steps as a trace for chrome://tracing or Perfetto")
+      ->type_name("FILE");
+  app.add_option("--flame", typed->flame,
+                 "also draw where a step's time goes: a flame graph, .svg or .json for speedscope")
       ->type_name("FILE");
   add_output_options(app, raw);
   add_common_options(app, raw);

@@ -13,6 +13,7 @@ namespace {
 
 // Warm-up allocates; only what comes later tells of a steady state.
 constexpr double kWarmUpMs = 5'000;
+constexpr double kCoreLooksMs = 1'500;  // less is chance
 
 std::optional<double> parse_number(std::string_view text) {
   double value = 0;
@@ -100,6 +101,11 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
     double allocations = 0;
   };
   std::map<int, Counters> first;
+  struct Waited {
+    double t_ms = 0;
+    double ms = 0;
+  };
+  std::map<int, Waited> waited;  // by rank, when it was first asked
   for (const FactAt& entry : facts) {
     const ProbeFact& fact = entry.fact;
     const Values values(fact);
@@ -148,6 +154,12 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
     } else if (fact.name == "collectives") {
       settings.other_collectives_a_step =
           std::max(settings.other_collectives_a_step, values.number("a_step").value_or(0));
+    } else if (fact.name == "processor") {
+      const Waited now{entry.t_ms, values.number("waited_ns").value_or(0) / 1e6};
+      const auto [begin, is_first] = waited.try_emplace(fact.rank, now);
+      if (const double length = now.t_ms - begin->second.t_ms; length > kCoreLooksMs)
+        settings.waits_for_a_core[fact.rank] =
+            std::clamp((now.ms - begin->second.ms) / length, 0.0, 1.0);
     } else if (fact.name == "seed") {
       settings.seeds[fact.rank] = values.word("torch");
     } else if (fact.name == "memory") {

@@ -138,6 +138,24 @@ class ProbeInAProcess(unittest.TestCase):
         self.assertIn(lines[0], (10, 11), lines)
         self.assertIn(20, lines, "the line of the loop that leads there")
 
+    def test_a_core_that_somebody_else_has_is_said(self):
+        code = {
+            "a.py": "import torch\n\ntorch.set_num_threads(1)\nm = torch.nn.Linear(512, 512)\n"
+            "o = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n"
+            "    for i in range(1500):\n        m(torch.ones(64, 512)).sum().backward()\n"
+            "        o.step()\n        o.zero_grad()\n\n\nmain()\n"
+        }
+        core = str(min(os.sched_getaffinity(0)))
+        other = subprocess.Popen(["taskset", "-c", core, sys.executable, "-c", "while True: pass"])
+        try:
+            run = self.profile("--json", "--", "taskset", "-c", core, PYTHON, "a.py", code=code)
+        finally:
+            other.kill()
+            other.wait()
+        findings = {one["code"]: one for one in json.loads(run.stdout)["findings"]}
+        self.assertIn("X709", findings, run.stdout[:2000])
+        self.assertAlmostEqual(findings["X709"]["lost_throughput"], 0.5, delta=0.2)
+
     def test_a_probe_that_stops_is_said_and_nobody_calls_the_run_healthy(self):
         code = {
             "a.py": "import time, torch\nmodel = torch.nn.Linear(256, 256)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"

@@ -72,6 +72,7 @@ def _run():
             if now - looked_ns > _MEMORY_EVERY_S * 1e9:
                 looked_ns = now
                 device.memory_fact()
+                _processor_fact()
                 recorder.tell_lost()
                 if os.path.isabs(stop_file) and os.path.exists(stop_file):
                     stop()
@@ -97,6 +98,20 @@ def _sleep(seconds):
         time.sleep(_phase * _usual_switch_s)
     finally:
         _switch_as_usual()
+
+
+def _processor_fact():
+    """How long the training thread ran, and how long it could have and had no core."""
+    for thread in threading.enumerate():
+        if thread.ident == recorder.training_thread():
+            try:
+                with open(
+                    f"/proc/self/task/{thread.native_id}/schedstat", encoding="ascii"
+                ) as file:
+                    ran, waited = file.read().split()[:2]
+            except (OSError, ValueError):
+                return
+            recorder.fact("processor", ran_ns=ran, waited_ns=waited)
 
 
 def _switch_as_usual():

@@ -222,6 +222,15 @@ std::optional<Finding> from_arrivals(const JobSignals& job) {
   return finding;
 }
 
+// The rank is late since somebody else has its core: that is why each part of its step is long.
+bool waits_for_its_core(const JobSignals& job, const Finding& finding) {
+  constexpr double kMostOfIt = 0.5;
+  if (!job.settings || finding.ranks.size() != 1) return false;
+  const auto found = job.settings->waits_for_a_core.find(finding.ranks.front());
+  return found != job.settings->waits_for_a_core.end() &&
+         found->second >= kMostOfIt * finding.lost_throughput;
+}
+
 }  // namespace
 
 std::vector<Finding> find_straggler_rank(const Seen& seen) {
@@ -243,6 +252,7 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
                             : straggler_from_outside(job, seen.signals);
     if (!finding && !marked && !arrivals) finding = straggler_from_lanes(job, seen.signals);
     if (!finding && !marked && !arrivals) finding = from_busy(job, seen.signals);
+    if (finding && waits_for_its_core(job, *finding)) continue;  // X709
     // A GPU that is gone is not late: H605 says what the others wait for.
     const auto is_lost = [&](int gpu) {
       return std::ranges::any_of(seen.signals.events, [gpu](const EventAt& entry) {

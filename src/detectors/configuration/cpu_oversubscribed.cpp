@@ -8,7 +8,7 @@
 // container (the same in effect), processes that sleep a lot (found sleeping). Blind: without the
 // count, with less than five looks at the processes.
 #include "detectors/all_detectors.hpp"
-#include "detectors/finding_tools.hpp"
+#include "detectors/probe_tools.hpp"
 
 namespace lockstep {
 namespace {
@@ -38,6 +38,29 @@ std::optional<Finding> short_of_cores(const JobSignals& job, const Signals& sign
                    std::move(evidence));
 }
 
+// By probes: of the rank that waits most, for the others wait for it. Without a GPU the training
+// computes on the cores itself, and shares them with its loader.
+std::optional<Finding> short_by_probes(const JobSignals& job, const Signals& signals) {
+  constexpr double kWaitsWithoutGpu = 0.25;
+  if (!job.settings || job.settings->waits_for_a_core.empty() || !job.steps) return std::nullopt;
+  double most = 0;
+  for (const auto& [rank, share] : job.settings->waits_for_a_core) most = std::max(most, share);
+  const double least = signals.virtual_gpus ? kWaitsForVirtual
+                       : job.gpus.empty()   ? kWaitsWithoutGpu
+                                            : kWaitsAtLeast;
+  if (most < least) return std::nullopt;
+  const double lost = std::min(most, most_that_can_be_lost(job));
+  Finding finding = about_job(FindingCode::cpu_oversubscribed, job,
+                              lost > 0.3 ? Severity::critical : Severity::warning, 0.85, lost,
+                              {{"waits_for_a_core", most, least, "fraction"}});
+  std::vector<int> waiting;
+  for (const auto& [rank, share] : job.settings->waits_for_a_core)
+    if (share > 0.5 * most) waiting.push_back(rank);
+  finding.ranks = std::move(waiting);
+  finding.rung = 1;
+  return finding;
+}
+
 std::optional<Finding> by_state(const JobSignals& job) {
   constexpr double kRunnableAtLeast = 0.9;
   constexpr double kCpuAtMost = 0.75;
@@ -64,8 +87,10 @@ std::vector<Finding> find_cpu_oversubscribed(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    auto finding = job.host.waiting_for_cpu ? short_of_cores(job, seen.signals, pattern_of(seen, i))
-                                            : by_state(job);
+    auto finding = short_by_probes(job, seen.signals);
+    if (!finding)
+      finding = job.host.waiting_for_cpu ? short_of_cores(job, seen.signals, pattern_of(seen, i))
+                                         : by_state(job);
     if (finding) findings.push_back(std::move(*finding));
   }
   return findings;

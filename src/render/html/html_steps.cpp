@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "render/html/flame_svg.hpp"
 #include "render/html/html_parts.hpp"
 #include "render/words/words.hpp"
 
@@ -15,12 +16,6 @@ constexpr double kStepWidth = 900;
 constexpr double kStepLeft = 64;
 constexpr double kRow = 22;
 constexpr std::size_t kMostPlaces = 20;
-
-// Work in greens and blues, waiting in warm colours: distinct in both themes and for most
-// colour-blind readers.
-constexpr std::array<std::string_view, kStepSpanNames.size()> kColors = {
-    "#d9822b", "#e0b23c", "#2f7ed8", "#1b5fa8", "#b5495b", "#b9a0a6", "#3a9d6e",
-    "#8e5bb5", "#c75ba1", "#a3653a", "#5aa6a6", "#777777", "#b8b8b8"};
 
 std::string place_words(const CodePlace& place) {
   return place.file.empty() ? std::string() : fmt::format("{}:{}", place.file, place.line);
@@ -52,7 +47,7 @@ std::pair<std::string, std::size_t> rows_of(const StepMark& step, double scale, 
         "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\"><title>{}: "
         "{} {} {}</title></rect>",
         kStepLeft + piece->from_ms * scale, top + static_cast<double>(row) * kRow + 2,
-        std::max(0.6, piece->length_ms * scale), kRow - 4, kColors[index_of(piece->part)],
+        std::max(0.6, piece->length_ms * scale), kRow - 4, part_color(piece->part),
         escaped(part_words(index_of(piece->part))), escaped(what),
         milliseconds_words(piece->length_ms), escaped(place_words(*piece->place)));
   }
@@ -90,8 +85,8 @@ std::string legend(const StepSignals& steps) {
   std::string html = "<p class=\"soft\">";
   for (std::size_t part = 0; part < kStepSpanNames.size(); ++part)
     if (steps.share[part] >= 0.001)
-      html += fmt::format("<span style=\"color:{}\">&#9632;</span> {} &nbsp;", kColors[part],
-                          part_words(part));
+      html += fmt::format("<span style=\"color:{}\">&#9632;</span> {} &nbsp;",
+                          part_color(static_cast<StepPart>(part)), part_words(part));
   return html + "</p>";
 }
 
@@ -111,9 +106,9 @@ std::string parts_table(const StepSignals& steps) {
     html += fmt::format(
         "<tr><td><span style=\"color:{}\">&#9632;</span> {}</td><td class=\"number\">{}</td><td "
         "class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
-        kColors[part], part_words(part), milliseconds_words(steps.p50_ms[part]),
-        milliseconds_words(steps.p95_ms[part]), milliseconds_words(steps.max_ms[part]),
-        share_words(steps, part));
+        part_color(static_cast<StepPart>(part)), part_words(part),
+        milliseconds_words(steps.p50_ms[part]), milliseconds_words(steps.p95_ms[part]),
+        milliseconds_words(steps.max_ms[part]), share_words(steps, part));
   }
   return html + "</table>";
 }
@@ -176,6 +171,7 @@ std::string steps_html(const StepSignals& steps) {
   if (steps.places.empty()) return html;
   html += places_table(steps);
   html += legend(steps);
+  html += "<h3>A step, by part, function and line</h3>" + flame_svg(steps);
   if (!steps.median_step.empty()) html += step_svg(steps.median_step, "The median step");
   if (!steps.worst_step.empty()) html += step_svg(steps.worst_step, "The worst step");
   return html;

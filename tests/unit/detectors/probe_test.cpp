@@ -321,6 +321,18 @@ TEST(InputStarved, ByProbesIsFoundWhereBatchesComeInPairs) {
   EXPECT_GT(found(find_input_starved, job).front().confidence, 0.9);
 }
 
+TEST(CpuOversubscribed, ByProbesNamesTheRankWhoseCoreIsTaken) {
+  JobSignals job = healthy();
+  job.settings->waits_for_a_core = {{0, 0.01}, {1, 0.45}};
+  const auto findings = found(find_cpu_oversubscribed, job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_NEAR(findings.front().lost_throughput, 0.45, 1e-9);
+  EXPECT_EQ(findings.front().ranks, std::vector{1});
+
+  job.settings->waits_for_a_core = {{0, 0.02}, {1, 0.04}};
+  EXPECT_THAT(found(find_cpu_oversubscribed, job), IsEmpty());
+}
+
 TEST(SlowHostCode, CostsAllThatItsLineAndItsFunctionDo) {
   JobSignals job = healthy();
   give(job, StepPart::other, 0.68);
