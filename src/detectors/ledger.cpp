@@ -127,7 +127,7 @@ class JobAccount {
     else if (job_.time && job_.active)
       from_readings(findings);
     else if (job_.steps && job_.steps->count >= 5)
-      from_steps();
+      from_steps(findings);
     else
       ledger_[job_.active ? LedgerPart::unknown : LedgerPart::unused] = 1;
     balance();
@@ -189,7 +189,7 @@ class JobAccount {
   }
 
   // No GPU is known: the host's own marks are what there is.
-  void from_steps() {
+  void from_steps(const std::vector<Finding*>& findings) {
     for (std::size_t i = 0; i < kStepSpanNames.size(); ++i) {
       const auto part = static_cast<StepPart>(i);
       if (part == StepPart::collective_hidden) continue;
@@ -204,6 +204,11 @@ class JobAccount {
         ledger_[ledger_part(part)] += share;
       }
     }
+    // Whoever waits for a core takes longer for everything.
+    for (const Finding* const finding : findings)
+      if (finding->code == FindingCode::cpu_oversubscribed && finding->confidence >= 0.5)
+        ledger_[LedgerPart::host_code] +=
+            Pools::take(ledger_[LedgerPart::working], finding->lost_throughput);
   }
 
   void from_readings(std::vector<Finding*>& findings) {

@@ -98,8 +98,13 @@ void keep_whole_periods(std::vector<StepAt>& steps) {
       whole += entry.step.duration_ms;
     }
   const double usual = median_of(lengths).value_or(0);
+  // Longer for something that comes again; a step may also have had bad luck.
   const auto is_long = [&](const StepMark& step) {
-    return step.duration_ms > kTimesLonger * usual;
+    double rests = 0;
+    for (const StepPart part : {StepPart::data_wait, StepPart::checkpoint, StepPart::evaluation,
+                                StepPart::logging, StepPart::gc, StepPart::other})
+      rests += span(step, index_of(part));
+    return step.duration_ms > kTimesLonger * usual && rests > 0.5 * (step.duration_ms - usual);
   };
   std::vector<std::int64_t> longer;
   double excess = 0;

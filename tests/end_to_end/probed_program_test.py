@@ -142,7 +142,7 @@ class ProbeInAProcess(unittest.TestCase):
         code = {
             "a.py": "import torch\n\ntorch.set_num_threads(1)\nm = torch.nn.Linear(512, 512)\n"
             "o = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n"
-            "    for i in range(1500):\n        m(torch.ones(64, 512)).sum().backward()\n"
+            "    for i in range(700):\n        m(torch.ones(64, 512)).sum().backward()\n"
             "        o.step()\n        o.zero_grad()\n\n\nmain()\n"
         }
         core = str(min(os.sched_getaffinity(0)))

@@ -53,7 +53,7 @@ void draw_frame(const FlameFrame& frame, double step_ms, double x, std::size_t d
 
 std::string_view part_color(StepPart part) { return kColors[index_of(part)]; }
 
-std::string flame_svg(const StepSignals& steps) {
+std::string flame_svg(const StepSignals& steps, SvgUse use) {
   const FlameFrame whole = flame_tree(steps);
   const double step_ms = steps.wall_ms > 0 && steps.count > 0
                              ? steps.wall_ms / static_cast<double>(steps.count)
@@ -61,10 +61,11 @@ std::string flame_svg(const StepSignals& steps) {
   std::string shapes;
   draw_frame(whole, step_ms, 0, 0, shapes);
   return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"100%\" "
+      "<svg{} viewBox=\"0 0 {:.0f} {:.0f}\" width=\"100%\" "
       "font-family=\"ui-monospace,monospace\" font-size=\"11\" fill=\"currentColor\" role=\"img\" "
       "aria-label=\"Where a step's time goes, by line\">{}</svg>\n",
-      kFlameWidth, static_cast<double>(depth_of(whole)) * kFrameRow, shapes);
+      use == SvgUse::file ? " xmlns=\"http://www.w3.org/2000/svg\"" : "", kFlameWidth,
+      static_cast<double>(depth_of(whole)) * kFrameRow, shapes);
 }
 
 }  // namespace lockstep

@@ -2,7 +2,9 @@
 // the titles.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "lockstep/signals.hpp"
 
@@ -11,6 +13,8 @@ namespace lockstep {
 // A colour for each part of a step, for all pictures.
 std::string_view part_color(StepPart part);
 
-std::string flame_svg(const StepSignals& steps);
+// Within a page it needs no name space, and a page names no address.
+enum class SvgUse : std::uint8_t { file, within_a_page };
+std::string flame_svg(const StepSignals& steps, SvgUse use = SvgUse::file);
 
 }  // namespace lockstep
