@@ -102,7 +102,7 @@ void keep_whole_periods(std::vector<StepAt>& steps) {
   const auto is_long = [&](const StepMark& step) {
     double rests = 0;
     for (const StepPart part : {StepPart::data_wait, StepPart::checkpoint, StepPart::evaluation,
-                                StepPart::logging, StepPart::gc, StepPart::other})
+                                StepPart::logging, StepPart::gc})
       rests += span(step, index_of(part));
     return step.duration_ms > kTimesLonger * usual && rests > 0.5 * (step.duration_ms - usual);
   };
