@@ -270,6 +270,12 @@ struct StepSignals {
   std::vector<StepMark> median_step;  // on each rank that has it, by rank
   std::vector<StepMark> worst_step;
   std::optional<DeviceSignals> devices;  // by the GPUs' own records
+
+  // Of a step, with those that hold a save or a late batch; without probes the median stands for
+  // it.
+  double mean_ms() const {
+    return wall_ms > 0 && count > 0 ? wall_ms / static_cast<double>(count) : duration_p50_ms;
+  }
 };
 
 // A data loader as its process set it up; of several passes the newest.

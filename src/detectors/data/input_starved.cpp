@@ -46,18 +46,13 @@ constexpr double kStarvedWorthwhile = 0.02;
 constexpr double kShortWaitMs = 5;      // a batch
 constexpr double kWorkersKeepUp = 0.8;  // of a step: what a batch takes, over the workers
 
-double mean_step_ms(const StepSignals& steps) {
-  return steps.wall_ms > 0 ? steps.wall_ms / static_cast<double>(steps.count)
-                           : steps.duration_p50_ms;
-}
-
 // Whether the loader's workers are what is slow. Nothing: it cannot be told.
 std::optional<bool> workers_are_slow(const JobSignals& job, const LoaderSetting& loader) {
   const auto found = job.settings->batch_ms_of_worker.find(loader.id);
   if (found == job.settings->batch_ms_of_worker.end() || loader.workers == 0) return std::nullopt;
   // Batches come in bursts, one of each worker: with two the median step may be a long one, with
   // six it is a short one. A save in some steps lengthens the mean.
-  const double step = std::min(mean_step_ms(*job.steps), job.steps->duration_p50_ms);
+  const double step = std::min(job.steps->mean_ms(), job.steps->duration_p50_ms);
   return found->second / loader.workers > kWorkersKeepUp * step;
 }
 
@@ -98,7 +93,7 @@ std::optional<Finding> starved_from_probes(const JobSignals& job) {
   // Every pass takes a batch. Workers that have each ready in time: what is left is the queue, or
   // cores that are all taken.
   const double passes = std::max(1.0, job.steps->passes_a_step);
-  const double removable = std::max(0.0, share - passes * kQueueMs / mean_step_ms(*job.steps));
+  const double removable = std::max(0.0, share - passes * kQueueMs / job.steps->mean_ms());
   if (removable < kStarvedWorthwhile ||
       (slow == false && job.steps->p50_ms[index_of(StepPart::data_wait)] < passes * kShortWaitMs))
     return std::nullopt;

@@ -55,11 +55,8 @@ std::string_view part_color(StepPart part) { return kColors[index_of(part)]; }
 
 std::string flame_svg(const StepSignals& steps, SvgUse use) {
   const FlameFrame whole = flame_tree(steps);
-  const double step_ms = steps.wall_ms > 0 && steps.count > 0
-                             ? steps.wall_ms / static_cast<double>(steps.count)
-                             : steps.duration_p50_ms;
   std::string shapes;
-  draw_frame(whole, step_ms, 0, 0, shapes);
+  draw_frame(whole, steps.mean_ms(), 0, 0, shapes);
   return fmt::format(
       "<svg{} viewBox=\"0 0 {:.0f} {:.0f}\" width=\"100%\" "
       "font-family=\"ui-monospace,monospace\" font-size=\"11\" fill=\"currentColor\" role=\"img\" "

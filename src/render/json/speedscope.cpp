@@ -56,9 +56,7 @@ class Samples {
 }  // namespace
 
 std::string speedscope_json(const StepSignals& steps, const std::string& name) {
-  Samples samples(steps.wall_ms > 0 && steps.count > 0
-                      ? steps.wall_ms / static_cast<double>(steps.count)
-                      : steps.duration_p50_ms);
+  Samples samples(steps.mean_ms());
   samples.add(flame_tree(steps));
   const Json profile = samples.profile("a step of " + name + ", mean of its ranks");
   return Json{{"$schema", "https://www.speedscope.app/file-format-schema.json"},
