@@ -21,9 +21,15 @@ if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_warnings INTERFACE -Werror)
 endif()
 
+# Checks of the sanitizers that are left out. Those of every pointer (null, alignment) take a third
+# of the build's time; the address sanitizer stops at a null pointer without them, --whole has both.
+set(LOCKSTEP_SANITIZE_WITHOUT "" CACHE STRING "As in -fno-sanitize=")
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  if(LOCKSTEP_SANITIZE_WITHOUT)
+    add_compile_options(-fno-sanitize=${LOCKSTEP_SANITIZE_WITHOUT})
+  endif()
   # 45 programs link in 10 s instead of two minutes.
   find_program(LOCKSTEP_LLD NAMES ld.lld-19)
   if(LOCKSTEP_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
