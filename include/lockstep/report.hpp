@@ -97,7 +97,7 @@ struct Comparison {
   double speedup = 1;       // this run over the other
   double ideal = 1;         // what the GPUs could give
   double efficiency = 1;    // speedup over ideal
-  std::string measured_by;  // "steps", "work"
+  std::string measured_by;  // "steps", "samples", "work", "time"
   struct Share {
     std::string code;
     double lost = 0;  // of the ideal
@@ -110,7 +110,7 @@ struct Comparison {
     double own = 0;    // in this one
     std::string unit;  // "ms", "fraction"
   };
-  std::vector<Change> changes;  // where both are traces: what a step takes
+  std::vector<Change> changes;  // where both are traces, or profiles: what a step takes
   // of two traces: share of this one's kernel time in kernels that the other has too
   std::optional<double> alike;
   std::vector<std::string> only_here;   // findings of this run alone, "D201 input-starved"
@@ -158,6 +158,7 @@ struct Report {
   std::vector<LanePicture> pictures;
   std::vector<CheckItem> checklist;
   std::optional<StepSignals> steps;
+  std::optional<StackProfile> stacks;  // of the job that the verdict speaks of
   std::optional<CollectiveSignals> collectives;
   std::optional<CommunicatorSignals> communicators;
   std::vector<std::string> probes;  // that were heard: "python", "cuda"

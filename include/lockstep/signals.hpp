@@ -191,10 +191,26 @@ struct HostDoing {
   }
 };
 
+// One way through the code on which the main threads were found.
+struct SeenStack {
+  StepPart part = StepPart::other;
+  CodePlace place;                // the innermost line of the user's own
+  std::vector<CodeFrame> frames;  // outermost first
+  double share = 0;               // of all moments, mean of the processes
+};
+
+// Where the Python code of a job's main threads was, whatever the GPUs did meanwhile.
+struct StackProfile {
+  int samples = 0;
+  int processes = 0;
+  std::vector<SeenStack> stacks;  // most often seen first
+};
+
 struct HostSignals {
-  std::optional<HostDoing> doing;     // nothing: no looks at threads
-  std::optional<double> main_cpu;     // mean cores of a rank's own process
-  std::optional<int> loader_workers;  // fewest of any rank
+  std::optional<HostDoing> doing;      // nothing: no looks at threads
+  std::optional<StackProfile> stacks;  // nothing: too few were taken
+  std::optional<double> main_cpu;      // mean cores of a rank's own process
+  std::optional<int> loader_workers;   // fewest of any rank
   std::optional<int> most_loader_workers;
   std::optional<double> read_bytes_s;  // all ranks
   std::optional<double> write_bytes_s;
@@ -322,6 +338,8 @@ struct ProbeSettings {
   std::map<std::uint64_t, double> batch_ms_of_worker;
   double longest_batch_ms = 0;  // that a worker took for one
   int world_size = 1;
+  std::string framework;  // whose loop it is: "transformers", "lightning", "none"; empty: not known
+  std::optional<double> cores_a_rank;
   std::optional<std::string> backend;
   std::optional<bool> finds_unused;
   double unused_bytes = 0;

@@ -81,6 +81,13 @@ struct TraceWait {
   double present = 0;  // share of the steps that have it
 };
 
+// A function of the user's own in which the host was while the GPU had nothing to do.
+struct TraceCode {
+  std::string file;
+  int line = 0;  // its first
+  double idle_ms_a_step = 0;
+};
+
 struct TraceRankSignals {
   int rank = 0;
   std::vector<int> gpus;  // as the report numbers them
@@ -125,6 +132,7 @@ struct TraceSignals {
 
   std::vector<TraceRankSignals> ranks;
   std::vector<TraceWait> waits;  // longest first
+  std::vector<TraceCode> code;   // most costly first, of the rank that has most; empty: no stacks
   std::size_t collectives = 0;   // matched between ranks
   // forward passes of the wrapped model for each optimizer step; 0: not known
   double passes_a_step = 0;

@@ -167,11 +167,53 @@ void add_job_fixes(Finding& finding, const Signals& signals) {
   }
 }
 
+// Workers take cores: no more are recommended than a rank has beside its own.
+std::string workers_for(double cores, const std::string& framework) {
+  constexpr int kUsual = 4;
+  const int workers = std::min(kUsual, static_cast<int>(cores) - 1);
+  if (workers < 1)
+    return "a rank has one core here, and workers would take it from the training: make the "
+           "batches beforehand (tokenized or decoded, on disk), or train where there are more";
+  const std::string number = std::to_string(workers);
+  const std::string setting =
+      framework == "transformers"
+          ? "TrainingArguments(dataloader_num_workers=" + number +
+                ", dataloader_persistent_workers=True, dataloader_prefetch_factor=4)"
+          : "DataLoader(..., num_workers=" + number + (workers == kUsual ? " or more" : "") +
+                ", pin_memory=True, persistent_workers=True, prefetch_factor=4)";
+  return workers == kUsual ? setting + "; read from local disk"
+                           : setting +
+                                 ": as many as there are cores for; what they cannot keep up "
+                                 "with is to be made beforehand (tokenized or decoded, on disk)";
+}
+
+// The remedy in the words of the program that was seen. Nothing: the usual ones.
+std::optional<std::string> suited_words(FindingCode code, const ProbeSettings& settings) {
+  const bool loads =
+      code == FindingCode::input_starved || code == FindingCode::loader_without_workers;
+  if (loads && settings.cores_a_rank)
+    return workers_for(*settings.cores_a_rank, settings.framework);
+  if (code == FindingCode::logging_too_often) {
+    if (settings.framework == "transformers")
+      return "log every 50 steps: TrainingArguments(logging_steps=50)";
+    if (settings.framework == "lightning")
+      return "log every 50 steps: Trainer(log_every_n_steps=50), and self.log on steps that are "
+             "logged";
+    if (settings.framework == "none") return "log every 50 steps, and on rank 0 only";
+  }
+  return std::nullopt;
+}
+
 void add_fixes(Finding& finding, const Signals& signals) {
   add_job_fixes(finding, signals);
-  if (const auto& remedy = kRemedies[static_cast<std::size_t>(finding.code)])
-    finding.fixes.push_back({remedy->kind, remedy->safety, std::string(remedy->description),
-                             words_of(remedy->command), std::nullopt});
+  const auto& remedy = kRemedies[static_cast<std::size_t>(finding.code)];
+  if (!remedy) return;
+  std::optional<std::string> suited;
+  for (const JobSignals& job : signals.jobs)
+    if (job.settings && !suited) suited = suited_words(finding.code, *job.settings);
+  finding.fixes.push_back({remedy->kind, remedy->safety,
+                           suited.value_or(std::string(remedy->description)),
+                           words_of(remedy->command), std::nullopt});
 }
 
 std::string file_name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }

@@ -77,7 +77,9 @@ constexpr std::array kCommands = {
                "the parts of a step, the lines of your code that they come from, and the findings "
                "with their fixes. No code is changed. With --steps or "
                "--duration the measuring ends early and the command goes on. --probe none leaves "
-               "the job untouched.",
+               "the job untouched. With --pid a job that runs already is profiled as it is: by its "
+               "GPUs, its threads, py-spy's stacks, and a trace where it was started with "
+               "KINETO_USE_DAEMON=1.",
                Takes::options_and_command, configure_profile},
     CommandRow{"trace",
                "ask running PyTorch processes for a trace, all ranks at once, and analyse it",

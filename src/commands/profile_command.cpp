@@ -13,9 +13,10 @@
 #include "base/proc.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
-#include "render/html/flame_svg.hpp"
-#include "render/json/speedscope.hpp"
+#include "commands/flame_file.hpp"
+#include "commands/profile_running.hpp"
 #include "render/json/trace_writer.hpp"
+#include "report/comparison.hpp"
 #include "runs/judgement.hpp"
 #include "runs/progress_line.hpp"
 #include "runs/renderer_for.hpp"
@@ -36,6 +37,7 @@ struct ProfileOptions {
   std::string trace;
   std::string flame;
   std::string record;
+  std::string against;
   std::string batches;
   bool dataloader = false;
   bool tune = false;
@@ -146,10 +148,27 @@ Result<std::optional<std::int64_t>> checked_steps(const std::string& typed) {
   return steps;
 }
 
+// The recording of a profile to compare with.
+Result<Judged> judge_recording(const std::string& path, const RunOptions& options) {
+  auto source = TRY(open_source(path, options.source_options()));
+  if (source->facts().live)
+    return usage_error("--against needs a file",
+                       "record the other run: lockstep profile --record before.jsonl -- CMD");
+  auto timeline = TRY(observe(*source, {}));
+  return judge(timeline);
+}
+
 // What was seen, judged and told; the command may still run.
 Report profile_report(const RunOptions& options, const Timeline& timeline,
-                      const std::optional<NotMeasured>& no_gpu, WatchedCommand& watched) {
-  Report report = report_of(timeline, judge(timeline));
+                      const std::optional<NotMeasured>& no_gpu, WatchedCommand& watched,
+                      const std::optional<Judged>& before, const std::string& before_name) {
+  const Judged run = judge(timeline);
+  Report report = report_of(timeline, run);
+  if (before) {
+    report.comparison = compare_runs({run.signals, run.diagnosis},
+                                     {before->signals, before->diagnosis}, before_name);
+    if (!report.comparison) report.no_comparison = "one of the two runs has no five steps";
+  }
   if (report.gpus.empty())
     report.verdict = report.steps && report.steps->ranks.size() > 1 ? report.verdict : std::nullopt;
   if (no_gpu) report.not_measured.push_back(*no_gpu);
@@ -160,26 +179,32 @@ Report profile_report(const RunOptions& options, const Timeline& timeline,
   return report;
 }
 
-// A flame graph's kind is its file's name.
-bool is_speedscope(const std::string& path) { return path.ends_with(".json"); }
-Status check_flame(const std::string& path) {
-  if (path.empty() || path.ends_with(".svg") || is_speedscope(path)) return Done{};
-  return usage_error(fmt::format("--flame {}: neither .svg nor .json", path),
-                     "a picture is .svg; .json is for https://www.speedscope.app");
-}
-Status write_flame(const std::string& path, const Report& report, const std::string& command) {
-  if (path.empty() || !report.steps) return Done{};
-  return write_file_atomically(path, is_speedscope(path) ? speedscope_json(*report.steps, command)
-                                                         : flame_svg(*report.steps));
+// A job that runs already cannot be given probes.
+Result<int> run_profile_of_running(const RunOptions& options, const ProfileOptions& typed) {
+  if (!options.command.empty())
+    return usage_error("--pid and a command at once", "give one of them");
+  if (typed.probe != "auto" || typed.dataloader || typed.tune || !typed.batches.empty() ||
+      !typed.trace.empty() || !typed.against.empty())
+    return usage_error(
+        "--probe, --trace, --against and --dataloader need probes, and a running process takes "
+        "none",
+        "leave them out, or start it anew: lockstep profile -- CMD");
+  RunningProfile wanted;
+  wanted.steps = TRY(checked_steps(typed.steps));
+  wanted.record = typed.record;
+  wanted.flame = typed.flame;
+  return profile_running(options, wanted);
 }
 
 Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   auto options = TRY(check(raw, Formats::all));
-  if (Status named = check_flame(typed.flame); !named) return std::move(named).error();
+  TRY(check_flame_file(typed.flame));
+  if (options.pid) return run_profile_of_running(options, typed);
   if (options.command.empty())
     return usage_error(
         "no command to profile",
-        "write it after --: lockstep profile -- torchrun --nproc_per_node=2 train.py");
+        "write it after --: lockstep profile -- torchrun --nproc_per_node=2 train.py; or name a "
+        "process that runs: --pid PID");
   WatchedCommandOptions what;
   what.command = options.command;
   what.output = options.writes_to_file() ? ChildOutput::untouched : ChildOutput::to_stderr;
@@ -194,6 +219,9 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
     return usage_error("--dataloader needs the Python probe",
                        "leave --probe out, or name it: --probe python");
   if (!loader_words.empty() && !most_steps) most_steps = kStepsOfLoaderTrial;
+
+  std::optional<Judged> before;
+  if (!typed.against.empty()) before = TRY(judge_recording(typed.against, options));
 
   watch_for_interrupts();
   if (!loader_words.empty()) ::setenv("LOCKSTEP_PROBE_LOADER", loader_words.c_str(), 1);
@@ -220,13 +248,13 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
     return error;
   };
   if (!timeline) return wait_and_fail(std::move(timeline).error());
-  const Report report = profile_report(options, *timeline, no_gpu, watched);
+  const Report report = profile_report(options, *timeline, no_gpu, watched, before, typed.against);
   if (Status written = watched.close_recording(); !written)
     return wait_and_fail(std::move(written).error());
   if (!typed.trace.empty())
     if (Status written = write_trace(typed.trace, *timeline); !written)
       return wait_and_fail(std::move(written).error());
-  if (Status written = write_flame(typed.flame, report, options.command.front()); !written)
+  if (Status written = write_flame_file(typed.flame, report, options.command.front()); !written)
     return wait_and_fail(std::move(written).error());
   const int code = TRY(
       put_and_wait(options, report, child, "measured; the command goes on, waiting for its end"));
@@ -244,6 +272,9 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
 Run configure_profile(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<ProfileOptions>();
   add_input_options(app, raw);
+  app.add_option("--pid", raw.pid,
+                 "instead of a command: the job of this process as it runs, without a restart")
+      ->type_name("PID");
   app.add_option("--steps", typed->steps, "measure so many steps, then leave the command alone")
       ->type_name("N");
   app.add_option("--probe", typed->probe,
@@ -257,6 +288,9 @@ Run configure_profile(CLI::App& app, RawOptions& raw) {
       ->type_name("N");
   app.add_option("--record", typed->record,
                  "also write what was seen as a recording, for lockstep diagnose FILE")
+      ->type_name("FILE");
+  app.add_option("--against", typed->against,
+                 "the recording of an earlier profile: what became faster, by part and by code")
       ->type_name("FILE");
   app.add_option("--trace", typed->trace,
                  "also write the steps as a trace for chrome://tracing or Perfetto")

@@ -1,6 +1,9 @@
 #include "report/comparison.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -8,10 +11,13 @@
 namespace lockstep {
 namespace {
 
+constexpr std::int64_t kFewestSteps = 5;
+
 const JobSignals* job_of(const RunView& run) {
   if (run.diagnosis.first_job >= run.signals.jobs.size()) return nullptr;
   const JobSignals& job = run.signals.jobs[run.diagnosis.first_job];
-  return job.active ? &job : nullptr;
+  const bool steps = job.steps && job.steps->count >= kFewestSteps;
+  return job.active || steps ? &job : nullptr;
 }
 
 // Batches a second over all ranks, for equal batches a rank.
@@ -22,7 +28,11 @@ std::optional<double> step_rate(const JobSignals& job, const Signals& signals) {
                ? std::optional(1000 * static_cast<double>(signals.trace->ranks.size()) /
                                signals.trace->step_ms)
                : std::nullopt;
-  if (!job.steps || job.steps->count < 5 || job.steps->duration_p50_ms <= 0) return std::nullopt;
+  if (!job.steps || job.steps->count < kFewestSteps || job.steps->duration_p50_ms <= 0)
+    return std::nullopt;
+  // Late batches and saves are in the mean alone, which probes know of every step.
+  if (job.steps->wall_ms > 0)
+    return 1000 * static_cast<double>(job.steps->ranks.size()) / job.steps->mean_ms();
   double whole = 0;
   for (const RankSteps& rank : job.steps->ranks)
     whole += rank.duration_ms > 0 ? 1000 / rank.duration_ms : 0;
@@ -115,6 +125,60 @@ std::vector<Comparison::Change> changes_of(const JobSignals& own, const JobSigna
   return changes;
 }
 
+// Lines of the same code, whatever their numbers are now.
+std::map<std::string, double> code_ms(const StepSignals& steps) {
+  std::map<std::string, double> sums;
+  for (const PlaceSignals& place : steps.places) {
+    if (place.place.file.empty()) continue;
+    const std::string file = place.place.file.substr(place.place.file.rfind('/') + 1);
+    const std::string what = place.place.what.substr(0, place.place.what.find('<'));
+    sums[std::string(kStepSpanNames[index_of(place.part)]) + ": " + what + " in " + file] +=
+        place.share * steps.mean_ms();
+  }
+  return sums;
+}
+
+// What a step takes in both by probes: parts, and the code that made most of the difference.
+std::vector<Comparison::Change> step_changes(const StepSignals& own, const StepSignals& theirs) {
+  constexpr double kWorthALine = 0.01;
+  constexpr std::size_t kMostCode = 6;
+  std::vector<Comparison::Change> changes = {{"step", theirs.mean_ms(), own.mean_ms(), "ms"}};
+  for (std::size_t part = 0; part < kStepSpanNames.size(); ++part)
+    if (std::max(own.share[part], theirs.share[part]) >= kWorthALine)
+      changes.push_back({std::string(kStepSpanNames[part]), theirs.share[part] * theirs.mean_ms(),
+                         own.share[part] * own.mean_ms(), "ms"});
+  const auto before = code_ms(theirs);
+  const auto now = code_ms(own);
+  std::vector<Comparison::Change> code;
+  for (const auto& [name, ms] : now) {
+    const auto found = before.find(name);
+    code.push_back({name, found != before.end() ? found->second : 0, ms, "ms"});
+  }
+  for (const auto& [name, ms] : before)
+    if (!now.contains(name)) code.push_back({name, ms, 0, "ms"});
+  const auto difference = [](const Comparison::Change& change) {
+    return std::abs(change.own - change.other);
+  };
+  std::erase_if(code, [&](const Comparison::Change& change) {
+    return difference(change) < kWorthALine * theirs.mean_ms();
+  });
+  std::ranges::stable_sort(code, std::greater{}, difference);
+  if (code.size() > kMostCode) code.resize(kMostCode);
+  changes.insert(changes.end(), code.begin(), code.end());
+  return changes;
+}
+
+// Samples of a step's batches, where both runs have one training loader each and it is known.
+std::optional<double> samples_a_step(const JobSignals& job) {
+  if (!job.settings || !job.steps || job.settings->loaders.empty()) return std::nullopt;
+  std::optional<int> batch;
+  for (const LoaderSetting& loader : job.settings->loaders) {
+    if (!loader.batch || (batch && *batch != *loader.batch)) return std::nullopt;
+    batch = loader.batch;
+  }
+  return *batch * std::max(1.0, job.steps->passes_a_step);
+}
+
 }  // namespace
 
 std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
@@ -131,6 +195,12 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   if (own_rate && their_rate && *their_rate > 0) {
     comparison.measured_by = "steps";
     comparison.speedup = *own_rate / *their_rate;
+    const auto own_samples = samples_a_step(*own);
+    const auto their_samples = samples_a_step(*theirs);
+    if (own_samples && their_samples && *own_samples != *their_samples) {
+      comparison.measured_by = "samples";
+      comparison.speedup *= *own_samples / *their_samples;
+    }
   } else {
     const double base = work_of(*theirs);
     if (base <= 0) return std::nullopt;
@@ -139,7 +209,13 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   }
   comparison.ideal =
       static_cast<double>(own->gpus.size()) /
-      equivalents(*theirs, other.diagnosis.verdicts[other.diagnosis.first_job].verdict.pattern);
+      std::max(1.0,
+               equivalents(*theirs,
+                           other.diagnosis.verdicts[other.diagnosis.first_job].verdict.pattern));
+  // No GPU was seen: as many ranks as before, as fast as before.
+  if (own->gpus.empty() && own->steps && theirs->steps && !theirs->steps->ranks.empty())
+    comparison.ideal = static_cast<double>(own->steps->ranks.size()) /
+                       static_cast<double>(theirs->steps->ranks.size());
   comparison.efficiency = comparison.speedup / comparison.ideal;
   split_missing(run, comparison);
   comparison.only_here = only_in(run.diagnosis, other.diagnosis);
@@ -147,6 +223,9 @@ std::optional<Comparison> compare_runs(const RunView& run, const RunView& other,
   if (run.signals.trace && other.signals.trace) {
     comparison.changes = changes_of(*own, *theirs, *run.signals.trace, *other.signals.trace);
     comparison.alike = kernels_in_common(*run.signals.trace, *other.signals.trace);
+  } else if (own->steps && theirs->steps && !own->steps->places.empty() &&
+             !theirs->steps->places.empty()) {
+    comparison.changes = step_changes(*own->steps, *theirs->steps);
   }
   return comparison;
 }

@@ -322,6 +322,7 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
       if (job.settings && !job.settings->loader_trial_failed.empty())
         report.not_measured.push_back({"dataloader", job.settings->loader_trial_failed});
     }
+  if (any_job) report.stacks = signals.jobs[diagnosis.first_job].host.stacks;
   add_broken_probes(timeline, report);
   report.trace = signals.trace;
   if (timeline.source_kind != SourceKind::log && !signals.trace)

@@ -9,6 +9,7 @@
 #include "base/proc.hpp"
 #include "base/text.hpp"
 #include "runs/watch.hpp"
+#include "signals/derive_signals.hpp"
 #include "timeline/timeline_builder.hpp"
 
 namespace lockstep {
@@ -46,6 +47,17 @@ Status keep_only(const std::set<int>& family, const ObservationOptions& options,
            });
   });
   return Done{};
+}
+
+// All processes of the jobs that the process, its children or its parents belong to.
+std::set<int> job_around(int pid, const Timeline& timeline) {
+  std::set<int> members;
+  for (const JobSignals& job : derive_signals(timeline).jobs)
+    if (std::ranges::any_of(job.pids, [&](int one) {
+          return is_or_stands_below(one, pid) || is_or_stands_below(pid, one);
+        }))
+      members.insert(job.pids.begin(), job.pids.end());
+  return members;
 }
 
 }  // namespace
@@ -106,6 +118,7 @@ Result<Timeline> observe(Source& source, const ObservationOptions& options) {
     timeline.not_measured.push_back(
         {"all", fmt::format("the driver stopped answering '{}' {} ago", watched->silence->call,
                             format_duration(watched->silence->since))});
+  if (options.pid && options.whole_job) family.merge(job_around(*options.pid, timeline));
   if (options.pid) TRY(keep_only(family, options, timeline));
   return timeline;
 }

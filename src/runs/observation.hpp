@@ -19,6 +19,7 @@ struct ObservationOptions {
   std::function<bool(const Timeline& so_far)> enough;
   std::chrono::nanoseconds review_every = std::chrono::milliseconds(500);
   std::optional<int> pid;       // only this process, what it started, and the GPUs that those hold
+  bool whole_job = false;       // with `pid`: all ranks of the job that it belongs to
   bool without_gpus = false;    // steps that a probe told are enough: no GPU need be read or held
   bool keep_free_gpus = false;  // with `pid`: GPUs that nobody holds stay in the picture
 };

@@ -26,6 +26,8 @@ void shorten_paths(Report& report, const std::filesystem::path& folder) {
       for (SourceLine& line : finding.where) shorten(line.file);
   if (report.steps)
     for (PlaceSignals& place : report.steps->places) shorten(place.place.file);
+  if (report.stacks)
+    for (SeenStack& stack : report.stacks->stacks) shorten(stack.place.file);
 }
 
 }  // namespace lockstep

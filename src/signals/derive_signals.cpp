@@ -18,6 +18,7 @@
 #include "signals/job_groups.hpp"
 #include "signals/lanes.hpp"
 #include "signals/probe_settings.hpp"
+#include "signals/stack_profile.hpp"
 #include "signals/statistics.hpp"
 #include "signals/step_times.hpp"
 #include "signals/time_account.hpp"
@@ -255,6 +256,7 @@ void measure(const Timeline& timeline, const std::vector<GpuSignals>& gpus, JobS
   job.host = host_signals(timeline, job.pids, job.from_ms, job.to_ms);
   job.host.doing =
       host_doing(timeline, job, job.time ? job.time->idle_together : job.idle_together);
+  job.host.stacks = stack_profile(timeline, job);
   job.copy_while_idle = copies_against_work(timeline, activity, job);
 }
 

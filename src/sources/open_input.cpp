@@ -38,6 +38,17 @@ namespace {
 
 constexpr std::string_view kVirtualPrefix = "virtual:";
 
+// Of one core.
+double stack_budget_of(Attention attention) {
+  switch (attention) {
+    case Attention::sparing: return 0;
+    case Attention::usual: return 0.01;
+    case Attention::close: return 0.03;
+    case Attention::closest: return 0.1;
+  }
+  return 0;
+}
+
 // Processes of this machine.
 class HostDescriber : public ProcessDescriber {
  public:
@@ -45,9 +56,7 @@ class HostDescriber : public ProcessDescriber {
       : host_({.root = "/",
                .pid_origin = origin,
                .look_budget = attention == Attention::sparing ? 0.002 : 0.01,
-               .stack_budget = attention == Attention::close   ? 0.03
-                               : attention == Attention::usual ? 0.01
-                                                               : 0}) {}
+               .stack_budget = stack_budget_of(attention)}) {}
   void describe(ProcessTick& processes, double t_ms) override {
     host_.describe(processes, std::chrono::nanoseconds(static_cast<std::int64_t>(t_ms * 1e6)));
   }
@@ -116,7 +125,7 @@ PollerOptions poller_options(const SourceOptions& options) {
   result.session.gpus = options.gpus;
   // 0.25 to 0.67 ms a GPU on an H200
   if (options.attention == Attention::sparing) result.schedule.gpm_period = std::chrono::seconds(5);
-  if (options.attention == Attention::close) {
+  if (options.attention == Attention::close || options.attention == Attention::closest) {
     result.schedule.gpm_period = std::chrono::milliseconds(100);
     result.schedule.power_samples_period = std::chrono::milliseconds(500);
     result.schedule.byte_counters_period = std::chrono::milliseconds(200);

@@ -21,6 +21,7 @@ enum class Attention : std::uint8_t {
   usual,    // under 1 % of wall time in the driver, for as long as it takes
   sparing,  // for months on end: GPM every five seconds
   close,  // GPM and power samples as often as they help, within 3 %, for the seconds of a diagnosis
+  closest,  // and Python stacks within a tenth of a core, for those of a profile
 };
 
 struct SourceOptions {

@@ -11,6 +11,7 @@
 #include "base/median.hpp"
 #include "kernels/matmul_kinds.hpp"
 #include "traces/collectives.hpp"
+#include "traces/own_code.hpp"
 #include "traces/rank_view.hpp"
 #include "traces/replay.hpp"
 #include "traces/trace_timeline.hpp"
@@ -352,6 +353,12 @@ void add_device_turns(const RankView& rank, TraceSignals& signals) {
   signals.turns = std::move(turns);
 }
 
+double idle_ms(const std::vector<TraceCode>& code) {
+  double sum = 0;
+  for (const TraceCode& function : code) sum += function.idle_ms_a_step;
+  return sum;
+}
+
 double ranks_together(const std::vector<RankView>& ranks) {
   if (ranks.size() < 2) return 0;
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> lanes(ranks.size());
@@ -409,6 +416,9 @@ TraceAnalysis analyse_traces(const std::vector<RankTrace>& traces, TraceBreakdow
   }
   for (const RankView& rank : ranks) {
     add_waits(rank, signals);
+    auto code = own_code(*rank.trace, rank.labels.main_thread(), rank.pieces,
+                         static_cast<int>(rank.steps.size()));
+    if (idle_ms(code) > idle_ms(signals.code)) signals.code = std::move(code);
     add_kernels(rank, signals);
   }
   analysis.timeline = trace_timeline(ranks);

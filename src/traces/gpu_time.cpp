@@ -10,6 +10,10 @@ namespace {
 // between a launch and its kernel's begin on an idle GPU: 5 to 10 us, seldom more
 constexpr std::int64_t kLaunchTakesNs = 30'000;
 
+// Between two operators of an eager loop lie tens of microseconds of Python: so long without any is
+// code of the loop's own, whatever came before it.
+constexpr std::int64_t kOwnCodeNs = 1'000'000;
+
 // The GPU's time without holes: computing first, then collectives, then copies.
 class Cover {
  public:
@@ -81,14 +85,16 @@ class PieceMaker {
     // up with are the wait's doing. A loader, a log or a save behind it is a reason of its own.
     const HostSegment first = labels_.at(launch->thread, begin - kClockSlackNs);
     const bool waited = first.part == StepPart::sync || first.part == StepPart::copy;
-    const auto because_of = [&](const HostSegment& segment) -> const HostSegment& {
-      return waited && !has_a_reason(segment.part) ? first : segment;
+    const auto because_of = [&](const HostSegment& segment,
+                                std::int64_t length) -> const HostSegment& {
+      const bool own_code = segment.part == StepPart::other && length >= kOwnCodeNs;
+      return waited && !own_code && !has_a_reason(segment.part) ? first : segment;
     };
     labels_.each_piece(launch->thread, begin, launched,
                        [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
-                         add(idle_piece(from, to, because_of(segment)));
+                         add(idle_piece(from, to, because_of(segment, to - from)));
                        });
-    add(idle_piece(launched, end, because_of(labels_.at(launch->thread, launched))));
+    add(idle_piece(launched, end, because_of(labels_.at(launch->thread, launched), 0)));
   }
 
  private:

@@ -194,25 +194,6 @@ class ThreadSweep {
   std::int64_t from_ = 0;
 };
 
-// "/home/x/train.py(31): main" where it is no library's.
-std::optional<PythonLine> own_line(std::string_view frame) {
-  constexpr std::array<std::string_view, 3> kLibraries = {"site-packages/", "dist-packages/",
-                                                          "/lib/python"};
-  // Kineto's Python rows leave the folder of installed packages out.
-  constexpr std::array<std::string_view, 7> kBegins = {
-      "torch/", "<", "runpy.py", "threading.py", "contextlib.py", "functools.py", "transformers/"};
-  const std::size_t open = frame.find(".py(");
-  if (open == std::string_view::npos || has_one_of(frame, kLibraries)) return std::nullopt;
-  if (std::ranges::any_of(kBegins,
-                          [&](std::string_view begin) { return frame.starts_with(begin); }))
-    return std::nullopt;
-  int line = 0;
-  const auto [end, error] =
-      std::from_chars(frame.data() + open + 4, frame.data() + frame.size(), line);
-  if (error != std::errc() || line <= 0) return std::nullopt;
-  return PythonLine{std::string(frame.substr(0, open + 3)), line};
-}
-
 }  // namespace
 
 std::optional<StepPart> part_of_name(std::string_view name, TraceCategory category) {
@@ -282,6 +263,24 @@ HostSegment HostLabels::at(std::uint32_t thread, std::int64_t time_ns) const {
     result.end_ns = std::min(own_end, next_of_main);
   }
   return result;
+}
+
+std::optional<PythonLine> own_line(std::string_view frame) {
+  constexpr std::array<std::string_view, 3> kLibraries = {"site-packages/", "dist-packages/",
+                                                          "/lib/python"};
+  // Kineto's Python rows leave the folder of installed packages out.
+  constexpr std::array<std::string_view, 7> kBegins = {
+      "torch/", "<", "runpy.py", "threading.py", "contextlib.py", "functools.py", "transformers/"};
+  const std::size_t open = frame.find(".py(");
+  if (open == std::string_view::npos || has_one_of(frame, kLibraries)) return std::nullopt;
+  if (std::ranges::any_of(kBegins,
+                          [&](std::string_view begin) { return frame.starts_with(begin); }))
+    return std::nullopt;
+  int line = 0;
+  const auto [end, error] =
+      std::from_chars(frame.data() + open + 4, frame.data() + frame.size(), line);
+  if (error != std::errc() || line <= 0) return std::nullopt;
+  return PythonLine{std::string(frame.substr(0, open + 3)), line};
 }
 
 std::optional<PythonLine> python_line(const RankTrace& trace, std::uint32_t host_row) {

@@ -74,12 +74,14 @@ class HostLabels {
 // The part that a row's name speaks of by itself; nothing: it inherits.
 std::optional<StepPart> part_of_name(std::string_view name, TraceCategory category);
 
-// The Python line of the user's own code around a row: from the Python rows of its thread, or from
-// the call stack that it carries.
 struct PythonLine {
   std::string file;
   int line = 0;
 };
+// Of a frame's name, "/home/x/train.py(31): main", where it is no library's.
+std::optional<PythonLine> own_line(std::string_view frame);
+// Of the user's own code around a row: from the Python rows of its thread, or from the call stack
+// that it carries.
 std::optional<PythonLine> python_line(const RankTrace& trace, std::uint32_t host_row);
 
 }  // namespace lockstep

@@ -62,8 +62,12 @@ const std::map<std::string, Rule> kRules = {
     {"src/render/text", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/markdown", {{"src/render/words"}, {}, {"fmt"}}},
     {"src/render/html", {{"src/render/words"}, {}, {"fmt"}}},
-    {"src/render/words/flame_tree.hpp", {{}, {}, {}}},  // what a flame graph is drawn from
-    {"src/render/json", {{"src/rows", "src/render/words/flame_tree.hpp"}, {"nlohmann"}, {}}},
+    {"src/render/words/flame_tree.hpp", {{}, {}, {}}},   // what a flame graph is drawn from
+    {"src/render/words/stack_lines.hpp", {{}, {}, {}}},  // stacks summed up by line
+    {"src/render/json",
+     {{"src/rows", "src/render/words/flame_tree.hpp", "src/render/words/stack_lines.hpp"},
+      {"nlohmann"},
+      {}}},
     {"src/render/tui",
      {{"src/render/words", "src/timeline", "src/monitor/monitored.hpp"}, {"ftxui"}, {"fmt"}}},
     {"src/export",

@@ -6,6 +6,7 @@ than one of ten.
 """
 
 import gc
+import os
 import sys
 import weakref
 
@@ -179,6 +180,30 @@ def _describe(optimizer):
         tensors=sum(len(each.get("params", ())) for each in optimizer.param_groups),
     )
     recorder.fact("seed", torch=torch.initial_seed())
+    recorder.fact(
+        "program",
+        framework=next((name for name, module in _FRAMEWORKS if module in sys.modules), "none"),
+        cores=_cores_a_rank(),
+    )
+
+
+# Whose loop it is, by the module that has it; the first that is loaded.
+_FRAMEWORKS = (
+    ("lightning", "lightning.pytorch.trainer.trainer"),
+    ("lightning", "pytorch_lightning.trainer.trainer"),
+    ("transformers", "transformers.trainer"),
+)
+
+
+def _cores_a_rank():
+    own, all_cores = len(os.sched_getaffinity(0)), os.cpu_count() or 1
+    if own < all_cores:
+        return own  # it was given these
+    try:
+        ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    except ValueError:
+        ranks = 1
+    return round(own / max(1, ranks), 2)
 
 
 # --- the models -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// D201, D202, D203, S301 to S306 in a trace: the GPU had nothing to do because the host was
+// D201, D202, D203, S301 to S307 in a trace: the GPU had nothing to do because the host was
 // elsewhere.
 //
 // Why it shows: an empty GPU whose next kernel was not launched yet waits for the host, and the
@@ -145,6 +145,25 @@ void find_rests(const SeenTrace& seen, std::vector<Finding>& findings) {
   }
 }
 
+// Stretches without any operator, in the loop's own code. What a profiler does between two steps
+// looks the same, and takes less than a tenth of one.
+void find_own_code(const SeenTrace& seen, std::vector<Finding>& findings) {
+  constexpr double kOwnCodeShare = 0.1;
+  const TraceSignals& trace = seen.trace;
+  const double idle = most_idle(trace, StepPart::other);
+  const double lost = std::min(idle, removable(trace, StepPart::other));
+  if (lost < kOwnCodeShare || trace.steps < 2) return;
+  Finding finding =
+      about_trace(FindingCode::slow_host_code, seen, trace.has_python_rows ? 0.75 : 0.85, lost,
+                  {{"idle_in_own_code", idle, kOwnCodeShare, "fraction"},
+                   {"step_without_it_ms", trace.step_ms * (1 - lost), std::nullopt, "ms"}});
+  for (const TraceCode& code : trace.code)
+    if (finding.where.size() < 3 && code.idle_ms_a_step > 0.1 * idle * trace.step_ms)
+      finding.where.push_back({code.file, code.line});
+  if (trace.ranks.size() > 1) finding.ranks = ranks_with(trace, StepPart::other);
+  findings.push_back(std::move(finding));
+}
+
 void find_launch_delay(const SeenTrace& seen, std::vector<Finding>& findings) {
   const TraceSignals& trace = seen.trace;
   const double idle = idle_while_launching(trace);
@@ -170,6 +189,7 @@ void find_host_delays(const SeenTrace& seen, std::vector<Finding>& findings) {
   find_copies(seen, findings);
   find_waits(seen, findings);
   find_rests(seen, findings);
+  find_own_code(seen, findings);
   find_launch_delay(seen, findings);
 }
 

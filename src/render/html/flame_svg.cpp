@@ -5,7 +5,6 @@
 #include <array>
 
 #include "render/html/html_parts.hpp"
-#include "render/words/flame_tree.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -34,15 +33,16 @@ void draw_frame(const FlameFrame& frame, double step_ms, double x, std::size_t d
   const double y = static_cast<double>(depth) * kFrameRow;
   const std::string where =
       frame.file.empty() ? "" : fmt::format(", {}:{}", escaped(frame.file), frame.line);
+  const std::string length =
+      step_ms > 0 ? fmt::format(", {} a step", milliseconds_words(frame.share * step_ms)) : "";
   to += fmt::format(
-      "<g><title>{}: {:.1f} %, {} a step{}</title>"
+      "<g><title>{}: {:.1f} %{}{}</title>"
       "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\" "
       "fill-opacity=\"{}\" rx=\"1\"/>"
       "<text x=\"{:.2f}\" y=\"{:.0f}\">{}</text></g>",
-      escaped(frame.name), frame.share * 100, milliseconds_words(frame.share * step_ms), where, x,
-      y, std::max(0.4, width - 0.8), kFrameRow - 1,
-      depth == 0 ? std::string_view("#9aa4ad") : part_color(frame.part), depth > 1 ? 0.55 : 0.8,
-      x + 4, y + 14, escaped(fitting(frame.name, width)));
+      escaped(frame.name), frame.share * 100, length, where, x, y, std::max(0.4, width - 0.8),
+      kFrameRow - 1, depth == 0 ? std::string_view("#9aa4ad") : part_color(frame.part),
+      depth > 1 ? 0.55 : 0.8, x + 4, y + 14, escaped(fitting(frame.name, width)));
   for (const FlameFrame& below : frame.within) {
     draw_frame(below, step_ms, x, depth + 1, to);
     x += below.share * kFlameWidth;
@@ -53,16 +53,16 @@ void draw_frame(const FlameFrame& frame, double step_ms, double x, std::size_t d
 
 std::string_view part_color(StepPart part) { return kColors[index_of(part)]; }
 
-std::string flame_svg(const StepSignals& steps, SvgUse use) {
-  const FlameFrame whole = flame_tree(steps);
+std::string flame_svg(const FlameGraph& graph, SvgUse use) {
   std::string shapes;
-  draw_frame(whole, steps.mean_ms(), 0, 0, shapes);
+  draw_frame(graph.whole, graph.step_ms, 0, 0, shapes);
   return fmt::format(
       "<svg{} viewBox=\"0 0 {:.0f} {:.0f}\" width=\"100%\" "
       "font-family=\"ui-monospace,monospace\" font-size=\"11\" fill=\"currentColor\" role=\"img\" "
-      "aria-label=\"Where a step's time goes, by line\">{}</svg>\n",
+      "aria-label=\"Where {} time goes, by line\">{}</svg>\n",
       use == SvgUse::file ? " xmlns=\"http://www.w3.org/2000/svg\"" : "", kFlameWidth,
-      static_cast<double>(depth_of(whole)) * kFrameRow, shapes);
+      static_cast<double>(depth_of(graph.whole)) * kFrameRow,
+      graph.step_ms > 0 ? "a step's" : "the main threads'", shapes);
 }
 
 }  // namespace lockstep

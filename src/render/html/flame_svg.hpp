@@ -1,4 +1,4 @@
-// A flame graph of a step's time, as one SVG file or within a page: no script, the numbers are in
+// A flame graph, as one SVG file or within a page: no script, the numbers are in
 // the titles.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/signals.hpp"
+#include "render/words/flame_tree.hpp"
 
 namespace lockstep {
 
@@ -15,6 +15,6 @@ std::string_view part_color(StepPart part);
 
 // Within a page it needs no name space, and a page names no address.
 enum class SvgUse : std::uint8_t { file, within_a_page };
-std::string flame_svg(const StepSignals& steps, SvgUse use = SvgUse::file);
+std::string flame_svg(const FlameGraph& graph, SvgUse use = SvgUse::file);
 
 }  // namespace lockstep

@@ -41,6 +41,8 @@ std::string HtmlRenderer::render(const Report& report) const {
         "%)</p>",
         report.comparison->speedup, escaped(report.comparison->against), report.comparison->ideal,
         report.comparison->efficiency * 100);
+  if (report.comparison && !report.comparison->changes.empty() && !report.trace)
+    html += step_changes_html(*report.comparison);
   if (!report.no_comparison.empty())
     html += fmt::format("<p>no speedup: {}</p>", escaped(report.no_comparison));
   if (report.throughput && !report.findings.empty())

@@ -171,7 +171,8 @@ std::string steps_html(const StepSignals& steps) {
   if (steps.places.empty()) return html;
   html += places_table(steps);
   html += legend(steps);
-  html += "<h3>A step, by part, function and line</h3>" + flame_svg(steps, SvgUse::within_a_page);
+  html += "<h3>A step, by part, function and line</h3>" +
+          flame_svg(flame_graph(steps), SvgUse::within_a_page);
   if (!steps.median_step.empty()) html += step_svg(steps.median_step, "The median step");
   if (!steps.worst_step.empty()) html += step_svg(steps.worst_step, "The worst step");
   return html;

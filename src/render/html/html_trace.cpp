@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "render/html/flame_svg.hpp"
 #include "render/html/html_parts.hpp"
 #include "render/words/device_words.hpp"
 #include "render/words/fleet_words.hpp"
@@ -53,6 +54,8 @@ std::string devices_html(const Report& report) {
   if (const auto jobs = job_table(report)) html += table_html(*jobs);
   if (const auto clocks = clock_table(report)) html += table_html(*clocks);
   for (const WordTable& table : device_tables(report)) html += table_html(table);
+  if (report.stacks && !report.steps)
+    html += flame_svg(flame_graph(*report.stacks), SvgUse::within_a_page);
   if (const auto sentences = device_sentences(report); !sentences.empty())
     html += list_html(sentences);
   if (const std::string standing = standing_words(report); !standing.empty())
@@ -62,6 +65,10 @@ std::string devices_html(const Report& report) {
 
 std::string changes_html(const Comparison& comparison, const std::string& own) {
   return list_html(change_sentences(comparison, own)) + table_html(change_table(comparison, own));
+}
+
+std::string step_changes_html(const Comparison& comparison) {
+  return table_html(step_change_table(comparison));
 }
 
 }  // namespace lockstep

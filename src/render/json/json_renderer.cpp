@@ -7,6 +7,7 @@
 #include "lockstep/probe_names.hpp"
 #include "render/json/device_json.hpp"
 #include "render/json/trace_json.hpp"
+#include "render/words/stack_lines.hpp"
 
 namespace lockstep {
 namespace {
@@ -261,6 +262,18 @@ Json steps_json(const StepSignals& steps) {
   return json;
 }
 
+Json stacks_json(const StackProfile& profile) {
+  return {{"samples", profile.samples},
+          {"processes", profile.processes},
+          {"lines", list_json(stack_lines(profile), [](const StackLine& line) {
+             return Json{{"part", kStepSpanNames[index_of(line.part)]},
+                         {"file", line.place.file},
+                         {"line", line.place.line},
+                         {"what", line.place.what},
+                         {"share", number(line.share)}};
+           })}};
+}
+
 Json loader_json(const LoaderAnswer& answer) {
   const auto trial_json = [](const LoaderTrial& trial) {
     return Json{{"workers", trial.workers},
@@ -369,6 +382,7 @@ Json report_json(const Report& report) {
   if (report.steps) json["steps"] = steps_json(*report.steps);
   if (report.steps && report.steps->devices)
     json["steps"]["on_gpus"] = devices_json(*report.steps->devices);
+  if (report.stacks) json["stacks"] = stacks_json(*report.stacks);
   if (report.collectives) json["collectives"] = collectives_json(*report.collectives);
   if (report.communicators) json["communicators"] = communicators_json(*report.communicators);
   if (!report.probes.empty())

@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "render/words/flame_tree.hpp"
-
 namespace lockstep {
 namespace {
 
@@ -55,10 +53,12 @@ class Samples {
 
 }  // namespace
 
-std::string speedscope_json(const StepSignals& steps, const std::string& name) {
-  Samples samples(steps.mean_ms());
-  samples.add(flame_tree(steps));
-  const Json profile = samples.profile("a step of " + name + ", mean of its ranks");
+std::string speedscope_json(const FlameGraph& graph, const std::string& name) {
+  // Without steps a share of the time is told as so many of 1000 ms.
+  Samples samples(graph.step_ms > 0 ? graph.step_ms : 1000);
+  samples.add(graph.whole);
+  const Json profile = samples.profile((graph.step_ms > 0 ? "a step of " : "a second of ") + name +
+                                       ", mean of its ranks");
   return Json{{"$schema", "https://www.speedscope.app/file-format-schema.json"},
               {"exporter", "lockstep"},
               {"name", name},

@@ -1,12 +1,12 @@
-// A step's time for speedscope.app, which also reads it from a file without a server.
+// A flame graph for speedscope.app, which also reads it from a file without a server.
 #pragma once
 
 #include <string>
 
-#include "lockstep/signals.hpp"
+#include "render/words/flame_tree.hpp"
 
 namespace lockstep {
 
-std::string speedscope_json(const StepSignals& steps, const std::string& name);
+std::string speedscope_json(const FlameGraph& graph, const std::string& name);
 
 }  // namespace lockstep

@@ -166,6 +166,8 @@ std::string MarkdownRenderer::render(const Report& report) const {
     text += fmt::format("speedup: {:.2f}x against {} (ideal {:.2f}x, efficiency {:.0f} %)\n\n",
                         report.comparison->speedup, escaped(report.comparison->against),
                         report.comparison->ideal, report.comparison->efficiency * 100);
+  if (report.comparison && !report.comparison->changes.empty() && !report.trace)
+    text += table_text(step_change_table(*report.comparison));
   if (!report.no_comparison.empty())
     text += fmt::format("No speedup: {}.\n\n", escaped(report.no_comparison));
   if (report.throughput)

@@ -202,6 +202,8 @@ std::string DiagnosisText::render(const Report& report) const {
     text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);
   else if (report.comparison)
     text += comparison_text(*report.comparison, paint);
+  if (report.comparison && !report.comparison->changes.empty() && !report.trace)
+    text += word_table_text(step_change_table(*report.comparison), width, paint);
   if (!report.no_comparison.empty())
     text += wrapped("no speedup: " + report.no_comparison, 0, width) + "\n";
   if (report.throughput && !report.findings.empty())

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "lockstep/probe_names.hpp"
+#include "render/words/stack_lines.hpp"
 #include "render/words/words.hpp"
 
 namespace lockstep {
@@ -30,6 +31,24 @@ WordTable time_table(const DeviceSignals& devices) {
             {fmt::format("{}, {}", rank.rank, use.device), percent_words(use.computes),
              percent_words(use.exposed), percent_words(use.copies), percent_words(use.idle),
              percent_words(use.hidden), fmt::format("{:.0f}", use.kernels_a_step)});
+  return table;
+}
+
+// The lines that are worth a row.
+WordTable stack_table(const StackProfile& profile) {
+  constexpr double kAFewStacks = 0.02;
+  constexpr std::size_t kPlaceWidth = 48;
+  WordTable table{
+      fmt::format("where the main threads' Python code was, in {} stacks{}", profile.samples,
+                  profile.processes > 1 ? fmt::format(" of {} processes", profile.processes) : ""),
+      {"line", "part", "share of the time"},
+      {}};
+  for (const StackLine& line : stack_lines(profile))
+    if (line.share >= kAFewStacks && table.rows.size() < kMostRows)
+      table.rows.push_back({printable(short_place(line.place.file, line.place.line, kPlaceWidth) +
+                                      "  " + line.place.what),
+                            part_words(index_of(line.part)),
+                            fmt::format("{:.0f} %", line.share * 100)});
   return table;
 }
 
@@ -133,6 +152,8 @@ std::string communicator_sentence(const CommunicatorSignals& signals) {
 
 std::vector<WordTable> device_tables(const Report& report) {
   std::vector<WordTable> tables;
+  // hooks in Python know each step, and not by chance
+  if (report.stacks && !report.steps) tables.push_back(stack_table(*report.stacks));
   if (report.steps && report.steps->devices) tables.push_back(time_table(*report.steps->devices));
   if (report.collectives) {
     tables.push_back(speed_table(*report.collectives));

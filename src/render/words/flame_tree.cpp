@@ -1,6 +1,7 @@
 #include "render/words/flame_tree.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.hpp"
 #include "render/words/words.hpp"
@@ -57,7 +58,7 @@ void largest_first(FlameFrame& frame) {
 
 }  // namespace
 
-FlameFrame flame_tree(const StepSignals& steps) {
+FlameGraph flame_graph(const StepSignals& steps) {
   constexpr double kLeast = 0.002;  // of the step: less is no picture
   FlameFrame whole{.name = "step", .share = 1};
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i) {
@@ -69,7 +70,22 @@ FlameFrame flame_tree(const StepSignals& steps) {
         add(whole.within.back(), path_to(place.place), part, place.share);
   }
   largest_first(whole);
-  return whole;
+  return {std::move(whole), steps.mean_ms()};
+}
+
+FlameGraph flame_graph(const StackProfile& profile) {
+  FlameFrame whole{.name = "main threads", .share = 1};
+  for (const SeenStack& stack : profile.stacks) {
+    std::vector<FlameFrame> path = {{.name = part_words(index_of(stack.part))}};
+    for (const CodeFrame& frame : stack.frames)
+      path.push_back(
+          {.name = frame.function + " " + file_name(frame.file) + ":" + std::to_string(frame.line),
+           .file = frame.file,
+           .line = frame.line});
+    add(whole, std::move(path), stack.part, stack.share);
+  }
+  largest_first(whole);
+  return {std::move(whole), 0};
 }
 
 std::size_t depth_of(const FlameFrame& frame) {

@@ -211,4 +211,16 @@ WordTable change_table(const Comparison& comparison, const std::string& own) {
   return table;
 }
 
+WordTable step_change_table(const Comparison& comparison) {
+  WordTable table{"what a step takes, mean", {"", "before", "now", "change"}, {}};
+  for (const Comparison::Change& change : comparison.changes) {
+    const double difference = change.own - change.other;
+    table.rows.push_back({printable(change.what), milliseconds_words(change.other),
+                          milliseconds_words(change.own),
+                          fmt::format("{}{}", difference < 0 ? "-" : "+",
+                                      milliseconds_words(std::abs(difference)))});
+  }
+  return table;
+}
+
 }  // namespace lockstep

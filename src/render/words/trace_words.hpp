@@ -27,6 +27,8 @@ std::vector<std::string> what_if_sentences(const TraceSignals& trace);
 // Two runs beside each other; empty: nothing to say.
 std::vector<std::string> change_sentences(const Comparison& comparison, const std::string& own);
 WordTable change_table(const Comparison& comparison, const std::string& own);
+// Of two profiles, the other one the earlier.
+WordTable step_change_table(const Comparison& comparison);
 
 // The name of the input that a report was made of, without its folders.
 std::string input_name(const std::string& detail);

@@ -85,11 +85,17 @@ simdjson::error_code read_arguments(ondemand::value& value, TraceEvent& event) {
   return simdjson::SUCCESS;
 }
 
-enum class Kind : std::uint8_t { complete, of_another_kind };
+enum class Kind : std::uint8_t { has_a_length, of_another_kind };
+
+std::optional<EventPhase> phase_of(std::string_view text) {
+  for (const EventPhase phase : {EventPhase::complete, EventPhase::begin, EventPhase::end})
+    if (text.size() == 1 && text.front() == static_cast<char>(phase)) return phase;
+  return std::nullopt;
+}
 
 simdjson::error_code read_event(ondemand::object& object, TraceEvent& event, Kind& kind) {
   kind = Kind::of_another_kind;
-  bool complete = false;
+  std::optional<EventPhase> phase;
   for (auto entry : object) {
     ondemand::field field;
     if (const auto error = std::move(entry).get(field)) return error;
@@ -97,9 +103,8 @@ simdjson::error_code read_event(ondemand::object& object, TraceEvent& event, Kin
     switch (*key) {
       case 'p':
         if (is(key, "ph")) {
-          const std::string_view phase = as_written(field.value());
-          if (phase != "X") return simdjson::SUCCESS;  // the rest of it is passed over
-          complete = true;
+          phase = phase_of(as_written(field.value()));
+          if (!phase) return simdjson::SUCCESS;  // the rest of it is passed over
         } else if (is(key, "pid")) {
           event.process = as_written(field.value());
         }
@@ -126,7 +131,9 @@ simdjson::error_code read_event(ondemand::object& object, TraceEvent& event, Kin
       default: break;
     }
   }
-  if (complete) kind = Kind::complete;
+  if (!phase) return simdjson::SUCCESS;
+  event.phase = *phase;
+  kind = Kind::has_a_length;
   return simdjson::SUCCESS;
 }
 
@@ -439,7 +446,7 @@ class EventStream {
         return after;
       }
       event.index = end_.events;
-      if (kind == Kind::complete && !handler_.on_event(event)) {
+      if (kind == Kind::has_a_length && !handler_.on_event(event)) {
         after.stopped = end_.stopped = true;
         return after;
       }

@@ -21,10 +21,13 @@
 
 namespace lockstep {
 
-// A complete event, ph = X. All texts as written: numbers and strings alike, without quotes; empty:
-// absent. They are valid until the handler returns.
+enum class EventPhase : char { complete = 'X', begin = 'B', end = 'E' };
+
+// An event that has a length, or is one end of it. All texts as written: numbers and strings alike,
+// without quotes; empty: absent. They are valid until the handler returns.
 struct TraceEvent {
   std::uint64_t index = 0;  // among all events of the file
+  EventPhase phase = EventPhase::complete;
   std::string_view name, category, start, duration, process, thread;
   // Of its arguments.
   std::string_view stream, correlation, device, bytes, call_stack;

@@ -99,6 +99,8 @@ class RowMaker : public EventHandler {
       : how_(how), rows_of_all_(rows_of_all), trace_(trace) {}
 
   bool on_event(const TraceEvent& event) override {
+    if (event.phase == EventPhase::begin) return begin_row(event);
+    if (event.phase == EventPhase::end) return end_row(event);
     if (event.category.empty() || event.category == "Trace") return true;
     if (event.duration.empty() || event.duration == "null") {
       ++trace_.flaws.without_duration;
@@ -118,11 +120,33 @@ class RowMaker : public EventHandler {
       ++trace_.flaws.negative_durations;
       *duration = 0;
     }
+    return add_row(event, *start, *duration);
+  }
+
+  // What began and never ended goes on to the last moment that was seen, as viewers draw it.
+  void end_open_rows() {
+    if (open_.empty()) return;
+    std::int64_t last_ns = INT64_MIN;
+    for (const DeviceRow& row : trace_.device_rows) last_ns = std::max(last_ns, row.end_ns());
+    for (const HostRow& row : trace_.host_rows) last_ns = std::max(last_ns, row.end_ns());
+    for (auto& [thread, rows] : open_)
+      for (const std::optional<OpenRow>& row : rows)
+        if (row) end_at(*row, last_ns);
+  }
+
+ private:
+  // A row that has begun: in which list, and where.
+  struct OpenRow {
+    bool on_device = false;
+    std::size_t index = 0;
+  };
+
+  bool add_row(const TraceEvent& event, std::int64_t start, std::int64_t duration) {
     const TraceCategory category = known_category(event.category);
     if (is_on_device(category))
-      add_device_row(event, category, *start, *duration);
+      add_device_row(event, category, start, duration);
     else
-      add_host_row(event, category, *start, *duration);
+      add_host_row(event, category, start, duration);
     if (++rows_ % kCountedTogether == 0 &&
         rows_of_all_.fetch_add(kCountedTogether) + kCountedTogether > how_.most_rows) {
       trace_.flaws.too_long = true;
@@ -131,7 +155,48 @@ class RowMaker : public EventHandler {
     return true;
   }
 
- private:
+  // Begin and end come in two events of one thread, the innermost ends first. HTA knows neither.
+  bool begin_row(const TraceEvent& event) {
+    if (how_.round_like_hta) return true;
+    std::vector<std::optional<OpenRow>>& rows = open_[thread_key(event)];
+    if (rows.size() >= kDeepest) return true;
+    const auto start = nanoseconds_of(event.start);
+    if (!start || event.category.empty() || event.category == "Trace") {
+      rows.push_back(std::nullopt);  // its end is no other's
+      return true;
+    }
+    const bool on_device = is_on_device(known_category(event.category));
+    rows.push_back(
+        OpenRow{on_device, on_device ? trace_.device_rows.size() : trace_.host_rows.size()});
+    return add_row(event, *start, 0);
+  }
+
+  bool end_row(const TraceEvent& event) {
+    const auto found = open_.find(thread_key(event));
+    if (found == open_.end() || found->second.empty()) return true;
+    const std::optional<OpenRow> row = found->second.back();
+    found->second.pop_back();
+    const auto end = nanoseconds_of(event.start);
+    if (row && end) end_at(*row, *end);
+    return true;
+  }
+
+  void end_at(const OpenRow& open, std::int64_t end_ns) {
+    const auto set = [&](auto& row) {
+      if (end_ns < row.start_ns) ++trace_.flaws.negative_durations;
+      row.duration_ns = std::max<std::int64_t>(0, end_ns - row.start_ns);
+    };
+    if (open.on_device)
+      set(trace_.device_rows[open.index]);
+    else
+      set(trace_.host_rows[open.index]);
+  }
+
+  static std::string thread_key(const TraceEvent& event) {
+    return std::string(event.process) + "/" + std::string(event.thread);
+  }
+
+  static constexpr std::size_t kDeepest = 10'000;  // of rows within each other on one thread
   static constexpr std::uint64_t kCountedTogether = 4096;
 
   static void round_like_hta(const TraceEvent& event, std::int64_t& start, std::int64_t& duration) {
@@ -232,6 +297,7 @@ class RowMaker : public EventHandler {
   std::string last_process_;
   std::string last_thread_;
   std::uint32_t last_thread_index_ = 0;
+  std::unordered_map<std::string, std::vector<std::optional<OpenRow>>> open_;  // by thread
 };
 
 const Json* member(const Json& object, const char* key) {
@@ -307,6 +373,7 @@ Result<RankTrace> read_one(TraceBytes& bytes, const std::string& name, const Tra
   trace.file = name;
   RowMaker maker(how, rows_of_all, trace);
   const StreamEnd end = read_events(bytes, maker);
+  maker.end_open_rows();
   if (!end.is_trace)
     return Error{fmt::format("{} is no trace: no list of events was found in it", printable(name)),
                  "give what torch.profiler's export_chrome_trace wrote, plain or as .gz"};

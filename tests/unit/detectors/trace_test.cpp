@@ -112,6 +112,28 @@ TEST(TraceFindings, NameWaitsForTheGpuInEveryStep) {
       << "the GPU never ran dry";
 }
 
+TEST(TraceFindings, NameTheLoopsOwnCodeThatTheGpuWaitsFor) {
+  Signals signals = healthy_trace();
+  signals.trace->removable[index_of(StepPart::other)] = 0.67;
+  signals.trace->ranks[0].idle[index_of(StepPart::other)] = 0.66;
+  signals.trace->code = {{"train.py", 12, 60}, {"metrics.py", 3, 1}};
+
+  const Diagnosis diagnosis = diagnose(signals);
+  const Finding* const finding = find(diagnosis.findings, FindingCode::slow_host_code);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->lost_throughput, 0.66, 1e-9);
+  ASSERT_EQ(finding->where.size(), 1U) << "what takes a tenth of it or more";
+  EXPECT_EQ(finding->where.front().line, 12);
+  EXPECT_EQ(finding->ranks, std::vector<int>{0});
+
+  signals.trace->removable[index_of(StepPart::other)] = 0.08;
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::slow_host_code), nullptr)
+      << "a profiler's own pause between two steps looks the same";
+  signals.trace->removable[index_of(StepPart::other)] = 0.67;
+  signals.trace->steps = 1;
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::slow_host_code), nullptr);
+}
+
 TEST(TraceFindings, NameLoggingSavingEvaluatingAndTheCollector) {
   for (const auto& [part, code] : {std::pair{StepPart::logging, FindingCode::logging_too_often},
                                    {StepPart::checkpoint, FindingCode::checkpoint_stall},

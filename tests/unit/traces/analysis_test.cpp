@@ -50,6 +50,43 @@ TEST(Replay, IsTheRunAsItWasWhenNothingIsLeftOut) {
   EXPECT_NEAR(analysis_of(steps_with(0, 50)).signals.replay_error, 0, 0.01);
 }
 
+// A wait for the GPU, and behind it 20 ms of the loop's own code, in score().
+TraceMaker steps_that_sleep(double sleep_us, int steps = 4) {
+  TraceMaker maker;
+  double host = 0;
+  for (int step = 0; step < steps; ++step) {
+    const double begin = host;
+    maker.op("aten::mm", host, 8);
+    maker.kernel("gemm", host + 1, host + 10, 5000);
+    maker.op("aten::item", host + 20, 4995);
+    maker.call("cudaStreamSynchronize", host + 21, 4992);
+    host += 5020;
+    maker.python("/home/ada/train.py(12): score", host, sleep_us);
+    maker.python("<built-in function sleep>", host, sleep_us);
+    host += sleep_us + 5;
+    maker.annotation("ProfilerStep#" + std::to_string(step + 1), begin, host - begin);
+  }
+  return maker;
+}
+
+TEST(OwnCode, BehindAWaitIsItsOwnReason) {
+  const TraceSignals signals = analysis_of(steps_that_sleep(20'000)).signals;
+
+  EXPECT_NEAR(signals.ranks.front().idle[index_of(StepPart::other)], 0.75, 0.06);
+  EXPECT_LT(signals.ranks.front().idle[index_of(StepPart::sync)], 0.02);
+  EXPECT_GT(signals.removable[index_of(StepPart::other)], 0.6);
+  ASSERT_EQ(signals.code.size(), 1U);
+  EXPECT_EQ(signals.code.front().file, "/home/ada/train.py");
+  EXPECT_EQ(signals.code.front().line, 12);
+  EXPECT_NEAR(signals.code.front().idle_ms_a_step, 15, 1.5) << "three of four steps have a next";
+}
+
+TEST(OwnCode, OfMicrosecondsIsWhatTheHostCatchesUpWith) {
+  const TraceSignals signals = analysis_of(steps_that_sleep(200)).signals;
+
+  EXPECT_LT(signals.ranks.front().idle[index_of(StepPart::other)], 0.01);
+}
+
 TEST(Replay, GivesBackAnExposedWaitForData) {
   // 400 us of loading, 500 us of kernels: the GPU waits for what the loading lasts longer than its
   // queue.

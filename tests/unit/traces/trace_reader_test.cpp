@@ -75,6 +75,33 @@ TEST(TraceReader, ReadsAPlainListWithAndWithoutItsEnd) {
   EXPECT_FALSE(open.flaws.cut) << "the form allows it";
 }
 
+TEST(TraceReader, JoinsBeginAndEndOfEachThread) {
+  const auto at = [](const char* phase, int thread, int us, const std::string& more) {
+    return R"({"ph":")" + std::string(phase) + R"(","pid":1,"tid":)" + std::to_string(thread) +
+           R"(,"ts":)" + std::to_string(us) + more + "}";
+  };
+  const std::string op = R"(,"cat":"cpu_op","name":"aten::mm")";
+  const RankTrace trace =
+      read("[" + at("B", 1, 10, op) + "," + at("B", 1, 12, R"(,"name":"without a category")") +
+           "," + at("B", 2, 13, op) + "," + at("E", 1, 15, "") + "," + at("E", 2, 33, "") + "," +
+           at("E", 1, 50, op) + "," + at("E", 1, 51, "") + "," +
+           R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":20,"dur":9})" + "]");
+
+  ASSERT_EQ(trace.host_rows.size(), 2U);
+  EXPECT_EQ(trace.host_rows[0].duration_ns, 40'000) << "the inner one ended first";
+  EXPECT_EQ(trace.host_rows[1].duration_ns, 20'000);
+  EXPECT_EQ(trace.device_rows.size(), 1U);
+}
+
+TEST(TraceReader, WhatNeverEndsGoesOnToTheLastMoment) {
+  const RankTrace trace =
+      read(R"([{"ph":"B","cat":"cpu_op","name":"outer","pid":1,"tid":1,"ts":10},)"
+           R"({"ph":"X","cat":"cpu_op","name":"inner","pid":1,"tid":1,"ts":20,"dur":30}])");
+
+  ASSERT_EQ(trace.host_rows.size(), 2U);
+  EXPECT_EQ(trace.host_rows[0].end_ns(), 50'000);
+}
+
 TEST(TraceReader, ReadsGzipAndSaysWhenItIsCut) {
   TemporaryFolder folder;
   TraceMaker maker;

@@ -1,0 +1,30 @@
+#include "commands/flame_file.hpp"
+
+#include <fmt/format.h>
+
+#include "base/file.hpp"
+#include "render/html/flame_svg.hpp"
+#include "render/json/speedscope.hpp"
+#include "runs/exit_code.hpp"
+
+namespace lockstep {
+namespace {
+
+bool is_speedscope(const std::string& path) { return path.ends_with(".json"); }
+
+}  // namespace
+
+Status check_flame_file(const std::string& path) {
+  if (path.empty() || path.ends_with(".svg") || is_speedscope(path)) return Done{};
+  return usage_error(fmt::format("--flame {}: neither .svg nor .json", path),
+                     "a picture is .svg; .json is for https://www.speedscope.app");
+}
+
+Status write_flame_file(const std::string& path, const Report& report, const std::string& name) {
+  if (path.empty() || (!report.steps && !report.stacks)) return Done{};
+  const FlameGraph graph = report.steps ? flame_graph(*report.steps) : flame_graph(*report.stacks);
+  return write_file_atomically(
+      path, is_speedscope(path) ? speedscope_json(graph, name) : flame_svg(graph));
+}
+
+}  // namespace lockstep
