@@ -151,7 +151,9 @@ void find_own_code(const SeenTrace& seen, std::vector<Finding>& findings) {
   constexpr double kOwnCodeShare = 0.1;
   const TraceSignals& trace = seen.trace;
   const double idle = most_idle(trace, StepPart::other);
-  const double lost = std::min(idle, removable(trace, StepPart::other));
+  // What lies before the first step, as starting workers does, comes once.
+  const double in_steps = seen.job.steps ? seen.job.steps->share[index_of(StepPart::other)] : 0;
+  const double lost = std::min({idle, in_steps, removable(trace, StepPart::other)});
   if (lost < kOwnCodeShare || trace.steps < 2) return;
   Finding finding =
       about_trace(FindingCode::slow_host_code, seen, trace.has_python_rows ? 0.75 : 0.85, lost,

@@ -28,7 +28,7 @@ JobVerdict judge_trace(const JobSignals& job, const TraceSignals& trace);
 std::vector<Finding> inspect_trace(const JobSignals& job, const TraceSignals& trace,
                                    Pattern pattern);
 
-// D201 D202 D203, S301 to S306
+// D201 D202 D203, S301 to S307
 void find_host_delays(const SeenTrace& seen, std::vector<Finding>& findings);
 void find_collective_losses(const SeenTrace& seen, std::vector<Finding>& findings);  // C401 to C404
 // P101 P102, B503

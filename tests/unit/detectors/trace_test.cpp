@@ -117,6 +117,7 @@ TEST(TraceFindings, NameTheLoopsOwnCodeThatTheGpuWaitsFor) {
   signals.trace->removable[index_of(StepPart::other)] = 0.67;
   signals.trace->ranks[0].idle[index_of(StepPart::other)] = 0.66;
   signals.trace->code = {{"train.py", 12, 60}, {"metrics.py", 3, 1}};
+  signals.jobs.front().steps.emplace().share[index_of(StepPart::other)] = 0.68;
 
   const Diagnosis diagnosis = diagnose(signals);
   const Finding* const finding = find(diagnosis.findings, FindingCode::slow_host_code);
@@ -130,6 +131,10 @@ TEST(TraceFindings, NameTheLoopsOwnCodeThatTheGpuWaitsFor) {
   EXPECT_EQ(find(diagnose(signals).findings, FindingCode::slow_host_code), nullptr)
       << "a profiler's own pause between two steps looks the same";
   signals.trace->removable[index_of(StepPart::other)] = 0.67;
+  signals.jobs.front().steps->share[index_of(StepPart::other)] = 0.04;
+  EXPECT_EQ(find(diagnose(signals).findings, FindingCode::slow_host_code), nullptr)
+      << "it lies before the first step";
+  signals.jobs.front().steps->share[index_of(StepPart::other)] = 0.68;
   signals.trace->steps = 1;
   EXPECT_EQ(find(diagnose(signals).findings, FindingCode::slow_host_code), nullptr);
 }
