@@ -30,7 +30,9 @@ inline constexpr std::array<std::string_view, 15> kLedgerPartNames = {
     "host_code", "other_rank", "link",      "turn", "slowed",  "unused",     "unknown"};
 
 struct Ledger {
-  double gpu_seconds = 0;                               // of all its GPUs together
+  double gpu_seconds = 0;  // of all its GPUs together
+  // Nothing showed whether a busy GPU works or waits for others: `working` holds both.
+  bool waiting_is_known = true;
   std::array<double, kLedgerPartNames.size()> share{};  // of them; the sum is 1
 
   double& operator[](LedgerPart part) { return share[static_cast<std::size_t>(part)]; }

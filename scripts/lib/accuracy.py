@@ -41,6 +41,7 @@ class Diagnosis:
     error: str = ""  # what lockstep said instead of a report
     gpus: tuple = ()  # of the first job
     ledger: dict = field(default_factory=dict)  # its shares, by part
+    waiting_is_known: bool = True  # else `working` holds waiting for others too
     sure: float = 0.0  # of the verdict
     said: tuple = ()  # (code, confidence) of findings and suspicions
 
@@ -105,6 +106,7 @@ def diagnose(lockstep, path, *options):
             report["duration_s"],
             gpus=tuple(job["gpus"]),
             ledger={part["name"]: part["share"] for part in job["ledger"]["parts"]},
+            waiting_is_known=job["ledger"].get("waiting_is_known", True),
             sure=verdict["confidence"],
             said=tuple(
                 (finding["code"], finding["confidence"])
@@ -267,14 +269,18 @@ def is_definitely_wrong(run, diagnosis):
 
 def ledger_errors(run):
     """By part, how far the ledger is from the truth. Time that the truth has no reason for may be
-    told as unknown only; a reason that is not told is an error of the part and of unknown.
+    told as unknown only; a reason that is not told is an error of the part and of unknown, unless
+    the input cannot tell it from others (`either`). Where lockstep says that it does not know
+    working from waiting, the two are one part.
     """
-    parts = set(run.truth) | set(run.whole.ledger)
-    return {
-        part: run.whole.ledger.get(part, 0.0) - run.truth.get(part, 0.0)
-        for part in parts
-        if part != "unknown"
-    }
+    told, truth = collections.Counter(run.whole.ledger), collections.Counter(run.truth)
+    if not run.whole.waiting_is_known:
+        for shares in (told, truth):
+            for part in ("other_rank", "link"):
+                shares["working"] += shares.pop(part, 0.0)
+    for part in run.expected.either:
+        told[part] += max(0.0, min(truth[part] - told[part], told["unknown"] - truth["unknown"]))
+    return {part: told[part] - truth[part] for part in set(told) | set(truth) if part != "unknown"}
 
 
 def ledger_is_right(run):

@@ -55,6 +55,7 @@ class Expectation:
     must_not: frozenset  # codes that must not be among the findings
     guess: frozenset  # untrue, and not to be told from the truth: only said with less than 60 %
     healthy: bool  # no finding at all is right
+    either: frozenset  # parts of the ledger that may be told as unknown
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Situation:
     seen: tuple = ()
     may: tuple = ()  # true as well, or a matter of taste
     guess: tuple = ()  # untrue, but nothing in the recording tells it from the truth
+    # parts of the ledger that only looks at threads tell from other reasons of the host
+    either: tuple = ()
     may_blind: tuple = ()  # not to be told from the truth in the variants of unclear_in
     healthy: bool = False
     unclear_in: tuple = ()  # variants that cannot decide the pattern
@@ -93,6 +96,7 @@ class Situation:
             must_not=KNOWN_CODES - set(self.must) - set(self.seen) - may,
             guess=frozenset(self.guess),
             healthy=self.healthy,
+            either=frozenset(() if scene.variant.looks else self.either),
         )
 
 
@@ -189,7 +193,7 @@ def turns_unbalanced(scene):
     turns(scene, shares, small, memories=memories)
 
 
-@situation("taking-turns", must=("P101",), may=("D201",))
+@situation("taking-turns", must=("P101",), may=("D201",), either=("input",))
 def turns_input_wait(scene):
     """Turns, and 15 to 40 % of every round nothing at all: the loader is slow too."""
     count = scene.rng.choice((2, 2, 3, 4))
@@ -380,7 +384,7 @@ def starved(scene, **process):
     )
 
 
-@situation("in-step", must=("D201",), unclear_in=NO_RANKS, weak_in=("busy_1s",))
+@situation("in-step", must=("D201",), either=("input",), unclear_in=NO_RANKS, weak_in=("busy_1s",))
 def ddp_starved(scene):
     """All ranks idle together for 20 to 60 % of each step; workers exist and are too slow."""
     starved(
@@ -393,11 +397,30 @@ def ddp_starved(scene):
     )
 
 
-@situation("in-step", must=("D202",), may=("D201",), unclear_in=NO_RANKS)
+@situation("in-step", must=("D202",), may=("D201",), either=("input",), unclear_in=NO_RANKS)
 def ddp_no_workers(scene):
     """The same with no loader workers: the training process itself reads, a core at full load."""
     starved(
         scene, cpu=scene.rng.uniform(0.95, 1.05), loader_workers=0, read_rate=scene.spread(2e6, 3e8)
+    )
+
+
+@situation("in-step", guess=("D201", "D202"), may=("S307",), unclear_in=NO_RANKS)
+def host_computes(scene):
+    """No loader workers and a core at full load, as where the training process loads by itself; but
+    it computes something else: a metric, a tree search.
+    """
+    ddp(
+        scene,
+        step=(100, 3000),
+        starve=scene.rng.uniform(0.2, 0.6),
+        starve_part="host_code" if scene.variant.looks else "unknown",
+        processes=partial(
+            rank_processes,
+            cpu=scene.rng.uniform(0.95, 1.05),
+            loader_workers=0,
+            read_rate=scene.spread(1e3, 2e6),
+        ),
     )
 
 

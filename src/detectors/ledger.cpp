@@ -14,6 +14,8 @@ constexpr double kHoursADay = 24;
 // of the time: below, a GPU of a job that works does nothing at all
 constexpr double kNeverWorks = 0.02;
 constexpr double kMostOfIt = 0.7;
+// A cause that is as likely as not is told, and its time is not known.
+constexpr double kChargedFrom = 0.51;
 constexpr double kFewestThatWait = 0.25;  // of a job's GPUs, where it is not known who is late
 
 bool is_of_the_host(LedgerPart part) {
@@ -230,7 +232,12 @@ class JobAccount {
       if (waits) pools.waiting_alone += member.time->waiting / gpus;
       pools.idle_alone += member.time->idle / gpus;
     }
+    // Parts that take turns wait for their turn.
+    ledger_.waiting_is_known = gpus < 2 || time.waiting_is_known || parts_take_turns(pattern_);
     double together = std::min(time.idle_together, pools.idle_alone);
+    // In step they rest together; windows that begin at other moments blur it.
+    if (pattern_ == Pattern::in_step && !time.sees_rest)
+      together = std::max(together, least_idle_of_members());
     // One works at a time: the others' rest is what the sum leaves, however windows blur it.
     if (pattern_ == Pattern::taking_turns)
       together = std::min(together, std::max(0.0, 1 - busy_sum));
@@ -259,7 +266,7 @@ class JobAccount {
         ledger_[LedgerPart::launching] += Pools::take(pools.idle_together, 1);
     for (const LedgerPart part : kChargeOrder)
       for (const Finding* const finding : findings)
-        if (name_of(finding->code).part == part && finding->confidence >= 0.5)
+        if (name_of(finding->code).part == part && finding->confidence >= kChargedFrom)
           charge(part, *finding, pools);
     // Where lanes are means over steps, or power and SM are missing, what waits reads as work; a
     // late rank's finding knows of it all the same.
@@ -275,6 +282,13 @@ class JobAccount {
     ledger_[LedgerPart::other_rank] += pools.waiting_alone;
     ledger_[LedgerPart::link] += pools.waiting_together;
     ledger_[LedgerPart::unknown] += pools.idle_together + pools.idle_alone;
+  }
+
+  double least_idle_of_members() const {
+    double least = 1;
+    for (const GpuInJob& member : job_.members)
+      if (member.time) least = std::min(least, member.time->idle);
+    return least;
   }
 
   // Marks tell time in collectives that power may be too slow to show.
@@ -364,7 +378,12 @@ class JobAccount {
       wanted = std::min(wanted, pools.waiting_alone * gpus / (gpus - slow));
     const double own = wanted * slow / gpus;
     ledger_[LedgerPart::slowed] += Pools::take(ledger_[LedgerPart::working], own);
-    ledger_[LedgerPart::slowed] += Pools::take(pools.waiting_alone, wanted - own);
+    const double waiting = Pools::take(pools.waiting_alone, wanted - own);
+    ledger_[LedgerPart::slowed] += waiting;
+    // Where moments are means, those who wait for it read as at work.
+    if (!job_.time->resolved)
+      ledger_[LedgerPart::slowed] +=
+          Pools::take(ledger_[LedgerPart::working], wanted - own - waiting);
   }
 
   // What marks tell of the host is a reason for what is still idle, though too little for a

@@ -39,6 +39,13 @@ inline bool own_code_saves(const JobSignals& job) {
          job.host.doing->by_stacks(StepPart::other) != nullptr;
 }
 
+// So much that data is what it is about. Who writes a save waits for the disk, too.
+inline bool reads_much(const HostSignals& host) {
+  constexpr double kMuch = 20e6;  // bytes a second, all ranks
+  const bool saves = host.write_bytes_s.value_or(0) > kBytesOfASave;
+  return host.read_bytes_s.value_or(0) > kMuch || (host.waiting_for_disk > 0.1 && !saves);
+}
+
 // Where no moment could be joined with the GPUs' rest, what the host does may be hidden behind
 // their work.
 inline double sure_if_joined(const JobSignals& job, double confidence) {

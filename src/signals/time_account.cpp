@@ -15,6 +15,7 @@ constexpr double kSpinningSm = 0.18;
 constexpr double kNeverLow = 0.5;
 // Of the moments: so few lie between work and rest that each can be told for one or the other.
 constexpr double kBetweenAtMost = 0.25;
+constexpr double kSeldomRests = 0.01;  // of the moments
 // moments in a row, on average: a meter lags by 10 to 25 ms, one sample
 constexpr double kShortestRun = 4;
 
@@ -50,6 +51,7 @@ WorkScale scale_of(const std::vector<double>& row, LaneKind kind) {
   }
   const double span = scale.work - scale.rest;
   double between = 0;
+  double low_moments = 0;
   double all = 0;
   double changes = 0;
   std::optional<bool> before;
@@ -58,11 +60,13 @@ WorkScale scale_of(const std::vector<double>& row, LaneKind kind) {
     ++all;
     if (value > scale.rest + 0.3 * span && value < scale.rest + 0.7 * span) ++between;
     const bool works = value > scale.rest + 0.5 * span;
+    if (!works) ++low_moments;
     if (before && *before != works) ++changes;
     before = works;
   }
   scale.resolved = all > 0 && between < kBetweenAtMost * all && changes * kShortestRun < all;
-  scale.sees_rest = scale.resolved;
+  // Many gaps that are shorter than a moment lower all moments a little and none to rest.
+  scale.sees_rest = scale.resolved && low_moments > kSeldomRests * all;
   // Faster than the meter follows: its lane wavers, and tells nothing of waiting.
   if (!scale.resolved && kind == LaneKind::power_samples) scale = WorkScale{0, 1e-6, false, false};
   return scale;
@@ -178,8 +182,10 @@ void account_waiting(const FineLanes& fine, const Lanes& busy, double least_idle
   if (moments == 0) return;
   const bool several = job.members.size() > 1;
   time.resolved = std::ranges::all_of(scales, &WorkScale::resolved);
-  // Where moments are means over work and rest, none of them shows that all rested.
-  time.sees_rest = std::ranges::all_of(scales, &WorkScale::sees_rest);
+  // Where moments are means over work and rest, as those of SM counters are, none of them shows
+  // that all rested.
+  time.sees_rest =
+      fine.kind == LaneKind::power_samples && std::ranges::all_of(scales, &WorkScale::sees_rest);
   if (several && time.sees_rest) time.idle_together = std::min(least_idle, none / moments);
   double least_wait = 1;
   double waited_for = 0;
@@ -196,7 +202,10 @@ void account_waiting(const FineLanes& fine, const Lanes& busy, double least_idle
                                           0.0, member.time->waiting);
     least_wait = std::min(least_wait, member.time->waiting - for_another);
   }
-  time.waiting_is_known = time.resolved || fine.kind == LaneKind::sm;
+  // An SM counter that never falls has the waits of every step in its mean, and no level of work.
+  time.waiting_is_known = fine.kind == LaneKind::sm
+                              ? std::ranges::any_of(scales, &WorkScale::sees_rest)
+                              : time.resolved;
   time.waiting_together = several ? least_wait : 0;
 }
 

@@ -112,7 +112,8 @@ void find_working_time(const Timeline& timeline, JobSignals& job) {
     all_by = std::max(all_by, *own_first);
   }
   job.active = first.has_value();
-  if (!job.active) return;
+  // A server rests between requests, at the begin and the end of a watch as at any other time.
+  if (!job.active || job.serves) return;
   job.to_ms = last;
   if (lives_on(timeline, job, last)) {
     job.stopped_ms = last;

@@ -20,16 +20,13 @@ namespace {
 constexpr double kIdleAtLeast = 0.1;  // healthy steps leave 1 to 8 % of the windows empty
 
 double host_says_input(const HostSignals& host) {
-  // Who writes a save waits for the disk, too.
-  const bool saves = host.write_bytes_s.value_or(0) > kBytesOfASave;
-  const bool reads =
-      host.read_bytes_s.value_or(0) > 20e6 || (host.waiting_for_disk > 0.1 && !saves);
+  const bool reads = reads_much(host);
   if (host.loader_workers && *host.loader_workers == 0) {
     // nobody does anything: it waits for people, not for data
     if (!reads && host.main_cpu.value_or(1) < 0.3) return 0.45;
     // A main thread that is busy may make batches, launch kernels or compute something else. Where
     // looks never found it reading, it was that in four of six programs on an H200.
-    return reads ? 0.75 : host.doing ? 0.45 : 0.55;
+    return reads ? 0.75 : host.doing ? 0.45 : 0.5;
   }
   if (reads) return 0.75;
   if (!host.main_cpu) return 0.48;

@@ -35,7 +35,8 @@ std::optional<Finding> workers_from_probes(const JobSignals& job) {
 double sure_of_loading(const JobSignals& job, const Signals& signals) {
   if (is_coarse(signals) || hardly_works_when_busy(job, signals)) return 0.4;
   if (stacks_tell(job)) return loads_data_at_rest(job) ? 0.85 : 0.45;
-  return !job.host.doing || job.host.doing->reading >= kStarvedWaitShare ? 0.58 : 0.45;
+  if (job.host.doing) return job.host.doing->reading >= kStarvedWaitShare ? 0.58 : 0.45;
+  return reads_much(job.host) ? 0.58 : 0.5;
 }
 
 }  // namespace

@@ -88,7 +88,9 @@ Json ledger_json(const Ledger& ledger) {
   Json parts = Json::array();
   for (std::size_t i = 0; i < kLedgerPartNames.size(); ++i)
     parts.push_back({{"name", kLedgerPartNames[i]}, {"share", number(ledger.share[i])}});
-  return {{"gpu_seconds", number(ledger.gpu_seconds)}, {"parts", parts}};
+  return {{"gpu_seconds", number(ledger.gpu_seconds)},
+          {"parts", parts},
+          {"waiting_is_known", ledger.waiting_is_known}};
 }
 
 Json job_json(const Job& job) {

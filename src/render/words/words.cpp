@@ -137,7 +137,10 @@ std::string ledger_words(const Ledger& ledger) {
   if (ledger.share.back() >= kWorthAWord) parts.push_back(kWords.size() - 1);
   std::vector<std::string> words;
   for (const std::size_t part : parts)
-    words.push_back(fmt::format("{} {:.0f} %", kWords[part], ledger.share[part] * 100));
+    words.push_back(
+        fmt::format("{}{} {:.0f} %", kWords[part],
+                    part == 0 && !ledger.waiting_is_known ? " or waiting for others" : "",
+                    ledger.share[part] * 100));
   return join(words, ", ");
 }
 
@@ -156,12 +159,17 @@ std::optional<std::string> undecided_words(const Report& report) {
   const double unknown = report.jobs.front().ledger[LedgerPart::unknown];
   if ((pattern != Pattern::in_step && pattern != Pattern::single_gpu) || unknown < kWorthAQuestion)
     return std::nullopt;
+  // Also what is as likely as not, which the ledger does not charge.
+  constexpr double kAsLikelyAsNot = 0.505;
   std::vector<const Finding*> possible;
-  for (const Finding& finding : report.suspicions) {
-    const LedgerPart part = name_of(finding.code).part;
-    const bool of_the_host = part >= LedgerPart::input && part <= LedgerPart::host_code;
-    if (of_the_host && finding.lost_throughput >= kWorthNaming) possible.push_back(&finding);
-  }
+  for (const auto* const list : {&report.findings, &report.suspicions})
+    for (const Finding& finding : *list) {
+      const LedgerPart part = name_of(finding.code).part;
+      const bool of_the_host = part >= LedgerPart::input && part <= LedgerPart::host_code;
+      if (of_the_host && finding.confidence < kAsLikelyAsNot &&
+          finding.lost_throughput >= kWorthNaming)
+        possible.push_back(&finding);
+    }
   std::ranges::stable_sort(possible, std::greater{}, &Finding::confidence);
   std::vector<std::string> names;
   for (const Finding* const finding : possible)

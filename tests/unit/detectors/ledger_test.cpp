@@ -77,6 +77,36 @@ TEST(TheLedger, ChargesACauseForTheIdleTimeAndNobodyForMore) {
   EXPECT_NEAR(findings.front().lost_throughput, 0.3, 1e-9) << "a GPU that is busy 70 % loses no 80";
 }
 
+TEST(TheLedger, ChargesNobodyWhoIsAsLikelyAsNot) {
+  Signals signals = healthy_ranks(4);
+  spend(signals, {0.7, 0, 0.3, 0}, 0.3);
+  std::vector<Finding> findings = {claim(FindingCode::input_starved, 0.3, 0.5)};
+
+  EXPECT_NEAR(settled(signals, findings)[LedgerPart::unknown], 0.3, 1e-9);
+  EXPECT_NEAR(findings.front().lost_throughput, 0.3, 1e-9) << "if it is that, it costs as much";
+}
+
+TEST(TheLedger, SaysWhereWorkingHoldsWaiting) {
+  Signals signals = healthy_ranks(4);
+  spend(signals, {0.7, 0.3, 0, 0}, 0, 0.3);
+  std::vector<Finding> nothing;
+  EXPECT_TRUE(settled(signals, nothing).waiting_is_known);
+
+  signals.jobs.front().time->waiting_is_known = false;
+  const Ledger ledger = settled(signals, nothing);
+  EXPECT_FALSE(ledger.waiting_is_known);
+  EXPECT_NEAR(ledger[LedgerPart::working], 1, 1e-9);
+}
+
+TEST(TheLedger, TakesTheRestOfRanksInStepForOneThoughWindowsBlurIt) {
+  Signals signals = healthy_ranks(4);
+  spend(signals, {0.7, 0, 0.3, 0}, 0.05);
+  signals.jobs.front().time->sees_rest = false;
+  std::vector<Finding> findings = {claim(FindingCode::input_starved, 0.3)};
+
+  EXPECT_NEAR(settled(signals, findings)[LedgerPart::input], 0.3, 1e-9);
+}
+
 TEST(TheLedger, ChargesTheEarliestOnTheCriticalPath) {
   Signals signals = healthy_ranks(4);
   spend(signals, {0.6, 0, 0.4, 0}, 0.4);
