@@ -14,7 +14,7 @@ namespace {
 // Whose function of the user's own is running, moment by moment.
 class OwnFunctions {
  public:
-  OwnFunctions(const RankTrace& trace, std::uint32_t thread) : trace_(trace) {
+  OwnFunctions(const RankTrace& trace, std::uint32_t thread) {
     for (const HostRow& row : trace.host_rows)
       if (row.category == TraceCategory::python && row.thread == thread && row.duration_ns > 0 &&
           own_line(trace.names[row.name]))
@@ -44,7 +44,6 @@ class OwnFunctions {
   }
 
  private:
-  const RankTrace& trace_;
   std::vector<const HostRow*> rows_;
   std::vector<const HostRow*> open_;
   std::size_t next_ = 0;
