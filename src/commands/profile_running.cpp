@@ -52,6 +52,30 @@ Result<Timeline> watch_job(const RunOptions& options, WatchedCommand& watched) {
   return watched.observe(how);
 }
 
+std::optional<StepPart> part_of(const Finding& finding) {
+  switch (name_of(finding.code).part) {
+    case LedgerPart::input: return StepPart::data_wait;
+    case LedgerPart::sync: return StepPart::sync;
+    case LedgerPart::logging: return StepPart::logging;
+    case LedgerPart::checkpoint: return StepPart::checkpoint;
+    case LedgerPart::evaluation: return StepPart::evaluation;
+    case LedgerPart::gc: return StepPart::gc;
+    case LedgerPart::host_code: return StepPart::other;
+    default: return std::nullopt;
+  }
+}
+
+// A trace without Python knows how long, stacks know where: the line that most of them were at.
+void name_line_by_stacks(const StackProfile& stacks, Finding& finding) {
+  const auto part = part_of(finding);
+  if (!part || !finding.where.empty()) return;
+  for (const SeenStack& stack : stacks.stacks)  // most often seen first
+    if (stack.part == *part && !stack.place.file.empty()) {
+      finding.where.push_back({stack.place.file, stack.place.line});
+      return;
+    }
+}
+
 // Kernels were seen one by one: what they say goes before what readings and stacks let one infer.
 void prefer_trace(const JudgedTraces& traced, Report& report) {
   const auto known_better = [](const Finding& finding) {
@@ -62,6 +86,9 @@ void prefer_trace(const JudgedTraces& traced, Report& report) {
   const Report of_trace = report_of(traced.timeline, traced.run);
   for (const Finding& finding : of_trace.findings) report.findings.push_back(finding);
   for (const Finding& finding : of_trace.suspicions) report.suspicions.push_back(finding);
+  if (report.stacks)
+    for (auto* const findings : {&report.findings, &report.suspicions})
+      for (Finding& finding : *findings) name_line_by_stacks(*report.stacks, finding);
   std::ranges::stable_sort(report.findings, std::greater{}, &Finding::lost_gpu_hours_a_day);
   report.trace = of_trace.trace;
   report.steps = of_trace.steps;

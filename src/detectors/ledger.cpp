@@ -77,6 +77,16 @@ std::optional<FindingCode> effect_of(const Finding& finding,
     case FindingCode::sync_every_micro_step:
     case FindingCode::slow_link: return first_of({FindingCode::exposed_collectives});
     case FindingCode::reduce_every_step: return first_of({FindingCode::host_sync_every_step});
+    // Behind each wait the host has everything to launch anew: where the waits are the surer of the
+    // two, slow launching is what they lead to.
+    case FindingCode::host_sync_every_step:
+      return std::ranges::any_of(all,
+                                 [&](const Finding* other) {
+                                   return other->code == FindingCode::launch_bound &&
+                                          other->confidence < finding.confidence;
+                                 })
+                 ? std::optional(FindingCode::launch_bound)
+                 : std::nullopt;
     case FindingCode::logging_too_often:
     case FindingCode::checkpoint_stall:
     case FindingCode::evaluation_stall:

@@ -191,6 +191,58 @@ class ProfileOfACause(unittest.TestCase):
         self.assertEqual({event["pid"] for event in events}, {0, 1})
 
 
+class ProfileOfOneProcess(unittest.TestCase):
+    """On a machine that does nothing else: what is looked at is milliseconds long."""
+
+    def profile(self, *words, code):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "a.py"), "w", encoding="utf-8") as file:
+                file.write(code)
+            return subprocess.run(
+                [BINARY, "profile", "--json", "--", *words, PYTHON, "a.py"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=100,
+            )
+
+    def test_code_shorter_than_a_switch_of_threads_is_named_by_its_own_line(self):
+        """A thread gets the interpreter from another after 5 ms, or when that enters torch."""
+        code = (
+            "import time\nimport torch\n\nm = torch.nn.Linear(256, 256)\n"
+            "o = torch.optim.SGD(m.parameters(), 0.1)\n\n\n"
+            "def score():\n    until = time.monotonic() + 0.003\n"
+            "    while time.monotonic() < until:\n        sum(range(100))\n\n\n"
+            "def main():\n    for i in range(300):\n"
+            "        loss = m(torch.ones(64, 256)).sum()\n        loss.backward()\n"
+            "        o.step()\n        o.zero_grad()\n        score()\n\n\nmain()\n"
+        )
+        run = self.profile(code=code)
+        findings = {one["code"]: one for one in json.loads(run.stdout)["findings"]}
+        self.assertIn("S307", findings, run.stdout)
+        lines = [where["line"] for where in findings["S307"]["where"]]
+        self.assertIn(lines[0], (10, 11), lines)
+        self.assertIn(20, lines, "the line of the loop that leads there")
+
+    def test_a_core_that_somebody_else_has_is_said(self):
+        code = (
+            "import torch\n\ntorch.set_num_threads(1)\nm = torch.nn.Linear(512, 512)\n"
+            "o = torch.optim.SGD(m.parameters(), 0.1)\n\n\ndef main():\n"
+            "    for i in range(700):\n        m(torch.ones(64, 512)).sum().backward()\n"
+            "        o.step()\n        o.zero_grad()\n\n\nmain()\n"
+        )
+        core = str(min(os.sched_getaffinity(0)))
+        other = subprocess.Popen(["taskset", "-c", core, sys.executable, "-c", "while True: pass"])
+        try:
+            run = self.profile("taskset", "-c", core, code=code)
+        finally:
+            other.kill()
+            other.wait()
+        findings = {one["code"]: one for one in json.loads(run.stdout)["findings"]}
+        self.assertIn("X709", findings, run.stdout[:2000])
+        self.assertAlmostEqual(findings["X709"]["lost_throughput"], 0.5, delta=0.2)
+
+
 class FaultOfEpochs(unittest.TestCase):
     """What shows over several epochs: how the data is dealt out, who saves, who evaluates."""
 

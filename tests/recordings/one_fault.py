@@ -169,9 +169,9 @@ class Recurrent(Convolutions):
         self.layers = torch.nn.LSTM(wide, wide, 2, batch_first=True)
 
     def body(self, tokens):
-        # A GPU works through 1023 moments one by one, each a few microseconds of work: many short
+        # A GPU works through 1024 moments one by one, each a few microseconds of work: many short
         # sequences keep it busy.
-        short = tokens.reshape(-1, 33) if tokens.shape[1] == 1023 else tokens
+        short = tokens.reshape(-1, 32) if tokens.shape[1] == 1024 else tokens
         return self.layers(self.embedding(short))[0].reshape(*tokens.shape, -1)
 
 

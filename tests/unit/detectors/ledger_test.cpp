@@ -135,6 +135,19 @@ TEST(TheLedger, DoesNotCountACauseAndItsEffectTwice) {
   EXPECT_NEAR(throughput->now, 0.7, 1e-9);
 }
 
+TEST(TheLedger, TakesSlowLaunchingBehindWaitsForTheirEffect) {
+  Signals signals = healthy_ranks(4);
+  spend(signals, {0.86, 0, 0.14, 0}, 0.14);
+  std::vector<Finding> findings = {claim(FindingCode::host_sync_every_step, 0.12, 0.85),
+                                   claim(FindingCode::launch_bound, 0.14, 0.6)};
+  settled(signals, findings);
+  EXPECT_EQ(findings.front().cause_of, FindingCode::launch_bound);
+
+  findings.back().confidence = 0.95;
+  settled(signals, findings);
+  EXPECT_FALSE(findings.front().cause_of) << "the host is slow, waits or not";
+}
+
 TEST(TheLedger, CountsTheHoursOfAllThatWait) {
   Signals signals = healthy_ranks(8);
   for (GpuInJob& member : signals.jobs.front().members) member.time = GpuTime{0.78, 0.2, 0.02, 0};
