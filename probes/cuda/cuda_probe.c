@@ -312,7 +312,9 @@ static void* look_after(void* unused) {
     if (running) {
       set_clock_offset();
       const uint64_t now = now_ns();
-      cupti.flush_all(0);
+      /* Between windows, once all was handed over, there is nothing to flush: CUPTI is left in
+       * peace. */
+      if (told_open || edges_told != edges_written) cupti.flush_all(0);
       pthread_mutex_lock(&mutex);
       tell_windows(now, now - DELIVERED_NS);
       pthread_mutex_unlock(&mutex);
