@@ -22,17 +22,18 @@ std::string HtmlRenderer::render(const Report& report) const {
   if (report.verdict)
     html += fmt::format("<p class=\"sentence\">{} <span class=\"soft\">({:.0f} % sure)</span></p>",
                         escaped(report.verdict->sentence), report.verdict->confidence * 100);
-  if (report.trace)
+  if (report.trace && report.source_kind == SourceKind::trace)
     html += fmt::format("<p class=\"soft\">{}: {}</p>", escaped(input_name(report.source_detail)),
                         escaped(trace_sentence(*report.trace)));
   else if (report.gpus.empty() && report.steps)
     html +=
         fmt::format("<p class=\"soft\">no GPU was seen; watched {:.1f} s</p>", report.duration_s);
   else
-    html +=
-        fmt::format("<p class=\"soft\">{} {}GPU{}, {}, watched {:.1f} s</p>", report.gpus.size(),
-                    is_virtual(report) ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
-                    escaped(report.source_detail), report.duration_s);
+    html += fmt::format(
+        "<p class=\"soft\">{} {}GPU{}, {}, watched {:.1f} s{}</p>", report.gpus.size(),
+        is_virtual(report) ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
+        escaped(report.source_detail), report.duration_s,
+        report.trace ? "; traced: " + escaped(trace_sentence(*report.trace)) : std::string());
   if (report.comparison && report.trace)
     html += changes_html(*report.comparison, input_name(report.source_detail));
   else if (report.comparison)

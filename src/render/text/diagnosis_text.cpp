@@ -173,7 +173,7 @@ std::string DiagnosisText::render(const Report& report) const {
   if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps))
     text += paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s))) +
             "\n\n";
-  else if (report.trace)
+  else if (report.trace && report.source_kind == SourceKind::trace)
     text += paint.faint(fmt::format("{}: {}", printable(input_name(report.source_detail)),
                                     trace_sentence(*report.trace))) +
             "\n\n";
@@ -184,7 +184,7 @@ std::string DiagnosisText::render(const Report& report) const {
         paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(),
                                 virtual_gpus ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
                                 printable(report.source_detail), seconds(report.duration_s))) +
-        "\n\n";
+        (report.trace ? paint.faint("; traced: " + trace_sentence(*report.trace)) : "") + "\n\n";
   text += lanes_text(report, width, paint);
   const auto jobs = job_table(report);
   if (jobs) text += word_table_text(*jobs, width, paint);
