@@ -5,7 +5,7 @@
 #include "base/file.hpp"
 #include "render/html/flame_svg.hpp"
 #include "render/json/speedscope.hpp"
-#include "runs/exit_code.hpp"
+#include "render/words/device_words.hpp"
 
 namespace lockstep {
 namespace {
@@ -20,9 +20,16 @@ Status check_flame_file(const std::string& path) {
                      "a picture is .svg; .json is for https://www.speedscope.app");
 }
 
-Status write_flame_file(const std::string& path, const Report& report, const std::string& name) {
-  if (path.empty() || (!report.steps && !report.stacks)) return Done{};
-  const FlameGraph graph = report.steps ? flame_graph(*report.steps) : flame_graph(*report.stacks);
+Status write_flame_file(const RunOptions& options, const std::string& path, const Report& report,
+                        const std::string& name) {
+  if (path.empty()) return Done{};
+  if (!report.steps && !report.stacks) {
+    tell(options,
+         fmt::format("{} is not written: neither steps nor Python stacks were seen", path));
+    return Done{};
+  }
+  const FlameGraph graph =
+      stacks_name_the_lines(report) ? flame_graph(*report.stacks) : flame_graph(*report.steps);
   return write_file_atomically(
       path, is_speedscope(path) ? speedscope_json(graph, name) : flame_svg(graph));
 }

@@ -254,7 +254,8 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   if (!typed.trace.empty())
     if (Status written = write_trace(typed.trace, *timeline); !written)
       return wait_and_fail(std::move(written).error());
-  if (Status written = write_flame_file(typed.flame, report, options.command.front()); !written)
+  if (Status written = write_flame_file(options, typed.flame, report, options.command.front());
+      !written)
     return wait_and_fail(std::move(written).error());
   const int code = TRY(
       put_and_wait(options, report, child, "measured; the command goes on, waiting for its end"));

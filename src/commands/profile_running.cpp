@@ -166,7 +166,7 @@ Result<int> profile_running(const RunOptions& options, const RunningProfile& wan
   tell_what_is_missing(traced, report);
   add_code_of_processes(report, {});
   shorten_paths(report, std::filesystem::current_path());
-  TRY(write_flame_file(wanted.flame, report, fmt::format("process {}", pid)));
+  TRY(write_flame_file(options, wanted.flame, report, fmt::format("process {}", pid)));
   TRY(put_result(options, renderer_for(options)->render(report)));
   return report.findings.empty() ? exit_code::kDone : exit_code::kFindings;
 }

@@ -132,7 +132,9 @@ CodePlace place_of(const StackSample& stack) {
   if (stack.frames.empty()) return {};
   const auto own = std::ranges::find_if_not(stack.frames, is_a_librarys);
   const CodeFrame& frame = own != stack.frames.end() ? *own : stack.frames.front();
-  return {frame.file, frame.line, !stack.call.empty() ? stack.call : frame.function};
+  // The call is the innermost line's: within a library it says nothing of the user's.
+  const bool calls_itself = &frame == &stack.frames.front() && !stack.call.empty();
+  return {frame.file, frame.line, calls_itself ? stack.call : frame.function};
 }
 
 }  // namespace lockstep

@@ -54,7 +54,7 @@ std::string devices_html(const Report& report) {
   if (const auto jobs = job_table(report)) html += table_html(*jobs);
   if (const auto clocks = clock_table(report)) html += table_html(*clocks);
   for (const WordTable& table : device_tables(report)) html += table_html(table);
-  if (report.stacks && !report.steps)
+  if (stacks_name_the_lines(report))
     html += flame_svg(flame_graph(*report.stacks), SvgUse::within_a_page);
   if (const auto sentences = device_sentences(report); !sentences.empty())
     html += list_html(sentences);

@@ -150,10 +150,13 @@ std::string communicator_sentence(const CommunicatorSignals& signals) {
 
 }  // namespace
 
+bool stacks_name_the_lines(const Report& report) {
+  return report.stacks && (!report.steps || report.steps->places.empty());
+}
+
 std::vector<WordTable> device_tables(const Report& report) {
   std::vector<WordTable> tables;
-  // hooks in Python know each step, and not by chance
-  if (report.stacks && !report.steps) tables.push_back(stack_table(*report.stacks));
+  if (stacks_name_the_lines(report)) tables.push_back(stack_table(*report.stacks));
   if (report.steps && report.steps->devices) tables.push_back(time_table(*report.steps->devices));
   if (report.collectives) {
     tables.push_back(speed_table(*report.collectives));

@@ -10,8 +10,10 @@
 
 namespace lockstep {
 
-// Where each GPU's time went; what collectives moved and how fast; who came late. Only those that
-// there is something to say in.
+// Whether stacks taken from outside are what names the lines: hooks in Python name them better.
+bool stacks_name_the_lines(const Report& report);
+// Where the host's Python code was, by stacks; where each GPU's time went; what collectives moved
+// and how fast; who came late. Only those that there is something to say in.
 std::vector<WordTable> device_tables(const Report& report);
 // Why GPUs were idle; which ranks NCCL knows.
 std::vector<std::string> device_sentences(const Report& report);
