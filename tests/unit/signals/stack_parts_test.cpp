@@ -29,6 +29,13 @@ TEST(StackPart, IsTheLoaderWithWorkersAndWithout) {
   EXPECT_EQ(part_of(stack({{"get_batch", "/home/ada/train.py", 120}})), StepPart::data_wait);
 }
 
+TEST(StackPlace, HasTheCallOnlyWhereItIsTheUsersOwn) {
+  EXPECT_EQ(place_of(stack({}, ".item")).what, ".item");
+  const CodePlace within = place_of(stack({library("torch/nn/modules/module.py")}, "logger"));
+  EXPECT_EQ(within.what, "main") << "a line of the library has a logger";
+  EXPECT_EQ(within.line, 80);
+}
+
 TEST(StackPart, GoesByTheFunctionNotByItsClass) {
   EXPECT_EQ(part_of(stack({{"Training.evaluate", "/home/ada/train.py", 50}})),
             StepPart::evaluation);
