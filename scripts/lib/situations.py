@@ -405,40 +405,41 @@ def ddp_no_workers(scene):
     )
 
 
+def host_is_elsewhere(scene, starve, **process):
+    """Holes as with a slow loader; only looks at threads tell that it is something else."""
+    ddp(
+        scene,
+        step=(100, 3000),
+        starve=starve,
+        starve_part="host_code" if scene.variant.looks else "unknown",
+        processes=partial(rank_processes, **process),
+    )
+
+
 @situation("in-step", guess=("D201", "D202"), may=("S307",), unclear_in=NO_RANKS)
 def host_computes(scene):
     """No loader workers and a core at full load, as where the training process loads by itself; but
     it computes something else: a metric, a tree search.
     """
-    ddp(
+    host_is_elsewhere(
         scene,
-        step=(100, 3000),
-        starve=scene.rng.uniform(0.2, 0.6),
-        starve_part="host_code" if scene.variant.looks else "unknown",
-        processes=partial(
-            rank_processes,
-            cpu=scene.rng.uniform(0.95, 1.05),
-            loader_workers=0,
-            read_rate=scene.spread(1e3, 2e6),
-        ),
+        scene.rng.uniform(0.2, 0.6),
+        cpu=scene.rng.uniform(0.95, 1.05),
+        loader_workers=0,
+        read_rate=scene.spread(1e3, 2e6),
     )
 
 
 @situation("in-step", guess=("D201",), may=("S307",), unclear_in=NO_RANKS)
 def host_waits(scene):
     """The same holes as with a slow loader, but the host sleeps in its own code: a logger, a lock."""
-    ddp(
+    host_is_elsewhere(
         scene,
-        step=(100, 3000),
-        starve=scene.rng.uniform(0.2, 0.6),
-        starve_part="host_code" if scene.variant.looks else "unknown",
-        processes=partial(
-            rank_processes,
-            cpu=scene.rng.uniform(0.1, 0.5),
-            state="S",
-            loader_workers=scene.rng.choice((2, 4, 8)),
-            read_rate=scene.spread(1e3, 2e6),
-        ),
+        scene.rng.uniform(0.2, 0.6),
+        cpu=scene.rng.uniform(0.1, 0.5),
+        state="S",
+        loader_workers=scene.rng.choice((2, 4, 8)),
+        read_rate=scene.spread(1e3, 2e6),
     )
 
 

@@ -101,13 +101,9 @@ Result<Reference> reference_of(const DiagnoseOptions& typed, const SourceOptions
   }
   if (typed.against.empty()) return reference;
   if (reference.alone) return usage_error("--against and --baseline at once", "give one of them");
-  auto source = TRY(open_source(typed.against, source_options));
-  if (source->facts().live)
-    return usage_error("--against needs a file",
-                       "record the other run: lockstep record -o before.jsonl");
-  auto timeline = TRY(observe(*source, {}));
   reference.name = typed.against;
-  reference.run = judge(timeline);
+  reference.run = TRY(judge_file(typed.against, source_options,
+                                 "record the other run: lockstep record -o before.jsonl"));
   return reference;
 }
 

@@ -148,16 +148,6 @@ Result<std::optional<std::int64_t>> checked_steps(const std::string& typed) {
   return steps;
 }
 
-// The recording of a profile to compare with.
-Result<Judged> judge_recording(const std::string& path, const RunOptions& options) {
-  auto source = TRY(open_source(path, options.source_options()));
-  if (source->facts().live)
-    return usage_error("--against needs a file",
-                       "record the other run: lockstep profile --record before.jsonl -- CMD");
-  auto timeline = TRY(observe(*source, {}));
-  return judge(timeline);
-}
-
 // What was seen, judged and told; the command may still run.
 Report profile_report(const RunOptions& options, const Timeline& timeline,
                       const std::optional<NotMeasured>& no_gpu, WatchedCommand& watched,
@@ -221,7 +211,9 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   if (!loader_words.empty() && !most_steps) most_steps = kStepsOfLoaderTrial;
 
   std::optional<Judged> before;
-  if (!typed.against.empty()) before = TRY(judge_recording(typed.against, options));
+  if (!typed.against.empty())
+    before = TRY(judge_file(typed.against, options.source_options(),
+                            "record the other run: lockstep profile --record before.jsonl -- CMD"));
 
   watch_for_interrupts();
   if (!loader_words.empty()) ::setenv("LOCKSTEP_PROBE_LOADER", loader_words.c_str(), 1);

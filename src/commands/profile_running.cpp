@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "base/interrupt.hpp"
 #include "base/proc.hpp"
 #include "base/text.hpp"

@@ -3,6 +3,7 @@
 #include "advice/advice_table.hpp"
 #include "detectors/diagnosis.hpp"
 #include "report/report_builder.hpp"
+#include "runs/observation.hpp"
 #include "signals/derive_signals.hpp"
 
 namespace lockstep {
@@ -13,6 +14,14 @@ Judged judge(const Timeline& timeline) {
   judged.diagnosis = diagnose(judged.signals);
   add_advice(judged.diagnosis, judged.signals);
   return judged;
+}
+
+Result<Judged> judge_file(const std::string& path, const SourceOptions& options,
+                          const std::string& next) {
+  auto source = TRY(open_source(path, options));
+  if (source->facts().live) return usage_error("--against needs a file", next);
+  auto timeline = TRY(observe(*source, {}));
+  return judge(timeline);
 }
 
 Report report_of(const Timeline& timeline, const Judged& run) {
