@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
@@ -61,7 +63,11 @@ Status copy_own_file(const fs::path& from, int pid, const fs::path& to) {
       fmt::format("{} is no file that process {} wrote", printable(from.string()), pid),
       "see what lies there; the trace was not taken"};
   const int file = ::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (file < 0) return refused;
+  if (file < 0 && errno == ELOOP) return refused;
+  if (file < 0)
+    return Error{fmt::format("cannot read {}, the trace of process {}: {}",
+                             printable(from.string()), pid, std::strerror(errno)),
+                 "ask again while it trains, as the user it runs as, or as root"};
   struct stat facts{};
   struct stat owner{};
   const bool is_own =
@@ -195,20 +201,19 @@ class Capturing {
       std::chrono::milliseconds since{};
     };
     std::map<int, Watched> watched;
-    std::map<int, fs::path> whole;
     const auto from = order_.start.value_or(unix_ms());
     const auto until = from + order_.duration +
                        std::chrono::duration_cast<std::chrono::milliseconds>(kFileTakesAtMost);
-    while (whole.size() < told_.size() && unix_ms() < until) {
+    while (result_.traces.size() < told_.size() && unix_ms() < until) {
       if (stop()) return interrupted();
       say(unix_ms() < from ? fmt::format("all start in {:.1f} s",
                                          std::chrono::duration<double>(from - unix_ms()).count())
           : unix_ms() < from + order_.duration
               ? std::string("tracing")
-              : fmt::format("{} of {} files are written", whole.size(), told_.size()));
+              : fmt::format("{} of {} files are written", result_.traces.size(), told_.size()));
       listen(100ms);
       for (const auto& [pid, told] : told_) {
-        if (whole.contains(pid)) continue;
+        if (is_home(pid)) continue;
         const auto file = file_of(told);
         if (!file) continue;
         std::error_code problem;
@@ -217,35 +222,41 @@ class Capturing {
         if (problem || size != last.size || last.since == 0ms)
           last = {size, unix_ms()};
         else if (unix_ms() - last.since > kSettled && is_whole(*file))
-          whole[pid] = *file;
+          TRY(bring_home(told));
       }
     }
-    return bring_home(whole);
-  }
-
-  Result<Capture> bring_home(const std::map<int, fs::path>& whole) {
-    int counted = 0;
-    for (const auto& [pid, told] : told_) {
-      const auto found = whole.find(pid);
-      if (found == whole.end()) {
+    for (const auto& [pid, told] : told_)
+      if (!is_home(pid))
         result_.notes.push_back(
             fmt::format("process {} took the order and has written no whole file: it may have "
                         "ended, or may not write to /tmp",
                         pid));
-        continue;
-      }
-      const int rank = told.process->rank.value_or(counted);
-      const fs::path home = options_.folder / fmt::format("rank-{}.pid-{}.json", rank, pid);
-      TRY(copy_own_file(found->second, pid, home));
-      std::error_code ignored;
-      fs::remove(found->second, ignored);
-      result_.traces.push_back({home, pid, told.process->rank, told.process->world_size});
-      ++counted;
-    }
     if (result_.traces.empty())
       return Error{"no process has written its trace",
                    "see that /tmp of the training has space; ask again while it trains"};
+    std::ranges::sort(result_.traces, {}, &CapturedTrace::pid);
     return std::move(result_);
+  }
+
+  bool is_home(int pid) const {
+    return std::ranges::find(result_.traces, pid, &CapturedTrace::pid) != result_.traces.end();
+  }
+
+  // As soon as it is whole: the process may end at any moment, and what lies in a container's /tmp
+  // is out of reach then.
+  Status bring_home(const Told& told) {
+    const TracedProcess& process = *told.process;
+    const auto place = std::distance(processes_.data(), &process);
+    const int rank = process.rank.value_or(static_cast<int>(place));
+    const fs::path home = options_.folder / fmt::format("rank-{}.pid-{}.json", rank, process.pid);
+    const auto file = file_of(told);
+    // gone since it was seen: told with those that wrote nothing
+    if (!file) return Done{};
+    TRY(copy_own_file(*file, process.pid, home));
+    std::error_code ignored;
+    fs::remove(*file, ignored);
+    result_.traces.push_back({home, process.pid, process.rank, process.world_size});
+    return Done{};
   }
 
   const std::vector<TracedProcess>& processes_;

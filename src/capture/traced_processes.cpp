@@ -45,6 +45,8 @@ std::optional<Candidate> candidate_of(const fs::path& proc, int pid) {
   candidate.process.pid = pid;
   candidate.process.rank = number(variable(*environment, "RANK"));
   candidate.process.world_size = number(variable(*environment, "WORLD_SIZE"));
+  if (const auto port = variable(*environment, "MASTER_PORT"))
+    candidate.process.job = variable(*environment, "MASTER_ADDR").value_or("") + ":" + *port;
   // Its paths are those of its own root: in a container another one than ours.
   std::error_code ignored;
   const bool same_root = fs::equivalent(folder / "root", "/", ignored);
@@ -109,13 +111,16 @@ std::vector<TracedProcess> find_traced_processes(const fs::path& proc,
   for (const auto& [pid, candidate] : candidates)
     ancestors_of(pid, [&](int ancestor) { launchers.insert(ancestor); });
   std::vector<TracedProcess> result;
-  for (const auto& [pid, candidate] : candidates) {
+  for (auto& [pid, candidate] : candidates) {
     if (launchers.contains(pid) || (is_launcher(candidate.command) && !candidate.process.rank))
       continue;
     bool asked_for = wanted.empty() || std::ranges::find(wanted, pid) != wanted.end();
+    int first = pid;  // of those with PyTorch: the program that spawned its ranks itself
     ancestors_of(pid, [&](int ancestor) {
       asked_for = asked_for || std::ranges::find(wanted, ancestor) != wanted.end();
+      if (candidates.contains(ancestor)) first = ancestor;
     });
+    if (candidate.process.job.empty()) candidate.process.job = std::to_string(first);
     if (asked_for) result.push_back(candidate.process);
   }
   return result;

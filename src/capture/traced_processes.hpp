@@ -12,6 +12,7 @@ struct TracedProcess {
   int pid = 0;
   std::optional<int> rank;
   std::optional<int> world_size;
+  std::string job;  // the same for all ranks of one training, another for every other's
   std::filesystem::path socket_folder;  // as seen from here; empty: it asks at the abstract name
   bool asks_every_second = false;       // else every five
 };

@@ -1,6 +1,7 @@
 #include "runs/captured_traces.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -49,6 +50,22 @@ Result<JudgedTraces> judge_capture(const Capture& capture) {
   return judge_traces(paths, question);
 }
 
+// Traces are judged together, as ranks of one training: those of two would be compared with each
+// other.
+Status check_one_job(const std::vector<TracedProcess>& processes) {
+  std::map<std::string, std::vector<int>> jobs;
+  for (const TracedProcess& process : processes) jobs[process.job].push_back(process.pid);
+  if (jobs.size() < 2) return Done{};
+  std::vector<std::string> named;
+  for (const auto& [job, pids] : jobs)
+    named.push_back(
+        fmt::format("process{} {}", pids.size() == 1 ? "" : "es", fmt::join(pids, ", ")));
+  return Error{fmt::format("{} trainings here can be asked for a trace: {}", jobs.size(),
+                           fmt::join(named, "; ")),
+               fmt::format("choose one: lockstep trace --pid {}",
+                           fmt::join(jobs.begin()->second, " --pid "))};
+}
+
 Result<Capture> capture_once(const RunOptions& options, const TraceWish& wish) {
   const ProgressLine progress(options);
   CaptureOptions how;
@@ -57,8 +74,9 @@ Result<Capture> capture_once(const RunOptions& options, const TraceWish& wish) {
   how.folder = wish.folder;
   how.progress = [&progress](const std::string& words) { progress.tell(words); };
   how.interrupted = [] { return interrupted_by() != 0; };
-  // ranks may have come
-  return capture_traces(find_traced_processes("/proc", wish.pids), how);
+  const auto processes = find_traced_processes("/proc", wish.pids);  // ranks may have come
+  if (wish.pids.empty()) TRY(check_one_job(processes));
+  return capture_traces(processes, how);
 }
 
 }  // namespace

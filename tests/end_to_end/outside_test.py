@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests/support"))
@@ -26,26 +27,45 @@ def line_of(cause):
 
 class SeenFromOutside(unittest.TestCase):
     def report_of(self, cause, stacks):
+        """What lockstep says of the program, and what the program measured itself."""
         path = (PEERS + ":" if stacks else "") + "/usr/bin:/bin"
-        done = subprocess.run(
-            [LOCKSTEP, "diagnose", "--json", "--quiet", "--duration", "8s", "virtual:1", "--"]
-            + [PYTHON, PROGRAM, cause, "12"],
-            env=dict(os.environ, PATH=path, LOCKSTEP_VIRTUAL_SCOPE=f"outside-{os.getpid()}"),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        self.assertIn(done.returncode, (0, 1), done.stderr[-2000:])
-        return json.loads(done.stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            account = os.path.join(folder, "account.json")
+            done = subprocess.run(
+                [LOCKSTEP, "diagnose", "--json", "--quiet", "--duration", "8s", "virtual:1", "--"]
+                + [PYTHON, PROGRAM, cause, "12"],
+                env=dict(
+                    os.environ,
+                    PATH=path,
+                    ACCOUNT=account,
+                    LOCKSTEP_VIRTUAL_SCOPE=f"outside-{os.getpid()}",
+                ),
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            self.assertIn(done.returncode, (0, 1), done.stderr[-2000:])
+            with open(account, encoding="utf-8") as file:
+                return json.loads(done.stdout), json.load(file)
 
     def expect(self, cause, code, stacks=True):
-        report = self.report_of(cause, stacks)
+        report, account = self.report_of(cause, stacks)
+        if account["gpu_ran"] < 0.55:  # 0.7 to 0.8 where nothing else runs
+            self.skipTest(
+                f"the machine was busy elsewhere: the thread that plays the GPU ran for "
+                f"{account['gpu_ran']:.0%} of its time"
+            )
         findings = {finding["code"]: finding for finding in report["findings"]}
         self.assertIn(code, findings, report["findings"])
-        blamed = set(findings) - {code}
-        self.assertFalse(blamed, report["findings"])
+        parts = {"D201": "loader", "S302": "rest", "S307": "rest"}
+        # Beside a load of others' the loader's workers come late in truth.
+        true = {each for each, part in parts.items() if account[part] > 0.05}
+        self.assertFalse(set(findings) - {code} - true, (account, report["findings"]))
         lost = findings[code]["lost_throughput"]
-        self.assertTrue(0.35 < lost < 0.65, f"{lost} of about a half")
+        # What the machine took from the GPU's thread looks like rest, too.
+        rested = 1 - account["gpu"] * account["gpu_ran"]
+        self.assertGreater(lost, account[parts[code]] - 0.15, account)
+        self.assertLess(lost, rested + 0.05, account)
         if stacks:
             self.assertIn(line_of(cause), [place["line"] for place in findings[code]["where"]])
 
@@ -69,7 +89,7 @@ class SeenFromOutside(unittest.TestCase):
 
     @second_try.whole_only
     def test_collections_are_named_by_their_line(self):
-        report = self.report_of("collects", stacks=True)
+        report, _ = self.report_of("collects", stacks=True)
         self.assertIn("S306", [finding["code"] for finding in report["findings"]])
 
 

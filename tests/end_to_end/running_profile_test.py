@@ -73,7 +73,7 @@ class RunningProfile(unittest.TestCase):
         )
 
     def test_stacks_name_the_line_and_what_a_restart_would_add_is_said(self):
-        training = self.start(os.path.join(PROGRAMS, "one_cause.py"), "logs", "60")
+        training = self.start(os.path.join(PROGRAMS, "one_cause.py"), "logs", "600")
         self.pids_on_gpus(1)
         with tempfile.TemporaryDirectory() as folder:
             flame = os.path.join(folder, "flame.svg")
@@ -100,7 +100,7 @@ class RunningProfile(unittest.TestCase):
         self.start(
             *("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"),
             os.path.join(PROGRAMS, "ddp_on_virtual_gpus.py"),
-            SECONDS_TO_TRAIN="120",
+            SECONDS_TO_TRAIN="600",
             KINETO_USE_DAEMON="1",
         )
         ranks = self.pids_on_gpus(2)

@@ -3,11 +3,14 @@
 usage: one_cause.py CAUSE SECONDS
 
 The virtual GPU is a thread named vgpu0 that computes 50 ms for each step. Lines that a report must
-name carry the mark `# CAUSE: <name>`.
+name carry the mark `# CAUSE: <name>`. With ACCOUNT=FILE it writes there what share of its time the
+loader took, the GPU, and the rest (on a machine that is busy elsewhere they are no halves), and
+which part of the GPU's time a processor was there for it.
 """
 
 import ctypes
 import gc
+import json
 import os
 import sys
 import threading
@@ -24,6 +27,7 @@ DATA = b"x" * 2_000_000
 class VirtualGpu:
     def __init__(self):
         self.begin, self.end = threading.Event(), threading.Event()
+        self.computed_s = 0.0
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
@@ -34,6 +38,7 @@ class VirtualGpu:
             until = time.monotonic() + STEP_S
             while time.monotonic() < until:
                 zlib.crc32(0, DATA, len(DATA))
+            self.computed_s = time.thread_time()
             self.end.set()
 
     def step(self):
@@ -68,17 +73,35 @@ def main():
     loader = DataLoader(Samples(slow), batch_size=1, num_workers=2)
     gpu = VirtualGpu()
     kept = [[i] for i in range(1_000_000)] if cause == "collects" else []
+    account = {"loader": 0.0, "gpu": 0.0, "rest": 0.0}
+    begin = None  # of the second step: the first waits for the workers to start
     for _ in loader:  # CAUSE: slow-loader
+        came = time.monotonic()
+        if begin is not None:
+            account["loader"] += came - ended
         gpu.step()
+        computed = time.monotonic()
         if cause == "logs":
             log_metrics()
         if cause == "waits":
             asks_a_simulator()
         if cause == "collects":
             gc.collect()  # CAUSE: collects
-        if time.monotonic() > until:
+        ended = time.monotonic()
+        if begin is None:
+            begin, computed_before = ended, gpu.computed_s
+        else:
+            account["gpu"] += computed - came
+            account["rest"] += ended - computed
+        if ended > until:
             break
     del kept
+    if "ACCOUNT" in os.environ:
+        whole = max(ended - begin, 1e-9)
+        shares = {part: seconds / whole for part, seconds in account.items()}
+        shares["gpu_ran"] = (gpu.computed_s - computed_before) / max(account["gpu"], 1e-9)
+        with open(os.environ["ACCOUNT"], "w", encoding="utf-8") as file:
+            json.dump(shares, file)
     loader._iterator = None
     sys.stdout.flush()
     os._exit(0)  # without the end of an endless loader

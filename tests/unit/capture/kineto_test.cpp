@@ -1,10 +1,12 @@
 // What PyTorch's profiler and its daemon say to each other, over real sockets.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 
 #include "capture/kineto_messages.hpp"
 #include "capture/kineto_socket.hpp"
@@ -209,6 +211,28 @@ TEST(TracedProcesses, AreTheRanksWithoutLauncherAndWorkers) {
   EXPECT_EQ(proc.found({10}), (std::vector<int>{11, 12})) << "what the launcher started";
   EXPECT_TRUE(proc.found({14}).empty());
   EXPECT_EQ(find_traced_processes(proc.folder().path(), {12}).front().rank, 1);
+}
+
+TEST(TracedProcesses, BelongToTheTrainingThatStartedThem) {
+  Proc proc;
+  const auto rank = [](const std::string& place) {
+    return kAsks + "MASTER_ADDR=localhost" + '\0' + "MASTER_PORT=" + place + '\0';
+  };
+  proc.process(11, 10, "train.py", rank("29500"));
+  proc.process(12, 10, "train.py", rank("29500"));
+  proc.process(21, 20, "train.py", rank("29501"));
+  proc.process(30, 1, "spawns.py", kAsks);
+  proc.process(31, 30, "spawn_main", kAsks);
+  proc.process(32, 30, "spawn_main", kAsks);
+  proc.process(40, 1, "alone.py", kAsks);
+  std::map<std::string, std::vector<int>> jobs;
+  for (const TracedProcess& process : find_traced_processes(proc.folder().path(), {}))
+    jobs[process.job].push_back(process.pid);
+  std::vector<std::vector<int>> groups;
+  for (const auto& [job, pids] : jobs) groups.push_back(pids);
+  EXPECT_THAT(groups,
+              ::testing::UnorderedElementsAre(std::vector<int>{11, 12}, std::vector<int>{21},
+                                              std::vector<int>{31, 32}, std::vector<int>{40}));
 }
 
 TEST(TracedProcesses, AreNoneBeforeTheRanksAreThere) {
