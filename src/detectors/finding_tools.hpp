@@ -68,18 +68,24 @@ inline bool begin_together(const TurnSignals& turns) {
 // an RTX 6000 Ada 83 of 300 W.)
 inline bool is_perfectly_still(const JobSignals& job, const Signals& signals) {
   constexpr double kLowPower = 0.37;  // of the limit
-  constexpr double kLowSm = 0.25;     // NCCL's kernels hold 16 to 32 of 132 SMs
-  constexpr double kAtRest = 0.01;    // of the tensor cores
-  constexpr double kSwing = 0.06;     // of a lane: what a power meter wavers by itself
-  constexpr double kMoves = 0.25;     // of the power, from the lowest to the highest reading
+  // where SMs and tensor cores were read, too, and are as idle as below
+  constexpr double kLowPowerOfIdleSms = 0.4;
+  constexpr double kLowSm = 0.25;   // NCCL's kernels hold 16 to 32 of 132 SMs
+  constexpr double kAtRest = 0.01;  // of the tensor cores
+  constexpr double kSwing = 0.06;   // of a lane: what a power meter wavers by itself
+  constexpr double kMoves = 0.25;   // of the power, from the lowest to the highest reading
   if (job.gpus.empty() || job.serves || job.origin == JobOrigin::foreign) return false;
   // One GPU alone may have little to do all the time: its SMs must be empty.
   constexpr double kEmptySm = 0.03;
   if (job.gpus.size() == 1 && signals.jobs.size() == 1)
     for (const GpuSignals& gpu : signals.gpus)
       if (gpu.index == job.gpus.front() && gpu.sm.value_or(1) > kEmptySm) return false;
+  const bool counted = std::ranges::all_of(signals.gpus, [&](const GpuSignals& gpu) {
+    return !holds(job, gpu.index) || (gpu.sm && gpu.tensor);
+  });
+  const double low_power = counted ? kLowPowerOfIdleSms : kLowPower;
   for (const GpuInJob& member : job.members)
-    if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > kLowPower)
+    if (member.busy.value_or(0) < 0.985 || member.power_of_limit.value_or(1) > low_power)
       return false;
   const bool fine = job.fine && job.fine->kind == LaneKind::power_samples;
   if (fine && job.fine->swing > kSwing) return false;

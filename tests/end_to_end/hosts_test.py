@@ -230,6 +230,8 @@ class TwoHosts(SameLosses, unittest.TestCase):
             "50",
             "--fault",
             "slow-rank",
+            "--fault-share",
+            "2",  # late whatever else the machine does
             "--parallel",
             "ddp",
         ]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -10,6 +9,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests/support"))
+import beside  # noqa: E402
 import second_try  # noqa: E402
 
 LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
@@ -45,8 +45,7 @@ class RunningProfile(unittest.TestCase):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self.addCleanup(process.wait)
-        self.addCleanup(os.killpg, process.pid, signal.SIGKILL)
+        self.addCleanup(beside.stop, process)
         return process
 
     def pids_on_gpus(self, count):

@@ -6,7 +6,6 @@ import contextlib
 import glob
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +14,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-import second_try  # noqa: E402  (lies beside the tests)
+import beside  # noqa: E402  (lies beside the tests)
+import second_try  # noqa: E402
 
 LOCKSTEP = os.environ["LOCKSTEP_BINARY"]
 TORCH = os.environ["LOCKSTEP_TORCH"]
@@ -74,12 +74,7 @@ class Training:
         return self
 
     def __exit__(self, *_):
-        os.killpg(self.process.pid, signal.SIGTERM)
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        beside.stop(self.process)
 
 
 def torchrun(seconds):

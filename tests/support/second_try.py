@@ -3,6 +3,8 @@ processors can make a figure wrong. A test that fails gets one second try, and n
 repeats one. Whoever needed it is named: in the file $LOCKSTEP_SECOND_TRIES, which scripts/test
 prints at its end.
 
+What a test started has ended when it has, or it fails (beside.py).
+
 Tests that prove more than they cost belong to `scripts/test --whole`: @whole_only.
 """
 
@@ -10,6 +12,8 @@ import os
 import sys
 import time
 import unittest
+
+import beside
 
 WHOLE = bool(os.environ.get("LOCKSTEP_WHOLE"))
 whole_only = unittest.skipUnless(WHOLE, "only in scripts/test --whole (LOCKSTEP_WHOLE=1)")
@@ -60,6 +64,7 @@ def run(suite):
 
 
 def main(argv=None):
+    beside.mark()
     words = (sys.argv if argv is None else argv)[1:]
     names = [word for word in words if not word.startswith("-")]
     loader = unittest.defaultTestLoader
@@ -69,6 +74,8 @@ def main(argv=None):
     )
     first = run(suite)
     failed = {test.id() for test, _ in first.failures + first.errors}
+    if not beside.end_of_test():
+        sys.exit(1)
     if not failed:
         sys.exit(0)
     # What stood in setUpClass is set up anew: its names are of the class, and all of it is run.
@@ -82,7 +89,7 @@ def main(argv=None):
     ]
     print(f"\nsecond try: {', '.join(sorted(failed))}", file=sys.stderr)
     second = run(unittest.TestSuite(again))
-    if not second.wasSuccessful():
+    if not second.wasSuccessful() or not beside.end_of_test():
         sys.exit(1)
     note(name.removeprefix("__main__.") for name in failed)
     sys.exit(0)

@@ -15,9 +15,14 @@ namespace {
 
 // of the time; ranks of a healthy run wait 0.01 to 0.04 for each other
 constexpr double kUnevenAtLeast = 0.08;
+// by SM readings, which are means over a tenth of a second: eight stages read 0.08
+constexpr double kUnevenByMeans = 0.1;
 // a step: below, it is what the scheduler of the host does to ranks that are alike
 constexpr double kLeastWaitMs = 3;
 constexpr double kClearPeriod = 0.85;
+// Where hardly ever two ranks rest at once (two of them, with short transfers), nobody is seen to
+// begin together. Then only a period as unclear as this says that these are no stages.
+constexpr double kNoPeriod = 0.5;
 // of all waiting: more on one rank is a straggler's
 constexpr double kOnOneAtMost = 0.6;
 
@@ -35,7 +40,9 @@ std::optional<Finding> uneven_from_outside(const JobSignals& job) {
       job.longest_hollow_ms > 10'000 || stalls_are_rare(job))
     return std::nullopt;
   // Fine lanes, in which steps are seen: what a mean hides cannot be told for one rank or another.
-  if (!job.fine || job.fine->kind == LaneKind::busy || !begin_together(*job.fine))
+  if (!job.fine || job.fine->kind == LaneKind::busy) return std::nullopt;
+  const bool is_seen = job.fine->rises_together.has_value();
+  if (is_seen ? !begin_together(*job.fine) : job.fine->period_strength > kNoPeriod)
     return std::nullopt;
   // Steps of uneven lengths have an unclear period, 0.2 to 0.75; one as clear as this is that of
   // stages whose holes are the same in every step.
@@ -52,14 +59,15 @@ std::optional<Finding> uneven_from_outside(const JobSignals& job) {
   }
   waiting = beside_waiting_for_cores(waiting, job);
   const double allowed = most_by_chance(job.members.size());
-  if (waiting < kUnevenAtLeast || most_waited_for > allowed || least < 0.25 * waiting)
-    return std::nullopt;
+  const double enough = job.fine->kind == LaneKind::sm ? kUnevenByMeans : kUnevenAtLeast;
+  if (waiting < enough || most_waited_for > allowed || least < 0.25 * waiting) return std::nullopt;
+  std::vector<Evidence> evidence = {{"ranks_wait_for_each_other", waiting, enough, "fraction"},
+                                    {"most_waited_for_rank", most_waited_for, allowed, "fraction"}};
+  if (is_seen)
+    evidence.push_back({"steps_begun_together", *job.fine->rises_together, 0.5, "fraction"});
   return about_job(FindingCode::uneven_work, job,
                    waiting > 0.3 ? Severity::critical : Severity::warning,
-                   job.origin == JobOrigin::processes ? 0.75 : 0.45, waiting,
-                   {{"ranks_wait_for_each_other", waiting, kUnevenAtLeast, "fraction"},
-                    {"most_waited_for_rank", most_waited_for, allowed, "fraction"},
-                    {"steps_begun_together", *job.fine->rises_together, 0.5, "fraction"}});
+                   job.origin == JobOrigin::processes ? 0.75 : 0.45, waiting, std::move(evidence));
 }
 
 std::optional<Finding> uneven_from_steps(const JobSignals& job) {

@@ -14,6 +14,17 @@
 namespace lockstep {
 namespace {
 
+// of what the rank that waits most waits: 0.58 of it where each step has a late rank
+constexpr double kWaitsInStalls = 0.75;
+
+double most_waiting(const JobSignals& job) {
+  double most = 0;
+  if (!job.time || !job.time->resolved) return most;
+  for (const GpuInJob& member : job.members)
+    if (member.time) most = std::max(most, member.time->waiting - job.time->waiting_together);
+  return most;
+}
+
 std::optional<Finding> evaluation_from_outside(const JobSignals& job, const Signals& signals) {
   constexpr double kLongestStepMs = 8000;
   const StallSignals& stalls = job.stalls;
@@ -35,9 +46,11 @@ std::optional<Finding> evaluation_from_outside(const JobSignals& job, const Sign
   const auto most = std::ranges::max_element(
       worked, [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most->second * 10 < alike * 8) return std::nullopt;
-  // A late rank of steps that take seconds looks the same, step after step.
+  // A late rank of steps that take seconds looks the same, step after step; and where the others
+  // wait for it between the stalls, too, these are the longest of its steps.
   const bool may_be_each_step =
-      *stalls.period_ms < kLongestStepMs && length > 0.3 * *stalls.period_ms;
+      (*stalls.period_ms < kLongestStepMs && length > 0.3 * *stalls.period_ms) ||
+      stalls.share < kWaitsInStalls * most_waiting(job);
   Finding finding = about_job(
       FindingCode::evaluation_stall, job, Severity::warning,
       is_coarse(signals) || may_be_each_step || job.origin != JobOrigin::processes ? 0.45 : 0.75,

@@ -392,6 +392,22 @@ TEST(UnevenWork, IsNotAHealthyRunNorALateRankNorStagesOfAPipeline) {
   EXPECT_TRUE(found_by(find_uneven_work, stages).empty()) << "they begin one after the other";
 }
 
+TEST(UnevenWork, IsToldWhereHardlyEverTwoRestAtOnceAndThereIsNoPeriod) {
+  Signals unseen = uneven_lengths(0.2);
+  unseen.jobs.front().fine->rises_together.reset();
+  unseen.jobs.front().fine->period_strength = 0.25;
+  EXPECT_TRUE(is_one(found_by(find_uneven_work, unseen), FindingCode::uneven_work, 0.18, 0.2));
+  unseen.jobs.front().fine->period_strength = 0.6;
+  EXPECT_THAT(found_by(find_uneven_work, unseen), IsEmpty()) << "they may be stages";
+}
+
+TEST(UnevenWork, TakesMoreWaitingWhereItIsSeenInMeans) {
+  Signals signals = uneven_lengths(0.105);
+  EXPECT_EQ(found_by(find_uneven_work, signals).size(), 1U);
+  signals.jobs.front().fine->kind = LaneKind::sm;
+  EXPECT_THAT(found_by(find_uneven_work, signals), IsEmpty());
+}
+
 TEST(UnevenWork, IsToldByMarksWhereTheLastRankChanges) {
   Signals signals = with_steps(healthy_ranks(4));
   StepSignals& steps = *signals.jobs.front().steps;
@@ -462,6 +478,23 @@ TEST(StuckCollective, IsToldOfGpusThatAreStillFromTheFirstReadingToTheLast) {
 
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_TRUE(is_stood_behind(findings.front()));
+}
+
+TEST(StuckCollective, MayDrawMoreWhereSmsAndTensorCoresAreSeenToRest) {
+  Signals signals = all_still(2);
+  const auto is_sure = [&] {
+    const auto findings = found_by(find_stuck_collective, signals);
+    return findings.size() == 1 && is_stood_behind(findings.front());
+  };
+  for (GpuInJob& member : signals.jobs.front().members) member.power_of_limit = 0.38;
+  EXPECT_FALSE(is_sure()) << "little work may draw as much";
+  for (GpuSignals& gpu : signals.gpus) {
+    gpu.sm = 0.17;
+    gpu.tensor = 0;
+  }
+  EXPECT_TRUE(is_sure());
+  signals.gpus.front().tensor = 0.05;
+  EXPECT_FALSE(is_sure()) << "it multiplies matrices";
 }
 
 TEST(StuckCollective, NamesTheGpuThatHoldsAModelAndDoesNothing) {

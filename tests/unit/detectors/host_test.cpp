@@ -171,6 +171,23 @@ TEST(EvaluationStall, NamesTheRankThatWorksWhileTheOthersWait) {
   EXPECT_THAT(findings.front().ranks, ElementsAre(0));
 }
 
+TEST(EvaluationStall, IsSuspectedOnlyWhereTheOthersWaitBetweenTheStallsToo) {
+  Signals signals = evaluates_on_the_first();
+  JobSignals& job = signals.jobs.front();
+  const double share = job.stalls.share;
+  job.time = JobTime{0, 0, true, true, 0};
+  job.members[0].time = GpuTime{1, 0, 0, 1};
+  for (std::size_t i = 1; i < job.members.size(); ++i)
+    job.members[i].time = GpuTime{1 - share, share, 0, 0};
+  ASSERT_EQ(found_by(find_evaluation_stall, signals).size(), 1U);
+  EXPECT_TRUE(is_stood_behind(found_by(find_evaluation_stall, signals).front()));
+
+  for (std::size_t i = 1; i < job.members.size(); ++i)
+    job.members[i].time = GpuTime{1 - 1.7 * share, 1.7 * share, 0, 0};
+  for (const Finding& finding : found_by(find_evaluation_stall, signals))
+    EXPECT_FALSE(is_stood_behind(finding)) << "a rank that is late in every step";
+}
+
 TEST(EvaluationStall, IsMeasuredByStepMarks) {
   Signals one = with_steps(healthy_ranks(4));
   give_part_to_rank(*one.jobs.front().steps, 0, "evaluation", 0.15);
