@@ -29,6 +29,9 @@ inline constexpr std::array<std::string_view, 15> kLedgerPartNames = {
     "working",   "input",      "launching", "sync", "logging", "checkpoint", "evaluation", "gc",
     "host_code", "other_rank", "link",      "turn", "slowed",  "unused",     "unknown"};
 
+// A cause that is as likely as not is told, and its time is not known: charged is what is surer.
+inline constexpr double kChargedFrom = 0.51;
+
 struct Ledger {
   double gpu_seconds = 0;  // of all its GPUs together
   // Nothing showed whether a busy GPU works or waits for others: `working` holds both.

@@ -99,6 +99,7 @@ struct GpuTime {
   double idle = 0;
   // of the waiting of the others for GPUs that still work, what this one is waited for
   double waited_for = 0;
+  double unread = 0;  // of the watch: the shares above are of the rest
 };
 
 // One GPU within its job.

@@ -14,8 +14,6 @@ constexpr double kHoursADay = 24;
 // of the time: below, a GPU of a job that works does nothing at all
 constexpr double kNeverWorks = 0.02;
 constexpr double kMostOfIt = 0.7;
-// A cause that is as likely as not is told, and its time is not known.
-constexpr double kChargedFrom = 0.51;
 constexpr double kFewestThatWait = 0.25;  // of a job's GPUs, where it is not known who is late
 
 bool is_of_the_host(LedgerPart part) {
@@ -230,17 +228,18 @@ class JobAccount {
     double busy_sum = 0;
     for (const GpuInJob& member : job_.members) {
       if (!member.time) continue;
+      const double weight = weight_of(member);
       busy_sum += 1 - member.time->idle;
       if (member.time->idle > 1 - kNeverWorks && !somebody_is_waited_for(findings)) {
-        ledger_[LedgerPart::unused] += 1 / gpus;
+        ledger_[LedgerPart::unused] += weight;
         continue;
       }
       // One GPU alone waits for nobody: low power is small kernels.
       const bool waits = gpus > 1 && time.waiting_is_known;
       ledger_[LedgerPart::working] +=
-          (member.time->working + (waits ? 0 : member.time->waiting)) / gpus;
-      if (waits) pools.waiting_alone += member.time->waiting / gpus;
-      pools.idle_alone += member.time->idle / gpus;
+          weight * (member.time->working + (waits ? 0 : member.time->waiting));
+      if (waits) pools.waiting_alone += weight * member.time->waiting;
+      pools.idle_alone += weight * member.time->idle;
     }
     // Parts that take turns wait for their turn.
     ledger_.waiting_is_known = gpus < 2 || time.waiting_is_known || parts_take_turns(pattern_);
@@ -292,6 +291,13 @@ class JobAccount {
     ledger_[LedgerPart::other_rank] += pools.waiting_alone;
     ledger_[LedgerPart::link] += pools.waiting_together;
     ledger_[LedgerPart::unknown] += pools.idle_together + pools.idle_alone;
+  }
+
+  // Of the GPU time that was read: one that fell off the bus was read for less of it.
+  double weight_of(const GpuInJob& member) const {
+    double read = 0;
+    for (const GpuInJob& each : job_.members) read += each.time ? 1 - each.time->unread : 0;
+    return (1 - member.time->unread) / std::max(1e-9, read);
   }
 
   double least_idle_of_members() const {

@@ -224,7 +224,7 @@ void add_time_account(const Timeline& timeline, const Activity& activity, JobSig
         std::ranges::count_if(activity.busy.rows[row], [](double value) { return !known(value); }));
     unread += gaps / bins / static_cast<double>(job.members.size());
     if (!member.busy) continue;
-    member.time = GpuTime{*member.busy, 0, 1 - *member.busy};
+    member.time = GpuTime{*member.busy, 0, 1 - *member.busy, 0, gaps / bins};
     least_idle = std::min(least_idle, member.time->idle);
     ++read;
   }

@@ -159,14 +159,16 @@ std::optional<std::string> undecided_words(const Report& report) {
   const double unknown = report.jobs.front().ledger[LedgerPart::unknown];
   if ((pattern != Pattern::in_step && pattern != Pattern::single_gpu) || unknown < kWorthAQuestion)
     return std::nullopt;
-  // Also what is as likely as not, which the ledger does not charge.
-  constexpr double kAsLikelyAsNot = 0.505;
+  // The time of a GPU that is gone.
+  if (std::ranges::find(report.findings, FindingCode::gpu_lost, &Finding::code) !=
+      report.findings.end())
+    return std::nullopt;
   std::vector<const Finding*> possible;
   for (const auto* const list : {&report.findings, &report.suspicions})
     for (const Finding& finding : *list) {
       const LedgerPart part = name_of(finding.code).part;
       const bool of_the_host = part >= LedgerPart::input && part <= LedgerPart::host_code;
-      if (of_the_host && finding.confidence < kAsLikelyAsNot &&
+      if (of_the_host && finding.confidence < kChargedFrom &&
           finding.lost_throughput >= kWorthNaming)
         possible.push_back(&finding);
     }

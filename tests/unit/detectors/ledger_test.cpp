@@ -181,6 +181,21 @@ TEST(TheLedger, GivesAGpuThatNobodyUsesToNobody) {
   EXPECT_NEAR(settled(signals, nothing)[LedgerPart::unused], 1, 1e-9);
 }
 
+TEST(TheLedger, CountsAGpuThatIsGoneForAsLongAsItWasRead) {
+  Signals signals = healthy_ranks(2);
+  spend(signals, {0.2, 0.8, 0, 0}, 0);
+  GpuInJob& gone = signals.jobs.front().members.at(1);
+  gone.time = GpuTime{1, 0, 0, 0, 0.75};  // it worked until it fell off the bus
+  signals.jobs.front().time->unread = 0.375;
+  std::vector<Finding> nothing;
+
+  const Ledger ledger = settled(signals, nothing);
+
+  EXPECT_NEAR(ledger[LedgerPart::unknown], 0.375, 1e-9);
+  EXPECT_NEAR(ledger[LedgerPart::working], (0.2 + 0.25) / 2, 1e-9);
+  EXPECT_NEAR(ledger[LedgerPart::other_rank], 0.4, 1e-9);
+}
+
 TEST(TheLedger, ChargesALateRankThatIsSlowOnce) {
   Signals signals = healthy_ranks(4);
   for (std::size_t i = 0; i < 4; ++i)
