@@ -36,6 +36,8 @@ def finish():
     """Before the interpreter goes: a thread that wakes up in the middle of that can take the
     program down.
     """
+    if _thread is not None and recorder.active():
+        _processor_fact()  # a run of some seconds has no other from its end
     recorder.stop()
     if _thread is not None:
         _thread.join(1.0)
@@ -58,6 +60,7 @@ def _run():
     looked_ns = last
     wrote_ns = last
     samples = os.environ.get("LOCKSTEP_PROBE_SAMPLES") != "0"
+    _processor_fact()
     while recorder.active():
         period = _PERIOD_S if _looks < _LOOKS_AT_FIRST else _LATER_PERIOD_S
         (_sleep if samples else time.sleep)(period)
