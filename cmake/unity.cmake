@@ -6,7 +6,7 @@
 # half of them, or none that are tests, when the same sources lie in another folder. These are
 # relative to the tree.
 option(LOCKSTEP_UNITY "Compile several sources as one" ON)
-set(LOCKSTEP_UNITY_SIZE 16 CACHE STRING "Sources compiled as one")
+set(LOCKSTEP_UNITY_SIZE 32 CACHE STRING "Sources compiled as one")
 
 # Takes effect at the end of the folder: all of the target's sources are known then.
 function(lockstep_unity target)

@@ -4,7 +4,6 @@
 // mpirun.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -36,35 +35,24 @@ int give_up(const TrainFailure& failure, const RankFacts& facts) {
 
 // Throws TrainFailure.
 int train(int argc, char** argv, const RankFacts& facts) {
-  CLI::App app{"lockstep-train trains a GPT on one device or many"};
-  TrainFlags flags;
-  add_train_flags(app, flags);
-  std::string self_test;
-  bool list_faults = false;
-  app.add_flag("--list-faults", list_faults,
-               "the faults that --fault knows: name, finding, who sees it, what it does");
-  app.add_option("--selftest", self_test,
-                 "check what ranks say to each other: collectives, gloo, nccl or ddp")
-      ->type_name("NAME");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+  Result<TrainLine> read = read_train_line(argc, argv);
+  if (!read) throw TrainFailure::on_all_ranks(read.error());
+  const TrainLine& line = *read;
+  if (!line.help.empty()) {
+    std::cout << line.help;
     return 0;
-  } catch (const CLI::ParseError& problem) {
-    throw TrainFailure::on_all_ranks(explain_flags(problem, app, {argv + 1, argv + argc}));
   }
-  if (list_faults) {
+  if (line.list_faults) {
     for (const FaultRow& row : all_faults())
       fmt::print("{}\t{}\t{}\t{}\n", row.name, name_of(row.code).id, name_of(row.by), row.what);
     return 0;
   }
-  const TrainSettings settings = or_fail(settings_from(flags));
-  if (flags.print_config) {
+  const TrainSettings settings = or_fail(settings_from(line.flags));
+  if (line.flags.print_config) {
     std::cout << train_config_text(settings);
     return 0;
   }
-  if (!self_test.empty()) return run_self_test(self_test, facts, settings);
+  if (!line.self_test.empty()) return run_self_test(line.self_test, facts, settings);
   run_training(settings, facts);
   return 0;
 }

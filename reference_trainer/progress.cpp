@@ -53,9 +53,7 @@ std::string rate_text(double value) {
 // Of one rank; of several the least and the most, where they differ: equal ranks hold equal memory.
 std::string memory_text(const std::vector<DeviceMemory>& ranks, std::int64_t DeviceMemory::* part) {
   if (ranks.empty()) return "unknown";
-  const auto [least, most] = std::minmax_element(
-      ranks.begin(), ranks.end(),
-      [&](const DeviceMemory& a, const DeviceMemory& b) { return a.*part < b.*part; });
+  const auto [least, most] = std::ranges::minmax_element(ranks, {}, part);
   const std::string low = format_bytes(static_cast<double>((*least).*part));
   const std::string high = format_bytes(static_cast<double>((*most).*part));
   return low == high ? high : fmt::format("{} to {}", low, high);

@@ -99,7 +99,8 @@ Result<std::vector<int>> parse_index_list(std::string_view text) {
     for (auto index = *first; index <= *last; ++index) indices.push_back(static_cast<int>(index));
   }
   std::ranges::sort(indices);
-  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  const auto doubles = std::ranges::unique(indices);
+  indices.erase(doubles.begin(), doubles.end());
   return indices;
 }
 

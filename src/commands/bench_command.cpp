@@ -75,7 +75,8 @@ Result<std::vector<int>> devices_asked(const std::string& typed, int there_are) 
   }
   devices.push_back(1);  // what everything is compared with
   std::ranges::sort(devices);
-  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  const auto doubles = std::ranges::unique(devices);
+  devices.erase(doubles.begin(), doubles.end());
   return devices;
 }
 

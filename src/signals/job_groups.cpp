@@ -390,7 +390,8 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
       joined.processes.push_back(other.processes[0]);
     }
     std::ranges::sort(joined.gpus);
-    joined.gpus.erase(std::unique(joined.gpus.begin(), joined.gpus.end()), joined.gpus.end());
+    const auto doubles = std::ranges::unique(joined.gpus);
+    joined.gpus.erase(doubles.begin(), doubles.end());
     jobs.push_back(std::move(joined));
   }
 }

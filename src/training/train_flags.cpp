@@ -23,6 +23,23 @@ std::string type_name_of(const SettingRow& row) {
   return std::holds_alternative<double TrainSettings::*>(row.member) ? "NUMBER" : "N";
 }
 
+// CLI11's complaint in our words.
+Error explain_flags(const CLI::ParseError& problem, const CLI::App& app,
+                    const std::vector<std::string>& words) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    if (!name.starts_with("--") || std::ranges::find(known, name) != known.end()) continue;
+    const auto near = nearest(name, known);
+    return usage_error(fmt::format("unknown option '{}'", printable(name)),
+                       near ? fmt::format("did you mean `{}`?", *near)
+                            : std::string("see `lockstep-train --help`"));
+  }
+  return usage_error(printable(problem.what()), "see `lockstep train --help`");
+}
+
 }  // namespace
 
 void add_train_flags(CLI::App& app, TrainFlags& flags) {
@@ -85,22 +102,23 @@ Result<TrainSettings> settings_from(const TrainFlags& flags, std::vector<std::st
   return settings;
 }
 
-Error explain_flags(const CLI::ParseError& problem, const CLI::App& app,
-                    const std::vector<std::string>& words) {
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  for (const std::string& word : words) {
-    const std::string name = word.substr(0, word.find('='));
-    if (!name.starts_with("--") || std::ranges::find(known, name) != known.end()) continue;
-    const auto near = nearest(name, known);
-    return usage_error(fmt::format("unknown option '{}'", printable(name)),
-                       near ? fmt::format("did you mean `{}`?", *near)
-                            : fmt::format("see `{} --help`", app.get_name().empty()
-                                                                 ? "lockstep-train"
-                                                                 : "lockstep " + app.get_name()));
+Result<TrainLine> read_train_line(int argc, const char* const* argv) {
+  CLI::App app{"lockstep-train trains a GPT on one device or many"};
+  TrainLine line;
+  add_train_flags(app, line.flags);
+  app.add_flag("--list-faults", line.list_faults,
+               "the faults that --fault knows: name, finding, who sees it, what it does");
+  app.add_option("--selftest", line.self_test,
+                 "check what ranks say to each other: collectives, gloo, nccl or ddp")
+      ->type_name("NAME");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    line.help = app.help();
+  } catch (const CLI::ParseError& problem) {
+    return explain_flags(problem, app, {argv + 1, argv + argc});
   }
-  return usage_error(printable(problem.what()), "see `lockstep train --help`");
+  return line;
 }
 
 }  // namespace lockstep

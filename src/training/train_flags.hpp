@@ -9,8 +9,7 @@
 
 namespace CLI {
 class App;
-class ParseError;
-}  // namespace CLI
+}
 
 namespace lockstep {
 
@@ -27,8 +26,13 @@ void add_train_flags(CLI::App& app, TrainFlags& flags);
 Result<TrainSettings> settings_from(const TrainFlags& flags,
                                     std::vector<std::string>* given = nullptr);
 
-// CLI11's complaint in our words, with the nearest known flag.
-Error explain_flags(const CLI::ParseError& problem, const CLI::App& app,
-                    const std::vector<std::string>& words);
+// What lockstep-train itself is started with. A usage error names the nearest known flag.
+struct TrainLine {
+  TrainFlags flags;
+  std::string self_test;  // its name, where one is asked for instead of training
+  bool list_faults = false;
+  std::string help;  // to be printed instead, where it is asked for
+};
+Result<TrainLine> read_train_line(int argc, const char* const* argv);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 // the PyTorch profiler's own rule: communication above 10 % of the step
-constexpr double kShareAtLeast = 0.1;
+constexpr double kExposedAtLeast = 0.1;
 constexpr double kHollowAtLeast = 0.3;
 
 std::optional<double> least(const JobSignals& job) {
@@ -31,12 +31,12 @@ std::optional<Finding> collectives_from_records(const JobSignals& job) {
     least = std::min(least, use->exposed);
     hidden = std::max(hidden, use->hidden);
   }
-  if (least < kShareAtLeast) return std::nullopt;
+  if (least < kExposedAtLeast) return std::nullopt;
   const bool alone = job.steps->devices->ranks.size() < 2;
   Finding finding =
       about_job(FindingCode::exposed_collectives, job,
                 least > 0.3 ? Severity::critical : Severity::warning, alone ? 0.6 : 0.95, least,
-                {{"only_collectives_ran", least, kShareAtLeast, "fraction"},
+                {{"only_collectives_ran", least, kExposedAtLeast, "fraction"},
                  {"collectives_hidden", hidden, std::nullopt, "fraction"}});
   if (job.collectives && job.collectives->on_device)
     finding.evidence.push_back(
@@ -62,7 +62,7 @@ std::vector<Finding> find_exposed_collectives(const Seen& seen) {
       continue;
     }
     if (const auto share = least(job)) {
-      if (*share < kShareAtLeast) continue;
+      if (*share < kExposedAtLeast) continue;
       // Gloo on the CPU adds up on the cores that compute: nothing there is to be hidden.
       if (job.settings && !job.settings->on_gpu && job.origin == JobOrigin::steps) continue;
       // Overlap gives back what the links do not need; the rest takes fewer bytes or faster links,
@@ -70,7 +70,7 @@ std::vector<Finding> find_exposed_collectives(const Seen& seen) {
       Finding finding =
           about_job(FindingCode::exposed_collectives, job,
                     *share > 0.3 ? Severity::critical : Severity::warning, 0.85, *share,
-                    {{"exposed_share_of_every_rank", *share, kShareAtLeast, "fraction"}});
+                    {{"exposed_share_of_every_rank", *share, kExposedAtLeast, "fraction"}});
       if (job.exposed_at_best)
         finding.evidence.push_back({"exposed_if_all_that_can_be_hidden_were",
                                     std::min(*job.exposed_at_best, *share), std::nullopt,

@@ -55,7 +55,7 @@ std::optional<Outlier> odd_one(const std::vector<HostInJob>& hosts,
   std::vector<double> others = values;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(odd.host));
   odd.others = middle_value(others);
-  const auto [least, most] = std::minmax_element(others.begin(), others.end());
+  const auto [least, most] = std::ranges::minmax_element(others);
   const double gap = below ? *least - odd.own : odd.own - *most;
   if (gap <= 0 || std::abs(odd.others - odd.own) < kTimesTheSpread * (*most - *least))
     return std::nullopt;

@@ -28,7 +28,7 @@ std::vector<Finding> find_uneven_batches(const Seen& seen) {
       if (same && other.batches) batches.push_back(*other.batches);
     }
     if (batches.size() < 2) continue;
-    const auto [fewest, most] = std::minmax_element(batches.begin(), batches.end());
+    const auto [fewest, most] = std::ranges::minmax_element(batches);
     if (*fewest == *most) continue;
     Finding finding = about_job(
         FindingCode::uneven_batches, job, Severity::critical, 0.85, 0,

@@ -114,74 +114,77 @@ std::optional<Finding> launches_by_looks(const JobSignals& job) {
                     {"main_thread_in_a_lock", doing.always_in_a_lock, kInALock, "fraction"}});
 }
 
-}  // namespace
-
-std::vector<Finding> find_launch_bound(const Seen& seen) {
+// With nothing but the GPUs' counters and the processor's: busy GPUs with few full SMs or little
+// power, beside a main process that fills one core.
+std::optional<Finding> launches_by_counters(const JobSignals& job, const Signals& signals,
+                                            std::optional<double> sm) {
   constexpr double kBusyAtLeast = 0.15;  // 0.28 on an H200 that ran 64 x 64 products one by one
   constexpr double kSmAtMost = 0.3;
   constexpr double kPowerAtMost = 0.4;
+  constexpr double kFillsACore = 0.85;
+  constexpr double kOneCoreAtMost = 1.6;
+  const double busy = busy_on_average(job);
+  const double cores = job.host.main_cpu.value_or(0);
+  double power = 0;
+  for (const GpuInJob& member : job.members)
+    power += member.power_of_limit.value_or(1) / static_cast<double>(job.members.size());
+  const bool hollow = sm ? *sm < kSmAtMost : power < kPowerAtMost;
+  if (busy < kBusyAtLeast || !hollow || cores <= kFillsACore || cores >= kOneCoreAtMost)
+    return std::nullopt;
+  std::vector<Evidence> evidence = {{"busy", busy, kBusyAtLeast, "fraction"},
+                                    {"main_process_cpu", cores, kFillsACore, "cores"}};
+  if (sm)
+    evidence.push_back({"sm", *sm, kSmAtMost, "fraction"});
+  else
+    evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
+  // One rank whose kernels fill half of the GPU at best, and whose host never rests: nothing else
+  // does that but copies, which read as busy.
+  const auto filled = filled_while_busy(job, signals);
+  const bool alone_and_tiny = job.members.size() == 1 && filled && *filled < kTinyKernels &&
+                              busy < 0.6 && over_pcie(job, signals).received < kGigabytesArrive;
+  if (filled) evidence.push_back({"filled_while_busy", *filled, kTinyKernels, "fraction"});
+  return about_job(FindingCode::launch_bound, job, Severity::info, alone_and_tiny ? 0.55 : 0.45,
+                   sm ? 0.5 * (1 - *sm) : 0.3, std::move(evidence));
+}
+
+std::optional<Finding> launches_from_outside(const JobSignals& job, const Signals& signals,
+                                             std::optional<double> sm) {
   // of a step: copies from pageable memory fill a core, too
   constexpr double kElsewhereAtMost = 0.3;
+  if (job.longest_hollow_ms > 10'000) return std::nullopt;  // stuck, which is worse
+  if (stacks_tell(job)) return launches_by_stacks(job);
+  if (only_all_stacks_tell(job)) return launches_by_all_stacks(job);
+  // Where steps tell that the host is busy with something else, it is that.
+  if (job.steps && job.steps->count >= 5 &&
+      share_of_slowest(job, StepPart::copy) + share_of_slowest(job, StepPart::data_wait) >
+          kElsewhereAtMost)
+    return std::nullopt;
+  if (job.host.doing)
+    if (auto finding = launches_by_looks(job)) return finding;
+  return launches_by_counters(job, signals, sm);
+}
+
+// The best that is known of the job decides alone: the GPUs' records, else probes, else what is
+// seen from outside.
+std::optional<Finding> launch_bound(const Seen& seen, std::size_t i) {
+  const JobSignals& job = seen.signals.jobs[i];
+  if (job.steps && job.steps->devices && job.steps->devices->steps >= kFewestRecordedSteps)
+    return steps_can_be_judged(seen, i) ? launches_from_records(job) : std::nullopt;
+  std::optional<double> sm;
+  for (const GpuSignals& gpu : seen.signals.gpus)
+    if (!job.gpus.empty() && gpu.index == job.gpus.front()) sm = gpu.sm;
+  if (is_probed(job) && job.steps->gpu_ran_dry) return launches_from_probes(job, sm);
+  if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || is_coarse(seen.signals))
+    return std::nullopt;
+  return launches_from_outside(job, seen.signals, sm);
+}
+
+}  // namespace
+
+std::vector<Finding> find_launch_bound(const Seen& seen) {
   std::vector<Finding> findings;
-  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
-    const JobSignals& job = seen.signals.jobs[i];
-    std::optional<double> sm;
-    for (const GpuSignals& gpu : seen.signals.gpus)
-      if (!job.gpus.empty() && gpu.index == job.gpus.front()) sm = gpu.sm;
-    if (job.steps && job.steps->devices && job.steps->devices->steps >= kFewestRecordedSteps) {
-      if (auto finding = launches_from_records(job); finding && steps_can_be_judged(seen, i))
-        findings.push_back(std::move(*finding));
-      continue;
-    }
-    if (is_probed(job) && job.steps->gpu_ran_dry) {
-      if (auto finding = launches_from_probes(job, sm)) findings.push_back(std::move(*finding));
-      continue;
-    }
-    if (!in_step_or_alone(pattern_of(seen, i)) || !trains(job) || is_coarse(seen.signals)) continue;
-    if (job.longest_hollow_ms > 10'000) continue;  // stuck, which is worse
-    if (stacks_tell(job)) {
-      if (auto finding = launches_by_stacks(job)) findings.push_back(std::move(*finding));
-      continue;
-    }
-    if (only_all_stacks_tell(job)) {
-      if (auto finding = launches_by_all_stacks(job)) findings.push_back(std::move(*finding));
-      continue;
-    }
-    const double busy = busy_on_average(job);
-    double power = 0;
-    for (const GpuInJob& member : job.members)
-      power += member.power_of_limit.value_or(1) / static_cast<double>(job.members.size());
-    // Where steps tell that the host is busy with something else, it is that.
-    if (job.steps && job.steps->count >= 5 &&
-        share_of_slowest(job, StepPart::copy) + share_of_slowest(job, StepPart::data_wait) >
-            kElsewhereAtMost)
-      continue;
-    if (job.host.doing)
-      if (auto finding = launches_by_looks(job)) {
-        findings.push_back(std::move(*finding));
-        continue;
-      }
-    const bool hollow = sm ? *sm < kSmAtMost : power < kPowerAtMost;
-    const bool one_core =
-        job.host.main_cpu.value_or(0) > 0.85 && job.host.main_cpu.value_or(0) < 1.6;
-    if (busy < kBusyAtLeast || !hollow || !one_core) continue;
-    std::vector<Evidence> evidence = {{"busy", busy, kBusyAtLeast, "fraction"},
-                                      {"main_process_cpu", *job.host.main_cpu, 0.85, "cores"}};
-    if (sm)
-      evidence.push_back({"sm", *sm, kSmAtMost, "fraction"});
-    else
-      evidence.push_back({"power_of_limit", power, kPowerAtMost, "fraction"});
-    // One rank whose kernels fill half of the GPU at best, and whose host never rests: nothing else
-    // does that but copies, which read as busy.
-    const auto filled = filled_while_busy(job, seen.signals);
-    const bool alone_and_tiny = job.members.size() == 1 && filled && *filled < kTinyKernels &&
-                                busy < 0.6 &&
-                                over_pcie(job, seen.signals).received < kGigabytesArrive;
-    if (filled) evidence.push_back({"filled_while_busy", *filled, kTinyKernels, "fraction"});
-    findings.push_back(about_job(FindingCode::launch_bound, job, Severity::info,
-                                 alone_and_tiny ? 0.55 : 0.45, sm ? 0.5 * (1 - *sm) : 0.3,
-                                 std::move(evidence)));
-  }
+  for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i)
+    if (auto finding = launch_bound(seen, i)) findings.push_back(std::move(*finding));
   return findings;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -54,9 +55,8 @@ bool ValueOrigins::may_mean(FileId from, std::string_view callee, FileId file) c
   }
   if (any) return false;
   return method || from == file ||
-         std::any_of(project_.file(from).python()->imports().begin(),
-                     project_.file(from).python()->imports().end(),
-                     [](const PythonImport& import) { return import.name == "*"; });
+         std::ranges::find(project_.file(from).python()->imports(), "*", &PythonImport::name) !=
+             project_.file(from).python()->imports().end();
 }
 
 const ValueOrigins::Function* ValueOrigins::function(FileId file, std::string_view callee) const {
@@ -97,124 +97,167 @@ std::vector<CallAt> ValueOrigins::calls(FileId file, Node expression,
   return found;
 }
 
-Origins ValueOrigins::of(FileId first_file, Node first) const {
-  return followed(first_file, first, 0);
-}
+// The way back from one expression: what is still to be looked at, and where it ended.
+class ValueOrigins::Trail {
+ public:
+  Trail(const ValueOrigins& origins, int depth) : origins_(origins), depth_(depth) {}
 
-Origins ValueOrigins::followed(FileId first_file, Node first, int depth) const {
+  Origins from(FileId file, Node expression) {
+    constexpr std::size_t kMost = 200;  // a tangle of names that large is not understood anyhow
+    open_ = {{file, expression, std::nullopt}};
+    while (!open_.empty() && seen_.size() < kMost) {
+      Step step = open_.back();
+      open_.pop_back();
+      while (step.node.is("parenthesized_expression")) step.node = step.node.child(0);
+      if (step.node &&
+          seen_.emplace(step.file, step.node.index(), step.element.value_or(99)).second)
+        take(step);
+    }
+    if (!open_.empty()) result_.complete = false;
+    return std::move(result_);
+  }
+
+ private:
   struct Step {
     FileId file;
     Node node;
     std::optional<std::size_t> element;  // of what the node makes
   };
-  constexpr int kDeepest = 3;         // dictionaries in dictionaries
-  constexpr std::size_t kMost = 200;  // a tangle of names that large is not understood anyhow
-  Origins result;
-  std::vector<Step> open = {{first_file, first, std::nullopt}};
-  std::set<std::tuple<FileId, std::uint32_t, std::size_t>> seen;
-  const auto leaf = [&](const Step& step) { result.all.push_back({step.file, step.node}); };
 
-  const auto name_of_scope = [&](const Step& step, const std::string& name) {
-    const PythonModule& module = *project_.file(step.file).python();
-    bool any = false;
-    Node scope = step.node.enclosing("function_definition");
-    while (true) {
-      for (const PythonAssignment& item : module.assignments())
-        if (item.target == name && item.function == scope && !item.value.contains(step.node)) {
-          open.push_back({step.file, item.value, item.element});
-          any = true;
-        }
-      const auto given =
-          std::ranges::find_if(module.functions(), [&](const PythonFunction& function) {
-            return function.node == scope &&
-                   std::ranges::find(function.parameters, name) != function.parameters.end();
-          });
-      if (scope && given != module.functions().end()) {
-        auto position = static_cast<std::size_t>(std::ranges::find(given->parameters, name) -
-                                                 given->parameters.begin());
-        if (given->parameters.front() == "self" && position > 0) --position;
-        bool called_at_all = false;
-        for (const CallAt& call : callers(step.file, scope)) {
-          const PythonArgument* const argument = call.call->given(name, position);
-          if (argument == nullptr || call.call->has_splat)
-            result.complete = false;
-          else
-            open.push_back({call.file, argument->value, std::nullopt});
-          called_at_all = true;
-        }
-        if (!called_at_all) result.complete = false;
-        any = true;
-      }
-      if (any || !scope) break;
-      scope = scope.enclosing("function_definition");
-    }
-    if (any) return;
-    result.complete = false;
-    leaf(step);
-  };
-
-  while (!open.empty() && seen.size() < kMost) {
-    Step step = open.back();
-    open.pop_back();
-    while (step.node.is("parenthesized_expression")) step.node = step.node.child(0);
-    if (!step.node || !seen.emplace(step.file, step.node.index(), step.element.value_or(99)).second)
-      continue;
-    const PythonModule& module = *project_.file(step.file).python();
+  void take(const Step& step) {
     const Node node = step.node;
     if (node.is("identifier")) {
-      name_of_scope(step, std::string(node.text()));
+      back_from_name(step);
     } else if (node.is("attribute") && node.text().starts_with("self.")) {
-      bool any = false;
-      const Node owner = node.enclosing("class_definition");
-      for (const PythonAssignment& item : module.assignments())
-        if (item.target == node.text() && owner.contains(item.statement) &&
-            !item.value.contains(node)) {
-          open.push_back({step.file, item.value, item.element});
-          any = true;
-        }
-      if (!any) {
-        result.complete = false;
-        leaf(step);
-      }
-    } else if ((node.is("tuple") || node.is("expression_list") || node.is("list")) &&
-               step.element) {
+      back_from_attribute(step);
+    } else if (step.element &&
+               (node.is("tuple") || node.is("expression_list") || node.is("list"))) {
       const auto items = node.children();
       if (*step.element < items.size())
-        open.push_back({step.file, items[*step.element], std::nullopt});
+        open_.push_back({step.file, items[*step.element], std::nullopt});
       else
-        result.complete = false;
+        result_.complete = false;
     } else if (node.is("conditional_expression")) {
-      open.push_back({step.file, node.child(0), step.element});
-      open.push_back({step.file, node.child(2), step.element});
+      open_.push_back({step.file, node.child(0), step.element});
+      open_.push_back({step.file, node.child(2), step.element});
     } else if (node.is("boolean_operator")) {
-      open.push_back({step.file, node.field("left"), step.element});
-      open.push_back({step.file, node.field("right"), step.element});
+      open_.push_back({step.file, node.field("left"), step.element});
+      open_.push_back({step.file, node.field("right"), step.element});
     } else if (node.is("subscript")) {
-      // loaders["train"] of a dictionary that is written out.
-      const auto key = string_value(node.field("subscript"));
-      const Origins owners =
-          depth < kDeepest ? followed(step.file, node.field("value"), depth + 1) : Origins{};
-      for (const Origin& owner : owners.all)
-        for (const Node& pair : owner.expression.children())
-          if (pair.is("pair") &&
-              (!key || !string_value(pair.field("key")) || string_value(pair.field("key")) == key))
-            open.push_back({owner.file, pair.field("value"), std::nullopt});
-      leaf(step);
-    } else if (const PythonCall* const call = node.is("call") ? call_at(step.file, node) : nullptr;
-               call != nullptr) {
-      leaf(step);
-      if (std::ranges::find(kPassThrough, call->last_name()) != kPassThrough.end())
-        open.push_back({step.file, node.field("function").field("object"), std::nullopt});
-      if (const Function* const made_by = function(step.file, call->callee))
-        for (const Node& statement : made_by->node.descendants("return_statement"))
-          if (statement.enclosing("function_definition") == made_by->node && statement.child(0))
-            open.push_back({made_by->file, statement.child(0), step.element});
+      back_from_subscript(step);
     } else {
-      leaf(step);
+      back_from_call(step);
     }
   }
-  if (!open.empty()) result.complete = false;
-  return result;
+
+  void end_at(const Step& step) { result_.all.push_back({step.file, step.node}); }
+  void lose_the_way_at(const Step& step) {
+    result_.complete = false;
+    end_at(step);
+  }
+
+  // A name is looked for in its own function, then in the functions around it, then in the file.
+  void back_from_name(const Step& step) {
+    const std::string name(step.node.text());
+    Node scope = step.node.enclosing("function_definition");
+    while (true) {
+      const bool is_assigned = back_to_assignments(step, name, scope);
+      const bool is_given = scope && back_to_callers(step, name, scope);
+      if (is_assigned || is_given) return;
+      if (!scope) break;
+      scope = scope.enclosing("function_definition");
+    }
+    lose_the_way_at(step);
+  }
+
+  bool back_to_assignments(const Step& step, const std::string& name, Node scope) {
+    bool any = false;
+    for (const PythonAssignment& item : module_of(step).assignments())
+      if (item.target == name && item.function == scope && !item.value.contains(step.node)) {
+        open_.push_back({step.file, item.value, item.element});
+        any = true;
+      }
+    return any;
+  }
+
+  // True: the name is a parameter of the function.
+  bool back_to_callers(const Step& step, const std::string& name, Node scope) {
+    const auto& functions = module_of(step).functions();
+    const auto function = std::ranges::find(functions, scope, &PythonFunction::node);
+    if (function == functions.end()) return false;
+    const auto& parameters = function->parameters;
+    const auto parameter = std::ranges::find(parameters, name);
+    if (parameter == parameters.end()) return false;
+    auto position = static_cast<std::size_t>(parameter - parameters.begin());
+    if (parameters.front() == "self" && position > 0) --position;
+    const std::vector<CallAt> callers = origins_.callers(step.file, scope);
+    if (callers.empty()) result_.complete = false;
+    for (const CallAt& call : callers) {
+      const PythonArgument* const argument = call.call->given(name, position);
+      if (argument == nullptr || call.call->has_splat)
+        result_.complete = false;
+      else
+        open_.push_back({call.file, argument->value, std::nullopt});
+    }
+    return true;
+  }
+
+  void back_from_attribute(const Step& step) {
+    bool any = false;
+    const Node owner = step.node.enclosing("class_definition");
+    for (const PythonAssignment& item : module_of(step).assignments())
+      if (item.target == step.node.text() && owner.contains(item.statement) &&
+          !item.value.contains(step.node)) {
+        open_.push_back({step.file, item.value, item.element});
+        any = true;
+      }
+    if (!any) lose_the_way_at(step);
+  }
+
+  // loaders["train"] of a dictionary that is written out.
+  void back_from_subscript(const Step& step) {
+    constexpr int kDeepest = 3;  // dictionaries in dictionaries
+    const auto key = string_value(step.node.field("subscript"));
+    const Origins owners =
+        depth_ < kDeepest ? Trail(origins_, depth_ + 1).from(step.file, step.node.field("value"))
+                          : Origins{};
+    for (const Origin& owner : owners.all)
+      for (const Node& pair : owner.expression.children()) {
+        if (!pair.is("pair")) continue;
+        const auto own_key = string_value(pair.field("key"));
+        if (!key || !own_key || own_key == key)
+          open_.push_back({owner.file, pair.field("value"), std::nullopt});
+      }
+    end_at(step);
+  }
+
+  // To what a function returns, and to what it is called on where it hands that through.
+  void back_from_call(const Step& step) {
+    end_at(step);
+    if (!step.node.is("call")) return;
+    const PythonCall* const call = origins_.call_at(step.file, step.node);
+    if (call == nullptr) return;
+    if (std::ranges::find(kPassThrough, call->last_name()) != kPassThrough.end())
+      open_.push_back({step.file, step.node.field("function").field("object"), std::nullopt});
+    if (const Function* const made_by = origins_.function(step.file, call->callee))
+      for (const Node& statement : made_by->node.descendants("return_statement"))
+        if (statement.enclosing("function_definition") == made_by->node && statement.child(0))
+          open_.push_back({made_by->file, statement.child(0), step.element});
+  }
+
+  const PythonModule& module_of(const Step& step) const {
+    return *origins_.project_.file(step.file).python();
+  }
+
+  const ValueOrigins& origins_;
+  int depth_;
+  Origins result_;
+  std::vector<Step> open_;
+  std::set<std::tuple<FileId, std::uint32_t, std::size_t>> seen_;
+};
+
+Origins ValueOrigins::of(FileId file, Node expression) const {
+  return Trail(*this, 0).from(file, expression);
 }
 
 }  // namespace lockstep

@@ -43,7 +43,7 @@ class ValueOrigins {
   const PythonCall* call_at(FileId file, Node node) const;
 
  private:
-  Origins followed(FileId file, Node expression, int depth) const;
+  class Trail;
   bool may_mean(FileId from, std::string_view callee, FileId file) const;
 
   const Project& project_;

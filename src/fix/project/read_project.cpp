@@ -162,10 +162,8 @@ class Walk {
     std::ranges::sort(candidates_, [](const Candidate& a, const Candidate& b) {
       return a.path != b.path ? a.path < b.path : a.asked_for > b.asked_for;
     });
-    candidates_.erase(
-        std::unique(candidates_.begin(), candidates_.end(),
-                    [](const Candidate& a, const Candidate& b) { return a.path == b.path; }),
-        candidates_.end());
+    const auto doubles = std::ranges::unique(candidates_, {}, &Candidate::path);
+    candidates_.erase(doubles.begin(), doubles.end());
     std::vector<Read> read(candidates_.size());
     in_parallel(candidates_.size(), kFilesWorthThreads,
                 [&](std::size_t i) { read[i] = one(candidates_[i]); });

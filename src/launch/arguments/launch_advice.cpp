@@ -92,9 +92,7 @@ std::vector<std::string> take_advice(const std::vector<LaunchAdvice>& advice,
         break;
       case LaunchAdvice::Kind::flag: {
         if (settings.given.contains(item.name)) break;
-        const auto flag =
-            std::find_if(launch_flags().begin(), launch_flags().end(),
-                         [&](const LaunchFlag& known) { return item.name == known.name; });
+        const auto flag = std::ranges::find(launch_flags(), item.name, &LaunchFlag::name);
         if (flag == launch_flags().end() || !flag->apply(item.value, settings)) break;
         words.push_back(fmt::format("{}{}{}: {}", item.name, item.value.empty() ? "" : "=",
                                     item.value, item.reason));

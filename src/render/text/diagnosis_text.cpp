@@ -151,109 +151,128 @@ std::string comparison_text(const Comparison& comparison, const Painter& paint) 
   return text + "\n";
 }
 
-}  // namespace
-
-std::string DiagnosisText::render(const Report& report) const {
-  const Painter paint(colors_);
-  const std::size_t width = std::clamp<std::size_t>(width_.value_or(100), 60, 110);
-  const bool virtual_gpus = is_virtual(report);
-  std::string text;
-  if (report.verdict) {
-    const std::string pattern(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)]);
-    text +=
-        wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence),
-                            report.verdict->confidence * 100),
-                0, width);
-    if (const auto end = text.find(':'); colors_ == Colors::on)
-      text = paint.bold(text.substr(0, end)) + text.substr(end);
+std::string verdict_text(const Report& report, Colors colors, std::size_t width,
+                         const Painter& paint) {
+  if (!report.verdict) {
+    if (report.steps || !report.command || !report.command->exit_code) return {};
+    return fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n",
+                       *report.command->exit_code);
   }
-  if (!report.verdict && !report.steps && report.command && report.command->exit_code)
-    text += fmt::format("nothing was judged: the command ended with code {} before it held a GPU\n",
-                        *report.command->exit_code);
+  const std::string pattern(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)]);
+  const std::string text =
+      wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence),
+                          report.verdict->confidence * 100),
+              0, width);
+  const auto end = text.find(':');
+  return colors == Colors::on ? paint.bold(text.substr(0, end)) + text.substr(end) : text;
+}
+
+// What was looked at, and for how long.
+std::string source_text(const Report& report, const Painter& paint) {
   if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps))
-    text += paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s))) +
-            "\n\n";
-  else if (report.trace && report.source_kind == SourceKind::trace)
-    text += paint.faint(fmt::format("{}: {}", printable(input_name(report.source_detail)),
-                                    trace_sentence(*report.trace))) +
-            "\n\n";
-  else if (report.source_kind == SourceKind::log)
-    text += paint.faint(fmt::format("messages in {}", printable(report.source_detail))) + "\n\n";
-  else
-    text +=
-        paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(),
-                                virtual_gpus ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
-                                printable(report.source_detail), seconds(report.duration_s))) +
-        (report.trace ? paint.faint("; traced: " + trace_sentence(*report.trace)) : "") + "\n\n";
-  text += lanes_text(report, width, paint);
+    return paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s)));
+  if (report.trace && report.source_kind == SourceKind::trace)
+    return paint.faint(fmt::format("{}: {}", printable(input_name(report.source_detail)),
+                                   trace_sentence(*report.trace)));
+  if (report.source_kind == SourceKind::log)
+    return paint.faint(fmt::format("messages in {}", printable(report.source_detail)));
+  return paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(),
+                                 is_virtual(report) ? "virtual " : "",
+                                 report.gpus.size() == 1 ? "" : "s",
+                                 printable(report.source_detail), seconds(report.duration_s))) +
+         (report.trace ? paint.faint("; traced: " + trace_sentence(*report.trace)) : "");
+}
+
+std::string jobs_text(const Report& report, std::size_t width, const Painter& paint) {
   const auto jobs = job_table(report);
+  std::string text;
   if (jobs) text += word_table_text(*jobs, width, paint);
   if (const auto clocks = clock_table(report)) text += word_table_text(*clocks, width, paint);
-  for (std::size_t i = 1; i < report.jobs.size() && !jobs; ++i)
-    if (report.jobs[i].verdict)
-      text += fmt::format("also: {} ({})\n", printable(report.jobs[i].verdict->sentence),
-                          kPatternNames[static_cast<std::size_t>(report.jobs[i].verdict->pattern)]);
-  if (report.jobs.size() > 1 && !jobs) text += "\n";
+  if (jobs || report.jobs.size() < 2) return text;
+  for (std::size_t i = 1; i < report.jobs.size(); ++i)
+    if (const auto& verdict = report.jobs[i].verdict)
+      text += fmt::format("also: {} ({})\n", printable(verdict->sentence),
+                          kPatternNames[static_cast<std::size_t>(verdict->pattern)]);
+  return text + "\n";
+}
+
+// Where the GPU time went, and what nobody knows of it.
+std::string account_text(const Report& report, std::size_t width) {
+  std::string text;
   if (const auto gpu_time = gpu_time_words(report);
       gpu_time && report.verdict && report.verdict->pattern != Pattern::idle)
     text += wrapped(*gpu_time, 0, width) + (report.findings.empty() ? "\n" : "");
   if (const auto undecided = undecided_words(report)) text += wrapped(*undecided, 0, width) + "\n";
-  if (report.comparison && report.trace)
-    text += changes_text(*report.comparison, input_name(report.source_detail), width, paint);
-  else if (report.comparison)
-    text += comparison_text(*report.comparison, paint);
-  if (report.comparison && !report.comparison->changes.empty() && !report.trace)
-    text += word_table_text(step_change_table(*report.comparison), width, paint);
+  return text;
+}
+
+std::string against_text(const Report& report, std::size_t width, const Painter& paint) {
+  std::string text;
+  if (const auto& comparison = report.comparison; comparison && report.trace) {
+    text += changes_text(*comparison, input_name(report.source_detail), width, paint);
+  } else if (comparison) {
+    text += comparison_text(*comparison, paint);
+    if (!comparison->changes.empty())
+      text += word_table_text(step_change_table(*comparison), width, paint);
+  }
   if (!report.no_comparison.empty())
     text += wrapped("no speedup: " + report.no_comparison, 0, width) + "\n";
-  if (report.throughput && !report.findings.empty())
-    text +=
-        fmt::format("throughput now: {:.0f} % of what {} could do\n\n",
-                    report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
-  if (report.steps) text += steps_text(*report.steps, width, paint);
-  text += devices_text(report, width, paint);
-  if (report.trace) text += trace_text(*report.trace, width, paint);
-  if (report.loader) text += loader_text(*report.loader, width, paint);
+  return text;
+}
+
+// Healthy is said of what was proven so: all in step, each question answered with yes, and the GPU
+// time accounted for.
+bool is_proven_healthy(const Report& report) {
+  const bool in_step = report.verdict && report.verdict->pattern == Pattern::in_step;
+  const bool all_yes = std::ranges::all_of(
+      report.checklist, [](const CheckItem& item) { return item.yes.value_or(false); });
+  const bool heavy_suspicion = std::ranges::any_of(
+      report.suspicions, [](const Finding& finding) { return finding.lost_throughput > 0.3; });
+  const bool accounted =
+      !report.probes_broke_off &&
+      (report.jobs.empty() || report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted);
+  return in_step && all_yes && !heavy_suspicion && accounted;
+}
+
+std::string without_findings_text(const Report& report, const Painter& paint) {
+  std::string text;
+  if (report.findings_left_out > 0)
+    text = "no findings of those asked for\n";
+  else if (is_proven_healthy(report))
+    text = paint.good("healthy") + ": nothing found that costs 2 % or more\n";
+  else
+    text = fmt::format("no findings{}\n", as_far_as_seen(report));
+  const bool asks = report.verdict && (report.verdict->pattern == Pattern::in_step ||
+                                       report.verdict->pattern == Pattern::unclear);
+  return text + (asks && !report.checklist.empty() ? checklist_text(report, paint) : "\n");
+}
+
+std::string findings_text(const Report& report, std::size_t width, const Painter& paint) {
+  std::string text;
   for (std::size_t i = 0; i < report.findings.size(); ++i)
     text += finding_text(report.findings[i], i + 1, width, paint) + "\n";
-  if (report.findings.empty()) {
-    const bool in_step = report.verdict && report.verdict->pattern == Pattern::in_step;
-    const bool all_yes = std::ranges::all_of(
-        report.checklist, [](const CheckItem& item) { return item.yes.value_or(false); });
-    const bool heard_all = report.findings_left_out == 0;
-    const bool heavy_suspicion = std::ranges::any_of(
-        report.suspicions, [](const Finding& finding) { return finding.lost_throughput > 0.3; });
-    // What nobody knows the reason of is no health.
-    const bool accounted =
-        !report.probes_broke_off &&
-        (report.jobs.empty() || report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted);
-    text += in_step && all_yes && heard_all && !heavy_suspicion && accounted
-                ? paint.good("healthy") + ": nothing found that costs 2 % or more\n"
-            : heard_all ? fmt::format("no findings{}\n", as_far_as_seen(report))
-                        : "no findings of those asked for\n";
-    const bool unclear = report.verdict && report.verdict->pattern == Pattern::unclear;
-    if ((in_step || unclear) && !report.checklist.empty())
-      text += checklist_text(report, paint);
-    else
-      text += "\n";
-  }
+  if (report.findings.empty()) text += without_findings_text(report, paint);
   if (report.findings_left_out > 0)
     text += fmt::format("left out by --only, --ignore or --min-severity: {} finding{}\n",
                         report.findings_left_out, report.findings_left_out == 1 ? "" : "s");
-  for (const Finding& suspicion : report.suspicions) {
-    const FindingName& name = name_of(suspicion.code);
-    text +=
-        wrapped(fmt::format("suspicion: {} {} ({:.0f} % sure{}): lockstep explain {}", name.id,
-                            name.name, suspicion.confidence * 100,
-                            suspicion.lost_throughput >= 0.005
-                                ? fmt::format(", up to {:.0f} %", suspicion.lost_throughput * 100)
-                                : "",
-                            name.id),
-                0, width);
-  }
-  // What is simply not in a file is one line; what a driver refused has its reason.
+  return text;
+}
+
+std::string suspicion_text(const Finding& suspicion, std::size_t width) {
+  const FindingName& name = name_of(suspicion.code);
+  const std::string cost = suspicion.lost_throughput >= 0.005
+                               ? fmt::format(", up to {:.0f} %", suspicion.lost_throughput * 100)
+                               : "";
+  return wrapped(fmt::format("suspicion: {} {} ({:.0f} % sure{}): lockstep explain {}", name.id,
+                             name.name, suspicion.confidence * 100, cost, name.id),
+                 0, width);
+}
+
+// What is simply not in a file is one line; what a driver refused has its reason.
+std::string not_measured_text(const Report& report, const Painter& paint) {
   constexpr std::string_view kAbsent = "not in the input";
   std::vector<std::string> absent;
+  std::string text;
   for (const NotMeasured& entry : report.not_measured) {
     if (entry.reason.starts_with(kAbsent))
       absent.push_back(printable(entry.signal));
@@ -267,6 +286,30 @@ std::string DiagnosisText::render(const Report& report) const {
                                     join(absent, ", "), kAbsent)) +
             "\n";
   return text;
+}
+
+}  // namespace
+
+std::string DiagnosisText::render(const Report& report) const {
+  const Painter paint(colors_);
+  const std::size_t width = std::clamp<std::size_t>(width_.value_or(100), 60, 110);
+  std::string text = verdict_text(report, colors_, width, paint);
+  text += source_text(report, paint) + "\n\n";
+  text += lanes_text(report, width, paint);
+  text += jobs_text(report, width, paint);
+  text += account_text(report, width);
+  text += against_text(report, width, paint);
+  if (report.throughput && !report.findings.empty())
+    text +=
+        fmt::format("throughput now: {:.0f} % of what {} could do\n\n",
+                    report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
+  if (report.steps) text += steps_text(*report.steps, width, paint);
+  text += devices_text(report, width, paint);
+  if (report.trace) text += trace_text(*report.trace, width, paint);
+  if (report.loader) text += loader_text(*report.loader, width, paint);
+  text += findings_text(report, width, paint);
+  for (const Finding& suspicion : report.suspicions) text += suspicion_text(suspicion, width);
+  return text + not_measured_text(report, paint);
 }
 
 }  // namespace lockstep

@@ -81,8 +81,8 @@ std::string by_rank(const StepSignals& steps, std::size_t width) {
   constexpr double kDiffer = 0.02;
   std::vector<std::size_t> parts;
   for (std::size_t i = 0; i < kStepSpanNames.size(); ++i) {
-    const auto [least, most] = std::minmax_element(
-        steps.ranks.begin(), steps.ranks.end(),
+    const auto [least, most] = std::ranges::minmax_element(
+        steps.ranks,
         [i](const RankSteps& a, const RankSteps& b) { return a.share[i] < b.share[i]; });
     if (most->share[i] - least->share[i] >= kDiffer) parts.push_back(i);
   }

@@ -154,87 +154,94 @@ std::vector<Line> title_lines(const Scene& scene) {
   return {std::move(left)};
 }
 
-std::vector<Line> verdict_lines(const Scene& scene) {
+namespace {
+
+// The pattern, how sure, and of what: now, or of the moment that is looked at.
+Line pattern_line(const Scene& scene) {
   const Monitored& seen = scene.seen;
-  const int columns = scene.layout.columns;
-  std::vector<Line> lines;
-  if (auto words = banner(scene)) {
-    lines.push_back(std::move(*words));
-  } else {
-    const bool past = scene.state.right_ms.has_value();
-    auto verdict =
-        past ? seen.history.verdict_at(scene.state.cursor_ms.value_or(scene.view.right_ms))
-             : std::nullopt;
-    if (!past && seen.report) verdict = seen.report->verdict;
-    if (!verdict) {
-      lines.emplace_back(
-          seen.gpus.empty() ? "no GPU to watch" : "watching: a verdict needs a few seconds",
-          Style{Tone::faint, false, false});
-    } else {
-      const bool judged = verdict->pattern != Pattern::idle && verdict->pattern != Pattern::unclear;
-      const bool healthy = is_healthy(verdict->pattern);
-      // Of the past only the pattern is kept: that nothing else was wrong then is not known.
-      const Concern concern = !judged    ? Concern::none
-                              : !healthy ? Concern::problem
-                              : past     ? Concern::none
-                                         : concern_of(seen.report->findings);
-      const Tone tone = tone_of(concern);
-      Line line;
-      line.add(concern == Concern::good      ? "\u2713 "
-               : concern == Concern::waiting ? "* "
-               : concern == Concern::problem ? "! "
-                                             : "  ",
-               {tone, true, false});
-      line.add(std::string(kPatternNames[static_cast<std::size_t>(verdict->pattern)]),
-               {tone, true, false});
-      if (judged)
-        line.add(fmt::format(" {:.0f}%", verdict->confidence * 100), {tone, false, false});
-      if (judged && healthy && !past && !seen.report->findings.empty())
-        line.add(but_words(seen.report->findings.front()), {tone, true, false});
-      if (!past && seen.report->jobs.size() > 1)
-        line.add(fmt::format("  job 1 of {}:", seen.report->jobs.size()),
-                 {Tone::faint, false, false});
-      line.add("  " + printable(verdict->sentence));
-      lines.push_back(std::move(line));
-    }
-  }
-  Line second;
+  const bool past = scene.state.right_ms.has_value();
+  auto verdict = past ? seen.history.verdict_at(scene.state.cursor_ms.value_or(scene.view.right_ms))
+                      : std::nullopt;
+  if (!past && seen.report) verdict = seen.report->verdict;
+  if (!verdict)
+    return Line(seen.gpus.empty() ? "no GPU to watch" : "watching: a verdict needs a few seconds",
+                Style{Tone::faint, false, false});
+  const bool judged = verdict->pattern != Pattern::idle && verdict->pattern != Pattern::unclear;
+  const bool healthy = is_healthy(verdict->pattern);
+  // Of the past only the pattern is kept: that nothing else was wrong then is not known.
+  const Concern concern = !judged    ? Concern::none
+                          : !healthy ? Concern::problem
+                          : past     ? Concern::none
+                                     : concern_of(seen.report->findings);
+  const Tone tone = tone_of(concern);
+  Line line;
+  line.add(concern == Concern::good      ? "\u2713 "
+           : concern == Concern::waiting ? "* "
+           : concern == Concern::problem ? "! "
+                                         : "  ",
+           {tone, true, false});
+  line.add(std::string(kPatternNames[static_cast<std::size_t>(verdict->pattern)]),
+           {tone, true, false});
+  if (judged) line.add(fmt::format(" {:.0f}%", verdict->confidence * 100), {tone, false, false});
+  if (judged && healthy && !past && !seen.report->findings.empty())
+    line.add(but_words(seen.report->findings.front()), {tone, true, false});
+  if (!past && seen.report->jobs.size() > 1)
+    line.add(fmt::format("  job 1 of {}:", seen.report->jobs.size()), {Tone::faint, false, false});
+  line.add("  " + printable(verdict->sentence));
+  return line;
+}
+
+// What is lost, what it costs, and where the GPU time went.
+Line cost_line(const Scene& scene) {
+  const Monitored& seen = scene.seen;
+  const bool past = scene.state.right_ms.has_value();
+  Line line;
+  const auto add = [&line](const std::string& words, Tone tone) {
+    line.add(line.width() > 0 ? "; " : "").add(words, {tone, false, false});
+  };
   if (const std::string lost = lost_words(seen); !lost.empty())
-    second.add(lost, {Tone::problem, true, false});
-  if (scene.state.right_ms) {
-    second.add(second.width() > 0 ? "; " : "")
-        .add("the panels below are of now; Esc leads back to the present",
-             {Tone::faint, false, false});
-  } else if (seen.report && !seen.report->findings.empty()) {
-    // Without a finding nothing is known to be missing, and 100 % would be a boast.
-    if (seen.report->throughput)
-      second.add(second.width() > 0 ? "; " : "")
-          .add(fmt::format("throughput {:.0f}% of what is possible here",
-                           seen.report->throughput->now /
-                               std::max(seen.report->throughput->possible, 1e-9) * 100),
-               {Tone::waiting, false, false});
-    second.add(second.width() > 0 ? "; " : "")
-        .add(names_of(seen.report->findings), {Tone::waiting, false, false});
-  } else if (seen.report) {
-    const std::size_t suspicions = seen.report->suspicions.size();
-    second.add(second.width() > 0 ? "; " : "")
-        .add(suspicions == 0 ? "no finding"
-                             : fmt::format("no finding; {} suspicion{}", suspicions,
-                                           suspicions == 1 ? "" : "s"),
-             {Tone::faint, false, false});
+    line.add(lost, {Tone::problem, true, false});
+  if (past) {
+    add("the panels below are of now; Esc leads back to the present", Tone::faint);
+    return line;
   }
-  if (!scene.state.right_ms && seen.report && !seen.report->jobs.empty() &&
-      seen.report->jobs.front().ledger.gpu_seconds > 0 && seen.report->verdict &&
-      seen.report->verdict->pattern != Pattern::idle)
-    second.add("; GPU time: " + ledger_words(seen.report->jobs.front().ledger),
-               {Tone::faint, false, false});
+  if (!seen.report) return line;
+  const Report& report = *seen.report;
+  if (!report.findings.empty()) {
+    // Without a finding nothing is known to be missing, and 100 % would be a boast.
+    if (report.throughput)
+      add(fmt::format("throughput {:.0f}% of what is possible here",
+                      report.throughput->now / std::max(report.throughput->possible, 1e-9) * 100),
+          Tone::waiting);
+    add(names_of(report.findings), Tone::waiting);
+  } else {
+    const std::size_t suspicions = report.suspicions.size();
+    add(suspicions == 0
+            ? "no finding"
+            : fmt::format("no finding; {} suspicion{}", suspicions, suspicions == 1 ? "" : "s"),
+        Tone::faint);
+  }
+  if (!report.jobs.empty() && report.jobs.front().ledger.gpu_seconds > 0 && report.verdict &&
+      report.verdict->pattern != Pattern::idle)
+    line.add("; GPU time: " + ledger_words(report.jobs.front().ledger),
+             {Tone::faint, false, false});
+  return line;
+}
+
+}  // namespace
+
+std::vector<Line> verdict_lines(const Scene& scene) {
+  std::vector<Line> lines;
+  auto words = banner(scene);
+  lines.push_back(words ? std::move(*words) : pattern_line(scene));
+  Line second = cost_line(scene);
   // With one row only, a lost GPU matters more than the verdict of the others.
-  if (scene.layout.verdict.height < 2 && !lost_words(seen).empty() && !seen.silence)
+  if (scene.layout.verdict.height < 2 && !lost_words(scene.seen).empty() && !scene.seen.silence)
     lines.front() = std::move(second);
   else
     lines.push_back(std::move(second));
   lines.resize(static_cast<std::size_t>(scene.layout.verdict.height));
-  for (Line& line : lines) line.fit(columns);
+  for (Line& line : lines) line.fit(scene.layout.columns);
   return lines;
 }
 

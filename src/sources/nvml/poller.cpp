@@ -124,8 +124,7 @@ Poller::Work::PollEnd Poller::Work::poll(NvmlSession& session) {
   schedule_.emplace(schedule, readers().size(), monotonic_now());
   while (true) {
     tick(schedule_->take_due(monotonic_now()));
-    if (std::any_of(readers().begin(), readers().end(),
-                    [](const auto& reader) { return reader->session_ended(); }))
+    if (std::ranges::any_of(readers(), [](const auto& reader) { return reader->session_ended(); }))
       return PollEnd::driver_restarted;
     const auto wake = std::chrono::steady_clock::time_point(schedule_->next_wake());
     std::unique_lock lock(shared_->mutex);

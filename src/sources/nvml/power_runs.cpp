@@ -33,9 +33,8 @@ std::vector<PowerSamples> equally_spaced_runs(std::vector<TimedPower> samples,
                                               PowerBufferState& state) {
   // The driver's ring may hand them out in any order.
   std::ranges::sort(samples, [](const auto& a, const auto& b) { return a.unix_us < b.unix_us; });
-  samples.erase(std::unique(samples.begin(), samples.end(),
-                            [](const auto& a, const auto& b) { return a.unix_us == b.unix_us; }),
-                samples.end());
+  const auto doubles = std::ranges::unique(samples, {}, &TimedPower::unix_us);
+  samples.erase(doubles.begin(), doubles.end());
   if (samples.empty()) return {};
 
   learn_spacing(samples, state);
