@@ -37,6 +37,7 @@ struct Ledger {
   // Nothing showed whether a busy GPU works or waits for others: `working` holds both.
   bool waiting_is_known = true;
   std::array<double, kLedgerPartNames.size()> share{};  // of them; the sum is 1
+  double unread = 0;  // of `unknown`, what has no readings: a log with holes, a GPU that is gone
 
   double& operator[](LedgerPart part) { return share[static_cast<std::size_t>(part)]; }
   double operator[](LedgerPart part) const { return share[static_cast<std::size_t>(part)]; }

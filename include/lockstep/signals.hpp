@@ -55,8 +55,10 @@ struct GpuSignals {
   // the 95th percentile of the rates between readings
   std::optional<double> pcie_rx_peak_bytes_s;
   std::optional<double> nvlink_bytes_s;  // both ways
-  std::size_t looks = 0;                 // readings of `busy`
-  bool vanished = false;                 // its readings ended long before those of the others
+  // when it was first busy, where it was seen without work before
+  std::optional<double> begins_ms;
+  std::size_t looks = 0;  // readings of `busy`
+  bool vanished = false;  // its readings ended long before those of the others
 };
 
 // What the lanes were made of, finest first.

@@ -48,7 +48,8 @@ Result<int> explain_code(const RawOptions& raw, const std::string& asked) {
   std::string lead;
   const FindingName* name = finding_asked_for(asked);
   if (name == nullptr)
-    if (const KnownMessage* const message = match_message(asked)) {
+    if (const auto matched = match_message(asked)) {
+      const KnownMessage* const message = matched->message;
       name = &name_of(message->code);
       lead = fmt::format("This message means {} {}.\n\ncause: {}\nfix: {}\n\n", name->id,
                          name->name, message->cause, message->fix);

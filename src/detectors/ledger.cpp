@@ -425,6 +425,7 @@ class JobAccount {
       for (double& share : ledger_.share) share /= sum;
     else
       ledger_[LedgerPart::unknown] += 1 - sum;
+    ledger_.unread = std::min(unread, ledger_[LedgerPart::unknown]);
   }
 
   double lost_in_all() const { return 1 - ledger_[LedgerPart::working]; }

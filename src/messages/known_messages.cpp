@@ -41,8 +41,7 @@ constexpr std::array kMessages = {
         "parts of the model or the batch lie on different GPUs, often by device_map=\"auto\"",
         "drop device_map and start one process a GPU: torchrun --standalone --nproc_per_node=N "
         "train.py"},
-    KnownMessage{FindingCode::gpu_held_by_others,
-                 "CUDA out of memory ... Process ... memory in use",
+    KnownMessage{FindingCode::gpu_held_by_others, kOthersHoldMemory,
                  "another process holds memory of the GPU",
                  "nvidia-smi shows who; end it, or choose another GPU"},
     KnownMessage{FindingCode::out_of_memory, "CUDA out of memory",
@@ -53,6 +52,12 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::out_of_memory, "torch.OutOfMemoryError",
                  "a GPU had no room for the next tensor",
                  "smaller batch and more accumulation steps; gradient checkpointing"},
+    KnownMessage{FindingCode::out_of_memory, "CUDA error: out of memory",
+                 "a GPU had no room, or was full before the program began",
+                 "nvidia-smi shows who holds memory there; smaller batch; gradient checkpointing"},
+    KnownMessage{FindingCode::out_of_memory, "Cuda failure ... 'out of memory'",
+                 "a GPU had no room left for NCCL's own buffers",
+                 "smaller batch; nvidia-smi shows who else holds memory there"},
     KnownMessage{FindingCode::out_of_memory, "CUBLAS_STATUS_ALLOC_FAILED",
                  "a GPU had no room for cuBLAS's workspace",
                  "smaller batch; free memory of other processes on the GPU"},
@@ -178,6 +183,18 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::host_name_unresolvable, "Temporary failure in name resolution",
                  "the master's host name cannot be resolved",
                  "use its address: MASTER_ADDR=10.0.0.1, or --standalone on one machine"},
+    KnownMessage{
+        FindingCode::out_of_memory, "exitcode ... -9 (pid",
+        "a rank was killed (SIGKILL), as the kernel does where the machine's or the container's "
+        "memory is full",
+        "sudo dmesg | grep -i oom; fewer loader workers, smaller caches, or more memory for the "
+        "job"},
+    KnownMessage{
+        FindingCode::out_of_memory, "exits with return code = -9",
+        "a rank was killed (SIGKILL), as the kernel does where the machine's or the container's "
+        "memory is full",
+        "sudo dmesg | grep -i oom; fewer loader workers, smaller caches, or more memory for the "
+        "job"},
     KnownMessage{FindingCode::find_unused_parameters,
                  "find_unused_parameters=True was specified in DDP constructor, but did not find "
                  "any unused parameters",
@@ -201,39 +218,24 @@ constexpr std::array kMessages = {
     KnownMessage{
         FindingCode::checkpoint_not_portable, "Attempting to deserialize object on CUDA device",
         "the checkpoint names a GPU that is not there", "torch.load(path, map_location=\"cpu\")"},
+    KnownMessage{FindingCode::gpu_lost, "GPU has fallen off the bus", "the GPU stopped answering",
+                 "reset or reboot; check power and seating"},
+    KnownMessage{FindingCode::gpu_lost, "Unable to determine the device handle for GPU",
+                 "the driver does not reach a GPU that is there",
+                 "dmesg shows an Xid; reset or reboot; check power and seating"},
     KnownMessage{
         FindingCode::ecc_or_xid, "NVRM: Xid", "the driver reported a hardware or driver error",
         "look the number up in NVIDIA's Xid catalogue; 79 and 119 need a reset or a reboot"},
     KnownMessage{FindingCode::ecc_or_xid, "uncorrectable ECC error encountered",
                  "a GPU's memory failed", "take the GPU out of use and reset it: nvidia-smi -r"},
-    KnownMessage{FindingCode::gpu_lost, "GPU has fallen off the bus", "the GPU stopped answering",
-                 "reset or reboot; check power and seating"},
     KnownMessage{FindingCode::gpu_held_by_others,
                  "all CUDA-capable devices are busy or unavailable",
                  "another process holds the GPU exclusively",
                  "nvidia-smi shows who; nvidia-smi -c 0 allows sharing"},
 };
 
-bool holds(std::string_view line, std::string_view words) {
-  constexpr std::string_view kSomething = " ... ";
-  while (true) {
-    const auto end = words.find(kSomething);
-    const auto at = line.find(words.substr(0, end));
-    if (at == std::string_view::npos) return false;
-    if (end == std::string_view::npos) return true;
-    line.remove_prefix(at + end);
-    words.remove_prefix(end + kSomething.size());
-  }
-}
-
 }  // namespace
 
 std::span<const KnownMessage> known_messages() { return kMessages; }
-
-const KnownMessage* match_message(std::string_view line) {
-  for (const KnownMessage& message : kMessages)
-    if (holds(line, message.words)) return &message;
-  return nullptr;
-}
 
 }  // namespace lockstep

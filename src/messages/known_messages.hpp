@@ -2,6 +2,7 @@
 // what to do.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,9 +17,18 @@ struct KnownMessage {
   std::string_view fix;
 };
 
+// Whether it is said of others than the run itself follows from the sizes in the line.
+inline constexpr std::string_view kOthersHoldMemory =
+    "CUDA out of memory ... Process ... memory in use";
+
 std::span<const KnownMessage> known_messages();
 
-// The message that a line holds; nothing: none that is known.
-const KnownMessage* match_message(std::string_view line);
+// The message that a line holds. Not `sure`: the same words are said of other things, too, and
+// nothing in the line tells which.
+struct MatchedMessage {
+  const KnownMessage* message = nullptr;
+  bool sure = true;
+};
+std::optional<MatchedMessage> match_message(std::string_view line);
 
 }  // namespace lockstep

@@ -86,6 +86,9 @@ std::vector<LanePicture> lane_pictures(const Timeline& timeline,
   constexpr double kPeriodsShown = 8;
   std::vector<LanePicture> pictures;
   const Stretch whole{timeline.from_ms, timeline.to_ms};
+  const bool limits_are_known = std::ranges::any_of(
+      timeline.gpus, [](const GpuTrack& track) { return track.info.power_limit_mw.has_value(); });
+  const std::string power = limits_are_known ? "power of limit" : "power of its highest";
   const auto power_scale = [](const GpuTrack& track) {
     const double limit = track.info.power_limit_mw.value_or(
         highest(track.power_samples_mw.empty() ? track.power_mw : track.power_samples_mw));
@@ -106,7 +109,7 @@ std::vector<LanePicture> lane_pictures(const Timeline& timeline,
         until_ms = std::min(until_ms, track.power_samples_mw.t_ms.back());
     const double length =
         std::min(until_ms - timeline.from_ms, std::max(kPeriodsShown * *turns->period_ms, 400.0));
-    add(picture(timeline, "power of limit, close up", {until_ms - length, until_ms}, power_samples,
+    add(picture(timeline, power + ", close up", {until_ms - length, until_ms}, power_samples,
                 power_scale));
   }
   add(picture(
@@ -114,7 +117,7 @@ std::vector<LanePicture> lane_pictures(const Timeline& timeline,
       [](const GpuTrack& track) -> const Series<double>& { return track.busy; },
       [](const GpuTrack&) { return 1.0; }));
   add(picture(
-      timeline, "power of limit", whole,
+      timeline, power, whole,
       [](const GpuTrack& track) -> const Series<double>& {
         return track.power_samples_mw.empty() ? track.power_mw : track.power_samples_mw;
       },

@@ -135,6 +135,16 @@ double end_of(const GpuTrack& gpu) {
   return end;
 }
 
+std::optional<double> begin_of_work(const Series<double>& busy) {
+  constexpr double kHasBegun = 0.3;
+  constexpr double kHasNot = 0.1;
+  if (busy.empty() || busy.values.front() > kHasNot) return std::nullopt;
+  const auto first =
+      std::ranges::find_if(busy.values, [](double value) { return value > kHasBegun; });
+  if (first == busy.values.end()) return std::nullopt;
+  return busy.t_ms[static_cast<std::size_t>(first - busy.values.begin())];
+}
+
 }  // namespace
 
 Signals gpu_means(const Timeline& timeline) {
@@ -157,6 +167,7 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
     GpuSignals signals = means_of(gpu, timeline.gaps);
     signals.busy_highest = quantile(gpu.busy.values, 1);
     signals.looks = gpu.busy.size();
+    signals.begins_ms = begin_of_work(gpu.busy);
     signals.memory_median_bytes = median_of(gpu.memory_used_bytes.values);
     signals.memory_highest_bytes = quantile(gpu.memory_used_bytes.values, 1);
     if (const auto most = signals.memory_highest_bytes;

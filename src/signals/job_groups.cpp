@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -313,6 +314,37 @@ const GpuSignals& of(const std::vector<GpuSignals>& gpus, int index) {
   return *std::ranges::find_if(gpus, [&](const GpuSignals& gpu) { return gpu.index == index; });
 }
 
+double begin_of(const GpuSignals& gpu) { return gpu.begins_ms.value_or(0); }
+
+// GPUs that are alike and began to work minutes apart, some here and some there, are of two jobs.
+// One alone may be the rank that prepares the data while the others wait for it.
+std::vector<std::vector<std::size_t>> parted_by_begin(
+    const std::vector<const GpuSignals*>& pool, std::vector<std::vector<std::size_t>> groups) {
+  constexpr double kApartMs = 90'000;  // W&B reads every 15 or 30 s
+  constexpr std::size_t kFewest = 2;
+  std::vector<std::vector<std::size_t>> parted;
+  for (std::vector<std::size_t>& group : groups) {
+    std::ranges::stable_sort(group, {}, [&](std::size_t at) { return begin_of(*pool[at]); });
+    std::size_t most_at = 0;
+    double most = 0;
+    for (std::size_t i = 1; i < group.size(); ++i)
+      if (const double gap = begin_of(*pool[group[i]]) - begin_of(*pool[group[i - 1]]);
+          gap > most) {
+        most = gap;
+        most_at = i;
+      }
+    if (most > kApartMs && most_at >= kFewest && group.size() - most_at >= kFewest) {
+      const auto second = group.begin() + static_cast<std::ptrdiff_t>(most_at);
+      parted.emplace_back(second, group.end());
+      group.erase(second, group.end());
+    }
+    std::ranges::sort(group);
+    parted.push_back(std::move(group));
+  }
+  for (auto& group : parted) std::ranges::sort(group);
+  return parted;
+}
+
 JobSignals job_by_likeness(const std::vector<const GpuSignals*>& pool,
                            const std::vector<std::size_t>& group, JobOrigin origin) {
   JobSignals job;
@@ -328,8 +360,20 @@ void place_unlisted(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>
   std::vector<const GpuSignals*> pool;
   for (const GpuSignals& gpu : gpus)
     if (!listed.contains(gpu.index) && in_use(gpu) && !gpu.info.mig) pool.push_back(&gpu);
-  for (const auto& group : components(
-           pool.size(), [&](std::size_t a, std::size_t b) { return alike(*pool[a], *pool[b]); })) {
+  auto groups = parted_by_begin(pool, components(pool.size(), [&](std::size_t a, std::size_t b) {
+                                  return alike(*pool[a], *pool[b]);
+                                }));
+  // Who began with a job is of it rather than who came later.
+  const auto apart = [&](const std::vector<std::size_t>& group) {
+    double least = std::numeric_limits<double>::max();
+    for (const JobSignals& job : jobs)
+      for (const GpuSignals& gpu : gpus)
+        if (job.gpus.size() == 1 && gpu.index == job.gpus[0])
+          least = std::min(least, std::abs(begin_of(gpu) - begin_of(*pool[group.front()])));
+    return least;
+  };
+  std::ranges::stable_sort(groups, {}, apart);
+  for (const auto& group : groups) {
     bool placed = false;
     for (JobSignals& job : jobs) {
       if (job.gpus.size() != 1 || !std::ranges::any_of(gpus, [&](const GpuSignals& gpu) {
@@ -401,8 +445,9 @@ void group_by_likeness(const std::vector<GpuSignals>& gpus, std::vector<JobSigna
   std::vector<const GpuSignals*> pool;
   for (const GpuSignals& gpu : gpus)
     if (in_use(gpu) && !gpu.info.mig) pool.push_back(&gpu);
-  auto groups = components(pool.size(),
-                           [&](std::size_t a, std::size_t b) { return alike(*pool[a], *pool[b]); });
+  auto groups = parted_by_begin(pool, components(pool.size(), [&](std::size_t a, std::size_t b) {
+                                  return alike(*pool[a], *pool[b]);
+                                }));
   // Parts of a split model need not be alike: single GPUs that all hold memory may be one job.
   const bool all_single =
       std::ranges::all_of(groups, [](const auto& group) { return group.size() == 1; }) &&

@@ -200,6 +200,16 @@ std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const 
   return parse_training_log(lines);
 }
 
+// Pasted into an answer or an issue, each line has a mark before it.
+void take_quote_marks_off(std::vector<std::string>& lines) {
+  const auto is_quoted = [](const std::string& line) {
+    return line.empty() || line.starts_with("> ") || line == ">";
+  };
+  if (lines.empty() || !lines.front().starts_with(">") || !std::ranges::all_of(lines, is_quoted))
+    return;
+  for (std::string& line : lines) line.erase(0, std::min<std::size_t>(2, line.size()));
+}
+
 // some twenty times as much in memory while a log is read; cut with a note
 constexpr std::size_t kLargestLog = 96U << 20U;
 
@@ -224,6 +234,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
   }
   // a byte order mark
   if (!lines.empty() && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);
+  take_quote_marks_off(lines);
   if (trim(text).empty() && stream.overlong_lines() == 0)
     return Error{fmt::format("{} is empty", printable(path)),
                  "make a recording: lockstep record -o FILE --duration 10s"};

@@ -46,6 +46,14 @@ std::optional<Finding> straggler_from_outside(const JobSignals& job, const Signa
   const double gap = usual_wait - own - rare_stretches(job);
   if (gap < kGapAtLeast) return std::nullopt;
   if (job.longest_hollow_ms > 10'000) return std::nullopt;  // stuck, not late
+  // A rank that is late step after step waits for nobody but the link. One that waits as well is
+  // late by turns, in whatever turns chance has dealt out (C410).
+  constexpr double kWaitsItself = 0.3;  // of what the others wait
+  const bool moments_tell =
+      job.time && job.time->resolved && job.fine && job.fine->kind == LaneKind::power_samples;
+  if (moments_tell &&
+      own - job.time->waiting_together > kWaitsItself * (usual_wait - job.time->waiting_together))
+    return std::nullopt;
   const bool host_late = *job.members[culprit].busy < 0.8 * *job.members[culprit == 0 ? 1 : 0].busy;
   Finding finding = about_job(
       FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning,

@@ -560,13 +560,37 @@ std::vector<JobVerdict> judge_patterns(const Signals& signals) {
   return verdicts;
 }
 
+namespace {
+
+// No process is known, and no GPU holds memory or was seen busy.
+Verdict verdict_without_jobs(const Signals& signals) {
+  const bool utilization_is_read = std::ranges::any_of(
+      signals.gpus, [](const GpuSignals& gpu) { return gpu.busy_highest.has_value(); });
+  if (!utilization_is_read && !signals.gpus.empty()) {
+    // An H200 without work draws 76 W, an H100 that holds a context 115.
+    constexpr double kMoreThanIdleMw = 130'000;
+    std::vector<int> drawing;
+    for (const GpuSignals& gpu : signals.gpus)
+      if (gpu.power_highest_mw.value_or(gpu.power_mw.value_or(0)) > kMoreThanIdleMw)
+        drawing.push_back(gpu.index);
+    return {Pattern::unclear, 0.5,
+            drawing.empty() ? "Utilization is not in the input: whether a GPU works is not known."
+                            : "Utilization is not in the input; " + gpu_names(drawing) +
+                                  (drawing.size() == 1 ? " draws" : " draw") +
+                                  " more power than without work."};
+  }
+  if (signals.ticks < 4)
+    return {Pattern::unclear, 0.5,
+            "No GPU is in use at this moment; one snapshot shows no pattern."};
+  return {Pattern::idle, 0.95, "No GPU is in use."};
+}
+
+}  // namespace
+
 MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdict>& verdicts) {
   MachineVerdict result;
   if (signals.jobs.empty()) {
-    result.verdict = {Pattern::idle, 0.95, "No GPU is in use."};
-    if (signals.ticks < 4)
-      result.verdict = {Pattern::unclear, 0.5,
-                        "No GPU is in use at this moment; one snapshot shows no pattern."};
+    result.verdict = verdict_without_jobs(signals);
     return result;
   }
   const auto busy_gpus = [](const JobSignals& job) {

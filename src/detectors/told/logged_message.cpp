@@ -8,27 +8,49 @@
 
 namespace lockstep {
 
+namespace {
+
+constexpr double kAlsoSaidOfOthers = 0.45;  // a suspicion
+
+struct Told {
+  const KnownMessage* message = nullptr;
+  bool sure = true;
+  std::string line;
+};
+
+// "B506 line 12: …", or "L804? line 12: …" where the words are said of other things, too: the
+// reader, who saw the whole line, has decided. Recordings of others have the words alone.
+Told told_by(const std::string& detail) {
+  for (const KnownMessage& known : known_messages()) {
+    const std::string_view id = name_of(known.code).id;
+    if (!detail.starts_with(id)) continue;
+    const auto matched = match_message(detail);
+    const bool same = matched && matched->message->code == known.code;
+    return {same ? matched->message : &known, detail.substr(id.size(), 1) != "?",
+            detail.substr(detail.find(' ') + 1)};
+  }
+  if (const auto matched = match_message(detail)) return {matched->message, matched->sure, detail};
+  return {};
+}
+
+}  // namespace
+
 std::vector<Finding> find_logged_messages(const Seen& seen) {
   std::vector<Finding> findings;
   for (const EventAt& entry : seen.signals.events) {
     if (entry.event.kind != "message") continue;
-    // "B506 line 12: …": the code is the reader's, who saw the whole line.
-    const std::string& detail = entry.event.detail;
-    const KnownMessage* message = match_message(detail);
-    for (const KnownMessage& known : known_messages())
-      if (message == nullptr && detail.starts_with(name_of(known.code).id)) message = &known;
-    if (message == nullptr) continue;
-    Finding finding = about_job(message->code, JobSignals{}, Severity::critical, 0.9, 0, {});
+    const Told told = told_by(entry.event.detail);
+    if (told.message == nullptr) continue;
+    Finding finding = about_job(told.message->code, JobSignals{}, Severity::critical,
+                                told.sure ? 0.9 : kAlsoSaidOfOthers, 0, {});
     finding.is_fault = true;
-    finding.evidence.push_back({detail.starts_with(name_of(message->code).id)
-                                    ? detail.substr(detail.find(' ') + 1)
-                                    : detail,
-                                1, std::nullopt, "message"});
-    finding.fixes.push_back({FixKind::advice,
-                             FixSafety::manual,
-                             std::string(message->cause) + ": " + std::string(message->fix),
-                             {},
-                             std::nullopt});
+    finding.evidence.push_back({told.line, 1, std::nullopt, "message"});
+    finding.fixes.push_back(
+        {FixKind::advice,
+         FixSafety::manual,
+         std::string(told.message->cause) + ": " + std::string(told.message->fix),
+         {},
+         std::nullopt});
     findings.push_back(std::move(finding));
   }
   return findings;

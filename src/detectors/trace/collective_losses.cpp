@@ -68,9 +68,15 @@ void find_straggler(const SeenTrace& seen, std::vector<Finding>& findings) {
   const double waited = middle_value(others) - late.exposed_communication;
   const double lost = std::min(waited, late.late_ms_a_step / trace.step_ms);
   if (lost < kCollectiveWorthwhile) return;
+  // Late once is not late step after step.
+  constexpr int kStepsAtLeast = 2;
   const int absent = trace.world_size.value_or(0) - static_cast<int>(trace.ranks.size());
   Finding finding = about_trace(
-      FindingCode::straggler_rank, seen, absent > 0 ? 0.6 : 0.9, lost,
+      FindingCode::straggler_rank, seen,
+      trace.steps < kStepsAtLeast ? 0.45
+      : absent > 0                ? 0.6
+                                  : 0.9,
+      lost,
       {{"late_share", late.late_share, kLateShare, "fraction"},
        {"late_a_step_ms", late.late_ms_a_step, std::nullopt, "ms"},
        {"others_in_collectives", middle_value(others), std::nullopt, "fraction"},

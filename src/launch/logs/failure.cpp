@@ -87,9 +87,10 @@ std::string likely_reason(const Failure& failure) {
 
 const KnownMessage* known_message_of(const Failure& failure) {
   if (failure.error)
-    if (const KnownMessage* const known = match_message(failure.error->message)) return known;
+    if (const auto known = match_message(failure.error->message); known && known->sure)
+      return known->message;
   for (auto line = failure.last_lines.rbegin(); line != failure.last_lines.rend(); ++line)
-    if (const KnownMessage* const known = match_message(*line)) return known;
+    if (const auto known = match_message(*line); known && known->sure) return known->message;
   return nullptr;
 }
 

@@ -46,10 +46,8 @@ std::string HtmlRenderer::render(const Report& report) const {
     html += step_changes_html(*report.comparison);
   if (!report.no_comparison.empty())
     html += fmt::format("<p>no speedup: {}</p>", escaped(report.no_comparison));
-  if (report.throughput && !report.findings.empty())
-    html +=
-        fmt::format("<p>throughput now: <b>{:.0f} %</b> of what {} could do</p>",
-                    report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
+  if (const auto throughput = throughput_words(report))
+    html += fmt::format("<p>{}</p>", escaped(*throughput));
   if (const auto gpu_time = gpu_time_words(report)) html += fmt::format("<p>{}</p>", *gpu_time);
   if (const auto undecided = undecided_words(report))
     html += fmt::format("<p>{}</p>", escaped(*undecided));

@@ -90,7 +90,8 @@ Json ledger_json(const Ledger& ledger) {
     parts.push_back({{"name", kLedgerPartNames[i]}, {"share", number(ledger.share[i])}});
   return {{"gpu_seconds", number(ledger.gpu_seconds)},
           {"parts", parts},
-          {"waiting_is_known", ledger.waiting_is_known}};
+          {"waiting_is_known", ledger.waiting_is_known},
+          {"unread", number(ledger.unread)}};
 }
 
 Json job_json(const Job& job) {

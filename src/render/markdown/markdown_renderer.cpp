@@ -170,9 +170,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
     text += table_text(step_change_table(*report.comparison));
   if (!report.no_comparison.empty())
     text += fmt::format("No speedup: {}.\n\n", escaped(report.no_comparison));
-  if (report.throughput)
-    text += fmt::format("Throughput now: {:.0f} % of what these GPUs could do.\n\n",
-                        report.throughput->now * 100);
+  if (const auto throughput = throughput_words(report)) text += escaped(*throughput) + ".\n\n";
   if (const auto gpu_time = gpu_time_words(report)) text += *gpu_time + ".\n\n";
   if (const auto undecided = undecided_words(report)) text += escaped(*undecided) + ".\n\n";
   text += gpu_table(report);

@@ -260,12 +260,17 @@ std::string findings_text(const Report& report, std::size_t width, const Painter
 
 std::string suspicion_text(const Finding& suspicion, std::size_t width) {
   const FindingName& name = name_of(suspicion.code);
+  const std::string where = suspicion.gpus.empty() ? "" : " on " + where_words(suspicion);
   const std::string cost = suspicion.lost_throughput >= 0.005
                                ? fmt::format(", up to {:.0f} %", suspicion.lost_throughput * 100)
                                : "";
-  return wrapped(fmt::format("suspicion: {} {} ({:.0f} % sure{}): lockstep explain {}", name.id,
-                             name.name, suspicion.confidence * 100, cost, name.id),
-                 0, width);
+  std::string text =
+      wrapped(fmt::format("suspicion: {} {}{} ({:.0f} % sure{}): lockstep explain {}", name.id,
+                          name.name, where, suspicion.confidence * 100, cost, name.id),
+              0, width);
+  for (const Evidence& item : suspicion.evidence)
+    if (item.unit == "message") text += wrapped("seen: " + evidence_words(item), 3, width);
+  return text;
 }
 
 // What is simply not in a file is one line; what a driver refused has its reason.
@@ -299,10 +304,8 @@ std::string DiagnosisText::render(const Report& report) const {
   text += jobs_text(report, width, paint);
   text += account_text(report, width);
   text += against_text(report, width, paint);
-  if (report.throughput && !report.findings.empty())
-    text +=
-        fmt::format("throughput now: {:.0f} % of what {} could do\n\n",
-                    report.throughput->now * 100, report.gpus.empty() ? "the job" : "these GPUs");
+  if (const auto throughput = throughput_words(report))
+    text += wrapped(*throughput, 0, width) + "\n";
   if (report.steps) text += steps_text(*report.steps, width, paint);
   text += devices_text(report, width, paint);
   if (report.trace) text += trace_text(*report.trace, width, paint);

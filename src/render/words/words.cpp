@@ -112,35 +112,38 @@ std::string cost_sentence(const Finding& finding) {
 }
 
 std::string ledger_words(const Ledger& ledger) {
-  constexpr std::array<std::string_view, kLedgerPartNames.size()> kWords = {"working",
-                                                                            "waiting for input",
-                                                                            "launching kernels",
-                                                                            "synchronising",
-                                                                            "logging",
-                                                                            "saving",
-                                                                            "evaluating",
-                                                                            "collecting garbage",
-                                                                            "other host code",
-                                                                            "waiting for a rank",
-                                                                            "communicating",
-                                                                            "waiting for its turn",
-                                                                            "slowed",
-                                                                            "unused",
-                                                                            "not known"};
+  constexpr std::array<std::string_view, kLedgerPartNames.size() - 1> kWords = {
+      "working",
+      "waiting for input",
+      "launching kernels",
+      "synchronising",
+      "logging",
+      "saving",
+      "evaluating",
+      "collecting garbage",
+      "other host code",
+      "waiting for a rank",
+      "communicating",
+      "waiting for its turn",
+      "slowed",
+      "unused"};
   constexpr double kWorthAWord = 0.005;
   std::vector<std::size_t> parts;
-  for (std::size_t i = 1; i + 1 < kWords.size(); ++i)
+  for (std::size_t i = 1; i < kWords.size(); ++i)
     if (ledger.share[i] >= kWorthAWord) parts.push_back(i);
   std::ranges::stable_sort(
       parts, [&](std::size_t a, std::size_t b) { return ledger.share[a] > ledger.share[b]; });
   parts.insert(parts.begin(), 0);
-  if (ledger.share.back() >= kWorthAWord) parts.push_back(kWords.size() - 1);
   std::vector<std::string> words;
   for (const std::size_t part : parts)
     words.push_back(
         fmt::format("{}{} {:.0f} %", kWords[part],
                     part == 0 && !ledger.waiting_is_known ? " or waiting for others" : "",
                     ledger.share[part] * 100));
+  const double not_known = ledger[LedgerPart::unknown] - ledger.unread;
+  if (not_known >= kWorthAWord) words.push_back(fmt::format("not known {:.0f} %", not_known * 100));
+  if (ledger.unread >= kWorthAWord)
+    words.push_back(fmt::format("without readings {:.0f} %", ledger.unread * 100));
   return join(words, ", ");
 }
 
@@ -151,17 +154,35 @@ std::optional<std::string> gpu_time_words(const Report& report) {
   return "GPU time: " + ledger_words(report.jobs.front().ledger);
 }
 
+std::optional<std::string> throughput_words(const Report& report) {
+  constexpr double kFarMore = 0.2;  // of the GPU time
+  if (!report.throughput || report.findings.empty()) return std::nullopt;
+  const double now = report.throughput->now / std::max(report.throughput->possible, 1e-9);
+  double lost = 0;
+  double seconds = 0;
+  for (const Job& job : report.jobs) {
+    const double read = 1 - job.ledger.unread;
+    const double working = job.ledger[LedgerPart::working] + job.ledger[LedgerPart::slowed];
+    lost += job.ledger.gpu_seconds * std::max(0.0, read - working);
+    seconds += job.ledger.gpu_seconds * read;
+  }
+  if (seconds > 0 && lost / seconds - (1 - now) > kFarMore)
+    return fmt::format(
+        "the findings cost {:.0f} % of the throughput; the GPUs do not work in {:.0f} % of the "
+        "time",
+        (1 - now) * 100, lost / seconds * 100);
+  return fmt::format("throughput now: {:.0f} % of what {} could do", now * 100,
+                     report.gpus.empty() ? "the job" : "these GPUs");
+}
+
 std::optional<std::string> undecided_words(const Report& report) {
   constexpr double kWorthAQuestion = 0.1;
   constexpr double kWorthNaming = 0.05;
   if (report.jobs.empty() || !report.verdict || report.trace) return std::nullopt;
   const Pattern pattern = report.verdict->pattern;
-  const double unknown = report.jobs.front().ledger[LedgerPart::unknown];
+  const Ledger& ledger = report.jobs.front().ledger;
+  const double unknown = ledger[LedgerPart::unknown] - ledger.unread;
   if ((pattern != Pattern::in_step && pattern != Pattern::single_gpu) || unknown < kWorthAQuestion)
-    return std::nullopt;
-  // The time of a GPU that is gone.
-  if (std::ranges::find(report.findings, FindingCode::gpu_lost, &Finding::code) !=
-      report.findings.end())
     return std::nullopt;
   std::vector<const Finding*> possible;
   for (const auto* const list : {&report.findings, &report.suspicions})

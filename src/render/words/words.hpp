@@ -33,6 +33,9 @@ std::string ledger_words(const Ledger& ledger);
 std::optional<std::string> gpu_time_words(const Report& report);
 // Of GPU time that nobody could explain: what it may be, the likeliest first, and what would tell.
 // Nothing where all of it is explained.
+// What the findings leave of the throughput; nothing without one. Where the GPUs lose far more than
+// the findings explain, what is left would be a boast: then both are said.
+std::optional<std::string> throughput_words(const Report& report);
 std::optional<std::string> undecided_words(const Report& report);
 
 // After "no findings": nothing, or " in what was seen: ..." where a probe broke off.

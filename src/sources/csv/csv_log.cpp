@@ -275,6 +275,60 @@ bool gpus_come_in_turn(const Layout& layout, const CsvRows& rows) {
   });
 }
 
+// Columns of memory without a header: one is what is used; of two the larger is the total. Which of
+// several, or of what is used and what is free, no number tells: then none is taken for it.
+void settle_memory(Layout& layout, const CsvRows& rows) {
+  std::vector<std::size_t> found;
+  for (std::size_t at = 0; at < layout.columns.size(); ++at) {
+    const Role role = layout.columns[at].role;
+    if (role == Role::memory_used || role == Role::memory_total) found.push_back(at);
+  }
+  if (found.size() < 2) return;
+  const auto value = [](const std::vector<std::string>& row, std::size_t at) {
+    const auto cell = parse_cell(row[at]);
+    return cell ? cell->value : 0.0;
+  };
+  const std::size_t total =
+      *std::ranges::max_element(found, {}, [&](std::size_t at) { return value(rows.front(), at); });
+  const auto content = content_of(rows, total);
+  const bool is_total = content && content->distinct.size() <= 1;
+  for (const std::size_t at : found) layout.columns[at].role = Role::none;
+  if (found.size() > 3 || (found.size() == 3 && !is_total)) return;
+  layout.columns[total].role = Role::memory_total;
+  if (found.size() == 3) return;
+  const std::size_t other = found.front() == total ? found.back() : found.front();
+  // What is used and what is free, small as it may be, make up the total, but for what the driver
+  // keeps.
+  constexpr double kMakesUp = 0.95;
+  for (std::size_t at = 0; at < layout.columns.size(); ++at) {
+    if (at == other || at == total || layout.columns[at].role == Role::gpu) continue;
+    const bool complements = std::ranges::all_of(rows, [&](const auto& row) {
+      const double sum = value(row, at) + value(row, other);
+      return parse_cell(row[at]) && value(row, at) > 0 && sum <= value(row, total) &&
+             sum >= kMakesUp * value(row, total);
+    });
+    if (complements && value(rows.front(), other) > 0.5 * value(rows.front(), total)) return;
+  }
+  layout.columns[other].role = Role::memory_used;
+}
+
+// Bare whole numbers of 15 to 110 may be degrees, percent, or a fan's: of several nobody knows
+// which.
+void settle_temperature(Layout& layout, const CsvRows& rows) {
+  std::size_t candidates = 0;
+  for (std::size_t at = 0; at < layout.columns.size(); ++at) {
+    const Column& column = layout.columns[at];
+    if (column.role != Role::none && column.role != Role::temperature) continue;
+    const auto content = content_of(rows, at);
+    if (content && content->unit == Unit::none && content->numbers == rows.size() &&
+        content->whole && content->least >= 15 && content->most <= 110)
+      ++candidates;
+  }
+  if (candidates < 2) return;
+  for (Column& column : layout.columns)
+    if (column.role == Role::temperature && column.unit == Unit::none) column.role = Role::none;
+}
+
 // Without a header the cells must tell: dates, units, names; then what a bare number can be.
 std::optional<Layout> layout_by_content(const CsvRows& rows) {
   if (rows.empty() || rows.front().size() < 2) return std::nullopt;
@@ -292,20 +346,8 @@ std::optional<Layout> layout_by_content(const CsvRows& rows) {
     column.role = content->numbers * 2 < rows.size() ? role_of_words(rows.front()[at])
                                                      : role_of_number(*content, rows.size(), taken);
   }
-  // A larger memory before a smaller one: total comes first.
-  Column* used = nullptr;
-  Column* total = nullptr;
-  std::size_t used_at = 0;
-  std::size_t total_at = 0;
-  for (std::size_t at = 0; at < layout.columns.size(); ++at) {
-    if (layout.columns[at].role == Role::memory_used) used = &layout.columns[used_at = at];
-    if (layout.columns[at].role == Role::memory_total) total = &layout.columns[total_at = at];
-  }
-  if (used != nullptr && total != nullptr) {
-    const auto a = parse_cell(rows.front()[used_at]);
-    const auto b = parse_cell(rows.front()[total_at]);
-    if (a && b && a->value > b->value) std::swap(used->role, total->role);
-  }
+  settle_memory(layout, rows);
+  settle_temperature(layout, rows);
   const bool any_unit = std::ranges::any_of(layout.columns, [](const Column& column) {
     return column.unit == Unit::percent || column.unit == Unit::watt ||
            column.unit == Unit::mebibyte;
@@ -350,32 +392,61 @@ std::size_t gpus_in_turn(const Layout& layout, const CsvRows& rows) {
   return 1;
 }
 
+// A date in one column and the time of day in the next are one.
+std::optional<double> time_of(const Layout& layout, const std::vector<std::string>& cells) {
+  std::optional<double> time;
+  for (std::size_t at = 0; at < cells.size() && at < layout.columns.size(); ++at) {
+    const Column& column = layout.columns[at];
+    if (column.role != Role::time) continue;
+    auto part = parse_time(cells[at]);
+    if (const auto count = part ? std::nullopt : parse_cell(cells[at]);
+        count && count->unit == Unit::none && count->value >= 0)
+      part = count->value * column.tick_s;
+    if (part && time && *part < 86400 && std::fmod(*time, 86400) == 0)
+      time = *time + *part;
+    else if (part && !time)
+      time = part;
+  }
+  return time;
+}
+
+// Rows so near to each other are GPUs of one look, in a log that names no GPU: much nearer than
+// looks are. A log of one GPU at 20 Hz has all of its rows 50 ms apart.
+double one_look_s(const Layout& layout, const CsvRows& rows) {
+  constexpr double kAtMost = 0.05;
+  constexpr double kOfALook = 0.25;
+  constexpr double kNearlyTheLongest = 0.95;  // of 16 GPUs one row in 16 begins a look
+  std::vector<double> gaps;
+  std::optional<double> before;
+  for (const auto& row : rows) {
+    const auto time = time_of(layout, row);
+    if (time && before) gaps.push_back(std::abs(*time - *before));
+    before = time;
+  }
+  if (gaps.empty()) return kAtMost;
+  const auto at =
+      static_cast<std::size_t>(kNearlyTheLongest * static_cast<double>(gaps.size() - 1));
+  std::ranges::nth_element(gaps, gaps.begin() + static_cast<std::ptrdiff_t>(at));
+  // stamped to the second: the same stamp is one look
+  return gaps[at] > 0 ? std::min(kAtMost, kOfALook * gaps[at]) : kAtMost;
+}
+
 class Rows {
  public:
   // `gpus_in_turn`: of rows that name neither a GPU nor a time.
-  Rows(Layout layout, SourceKind kind, std::size_t gpus_in_turn)
+  Rows(Layout layout, SourceKind kind, std::size_t gpus_in_turn, double one_look_s)
       : layout_(std::move(layout)),
         builder_(kind, ProcessCoverage::none),
-        gpus_in_turn_(gpus_in_turn) {}
+        gpus_in_turn_(gpus_in_turn),
+        one_look_s_(one_look_s) {}
 
   void add(const std::vector<std::string>& cells, double busy_scale) {
-    std::optional<double> time;
+    const std::optional<double> time = time_of(layout_, cells);
     std::map<int, LogRow> rows;
     std::optional<int> gpu;
     std::string uuid;
     for (std::size_t at = 0; at < cells.size() && at < layout_.columns.size(); ++at) {
       const Column& column = layout_.columns[at];
-      if (column.role == Role::time) {
-        auto part = parse_time(cells[at]);
-        if (const auto count = part ? std::nullopt : parse_cell(cells[at]);
-            count && count->unit == Unit::none && count->value >= 0)
-          part = count->value * column.tick_s;
-        // A date in one column and the time of day in the next.
-        if (part && time && *part < 86400 && std::fmod(*time, 86400) == 0)
-          time = *time + *part;
-        else if (part && !time)
-          time = part;
-      }
       if (column.role == Role::uuid) uuid = cells[at];
       if (column.role == Role::gpu) {
         std::string_view text = cells[at];
@@ -410,7 +481,7 @@ class Rows {
   // Neither number nor uuid: rows of one time stamp are GPUs in order.
   int position(const std::optional<double>& time) {
     if (!time && gpus_in_turn_ > 1) return static_cast<int>(untimed_++ % gpus_in_turn_);
-    place_ = time && last_time_ && std::abs(*time - *last_time_) < 0.05 ? place_ + 1 : 0;
+    place_ = time && last_time_ && std::abs(*time - *last_time_) < one_look_s_ ? place_ + 1 : 0;
     return place_;
   }
 
@@ -456,6 +527,7 @@ class Rows {
   std::optional<double> last_time_;
   int place_ = 0;
   std::size_t gpus_in_turn_;
+  double one_look_s_;
   std::size_t untimed_ = 0;
 };
 
@@ -479,6 +551,19 @@ double busy_scale(const Layout& layout, const CsvRows& rows) {
       between = between || (cell->value > 0 && cell->value < 1);
     }
   return most <= 1 && between ? 1 : 0.01;
+}
+
+// Whoever wrote the file was stopped in the middle of a row: cells are missing, or the last one
+// lacks the unit that it has in the row before.
+bool ends_in_mid_row(const Layout& layout, const CsvRows& rows) {
+  const auto& last = rows.back();
+  const auto& before = rows[rows.size() - 2];
+  if (last.size() < std::min(before.size(), layout.columns.size())) return true;
+  if (last.size() != before.size()) return false;
+  const auto cut = parse_cell(last.back());
+  const auto whole = parse_cell(before.back());
+  return whole && whole->unit != Unit::none && (!cut || cut->unit != whole->unit) &&
+         !last.back().starts_with("[");
 }
 
 // So few rows may be one look of nvidia-smi at several GPUs, or several looks at one.
@@ -538,8 +623,11 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   if (by_nvidia_smi && nobody_named && in_turn == 1 && rows.size() > 1 &&
       rows.size() <= kOneLookAtMost)
     return std::nullopt;
-  Rows collected(*layout, by_nvidia_smi ? SourceKind::nvidia_smi : SourceKind::csv, in_turn);
+  Rows collected(*layout, by_nvidia_smi ? SourceKind::nvidia_smi : SourceKind::csv, in_turn,
+                 one_look_s(*layout, rows));
   const double scale = busy_scale(*layout, rows);
+  const bool is_cut = rows.size() > 1 && ends_in_mid_row(*layout, rows);
+  if (is_cut) rows.pop_back();
   for (const auto& cells : rows) {
     // A header in the middle: the tool was started again.
     const bool any_number = std::ranges::any_of(
@@ -555,6 +643,9 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
                });
       });
   if (!any_reading) return std::nullopt;
+  if (is_cut) log->notes.push_back("the last row is cut in the middle and was left out");
+  if (!layout->header)
+    log->notes.push_back("there is no header line: columns are told by what they hold");
   if (nobody_named && rows.size() > 1)
     log->notes.push_back(
         in_turn > 1 ? fmt::format("no column names the GPU: the rows are those of {} GPUs in turn, "

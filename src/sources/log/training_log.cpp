@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <algorithm>
+#include <map>
 
 #include "base/redact.hpp"
 #include "base/text.hpp"
@@ -31,17 +32,25 @@ std::optional<ParsedLog> parse_training_log(const std::vector<std::string>& line
   ParsedLog log;
   log.kind = SourceKind::log;
   log.machine.process_coverage = ProcessCoverage::none;
-  std::set<FindingCode> seen;
+  struct Found {
+    std::size_t line;
+    MatchedMessage matched;
+  };
+  // One of each kind is enough, since every rank prints the same: the first that is sure.
+  std::map<FindingCode, Found> found;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const KnownMessage* const message = match_message(lines[i]);
-    if (message == nullptr) continue;
-    // One of each kind is enough: every rank prints the same.
-    if (!seen.insert(message->code).second) continue;
-    log.records.push_back(
-        {static_cast<double>(i), Event{"message", std::nullopt,
-                                       fmt::format("{} line {}: {}", name_of(message->code).id,
-                                                   i + 1, shown(lines[i], *message))}});
+    const auto matched = match_message(lines[i]);
+    if (!matched) continue;
+    const auto [known, is_new] = found.try_emplace(matched->message->code, Found{i, *matched});
+    if (!is_new && matched->sure && !known->second.matched.sure) known->second = {i, *matched};
   }
+  for (const auto& [code, entry] : found)
+    log.records.push_back(
+        {static_cast<double>(entry.line),
+         Event{"message", std::nullopt,
+               fmt::format("{}{} line {}: {}", name_of(code).id, entry.matched.sure ? "" : "?",
+                           entry.line + 1, shown(lines[entry.line], *entry.matched.message))}});
+  std::ranges::sort(log.records, {}, &Record::t_ms);
   if (log.records.empty()) return std::nullopt;
   return log;
 }

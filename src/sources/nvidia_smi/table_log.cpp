@@ -39,7 +39,10 @@ std::optional<LogRow> first_line_of_gpu(std::string_view line) {
 // "| N/A   29C    P0              71W / 400W |   5729MiB / 81920MiB |      0%      Default |"
 bool second_line_of_gpu(std::string_view line, LogRow& row) {
   bool any = false;
-  const auto words = words_in(line);
+  // "70W|": newer drivers and Windows leave no blank before a bar.
+  std::string without_bars(line);
+  std::ranges::replace(without_bars, '|', ' ');
+  const auto words = words_in(without_bars);
   std::size_t percent_after_memory = 0;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto cell = unit_cell(words[i]);
@@ -94,6 +97,7 @@ std::optional<ProcessSample> process_line(std::string_view line) {
 
 std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>& lines) {
   std::size_t tables = 0;
+  std::size_t rows = 0;
   bool in_processes = false;
   bool any_process = false;
   std::optional<double> time;
@@ -125,12 +129,13 @@ std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>&
       continue;
     }
     if (pending && second_line_of_gpu(line, *pending)) {
+      ++rows;
       pending->time_s = time;
       both([&](LogBuilder& builder) { builder.add(*pending); });
       pending.reset();
     }
   }
-  if (tables == 0) return std::nullopt;
+  if (tables == 0 && rows == 0) return std::nullopt;  // the first lines may be cut off
   // In a container the list is empty though GPUs are in use: then it says nothing.
   return any_process ? with_processes.build() : without.build();
 }

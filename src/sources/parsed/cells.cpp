@@ -115,6 +115,27 @@ std::optional<double> numeric_date(std::string_view text) {
   return midnight + *time - take_zone(text);
 }
 
+// 31.01.2025 12:00:00, 01/31/2025 12:00:00, 01-31-2025 12:00:00. The month comes first but where
+// dots part them or it cannot: for a log of one day both are as good.
+std::optional<double> year_last_date(std::string_view text) {
+  const auto first = take_integer(text, 2);
+  if (!first || text.empty()) return std::nullopt;
+  const char separator = text.front();
+  if (!take_any(text, "-/.")) return std::nullopt;
+  const auto second = take_integer(text, 2);
+  if (!second || !take(text, separator)) return std::nullopt;
+  const auto year = take_integer(text, 4);
+  if (!year || *year < 1970) return std::nullopt;
+  const bool day_first = separator == '.' || *first > 12;
+  const int month = day_first ? *second : *first;
+  const int day = day_first ? *first : *second;
+  if (!plausible_date(*year, month, day) || !take_any(text, "T_ ,")) return std::nullopt;
+  text = trim(text);
+  const auto time = take_time_of_day(text);
+  if (!time) return std::nullopt;
+  return days_since_1970(*year, month, day) * 86400 + *time - take_zone(text);
+}
+
 // Wed Apr  9 10:26:15 2025
 std::optional<double> ctime_date(std::string_view text) {
   constexpr std::array<std::string_view, 12> kMonths = {"jan", "feb", "mar", "apr", "may", "jun",
@@ -258,6 +279,7 @@ std::optional<double> parse_time(std::string_view text) {
   text = trim(text);
   if (text.size() < 5 || text.size() > 48) return std::nullopt;
   if (const auto date = numeric_date(text)) return date;
+  if (const auto date = year_last_date(text)) return date;
   if (const auto date = ctime_date(text)) return date;
   std::string_view rest = text;
   if (const auto time = take_time_of_day(rest); time && trim(rest).empty()) return time;

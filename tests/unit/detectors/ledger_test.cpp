@@ -192,6 +192,7 @@ TEST(TheLedger, CountsAGpuThatIsGoneForAsLongAsItWasRead) {
   const Ledger ledger = settled(signals, nothing);
 
   EXPECT_NEAR(ledger[LedgerPart::unknown], 0.375, 1e-9);
+  EXPECT_NEAR(ledger.unread, 0.375, 1e-9);
   EXPECT_NEAR(ledger[LedgerPart::working], (0.2 + 0.25) / 2, 1e-9);
   EXPECT_NEAR(ledger[LedgerPart::other_rank], 0.4, 1e-9);
 }

@@ -322,6 +322,26 @@ TEST(Idle, IsNotSaidWhereBusyWasNeverRead) {
   EXPECT_NE(judged(signals).pattern, Pattern::idle);
 }
 
+TEST(Idle, IsNotSaidOfALogWithoutUtilization) {
+  Signals signals = nothing_runs(2);
+  signals.jobs.clear();
+  for (GpuSignals& gpu : signals.gpus) {
+    gpu.busy_highest.reset();
+    gpu.power_highest_mw = 300'000;
+  }
+
+  const Verdict working = judge_machine(signals, {}).verdict;
+  EXPECT_EQ(working.pattern, Pattern::unclear);
+  EXPECT_EQ(working.sentence,
+            "Utilization is not in the input; GPU 0 and 1 draw more power than without work.");
+
+  for (GpuSignals& gpu : signals.gpus) gpu.power_highest_mw = 75'000;
+  EXPECT_EQ(judge_machine(signals, {}).verdict.pattern, Pattern::unclear);
+
+  for (GpuSignals& gpu : signals.gpus) gpu.busy_highest = 0;
+  EXPECT_EQ(judge_machine(signals, {}).verdict.pattern, Pattern::idle);
+}
+
 TEST(Unclear, IsSaidOfASnapshotOrThree) {
   Signals signals = split_model(2);
   signals.ticks = 3;

@@ -86,6 +86,28 @@ TEST(JobGroups, JoinChildrenOfMpSpawnThoughNoRankIsSet) {
   EXPECT_TRUE(signals.jobs[0].spawned);
 }
 
+TEST(JobGroups, PartWhatIsAlikeAndBeganMinutesApart) {
+  const Behaviour later = [](double t_ms) {
+    return t_ms < 140'000 ? Doing::nothing : Doing::working;
+  };
+  const Behaviour at_first = [](double t_ms) {
+    return t_ms < 5'000 ? Doing::nothing : Doing::working;
+  };
+  SimulationOptions as_logs_are;
+  as_logs_are.seconds = 1200;
+  as_logs_are.tick_ms = as_logs_are.window_ms = 1000;
+  as_logs_are.power_samples = false;
+  const auto jobs_of = [&](const std::vector<Behaviour>& gpus) {
+    Timeline timeline = simulate(gpus, as_logs_are);
+    return derive_signals(timeline).jobs;
+  };
+
+  EXPECT_EQ(jobs_of({at_first, at_first, later, later}).size(), 2U);
+  EXPECT_EQ(jobs_of({at_first, at_first, at_first, later}).size(), 1U)
+      << "one rank may prepare the data while the others wait";
+  EXPECT_EQ(jobs_of({later, later, later, later}).size(), 1U);
+}
+
 TEST(JobGroups, KeepCopiesOfOneCommandApart) {
   Timeline timeline = simulate({kAlways, kAlways});
   put_processes(timeline, {process_on_gpus(101, {0}), process_on_gpus(102, {1})});

@@ -1,4 +1,5 @@
 // Logs of other tools: what they hold, what is repaired, and what is refused.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/text.hpp"
@@ -216,6 +217,19 @@ TEST(NvidiaSmiTables, GiveUtilizationAndNotTheFan) {
   EXPECT_EQ(processes->at(0).pid, 1234567);
 }
 
+TEST(NvidiaSmiTables, AreReadWithoutTheirFirstLinesAndWithoutBlanksBeforeBars) {
+  const auto log = parse_nvidia_smi_tables(lines_of(
+      "|   0  Tesla T4                   Off  | 00000000:00:1B.0 Off |                    0 |\n"
+      "| N/A   71C    P0    72W /  70W|   2980MiB / 15360MiB |     99%      Default |\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 1U);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].power_mw.value(), 72'000);
+  EXPECT_DOUBLE_EQ(*log->machine.gpus[0].power_limit_mw, 70'000);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].busy.value(), 0.99);
+  EXPECT_FALSE(parse_nvidia_smi_tables(lines_of("| a | b |\n| 1 W | 2 MiB |\n")));
+}
+
 TEST(Dmon, IsReadWithAndWithoutTimes) {
   const auto with_time = parse_nvidia_smi_columns(lines_of(
       "#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem   mclk   pclk\n#YYYYMMDD   "
@@ -303,9 +317,109 @@ TEST(TrainingLog, FindsEachKnownMessageOnce) {
       << "an ordinary log is no input";
 }
 
+std::vector<std::string> told_in(const std::string& text) {
+  std::vector<std::string> codes;
+  if (const auto log = parse_training_log(lines_of(text)))
+    for (const Record& record : log->records) {
+      const std::string& detail = std::get<Event>(record.content).detail;
+      codes.push_back(detail.substr(0, detail.find(' ')));
+    }
+  return codes;
+}
+
+TEST(TrainingLog, TakesNoWebClientsTroubleForTheRendezvous) {
+  EXPECT_THAT(told_in("urllib3.exceptions.NameResolutionError: Failed to resolve 'api.wandb.ai' "
+                      "([Errno -3] Temporary failure in name resolution)\n"
+                      "step 1 loss 2.1\n"),
+              IsEmpty());
+  EXPECT_THAT(told_in("NCCL WARN Call to bind failed: Address already in use\n"), IsEmpty());
+  EXPECT_THAT(told_in("OSError: [Errno 98] Address already in use\n"), ElementsAre("L801?"))
+      << "a web server's port, or the rendezvous'";
+  EXPECT_THAT(told_in("[W socket.cpp:436] [c10d] The server socket has failed to bind to "
+                      "[::]:29500 (errno: 98 - Address already in use).\n"),
+              ElementsAre("L801"));
+  EXPECT_THAT(told_in("[W socket.cpp:601] [c10d] The IPv6 network addresses of (node0, 29500) "
+                      "cannot be retrieved (gai error: -2 - Name or service not known).\n"),
+              ElementsAre("L804"));
+}
+
+TEST(TrainingLog, KnowsWhetherOthersHoldTheMemory) {
+  const std::string begin =
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 496.00 MiB. GPU 0 has a total "
+      "capacity of 14.75 GiB of which 235.06 MiB is free. ";
+  EXPECT_THAT(told_in(begin + "Process 20398 has 14.52 GiB memory in use. Of the allocated memory "
+                              "14.06 GiB is allocated by PyTorch, and 330.42 MiB is reserved by "
+                              "PyTorch but unallocated.\n"),
+              ElementsAre("B506"))
+      << "in a container the run itself is listed as a process";
+  EXPECT_THAT(told_in(begin + "Process 7 has 577.00 MiB memory in use. Including non-PyTorch "
+                              "memory, this process has 13.9 GiB memory in use.\n"),
+              ElementsAre("B506"))
+      << "a context is not what keeps it from its memory";
+  EXPECT_THAT(told_in(begin + "Process 7 has 9.10 GiB memory in use. Including non-PyTorch memory, "
+                              "this process has 5.2 GiB memory in use.\n"),
+              ElementsAre("L802"));
+}
+
+TEST(TrainingLog, SaysOfAKilledRankThatMemoryIsTheUsualReason) {
+  EXPECT_THAT(told_in("  exitcode  : -9 (pid: 4242)\n"), ElementsAre("B506?"));
+  EXPECT_THAT(told_in("RuntimeError: CUDA error: out of memory\n"), ElementsAre("B506"));
+  EXPECT_THAT(told_in("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error\n"),
+              ElementsAre("H605"));
+}
+
+TEST(Csv, OfOneGpuManyTimesASecondIsOneGpus) {
+  std::string text = "timestamp, utilization.gpu [%], power.draw [W]\n";
+  for (int i = 0; i < 40; ++i)
+    text += fmt::format("2024/10/30 18:42:33.{:03}, {} %, 80.0 W\n", i * 20 + i % 3, 40 + i % 7);
+
+  const auto log = parse_csv_log(lines_of(text));
+
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->machine.gpus.size(), 1U) << "20 ms apart, as -lms 20 writes them";
+}
+
+TEST(Csv, WithoutHeaderTakesNoNumberForMemoryThatMayBeAnother) {
+  const auto log =
+      parse_csv_log(lines_of("2025/02/03 11:58:03, 0, 97, 12288, 12043, 2, 640.5\n"
+                             "2025/02/03 11:58:04, 0, 98, 12288, 12043, 2, 641.5\n"));
+  const auto ticks = ticks_of(log);
+
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_FALSE(ticks[0].second[0].memory_used_bytes.has_value())
+      << "total, free and used: 12043 is free";
+  EXPECT_EQ(log->machine.gpus[0].memory_total_bytes, 12288ULL << 20U);
+  EXPECT_EQ(log->notes.back(), "there is no header line: columns are told by what they hold");
+
+  const auto clocks = ticks_of(parse_csv_log(
+      lines_of("2025/02/03 11:58:03, 0, 99, 55, 97887, 90538, 6712, 81, 299.35, 1927, 13365\n"
+               "2025/02/03 11:58:04, 0, 98, 52, 97887, 90536, 6714, 66, 287.14, 1995, 13365\n")));
+  ASSERT_EQ(clocks.size(), 2U);
+  EXPECT_FALSE(clocks[0].second[0].memory_used_bytes.has_value()) << "clocks are no memory";
+  EXPECT_FALSE(clocks[0].second[0].temperature_c.has_value())
+      << "55 or 81: which is degrees nobody knows";
+  EXPECT_DOUBLE_EQ(*clocks[0].second[0].busy.value(), 0.99);
+}
+
+TEST(Csv, CutInTheMiddleOfARowLosesThatRowAndSaysSo) {
+  const std::string rows =
+      "timestamp, utilization.gpu [%], memory.used [MiB]\n"
+      "2025/02/03 11:58:03, 97 %, 17920 MiB\n2025/02/03 11:58:04, 98 %, 17920 MiB\n";
+  for (const char* const cut : {"2025/02/03 11:58:05, 98 %, 179", "2025/02/03 11:58:05, 9"}) {
+    const auto log = parse_csv_log(lines_of(rows + cut));
+    ASSERT_EQ(ticks_of(log).size(), 2U) << cut;
+    EXPECT_EQ(log->notes.back(), "the last row is cut in the middle and was left out") << cut;
+  }
+  EXPECT_TRUE(parse_csv_log(lines_of(rows))->notes.empty());
+}
+
 TEST(Times, AreReadAsPeopleWriteThem) {
   const double noon = *parse_time("2025-01-31T12:00:00Z");
   EXPECT_DOUBLE_EQ(*parse_time("2025/01/31 12:00:00.000"), noon);
+  EXPECT_DOUBLE_EQ(*parse_time("31.01.2025 12:00:00"), noon);
+  EXPECT_DOUBLE_EQ(*parse_time("01/31/2025 12:00:00"), noon);
+  EXPECT_DOUBLE_EQ(*parse_time("01-31-2025 12:00:00"), noon);
+  EXPECT_FALSE(parse_time("13.13.2025 12:00:00"));
   EXPECT_DOUBLE_EQ(*parse_time("2025-01-31T13:00:00+01:00"), noon);
   EXPECT_DOUBLE_EQ(*parse_time("Fri Jan 31 12:00:00 2025"), noon);
   EXPECT_DOUBLE_EQ(*parse_time("1738324800"), noon);

@@ -1,0 +1,117 @@
+// Which known message a line holds.
+//
+// Words alone are not enough for three of them, seen in public logs: a web client that cannot
+// resolve api.wandb.ai, a web server whose port is taken, and PyTorch's list of who holds a GPU's
+// memory, which in a container counts the run itself among the others.
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "messages/known_messages.hpp"
+
+namespace lockstep {
+namespace {
+
+using Words = std::span<const std::string_view>;
+
+bool holds(std::string_view line, std::string_view words) {
+  constexpr std::string_view kSomething = " ... ";
+  while (true) {
+    const auto end = words.find(kSomething);
+    const auto at = line.find(words.substr(0, end));
+    if (at == std::string_view::npos) return false;
+    if (end == std::string_view::npos) return true;
+    line.remove_prefix(at + end);
+    words.remove_prefix(end + kSomething.size());
+  }
+}
+
+bool holds_any(std::string_view line, Words words) {
+  for (const std::string_view word : words)
+    if (line.find(word) != std::string_view::npos) return true;
+  return false;
+}
+
+// ---- who speaks of names and ports ----
+
+constexpr std::array<std::string_view, 12> kRendezvous = {
+    "c10d",          "socket.cpp",    "TCPStore",     "MASTER_",
+    "rendezvous",    "Rendezvous",    "torch",        "gai error:",
+    "client socket", "server socket", "ProcessGroup", "RuntimeError: Address"};
+constexpr std::array<std::string_view, 14> kWebClients = {
+    "HTTPSConnection", "HTTPConnection", "urllib", "requests.", "https://", "http://", "wandb",
+    "huggingface", "aiohttp", "httpx", "uvicorn", "gradio", "swanlab",
+    // NCCL's own sockets: it takes the next port, or says more
+    "NCCL WARN Call to bind failed"};
+
+bool is_of_names_or_ports(FindingCode code) {
+  return code == FindingCode::host_name_unresolvable || code == FindingCode::port_in_use;
+}
+
+// ---- who holds the memory ----
+
+// "15.32 GiB" behind these words, in bytes.
+std::optional<double> size_behind(std::string_view line, std::string_view words) {
+  const auto at = line.find(words);
+  if (at == std::string_view::npos) return std::nullopt;
+  line.remove_prefix(at + words.size());
+  while (line.starts_with(' ')) line.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+  if (error != std::errc{}) return std::nullopt;
+  line.remove_prefix(static_cast<std::size_t>(end - line.data()));
+  constexpr std::array<std::string_view, 5> kUnits = {" bytes", " KiB", " MiB", " GiB", " TiB"};
+  for (std::size_t power = 0; power < kUnits.size(); ++power)
+    if (line.starts_with(kUnits[power])) return value * std::pow(1024.0, power);
+  return std::nullopt;
+}
+
+double sum_of_processes(std::string_view line, std::optional<double> own) {
+  // A process as large as what PyTorch holds, and a CUDA context of up to 1.5 GB, is the run.
+  constexpr double kContextBytes = 1.5e9;
+  constexpr std::string_view kProcess = "Process ";
+  double others = 0;
+  bool own_is_listed = false;
+  for (auto at = line.find(kProcess); at != std::string_view::npos; at = line.find(kProcess)) {
+    line.remove_prefix(at + kProcess.size());
+    const auto size = size_behind(line.substr(0, line.find("memory in use")), " has ");
+    if (!size) continue;
+    if (own && !own_is_listed && *size >= *own * 0.99 && *size <= *own + kContextBytes)
+      own_is_listed = true;
+    else
+      others += *size;
+  }
+  return others;
+}
+
+// Contexts of other processes take 0.4 to 1.4 GB: that is not what keeps a run from its memory.
+bool others_hold_much(std::string_view line) {
+  constexpr double kOfTheGpu = 0.2;
+  auto total = size_behind(line, "total capacity of");
+  if (!total) total = size_behind(line, "total capacty of");  // PyTorch 2.0 and 2.1 spell it so
+  std::optional<double> own;
+  if (line.find("this process has") == std::string_view::npos)
+    if (const auto allocated = size_behind(line, "Of the allocated memory"))
+      own = *allocated + size_behind(line, "allocated by PyTorch, and").value_or(0);
+  return total && sum_of_processes(line, own) >= kOfTheGpu * *total;
+}
+
+}  // namespace
+
+std::optional<MatchedMessage> match_message(std::string_view line) {
+  for (const KnownMessage& message : known_messages()) {
+    if (!holds(line, message.words)) continue;
+    if (message.words == kOthersHoldMemory && !others_hold_much(line)) continue;
+    if (is_of_names_or_ports(message.code)) {
+      if (holds_any(line, kRendezvous) || message.words == "EADDRINUSE")
+        return MatchedMessage{&message, true};
+      if (holds_any(line, kWebClients)) continue;
+      return MatchedMessage{&message, false};
+    }
+    // Whoever may end a process may have sent it.
+    return MatchedMessage{&message, message.words.find("-9") == std::string_view::npos};
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep
