@@ -375,7 +375,9 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
   if (waits_for_one && job.origin == JobOrigin::partial) return in_step(job, 0.65);
   const bool agree = (turns.swing > 0.06 && turns.together > 0.5) ||
                      (job.power_swing.value_or(0) > 0.03 && job.power_together.value_or(0) > 0.6);
-  if (job.busy_sum < kTurnsSumAtMost && !agree)
+  // Who never rests takes no turns.
+  constexpr double kNeverRests = 0.9;
+  if (job.busy_sum < kTurnsSumAtMost && !agree && most < kNeverRests)
     return unclear(job,
                    "together they are busy like one GPU: " + who_they_are(signals) +
                        " or power samples would tell turns from waiting for data.",

@@ -167,6 +167,18 @@ std::string verdict_text(const Report& report, Colors colors, std::size_t width,
   return colors == Colors::on ? paint.bold(text.substr(0, end)) + text.substr(end) : text;
 }
 
+// Figures of the job are of its own time, those of the GPUs of the whole.
+std::string watched_words(const Report& report) {
+  constexpr double kMuchLess = 0.7;
+  std::string words = "watched " + seconds(report.duration_s);
+  if (report.jobs.empty() || report.jobs.front().gpus.empty()) return words;
+  const Job& job = report.jobs.front();
+  const double worked = job.ledger.gpu_seconds / static_cast<double>(job.gpus.size());
+  if (worked > 0 && worked < kMuchLess * report.duration_s)
+    words += ", " + seconds(worked) + " of it the job's work";
+  return words;
+}
+
 // What was looked at, and for how long.
 std::string source_text(const Report& report, const Painter& paint) {
   if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps))
@@ -176,10 +188,10 @@ std::string source_text(const Report& report, const Painter& paint) {
                                    trace_sentence(*report.trace)));
   if (report.source_kind == SourceKind::log)
     return paint.faint(fmt::format("messages in {}", printable(report.source_detail)));
-  return paint.faint(fmt::format("{} {}GPU{}, {}, watched {}", report.gpus.size(),
+  return paint.faint(fmt::format("{} {}GPU{}, {}, {}", report.gpus.size(),
                                  is_virtual(report) ? "virtual " : "",
                                  report.gpus.size() == 1 ? "" : "s",
-                                 printable(report.source_detail), seconds(report.duration_s))) +
+                                 printable(report.source_detail), watched_words(report))) +
          (report.trace ? paint.faint("; traced: " + trace_sentence(*report.trace)) : "");
 }
 

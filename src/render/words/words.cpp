@@ -11,23 +11,6 @@
 namespace lockstep {
 namespace {
 
-std::string amount(double value, const std::string& unit) {
-  if (unit == "fraction")
-    return fmt::format("{:.{}f} %", value * 100, value > 0 && value < 0.01 ? 1 : 0);
-  if (unit == "bytes") return format_bytes(value);
-  if (unit == "bytes/s") return format_bytes(value) + "/s";
-  if (unit == "mW") return fmt::format("{:.0f} W", value / 1e3);
-  if (unit == "ms" && value >= 1000) return fmt::format("{:.1f} s", value / 1e3);
-  if (unit == "ms")
-    return fmt::format("{:.{}f} ms", value, value == std::floor(value) || value >= 10 ? 0 : 2);
-  if (unit == "ratio" || unit == "correlation") return fmt::format("{:.2f}", value);
-  if (unit == "GPUs" || unit == "cores") return fmt::format("{:.2f} {}", value, unit);
-  if (unit == "yes" || unit == "set") return value != 0 ? unit : "no";
-  if (unit == "times") return fmt::format("{:.1f} times", value);
-  if (unit == "number") return fmt::format("{:.0f}", value);
-  return fmt::format("{:.{}f} {}", value, value == std::floor(value) ? 0 : 2, unit);
-}
-
 std::string bar(const std::optional<double>& value) {
   if (!value) return "\u00B7";
   return std::string(
@@ -211,23 +194,6 @@ std::optional<std::string> undecided_words(const Report& report) {
       : no_stacks ? "py-spy (pip install py-spy) and the same command again, or lockstep profile "
                     "-- CMD"
                   : "lockstep profile -- CMD");
-}
-
-std::string evidence_words(const Evidence& evidence) {
-  std::string name = printable(evidence.signal);
-  if (evidence.unit == "message") return name;
-  if (name.find('=') == std::string::npos) std::ranges::replace(name, '_', ' ');
-  if (name.ends_with(" ms")) name.resize(name.size() - 3);
-  // "processes 1", not "processes 1 processes".
-  const bool counts = evidence.unit == "processes" || evidence.unit == "ranks" ||
-                      evidence.unit == "stalls" || evidence.unit == "GPUs";
-  const bool named_twice =
-      counts && (name.ends_with(evidence.unit.text()) || name.ends_with("gpus"));
-  const std::string unit(named_twice ? "number" : evidence.unit.text());
-  std::string words = fmt::format("{} {}", name, amount(evidence.value, unit));
-  if (evidence.threshold)
-    words += fmt::format(" (threshold {})", amount(*evidence.threshold, unit));
-  return words;
 }
 
 std::string command_words(const std::vector<std::string>& command) {

@@ -43,7 +43,7 @@ std::string_view as_far_as_seen(const Report& report);
 
 // What the loss means in time and in GPU-hours.
 std::string cost_sentence(const Finding& finding);
-// "exclusive busy 97 % (threshold 80 %)".
+// "one alone is busy 97 % of the time (threshold 80 %)".
 std::string evidence_words(const Evidence& evidence);
 // As typed in a shell, with nothing in it that a terminal would act on.
 std::string command_words(const std::vector<std::string>& command);
