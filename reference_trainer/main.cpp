@@ -1,6 +1,6 @@
 // lockstep-train: a reference of data-parallel training in C++, small enough to read.
 //
-// Start it alone, or one process a device by `lockstep launch`, torchrun --no-python, srun or
+// Start it alone, or one process per device by `lockstep launch`, torchrun --no-python, srun or
 // mpirun.
 #include <fmt/format.h>
 

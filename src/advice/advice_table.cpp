@@ -104,7 +104,7 @@ void add_cluster_fixes(Finding& finding, const JobSignals& job) {
     case FindingCode::taking_turns:
     case FindingCode::one_gpu_leads:
       add_launch(finding, &job, job.gpus.size(),
-                 "start one process a GPU on every machine, all ranks of one job");
+                 "start one process per GPU on every machine, all ranks of one job");
       break;
     case FindingCode::idle_gpus:
       finding.fixes.push_back(
@@ -127,9 +127,10 @@ void add_job_fixes(Finding& finding, const Signals& signals) {
   if (job != nullptr && job->origin == JobOrigin::cluster) return add_cluster_fixes(finding, *job);
   switch (finding.code) {
     case FindingCode::taking_turns:
-      add_launch(finding, job, own,
-                 "start one process a GPU: each trains its share of every batch on its own copy of "
-                 "the model");
+      add_launch(
+          finding, job, own,
+          "start one process per GPU: each trains its share of every batch on its own copy of "
+          "the model");
       if (job != nullptr && !fits_one_gpu(*job, signals))
         finding.fixes.push_back({FixKind::advice,
                                  FixSafety::manual,
@@ -140,7 +141,7 @@ void add_job_fixes(Finding& finding, const Signals& signals) {
                                  std::nullopt});
       break;
     case FindingCode::one_gpu_leads:
-      add_launch(finding, job, own, "start one process a GPU instead of one for all");
+      add_launch(finding, job, own, "start one process per GPU instead of one for all");
       break;
     case FindingCode::idle_gpus:
       add_launch(finding, job, processes_meant(finding, own), "use the empty GPUs too");

@@ -45,7 +45,7 @@ constexpr std::array kCommands = {
         "demo", "see it work: train the wrong way, diagnose, fix, train again, compare",
         "Trains a small GPT split over two GPUs that take turns (virtual ones where there are no "
         "two real ones), diagnoses it live, "
-        "applies the fix (one process a GPU, by lockstep launch), trains again, and prints both "
+        "applies the fix (one process per GPU, by lockstep launch), trains again, and prints both "
         "side by side with the measured "
         "speedup. Writes one HTML page with both. Ends with 1 when the second run is not healthy.",
         Takes::options, configure_demo},

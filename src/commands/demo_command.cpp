@@ -146,7 +146,7 @@ Result<int> run_demo(const RawOptions& raw, const DemoOptions& typed) {
       "--quiet", "--nproc-per-node", std::to_string(kDevices), "--no-python"};
   right.insert(right.end(), trained.begin(), trained.end());
   words(
-      "2/3  the fix: one process a GPU, each with the whole model and its own part of the data "
+      "2/3  the fix: one process per GPU, each with the whole model and its own part of the data "
       "(DDP), by lockstep launch");
   words("     $ " + command_words(as_typed(right)));
   auto after = TRY(run_and_watch("after: DDP by lockstep launch", right, how));

@@ -46,7 +46,9 @@ bool is_older(const Project& project, FileId file, std::string_view package,
           (found->second.exact && found->second.version < *Version::parse(least)));
 }
 
-std::string launch_group(FileId script) { return fmt::format("one process a GPU for {}", script); }
+std::string launch_group(FileId script) {
+  return fmt::format("one process per GPU for {}", script);
+}
 
 bool is_sharded_by_launch(const Project& project, const ScriptFacts& script) {
   return std::ranges::any_of(script.launches, [&](const Launch& launch) {

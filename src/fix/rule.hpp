@@ -99,7 +99,7 @@ bool names_rule(const FindingName& row, std::string_view rule);
 std::map<FileId, std::vector<Edit>> edits_of(const std::vector<const Way*>& ways);
 // Whether one of the script's launch lines is to start several processes from now on.
 bool changes_launch_line(const RuleInput& input, const ScriptFacts& script);
-// The group of everything that makes a script run as one process a GPU.
+// The group of everything that makes a script run as one process per GPU.
 std::string launch_group(FileId script);
 // Whether a launch line shards the model: the deepspeed launcher, or an Accelerate file with
 // DeepSpeed or FSDP. DDP is not what wraps it then.

@@ -39,7 +39,7 @@ constexpr std::array kMessages = {
         FindingCode::taking_turns,
         "Expected all tensors to be on the same device, but found at least two devices, cuda",
         "parts of the model or the batch lie on different GPUs, often by device_map=\"auto\"",
-        "drop device_map and start one process a GPU: torchrun --standalone --nproc_per_node=N "
+        "drop device_map and start one process per GPU: torchrun --standalone --nproc_per_node=N "
         "train.py"},
     KnownMessage{FindingCode::gpu_held_by_others, kOthersHoldMemory,
                  "another process holds memory of the GPU",

@@ -64,7 +64,7 @@ BenchCase in_ranks(const BenchRequest& request, int devices, std::int64_t batch,
   return bench;
 }
 
-// The user's own: one process a device, however many there are.
+// The user's own: one process per device, however many there are.
 BenchCase of_script(const BenchRequest& request, int devices) {
   BenchCase bench;
   bench.way = "script";

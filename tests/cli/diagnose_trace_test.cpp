@@ -147,7 +147,7 @@ TEST(RealTraces, AreJudgedAsPeopleKnowThem) {
   EXPECT_TRUE(contains(codes(before["findings"]), "D201"));
   EXPECT_TRUE(contains(codes(before["findings"]), "D202"));
   EXPECT_FALSE(contains(codes(after["findings"]), "D201"));
-  // What the fix really gave: 175 ms a step became 125 ms.
+  // What the fix really gave: 175 ms per step became 125 ms.
   double promised = 0;
   for (const json& finding : before["findings"])
     if (finding["code"] == "D201") promised = finding["lost_throughput"];

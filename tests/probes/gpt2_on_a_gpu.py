@@ -93,7 +93,7 @@ def main():
         if index + 1 >= options.steps:
             break
     torch.cuda.synchronize()
-    print(f"{(time.perf_counter() - began) / (index - first) * 1e3:.3f} ms a step")
+    print(f"{(time.perf_counter() - began) / (index - first) * 1e3:.3f} ms per step")
 
 
 def by_turns(step, batch, turns):

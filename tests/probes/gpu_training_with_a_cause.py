@@ -78,7 +78,7 @@ def main():
         if step >= options.steps:
             break
     torch.cuda.synchronize()
-    print(f"{(time.perf_counter() - began) / (step - 100) * 1e3:.3f} ms a step")
+    print(f"{(time.perf_counter() - began) / (step - 100) * 1e3:.3f} ms per step")
 
 
 main()

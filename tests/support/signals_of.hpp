@@ -6,7 +6,7 @@
 
 namespace lockstep::testing {
 
-// torchrun with DDP: one rank a GPU, half a minute of steps, nothing to complain about.
+// torchrun with DDP: one rank per GPU, half a minute of steps, nothing to complain about.
 Signals healthy_ranks(int gpus);
 
 // One plain python process whose model is split over the GPUs: one works while the others wait,

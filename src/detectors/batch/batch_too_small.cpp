@@ -3,7 +3,7 @@
 // Why it shows: a kernel always runs (busy near 100 %), but few of the SMs have work, power is low,
 // and most of the memory is free. More rows a step would cost hardly more time. Smaller ones still,
 // and the host cannot launch the kernels as fast as they end: the GPU rests between them. Measured
-// on an H200 (tests/recordings/batch_curve.py): GPT-2 of 124M takes 21 ms a step with 1 sample of
+// on an H200 (tests/recordings/batch_curve.py): GPT-2 of 124M takes 21 ms per step with 1 sample of
 // 1024 tokens as with 4; with 1 the SMs are 16 % at work, with 64 they are 92 %. Confused with:
 // waiting in a collective (ranks that spin: then hollow time differs between ranks or the stuck
 // rank is empty), launch-bound (often both). Without SM activity (GPM, Hopper and later) low power

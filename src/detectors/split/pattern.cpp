@@ -8,8 +8,8 @@
 // NVML's utilization is a window (200 ms on an H200, up to 1 s on older GPUs) and averages turns
 // shorter than twice its length into 50/50. Power samples every 20 ms show turns down to about 30
 // ms. Where neither is fine enough, what is left is the process map (one process on all GPUs is a
-// split model or DataParallel, one process a GPU is not) and the sum of the busy fractions (about 1
-// for a split model, since one GPU works at a time).
+// split model or DataParallel, one process per GPU is not) and the sum of the busy fractions (about
+// 1 for a split model, since one GPU works at a time).
 //
 // Utilization alone proves no turns: ranks that wait for each other in NCCL read 100/7, 6/100 for
 // hours. The busy one then draws little power, for it spins. So without power a pattern of turns

@@ -1,9 +1,9 @@
 // Finds notebooks that train in their one process.
 //
 // Why it costs: a notebook is one process; Trainer falls back to nn.DataParallel there, Accelerate
-// and a plain loop use one GPU. Accelerate's notebook_launcher starts one process a GPU from within
-// a notebook: the training has to be a function, and no cell may have touched CUDA before, since
-// CUDA does not live through a fork.
+// and a plain loop use one GPU. Accelerate's notebook_launcher starts one process per GPU from
+// within a notebook: the training has to be a function, and no cell may have touched CUDA before,
+// since CUDA does not live through a fork.
 //
 // Only advice: notebooks are not edited. A plain loop is spoken of where several GPUs are known
 // (--gpus).
@@ -37,7 +37,7 @@ void notebook(const RuleInput& input, const ScriptFacts& script,
            "put the training into a function that makes everything itself, and start it with "
            "accelerate's notebook_launcher(train, num_processes={}); no cell may touch CUDA before",
            several ? *input.wishes.gpus : 2),
-       .effect = "one process a GPU, from within the notebook",
+       .effect = "one process per GPU, from within the notebook",
        .changes =
            "the global batch grows N times; what the function makes is not seen by later cells"},
       findings);

@@ -34,7 +34,7 @@ void draw_frame(const FlameFrame& frame, double step_ms, double x, std::size_t d
   const std::string where =
       frame.file.empty() ? "" : fmt::format(", {}:{}", escaped(frame.file), frame.line);
   const std::string length =
-      step_ms > 0 ? fmt::format(", {} a step", milliseconds_words(frame.share * step_ms)) : "";
+      step_ms > 0 ? fmt::format(", {} per step", milliseconds_words(frame.share * step_ms)) : "";
   to += fmt::format(
       "<g><title>{}: {:.1f} %{}{}</title>"
       "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\" "

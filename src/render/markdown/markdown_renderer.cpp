@@ -181,7 +181,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
       lanes += fmt::format("{}GPU {:<3} {}", lanes.empty() ? "" : "\n", row.gpu,
                            lane_bars(row, kLaneColumns));
     text +=
-        fenced(lanes, "") + fmt::format("\n{}, from {:.1f} s, {:.2f} s a column\n\n",
+        fenced(lanes, "") + fmt::format("\n{}, from {:.1f} s, {:.2f} s per column\n\n",
                                         picture.made_of, picture.from_s,
                                         picture.column_s * static_cast<double>(kPictureColumns) /
                                             static_cast<double>(kLaneColumns));

@@ -13,7 +13,7 @@ Verdict judged(const Signals& signals) {
   return judge_pattern(signals.jobs.front(), signals).verdict;
 }
 
-// One rank a GPU whose lanes alternate.
+// One rank per GPU whose lanes alternate.
 Signals ranks_in_turns(int gpus) {
   Signals signals = split_model(gpus);
   JobSignals& job = signals.jobs.front();

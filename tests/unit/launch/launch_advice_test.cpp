@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const char* const kReport = R"({"lockstep_report":1,"findings":[
-  {"code":"P101","name":"taking-turns","fixes":[{"kind":"command","description":"one process a GPU","command":["torchrun","--standalone","--nproc_per_node=4","train.py"]},
+  {"code":"P101","name":"taking-turns","fixes":[{"kind":"command","description":"one process per GPU","command":["torchrun","--standalone","--nproc_per_node=4","train.py"]},
                                                 {"kind":"advice","description":"or FSDP","command":[]}]},
   {"code":"B502","name":"memory-nearly-full","fixes":[{"kind":"environment","description":"less waste","command":["PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"]}]},
   {"code":"X708","name":"harmful-environment","fixes":[{"kind":"environment","description":"take it out","command":["unset","NCCL_P2P_DISABLE"]}]}],
@@ -31,7 +31,7 @@ TEST(AdviceOfAReport, IsTakenWithItsReason) {
   EXPECT_TRUE(settings.unset_variables.contains("NCCL_P2P_DISABLE"));
   EXPECT_FALSE(settings.set_variables.contains("OMP_NUM_THREADS")) << "a suspicion is no finding";
   ASSERT_EQ(words.size(), 3U);
-  EXPECT_THAT(words[0], HasSubstr("--nproc-per-node=4: P101 taking-turns: one process a GPU"));
+  EXPECT_THAT(words[0], HasSubstr("--nproc-per-node=4: P101 taking-turns: one process per GPU"));
 }
 
 TEST(AdviceOfAReport, GivesWayToTheUsersFlags) {

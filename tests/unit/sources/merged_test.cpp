@@ -21,8 +21,8 @@ using testing::TemporaryFolder;
 
 constexpr double kUnixStart_ms = 1.7e12;
 
-// A machine with two GPUs that trains two ranks of four in step with the other, 100 ms a step, its
-// clock so far ahead.
+// A machine with two GPUs that trains two ranks of four in step with the other, 100 ms per step,
+// its clock so far ahead.
 std::string recording_of(const std::string& host, int first_rank, double ahead_ms,
                          double drift_ppm = 0, double unrest_ms = 1, int steps = 100) {
   Machine machine = testing::two_gpu_machine();

@@ -109,7 +109,7 @@ void check_loader_arguments(const RuleInput& input, const TrainingSettings& sett
                              "itself, and its GPU waits meanwhile"
                            : "dataloader_num_workers is not set and 0 by default: the training "
                              "process makes each batch itself, and its GPU waits meanwhile",
-             .description = "let 4 workers a rank make the batches ahead",
+             .description = "let 4 workers per rank make the batches ahead",
              .effect = "batches are ready when the step is; nothing is gained where the batch is "
                        "made in less time than a step takes",
              .changes = "random transforms draw from each worker's own generator; 4 more processes "

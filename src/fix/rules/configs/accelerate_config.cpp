@@ -194,8 +194,8 @@ class AccelerateChecker {
       // NO with several processes is a contradiction, and which half is meant is not in the file.
       result.ways.push_back(edit(
           kind == "NO" ? FixSafety::manual : FixSafety::unsafe,
-          kind == "NO" ? "one process a GPU: MULTI_GPU; or, if one GPU is meant, num_processes: 1"
-                       : "one process a GPU: MULTI_GPU",
+          kind == "NO" ? "one process per GPU: MULTI_GPU; or, if one GPU is meant, num_processes: 1"
+                       : "one process per GPU: MULTI_GPU",
           "num_processes GPUs work at once", "the global batch grows with the processes",
           config_.set(text_, "distributed_type", "\"MULTI_GPU\"")));
       findings_.push_back(std::move(result));

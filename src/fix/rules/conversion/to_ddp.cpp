@@ -123,14 +123,14 @@ void to_ddp(const RuleInput& input, const ScriptFacts& script, std::vector<CodeF
   way.changes = notes(input, single);
   if (objection.empty()) {
     way.description = fmt::format(
-        "one process a GPU with DistributedDataParallel{}",
+        "one process per GPU with DistributedDataParallel{}",
         lines.files.empty() ? fmt::format("; start it with {}", start) : ", started by torchrun");
     way.files.push_back({code.script, converted.edits});
     way.files.insert(way.files.end(), lines.files.begin(), lines.files.end());
   } else {
     way.kind = FixKind::advice;
     way.description = fmt::format(
-        "make it one process a GPU with DistributedDataParallel, by hand: {}", objection);
+        "make it one process per GPU with DistributedDataParallel, by hand: {}", objection);
   }
   finding.ways.push_back(std::move(way));
   findings.push_back(std::move(finding));

@@ -1,4 +1,4 @@
-// A script of one process, as far as it has to be understood to become one process a GPU.
+// A script of one process, as far as it has to be understood to become one process per GPU.
 #pragma once
 
 #include <string>

@@ -309,7 +309,7 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
   if (script.launches.empty() && !too_large) {
     Way start;
     start.kind = FixKind::command;
-    start.description = "and start one process a GPU";
+    start.description = "and start one process per GPU";
     start.command = {"torchrun", "--standalone",
                      input.wishes.gpus ? fmt::format("--nproc_per_node={}", *input.wishes.gpus)
                                        : "--nproc_per_node=gpu",
@@ -396,9 +396,9 @@ void inspect_range_keys(const RuleInput& input, FileId file, std::vector<CodeFin
       finding.where = {place_of(file, pair)};
       Way way;
       way.kind = FixKind::advice;
-      way.description =
-          fmt::format("write one key a layer, from \"{}\" on; better, no map and one process a GPU",
-                      std::regex_replace(*key, kRange, ".$1"));
+      way.description = fmt::format(
+          "write one key a layer, from \"{}\" on; better, no map and one process per GPU",
+          std::regex_replace(*key, kRange, ".$1"));
       finding.ways.push_back(std::move(way));
       findings.push_back(std::move(finding));
       break;
@@ -426,7 +426,7 @@ void inspect_flags(const RuleInput& input, const ScriptFacts& script,
   // Applied only where the launch line changes with them: alone they bring nn.DataParallel, which
   // their author kept away.
   way.safety = changes_launch_line(input, script) ? FixSafety::unsafe : FixSafety::manual;
-  way.description = "take the flags away, and start one process a GPU";
+  way.description = "take the flags away, and start one process per GPU";
   way.effect = "Trainer uses all GPUs by itself";
   way.changes = batch_words(input, script, processes_to_be(input, script));
   way.files.push_back({file, without_flags(module, flags)});

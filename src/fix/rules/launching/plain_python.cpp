@@ -3,7 +3,7 @@
 // Why it costs: `python train.py` sets no WORLD_SIZE. Transformers' Trainer then wraps the model in
 // nn.DataParallel (one process feeds all GPUs, GPU 0 does the gathering) or, with a split model,
 // lets the GPUs take turns; Accelerate and DDP use one GPU and leave the others idle. torchrun
-// starts one process a GPU.
+// starts one process per GPU.
 //
 // Silent where one process is meant: one visible GPU, a GPU chosen by an argument or in the code,
 // evaluation, scripts that make their own processes (mp.spawn, Lightning, Ray, DeepSpeed), and
@@ -287,7 +287,7 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
   if (script_changes_too) finding.group = launch_group(script.code.script);
   Way way;
   way.safety = FixSafety::unsafe;
-  way.description = fmt::format("start one process a GPU with torchrun ({})",
+  way.description = fmt::format("start one process per GPU with torchrun ({})",
                                 visible.count ? visible.from : "as many as there are GPUs");
   way.effect = "all GPUs work at once; published: 1.8-1.9x on 2, 3.5-3.8x on 4";
   way.changes = batch_words(input, script, visible.count);

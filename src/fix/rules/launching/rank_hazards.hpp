@@ -1,4 +1,4 @@
-// What would go wrong if a script that runs as one process ran as one process a GPU.
+// What would go wrong if a script that runs as one process ran as one process per GPU.
 #pragma once
 
 #include <string>

@@ -127,7 +127,7 @@ void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const 
                              "GPU waits meanwhile"
                            : "num_workers is not set and 0 by default: the training thread makes "
                              "each batch itself, and the GPU waits meanwhile",
-             .description = "let 4 workers a rank make the batches ahead",
+             .description = "let 4 workers per rank make the batches ahead",
              .effect = "batches are ready when the step is; nothing is gained where a batch is "
                        "made in less time than a step takes",
              .changes = "random transforms draw from each worker's own generator; 4 more processes "

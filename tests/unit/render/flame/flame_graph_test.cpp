@@ -84,6 +84,7 @@ TEST(FlameTree, OfStacksFromOutsideHasNoMilliseconds) {
   const std::string svg = flame_svg(graph);
   EXPECT_NE(svg.find("get_batch train.py:10: 75.0 %, /home/ada/train.py:10"), std::string::npos);
   EXPECT_EQ(svg.find("a step"), std::string::npos) << svg;
+  EXPECT_EQ(svg.find("per step"), std::string::npos) << svg;
 }
 
 TEST(StackTable, NamesTheLinesByTheirShareOfTheTime) {
@@ -106,7 +107,7 @@ TEST(FlameSvg, SaysMillisecondsAndPlacesAndEscapesThem) {
   odd.places.front().place.what = "<b>\"&";
   const std::string svg = flame_svg(flame_graph(odd));
 
-  EXPECT_NE(svg.find("score: 25.0 %, 12.5 ms a step"), std::string::npos) << svg;
+  EXPECT_NE(svg.find("score: 25.0 %, 12.5 ms per step"), std::string::npos) << svg;
   EXPECT_NE(svg.find("/home/ada/train.py:11"), std::string::npos);
   EXPECT_EQ(svg.find("<b>"), std::string::npos);
 }

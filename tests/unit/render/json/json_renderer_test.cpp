@@ -45,7 +45,7 @@ TEST(JsonReport, ShowsAFindingByCodeAndName) {
   finding.evidence = {{"exclusive_busy", 0.97, 0.8, "fraction"}};
   finding.fixes = {{FixKind::command,
                     FixSafety::unsafe,
-                    "one process a GPU",
+                    "one process per GPU",
                     {"torchrun", "train.py"},
                     std::nullopt}};
   report.findings.push_back(finding);
