@@ -188,13 +188,15 @@ constexpr std::array kMessages = {
         "a rank was killed (SIGKILL), as the kernel does where the machine's or the container's "
         "memory is full",
         "sudo dmesg | grep -i oom; fewer loader workers, smaller caches, or more memory for the "
-        "job"},
+        "job",
+        true},
     KnownMessage{
         FindingCode::out_of_memory, "exits with return code = -9",
         "a rank was killed (SIGKILL), as the kernel does where the machine's or the container's "
         "memory is full",
         "sudo dmesg | grep -i oom; fewer loader workers, smaller caches, or more memory for the "
-        "job"},
+        "job",
+        true},
     KnownMessage{FindingCode::find_unused_parameters,
                  "find_unused_parameters=True was specified in DDP constructor, but did not find "
                  "any unused parameters",

@@ -15,6 +15,7 @@ struct KnownMessage {
   std::string_view words;  // all of these, in this order, parted by " ... "
   std::string_view cause;
   std::string_view fix;
+  bool is_the_usual_reason = false;  // and not the only one: never sure
 };
 
 // Whether it is said of others than the run itself follows from the sizes in the line.

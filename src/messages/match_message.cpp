@@ -108,8 +108,7 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
       if (holds_any(line, kWebClients)) continue;
       return MatchedMessage{&message, false};
     }
-    // Whoever may end a process may have sent it.
-    return MatchedMessage{&message, message.words.find("-9") == std::string_view::npos};
+    return MatchedMessage{&message, !message.is_the_usual_reason};
   }
   return std::nullopt;
 }

@@ -338,11 +338,17 @@ std::vector<std::vector<std::size_t>> parted_by_begin(
       parted.emplace_back(second, group.end());
       group.erase(second, group.end());
     }
-    std::ranges::sort(group);
     parted.push_back(std::move(group));
   }
   for (auto& group : parted) std::ranges::sort(group);
   return parted;
+}
+
+std::vector<std::vector<std::size_t>> groups_of_likeness(
+    const std::vector<const GpuSignals*>& pool) {
+  return parted_by_begin(pool, components(pool.size(), [&](std::size_t a, std::size_t b) {
+                           return alike(*pool[a], *pool[b]);
+                         }));
 }
 
 JobSignals job_by_likeness(const std::vector<const GpuSignals*>& pool,
@@ -360,9 +366,7 @@ void place_unlisted(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>
   std::vector<const GpuSignals*> pool;
   for (const GpuSignals& gpu : gpus)
     if (!listed.contains(gpu.index) && in_use(gpu) && !gpu.info.mig) pool.push_back(&gpu);
-  auto groups = parted_by_begin(pool, components(pool.size(), [&](std::size_t a, std::size_t b) {
-                                  return alike(*pool[a], *pool[b]);
-                                }));
+  auto groups = groups_of_likeness(pool);
   // Who began with a job is of it rather than who came later.
   const auto apart = [&](const std::vector<std::size_t>& group) {
     double least = std::numeric_limits<double>::max();
@@ -445,9 +449,7 @@ void group_by_likeness(const std::vector<GpuSignals>& gpus, std::vector<JobSigna
   std::vector<const GpuSignals*> pool;
   for (const GpuSignals& gpu : gpus)
     if (in_use(gpu) && !gpu.info.mig) pool.push_back(&gpu);
-  auto groups = parted_by_begin(pool, components(pool.size(), [&](std::size_t a, std::size_t b) {
-                                  return alike(*pool[a], *pool[b]);
-                                }));
+  auto groups = groups_of_likeness(pool);
   // Parts of a split model need not be alike: single GPUs that all hold memory may be one job.
   const bool all_single =
       std::ranges::all_of(groups, [](const auto& group) { return group.size() == 1; }) &&
