@@ -6,9 +6,13 @@
  * thread's way. Nobody else can use CUPTI's records at the same time: when torch.profiler starts,
  * the Python probe calls lockstep_cuda_probe_stop, and this probe is silent from then on.
  *
- * Records make each launch dearer: 2 us, 5 to 7 % of a step of 700 kernels that the host limits (an
- * H200's, on and off by turns within one process). So the Python probe, which sees steps, has them
- * on for a few steps at a time (lockstep_cuda_probe_window); without steps they stay on.
+ * Records make each launch dearer: a step of 700 kernels that the host limits takes 9 to 17 %
+ * longer (an H200's; 37 to 45 % where CUPTI tells the host's waits, too, so the host probe tells
+ * them where it is loaded). And a process that CUPTI has once recorded stays slower by 16 to 26 %
+ * after cuptiActivityDisable; cuptiFinalize gives all of it back and takes 2 ms (tests/recordings/
+ * probe_cost.py). So the Python probe, which sees steps, has records on for a few steps at a time
+ * (lockstep_cuda_probe_window) and has CUPTI leave the process between them
+ * (lockstep_cuda_probe_detach); without steps they stay on.
  *
  * What fails is said once and leaves the process as it was. */
 #define _GNU_SOURCE
@@ -185,12 +189,17 @@ static void take_buffer(void* context, uint32_t stream, uint8_t* buffer, size_t 
 }
 
 static const uint32_t kinds[] = {CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY, CUPTI_KIND_MEMSET,
-                                 CUPTI_KIND_SYNCHRONIZATION, CUPTI_KIND_OVERHEAD};
+                                 CUPTI_KIND_OVERHEAD, CUPTI_KIND_SYNCHRONIZATION};
+static size_t wanted_kinds = sizeof kinds / sizeof *kinds; /* the last one only if nobody else tells */
+
+/* Our thread must be out of CUPTI before CUPTI leaves the process, and before the process ends. */
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+static int attached; /* to CUPTI; under `looking` once the thread runs */
 
 static void set_clock_offset(void) {
   uint64_t of_cupti = 0;
   const uint64_t before = now_ns();
-  if (has_own_clock || cupti.timestamp(&of_cupti) != CUPTI_OK) return;
+  if (has_own_clock || !attached || cupti.timestamp(&of_cupti) != CUPTI_OK) return;
   clock_offset_ns = (int64_t)(before + (now_ns() - before) / 2) - (int64_t)of_cupti;
 }
 
@@ -214,16 +223,28 @@ static _Atomic uint32_t edges_told;
 static int window_is_open = 1; /* the training thread's */
 static int told_open = 1;      /* our thread's */
 
-/* Switches the records on or off, on the thread that trains: no lock, no flush, no record. */
+static const char* attach(void);
+static void stop(const char* why);
+
+/* Switches the records on or off, on the thread that trains: no flush, no record. */
 __attribute__((visibility("default"))) void lockstep_cuda_probe_window(int open) {
   const uint32_t written = edges_written;
   if (!running || open == window_is_open || written - edges_told == MOST_EDGES) return;
+  if (open && !attached) {
+    pthread_mutex_lock(&looking);
+    const char* const why = attach();
+    pthread_mutex_unlock(&looking);
+    if (why != NULL) {
+      stop("refused");
+      return;
+    }
+  }
   const struct window_edge edge = {now_ns(), open};
   if (open) {
     edges[written % MOST_EDGES] = edge;
     edges_written = written + 1; /* told before anything that it lets in */
   }
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i)
+  for (size_t i = 0; i < wanted_kinds; ++i)
     (void)(open ? cupti.enable(kinds[i]) : cupti.disable(kinds[i]));
   if (!open) {
     edges[written % MOST_EDGES] = edge;
@@ -254,11 +275,84 @@ static void tell_windows(uint64_t now, uint64_t delivered_ns) {
   }
 }
 
+/* Whether CUPTI can leave the process now. Before CUDA 12.6 (CUPTI's version 24) CUDA graphs do not
+ * outlive that: PyTorch's profiler keeps away from it there, too. */
+static int can_detach(void) {
+  uint32_t version = 0;
+  return running && attached && !window_is_open && cupti.finalize != NULL &&
+         cupti.version != NULL && cupti.version(&version) == CUPTI_OK && version >= 24;
+}
+
+/* The driver's own calls, by its names for them. */
+struct driver_calls {
+  int (*count)(int* devices);
+  int (*state)(int device, unsigned* flags, int* active);
+  int (*retain)(void** context, int device);
+  int (*release)(int device);
+  int (*push)(void* context);
+  int (*pop)(void** context);
+  int (*synchronize)(void);
+};
+
+static int find_driver(struct driver_calls* driver) {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (library == NULL) return 0;
+  *(void**)&driver->count = dlsym(library, "cuDeviceGetCount");
+  *(void**)&driver->state = dlsym(library, "cuDevicePrimaryCtxGetState");
+  *(void**)&driver->retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+  *(void**)&driver->release = dlsym(library, "cuDevicePrimaryCtxRelease_v2");
+  *(void**)&driver->push = dlsym(library, "cuCtxPushCurrent_v2");
+  *(void**)&driver->pop = dlsym(library, "cuCtxPopCurrent_v2");
+  *(void**)&driver->synchronize = dlsym(library, "cuCtxSynchronize");
+  return driver->count && driver->state && driver->retain && driver->release && driver->push &&
+         driver->pop && driver->synchronize;
+}
+
+/* Whether all GPUs of this process have done what they were given. */
+static int wait_for_gpus(void) {
+  struct driver_calls driver;
+  int devices = 0;
+  if (!find_driver(&driver) || driver.count(&devices) != 0) return 0;
+  int all_done = 1;
+  for (int device = 0; device < devices && all_done; ++device) {
+    unsigned flags = 0;
+    int active = 0;
+    void* context = NULL;
+    if (driver.state(device, &flags, &active) != 0 || !active) continue;
+    if (driver.retain(&context, device) != 0) return 0;
+    all_done = driver.push(context) == 0;
+    if (all_done) {
+      all_done = driver.synchronize() == 0;
+      driver.pop(&context);
+    }
+    driver.release(device);
+  }
+  return all_done;
+}
+
+/* Waits for the GPUs and has CUPTI leave the process until the next window; called behind a closed
+ * one. NVIDIA asks for both, a GPU at rest and flushed records. Returns how many nanoseconds that
+ * took once the GPUs had done what they were given, 0 where CUPTI stays. */
+__attribute__((visibility("default"))) uint64_t lockstep_cuda_probe_detach(void) {
+  if (!can_detach() || !wait_for_gpus()) return 0;
+  const uint64_t begin = now_ns();
+  pthread_mutex_lock(&looking);
+  cupti.flush_all(CUPTI_FLUSH_FORCED);
+  attached = cupti.finalize() != CUPTI_OK;
+  pthread_mutex_lock(&mutex);
+  tell_windows(now_ns(), UINT64_MAX);
+  pthread_mutex_unlock(&mutex);
+  pthread_mutex_unlock(&looking);
+  return now_ns() - begin;
+}
+
 static void stop(const char* why) {
   if (!atomic_exchange(&running, 0)) return;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) cupti.disable(kinds[i]);
-  cupti.flush_all(CUPTI_FLUSH_FORCED);
-  if (has_own_clock) cupti.register_clock(usual_clock);
+  if (attached) {
+    for (size_t i = 0; i < wanted_kinds; ++i) cupti.disable(kinds[i]);
+    cupti.flush_all(CUPTI_FLUSH_FORCED);
+    if (has_own_clock) cupti.register_clock(usual_clock);
+  }
   pthread_mutex_lock(&mutex);
   char text[120];
   snprintf(text, sizeof text, "cuda_probe stopped=%s", why);
@@ -273,9 +367,6 @@ static void stop(const char* why) {
 __attribute__((visibility("default"))) void lockstep_cuda_probe_stop(void) {
   stop("torch.profiler");
 }
-
-/* Our thread must be out of CUPTI before the process takes CUPTI down. */
-static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 
 static void at_exit(void) {
   if (ring == NULL) return;
@@ -314,7 +405,7 @@ static void* look_after(void* unused) {
       const uint64_t now = now_ns();
       /* Between windows, once all was handed over, there is nothing to flush: CUPTI is left in
        * peace. */
-      if (told_open || edges_told != edges_written) cupti.flush_all(0);
+      if (attached && (told_open || edges_told != edges_written)) cupti.flush_all(0);
       pthread_mutex_lock(&mutex);
       tell_windows(now, now - DELIVERED_NS);
       pthread_mutex_unlock(&mutex);
@@ -355,9 +446,27 @@ static int find_calls(void* library) {
   *(void**)&cupti.dropped_records = dlsym(library, "cuptiActivityGetNumDroppedRecords");
   *(void**)&cupti.timestamp = dlsym(library, "cuptiGetTimestamp");
   *(void**)&cupti.register_clock = dlsym(library, "cuptiActivityRegisterTimestampCallback");
+  *(void**)&cupti.version = dlsym(library, "cuptiGetVersion");
+  *(void**)&cupti.finalize = dlsym(library, "cuptiFinalize");
   return cupti.register_callbacks != NULL && cupti.enable != NULL && cupti.disable != NULL &&
          cupti.flush_all != NULL && cupti.next_record != NULL && cupti.dropped_records != NULL &&
          cupti.timestamp != NULL;
+}
+
+/* Nothing is recorded yet. */
+static const char* attach(void) {
+  has_own_clock = cupti.register_clock != NULL && cupti.register_clock(now_ns) == CUPTI_OK;
+  if (cupti.register_callbacks(give_buffer, take_buffer) != CUPTI_OK)
+    return "somebody else uses CUPTI already";
+  attached = 1;
+  set_clock_offset();
+  return NULL;
+}
+
+static int others_tell_waits(void) {
+  int (*tells)(void) = NULL;
+  *(void**)&tells = dlsym(RTLD_DEFAULT, "lockstep_host_probe_tells_waits");
+  return tells != NULL && tells();
 }
 
 static const char* start(void) {
@@ -372,16 +481,15 @@ static const char* start(void) {
   if (ring == NULL) return why;
   void* const cxx = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_NOLOAD);
   if (cxx != NULL) *(void**)&demangle = dlsym(cxx, "__cxa_demangle");
-  has_own_clock = cupti.register_clock != NULL && cupti.register_clock(now_ns) == CUPTI_OK;
-  set_clock_offset();
-  if (cupti.register_callbacks(give_buffer, take_buffer) != CUPTI_OK)
-    return "somebody else uses CUPTI already";
+  why = attach();
+  if (why != NULL) return why;
+  if (others_tell_waits()) --wanted_kinds;
   if (cupti.enable(CUPTI_KIND_CONCURRENT_KERNEL) != CUPTI_OK) {
     return "CUPTI refuses its records: another profiler has them, or the driver's settings keep "
            "them for the administrator";
   }
   running = 1;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i)
+  for (size_t i = 0; i < wanted_kinds; ++i)
     (void)cupti.enable(kinds[i]); /* without one of the others less is known, and nothing wrong */
   pthread_atfork(NULL, NULL, after_fork);
   atexit(at_exit);

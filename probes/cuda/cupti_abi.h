@@ -100,6 +100,8 @@ struct cupti_calls {
   int (*dropped_records)(void* context, uint32_t stream, size_t* dropped);
   int (*timestamp)(uint64_t* now);
   int (*register_clock)(cupti_clock clock); /* NULL before CUDA 11.6 */
+  int (*version)(uint32_t* version);
+  int (*finalize)(void);
 };
 
 #endif

@@ -1,8 +1,8 @@
 /* Loaded before the C library's users (LD_PRELOAD): how long the main thread of a training process
- * spends in calls that write, read and wait.
+ * spends in calls that write, read and wait, and how long any of its threads waits for a GPU.
  *
- * Only calls of the main thread that take 50 microseconds or more are written; all others cost two
- * reads of the clock. Nothing is written by a process that has not loaded torch, so shells and
+ * Only calls that take 50 microseconds or more are written (20 where a GPU is waited for); all
+ * others cost two reads of the clock. Nothing is written by a process that has not loaded torch, so shells and
  * launchers are left alone. No allocation and no lock after the start; the ring is made at the
  * first record. What fails is said once and leaves the call as it was. */
 #define _GNU_SOURCE
@@ -29,9 +29,10 @@
 #include "probes/wire/ring_file.h"
 
 #define SHORTEST_NS 50000U        /* shorter calls are the price of doing anything */
+#define SHORTEST_GPU_WAIT_NS 20000U
 #define CHECKPOINT_BYTES 1000000U /* one write of this size is no line of a log */
 #define LOOK_FOR_TORCH_NS 200000000U
-#define SLOTS 1024U
+#define SLOTS LOCKSTEP_WIRE_PROBE_SLOTS /* 147 .item() in a step are as many records */
 
 static struct lockstep_wire_header* ring;
 static int failed;
@@ -94,7 +95,7 @@ static int is_checkpoint(const char* path) {
   return 0;
 }
 
-enum call_kind { CALL_WRITES, CALL_READS, CALL_SENDS, CALL_WAITS };
+enum call_kind { CALL_WRITES, CALL_READS, CALL_SENDS, CALL_WAITS, CALL_WAITS_FOR_GPU };
 
 static uint32_t part_of(enum call_kind kind, const char* path, uint64_t bytes) {
   const int is_file = path[0] == '/';
@@ -109,6 +110,8 @@ static uint32_t part_of(enum call_kind kind, const char* path, uint64_t bytes) {
     case CALL_SENDS:
     case CALL_WAITS:
       return LOCKSTEP_SPAN_OTHER;
+    case CALL_WAITS_FOR_GPU:
+      return LOCKSTEP_SPAN_SYNC;
   }
   return LOCKSTEP_SPAN_OTHER;
 }
@@ -118,12 +121,13 @@ static uint32_t part_of(enum call_kind kind, const char* path, uint64_t bytes) {
 static void told(const char* what, enum call_kind kind, uint64_t begin, int file, const char* path,
                  uint64_t bytes) {
   const uint64_t end = lockstep_now_ns();
-  if (end - begin < SHORTEST_NS || failed || !torch_is_loaded(end)) return;
+  const uint64_t shortest = kind == CALL_WAITS_FOR_GPU ? SHORTEST_GPU_WAIT_NS : SHORTEST_NS;
+  if (end - begin < shortest || failed || !torch_is_loaded(end)) return;
   if (getpid() != own_pid)
     return; /* a child of vfork: its memory, and the ring, are the parent's */
   const int error = errno;
   inside = 1;
-  if (ring == NULL) open_ring();
+  if (ring == NULL && is_main_thread()) open_ring();
   if (ring != NULL) {
     struct lockstep_span_record span;
     memset(&span, 0, sizeof span);
@@ -279,6 +283,39 @@ DEFINE_OPEN(open64)
   }
 DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)
+
+/* CUDA's runtime arrives with torch, out of sight of the loader's RTLD_NEXT: the caller's own
+ * libraries say which one is meant. */
+static void* real_of_cuda(const char* name, const void* caller) {
+  void* const next = dlsym(RTLD_NEXT, name);
+  if (next != NULL) return next;
+  Dl_info from;
+  if (dladdr(caller, &from) == 0) return NULL;
+  void* const library = dlopen(from.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return library != NULL ? dlsym(library, name) : NULL;
+}
+
+#define CUDA_ERROR_NOT_INITIALIZED 3
+/* Of any thread: a backward pass waits on autograd's. */
+#define DEFINE_CUDA_WAIT(name, parameters, arguments)                                               __attribute__((visibility("default"))) int name parameters;                                       int name parameters {                                                                               static int(*real_##name) parameters;                                                              if (real_##name == NULL) {                                                                          void* const found = real_of_cuda(#name, __builtin_return_address(0));                             if (found == NULL || found == (void*)name) return CUDA_ERROR_NOT_INITIALIZED;                     *(void**)&real_##name = found;                                                                  }                                                                                                 if (inside || failed) return real_##name arguments;                                               const uint64_t begin = lockstep_now_ns();                                                         const int value = real_##name arguments;                                                          told(#name, CALL_WAITS_FOR_GPU, begin, -1, NULL, 0);                                              return value;                                                                                   }
+DEFINE_CUDA_WAIT(cudaStreamSynchronize, (void* stream), (stream))
+DEFINE_CUDA_WAIT(cudaEventSynchronize, (void* event), (event))
+DEFINE_CUDA_WAIT(cudaDeviceSynchronize, (void), ())
+
+static int names_cuda_runtime(struct dl_phdr_info* info, size_t size, void* found) {
+  (void)size;
+  if (info->dlpi_name != NULL && strstr(info->dlpi_name, "libcudart.so") != NULL) *(int*)found = 1;
+  return *(int*)found;
+}
+
+/* Asked by the CUDA probe, whose own records of waits make each launch of a kernel as much dearer
+ * as all its others together. A runtime that is a part of some library is not seen here. */
+__attribute__((visibility("default"))) int lockstep_host_probe_tells_waits(void);
+int lockstep_host_probe_tells_waits(void) {
+  int found = 0;
+  if (!failed) dl_iterate_phdr(names_cuda_runtime, &found);
+  return found;
+}
 
 __attribute__((constructor)) static void start(void) {
   own_pid = getpid();

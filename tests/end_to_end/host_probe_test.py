@@ -25,7 +25,10 @@ if not os.path.exists(PROBE):
     sys.exit(77)
 
 HEADER_BYTES = RECORD_BYTES = 256
-DATA_WAIT, LOGGING, CHECKPOINT, OTHER = 0, 8, 9, 12
+DATA_WAIT, SYNC, LOGGING, CHECKPOINT, OTHER = 0, 7, 8, 9, 12
+WAITS_FOR_GPU = os.path.join(
+    os.environ["LOCKSTEP_TEST_TOOLS"], "cudart", "libwaits_for_gpu.so"
+)
 
 # The probe is silent in processes without torch: a library with its name stands in for it.
 AS_IF_TORCH = """
@@ -144,6 +147,22 @@ class HostProbe(unittest.TestCase):
         )
         names = {span.what for span in self.spans() if span.ms > 20}
         self.assertLessEqual({"poll", "epoll_wait", "sem_timedwait"}, names)
+
+    def test_waits_for_a_gpu_are_written_of_any_thread(self):
+        """CUDA's runtime arrives with torch, where the loader's RTLD_NEXT does not see it."""
+        wait = f"w = ctypes.CDLL({WAITS_FOR_GPU!r}).waits_for_gpu\nprint(w(40))\n"
+        run = self.run_python(
+            wait + "import threading\nt = threading.Thread(target=w, args=(50,))\nt.start()\nt.join()\n"
+        )
+        self.assertEqual(run.stdout, "0\n", run.stderr)
+        waits = [span for span in self.spans() if span.part == SYNC]
+        self.assertEqual(
+            sorted(span.what for span in waits),
+            ["cudaDeviceSynchronize"] * 2
+            + ["cudaEventSynchronize"] * 2
+            + ["cudaStreamSynchronize"] * 2,
+        )
+        self.assertGreater(max(span.ms for span in waits), 45)
 
     def test_errors_and_results_are_as_ever(self):
         run = self.run_python(

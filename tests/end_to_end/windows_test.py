@@ -23,8 +23,12 @@ def a_probe():
     return importlib.import_module("lockstep_probe.windows")
 
 
-def train(cost, steps, noise=0.0, seed=1):
-    """How much slower the whole run is, and the steps behind which the probe was switched on."""
+def train(cost, steps, noise=0.0, seed=1, leaves_ns=0, captures=()):
+    """How much slower the whole run is, and the steps behind which the probe was switched on.
+
+    leaves_ns: what it takes CUPTI to leave the process; captures: steps at which nobody may wait
+    for the GPU.
+    """
     windows, dice = a_probe(), random.Random(seed)
     is_on, opened = [True], []
 
@@ -33,12 +37,20 @@ def train(cost, steps, noise=0.0, seed=1):
         if on:
             opened.append(step)
 
+    def detach():
+        nonlocal now
+        assert not is_on[0] and step not in captures
+        now += leaves_ns
+        return leaves_ns
+
     def find():
-        windows._switch = switch
+        windows._switch, windows._detach = switch, detach
         return True
 
     windows._find = find
+    windows._is_capturing = lambda: step in captures
     now = alone = 0
+    windows.time = types.SimpleNamespace(monotonic_ns=lambda: int(now))
     for step in range(1, steps + 1):
         length = STEP_NS * (1 + noise * dice.random())
         alone += length
@@ -54,6 +66,16 @@ class Windows(unittest.TestCase):
             slower, opened = train(cost, 5000)
             self.assertLess(slower, 0.01, cost)
             self.assertGreater(len(opened), 4, cost)
+
+    def test_count_what_it_takes_to_leave_the_process(self):
+        for leaves_ns in (2_000_000, 20_000_000):
+            slower, opened = train(0.1, 5000, leaves_ns=leaves_ns)
+            self.assertLess(slower, 0.01, leaves_ns)
+            self.assertGreater(len(opened), 4, leaves_ns)
+
+    def test_wait_until_no_graph_is_being_captured(self):
+        slower, opened = train(0.1, 200, captures=range(7, 13))
+        self.assertEqual(opened[:1], [16], "12 is the step behind 8, and captures, too")
 
     def test_are_not_misled_by_a_noisy_machine(self):
         for seed in range(8):

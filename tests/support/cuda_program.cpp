@@ -1,7 +1,9 @@
 // A program that uses a GPU, as far as the CUDA probe can tell: loads libcupti, then the probe as
 // the driver would at its start.
 //
-// usage: cuda_program PROBE KERNELS [torch.profiler]
+// usage: cuda_program PROBE KERNELS [torch.profiler | windows]
+//
+// windows: the kernels come in two windows, and as many that nobody may see between them.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -20,7 +22,39 @@ void fake_cupti_kernel(std::uint64_t start, std::uint64_t end, std::uint32_t dev
 void fake_cupti_copy(std::uint64_t start, std::uint64_t end, std::uint8_t source,
                      std::uint8_t target, std::uint64_t bytes);
 void fake_cupti_wait(std::uint64_t start, std::uint64_t end);
+unsigned fake_cupti_finalized();
+unsigned fake_cuda_waits();
 }
+
+namespace {
+
+// Whether CUPTI is gone between the windows and was waited for.
+bool goes_by_windows(void* probe, long kernels) {
+  const auto window =
+      reinterpret_cast<void (*)(int)>(::dlsym(probe, "lockstep_cuda_probe_window"));
+  const auto detach =
+      reinterpret_cast<std::uint64_t (*)()>(::dlsym(probe, "lockstep_cuda_probe_detach"));
+  if (window == nullptr || detach == nullptr) return false;
+  const auto work = [&] {
+    for (long i = 0; i < kernels; ++i) {
+      const std::uint64_t now = fake_cupti_now();
+      fake_cupti_kernel(now - 500, now, 0, 7, "kernel");
+    }
+  };
+  if (detach() != 0) return false;  // a window is open
+  work();
+  window(0);
+  work();  // seen by nobody
+  if (detach() == 0 || fake_cupti_finalized() != 1 || fake_cuda_waits() != 1) return false;
+  work();  // CUPTI is not there
+  if (detach() != 0) return false;
+  window(1);
+  work();
+  window(0);
+  return detach() != 0 && fake_cupti_finalized() == 2 && fake_cupti_enabled() == 0;
+}
+
+}  // namespace
 
 // Linkers that leave out libraries which nobody calls (Ubuntu's) would leave out C++'s, which the
 // probe asks for names that people can read; every process with torch has it.
@@ -35,6 +69,8 @@ int main(int count, char** words) {
   const auto start = reinterpret_cast<int (*)()>(::dlsym(probe, "InitializeInjection"));
   if (start == nullptr || start() != 1 || start() != 1) return 4;  // the driver may ask twice
   const long kernels = std::strtol(words[2], nullptr, 10);
+  if (count > 3 && std::strcmp(words[3], "windows") == 0)
+    return goes_by_windows(probe, kernels) ? 0 : 7;
   const std::uint64_t now = fake_cupti_now();
   // never freed, as CUPTI's names are; void gemm<128>(float const*, float const*, float*); a
   // string: libstdc++ is loaded, as in every program with torch

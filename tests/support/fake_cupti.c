@@ -112,7 +112,26 @@ int cuptiActivityRegisterTimestampCallback(cupti_clock clock) {
   return CUPTI_OK;
 }
 
+int cuptiGetVersion(uint32_t* version) {
+  *version = 130000;
+  return CUPTI_OK;
+}
+static unsigned finalized;
+/* What it holds is gone, as CUPTI's is: what runs still must have been waited for and flushed. */
+int cuptiFinalize(void) {
+  pthread_mutex_lock(&mutex);
+  requested = NULL;
+  completed = NULL;
+  clock_of_client = NULL;
+  enabled_kinds = 0;
+  buffer = NULL;
+  ++finalized;
+  pthread_mutex_unlock(&mutex);
+  return CUPTI_OK;
+}
+
 /* For tests. */
+unsigned fake_cupti_finalized(void) { return finalized; }
 uint64_t fake_cupti_now(void) { return clock_of_client != NULL ? clock_of_client() : 0; }
 uint64_t fake_cupti_enabled(void) { return enabled_kinds; }
 

@@ -11,16 +11,23 @@
 
 namespace lockstep::testing {
 
-// All records that arrive within `length`. A live source goes on afterwards.
-inline std::vector<Record> listen(Source& source, std::chrono::milliseconds length) {
+// All records that arrive until `enough` says so of them, within `limit`, which only a failure
+// reaches. A live source goes on afterwards.
+template <class Enough>
+std::vector<Record> listen_until(Source& source, std::chrono::milliseconds limit, Enough enough) {
   std::vector<Record> records;
-  const auto until = std::chrono::steady_clock::now() + length;
-  while (std::chrono::steady_clock::now() < until) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < until && !enough(records)) {
     auto next = source.next(std::chrono::milliseconds(20));
     if (!next || std::holds_alternative<EndOfInput>(*next)) break;
     if (auto* record = std::get_if<Record>(&*next)) records.push_back(std::move(*record));
   }
   return records;
+}
+
+// All records that arrive within `length`.
+inline std::vector<Record> listen(Source& source, std::chrono::milliseconds length) {
+  return listen_until(source, length, [](const std::vector<Record>&) { return false; });
 }
 
 // What is left after finish().

@@ -1,15 +1,18 @@
 """Has the CUDA probe on for a few steps at a time.
 
-CUPTI makes each launch dearer, so a run would be slower under the probe than without it, and the
-report would blame the program. What a window costs is measured against the steps around it, and
-windows are as rare as it takes for the whole run to be slowed by less than 1 %. All ranks count the
-same steps, and the distances are powers of two: windows of several ranks fall on the same steps and
-are waited for once.
+CUPTI makes each launch dearer, and goes on doing so when its records are switched off: a run would
+be slower under the probe than without it, and the report would blame the program. So CUPTI leaves
+the process behind each window (which waits for the GPU once). What a window costs, switching
+included, is measured against the steps around it, and windows are as rare as it takes for the whole
+run to be slowed by less than 1 %. All ranks count the same steps, and the distances are powers of
+two: windows of several ranks fall on the same steps and are waited for once.
 """
 
 import ctypes
 import os
 import statistics
+import sys
+import time
 
 from . import recorder
 
@@ -19,34 +22,55 @@ SHARE = 0.008  # of the time, that windows may cost
 GUESS = 0.1  # until it is measured
 LEAST = 0.02  # noise can make a window look free
 NEAREST = 32  # steps from one to the next, at least
+REFILL = 4  # steps that a host may take to be ahead of its GPU again
 
 _switch = None
+_detach = None
 _edges = None  # steps at which something is to be done, and what
 _costs = []
 _began = _before = _within = None
+_switching = 0  # nanoseconds of this window
 
 
 def end_of_step(steps, now):
     """Called behind every fourth step."""
     global _edges
     if _edges is None:
+        if _is_capturing():
+            return
         _edges = _plan(FIRST) if _find() else {}
         if _edges:
             _switch(0)
+            _detach()
     do = _edges.get(steps)
-    if do is not None:
-        do(steps, now)
+    if do is None:
+        return
+    if _is_capturing():  # a CUDA graph: nobody may wait for the GPU now
+        _edges = {at + 4: then for at, then in _edges.items() if at >= steps}
+        return
+    do(steps, now)
+
+
+def _is_capturing():
+    torch = sys.modules.get("torch")
+    return (
+        torch is not None
+        and torch.cuda.is_initialized()
+        and torch.cuda.is_current_stream_capturing()
+    )
 
 
 def _find():
-    global _switch
+    global _switch, _detach
     path = os.environ.get("CUDA_INJECTION64_PATH", "")
     if os.environ.get("LOCKSTEP_CUDA_PROBE") == "always" or not path.endswith(
         "liblockstep_cuda_probe.so"
     ):
         return False
     try:
-        _switch = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW).lockstep_cuda_probe_window
+        probe = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        _switch, _detach = probe.lockstep_cuda_probe_window, probe.lockstep_cuda_probe_detach
+        _detach.restype = ctypes.c_uint64
     except (OSError, AttributeError):
         return False  # the driver has not loaded it: nothing uses a GPU
     return True
@@ -58,7 +82,8 @@ def _plan(begin):
         max(4, begin - STEPS): _look,
         begin: _open,
         begin + STEPS: _close,
-        begin + 2 * STEPS: _learn,
+        begin + STEPS + REFILL: _look,
+        begin + 2 * STEPS + REFILL: _learn,
     }
 
 
@@ -68,17 +93,19 @@ def _look(steps, now):
 
 
 def _open(steps, now):
-    global _began, _before
+    global _began, _before, _switching
     _before = (now - _began[1]) / (steps - _began[0]) if _began else None
-    _began = (steps, now)
     _switch(1)
+    opened = time.monotonic_ns()
+    _switching = opened - now
+    _began = (steps, opened)
 
 
 def _close(steps, now):
-    global _began, _within
+    global _within, _switching
+    _within = (now - _began[1] + _switching) / (steps - _began[0])
     _switch(0)
-    _within = (now - _began[1]) / (steps - _began[0])
-    _began = (steps, now)
+    _within += _detach() / (steps - _began[0])
 
 
 def _learn(steps, now):

@@ -15,6 +15,7 @@ constexpr std::size_t kMostRows = 2'000'000;
 constexpr std::size_t kMostKernels = 100'000;     // names
 constexpr std::size_t kMostKeptRows = 2'000'000;  // for drawing
 constexpr std::size_t kMostCollectives = 200'000;
+constexpr std::size_t kMostWaits = 200'000;
 // a longer one is a wait for something
 constexpr std::uint64_t kLongestGapOfLaunchesNs = 1'000'000;
 // an H200 takes 1 to 2 us from one queued kernel to the next
@@ -184,6 +185,10 @@ void DeviceAccountant::add(const lockstep_device_row& row) {
     ++damaged_;
     return;
   }
+  if (row.kind == LOCKSTEP_DEVICE_WAIT) {
+    add_wait(row.begin_ns, row.begin_ns + row.duration_ns);
+    return;
+  }
   if (rows_.size() >= kMostRows) {  // the older half goes
     const auto middle = rows_.begin() + static_cast<std::ptrdiff_t>(rows_.size() / 2);
     std::ranges::sort(rows_, [](const Row& a, const Row& b) { return a.begin_ns < b.begin_ns; });
@@ -206,6 +211,15 @@ void DeviceAccountant::add(const lockstep_device_row& row) {
   if (row.kind <= LOCKSTEP_DEVICE_SET) newest_ns_ = std::max(newest_ns_, made.begin_ns);
   sorted_ = sorted_ && (rows_.empty() || rows_.back().begin_ns <= made.begin_ns);
   rows_.push_back(made);
+}
+
+void DeviceAccountant::add_wait(std::uint64_t begin_ns, std::uint64_t end_ns) {
+  waits_.push_back({begin_ns, end_ns});
+  if (waits_.size() > kMostWaits) waits_.pop_front();
+}
+
+void DeviceAccountant::forget_waits(std::uint64_t until_ns) {
+  std::erase_if(waits_, [until_ns](const Wait& wait) { return wait.end_ns <= until_ns; });
 }
 
 bool DeviceAccountant::covers(std::uint64_t begin_ns, std::uint64_t end_ns) const {
@@ -272,9 +286,8 @@ std::vector<CollectiveKernel> DeviceAccountant::take_collectives() {
 std::vector<DeviceAccountant::Wait> DeviceAccountant::waits(std::uint64_t begin_ns,
                                                             std::uint64_t end_ns) const {
   std::vector<Wait> found;
-  for (const Row& row : rows_)
-    if (row.kind == LOCKSTEP_DEVICE_WAIT && row.begin_ns >= begin_ns && row.end_ns <= end_ns)
-      found.push_back({row.begin_ns, row.end_ns});
+  for (const Wait& wait : waits_)
+    if (wait.begin_ns >= begin_ns && wait.end_ns <= end_ns) found.push_back(wait);
   std::ranges::sort(found, [](const Wait& a, const Wait& b) { return a.begin_ns < b.begin_ns; });
   return found;
 }
@@ -296,11 +309,6 @@ DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::ui
     if (row.kind == LOCKSTEP_DEVICE_OVERHEAD) {
       if (row.subject == kInstruments || row.subject == kTakesMemory)
         time.overhead_ms += as_ms(to - from);
-      continue;
-    }
-    if (row.kind == LOCKSTEP_DEVICE_WAIT) {
-      time.waits_ms += as_ms(to - from);
-      if (begins_here) ++time.waits;
       continue;
     }
     Lanes& lane = lanes[row.device];
@@ -329,6 +337,13 @@ DeviceAccountant::Account DeviceAccountant::take(std::uint64_t begin_ns, std::ui
     }
   }
   std::erase_if(rows_, [&](const Row& row) { return row.end_ns <= end_ns; });
+  for (const Wait& wait : waits_) {
+    const std::uint64_t from = std::max(wait.begin_ns, begin_ns);
+    const std::uint64_t to = std::min(wait.end_ns, end_ns);
+    if (from >= to) continue;
+    time.waits_ms += as_ms(to - from);
+    if (wait.begin_ns >= begin_ns) ++time.waits;
+  }
 
   const Lanes* busiest = nullptr;
   std::uint64_t most = 0;

@@ -40,6 +40,10 @@ class DeviceAccountant {
 
   void add(const lockstep_name& name);
   void add(const lockstep_device_row& row);  // damaged ones are left out
+  // The host waited for the GPU: by the host probe, which sees it outside the windows, too.
+  void add_wait(std::uint64_t begin_ns, std::uint64_t end_ns);
+  // Everything before then is accounted for.
+  void forget_waits(std::uint64_t until_ns);
 
   // The probe has told all that it ever will.
   void end();
@@ -109,6 +113,7 @@ class DeviceAccountant {
   std::vector<Row> rows_;  // by begin once sorted_
   bool sorted_ = true;
   std::deque<CollectiveKernel> collectives_;
+  std::deque<Wait> waits_;  // as they ended
   std::uint64_t newest_ns_ = 0;      // of the GPUs' own rows
   std::uint64_t lost_until_ns_ = 0;  // there were too many to keep
   struct Window {

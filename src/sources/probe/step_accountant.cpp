@@ -204,6 +204,10 @@ void StepAccountant::add(const lockstep_span_record& span) {
 
 void StepAccountant::add_host(const lockstep_span_record& span) {
   if (!is_sound(span)) return;
+  if (span.part == LOCKSTEP_SPAN_SYNC) {
+    device_.add_wait(span.begin_ns, span.end_ns);
+    return;
+  }
   host_.push_back({span, place_of(span.file, sizeof span.file, 0, 0, span.what, sizeof span.what)});
   while (host_.size() > kMostLooks) host_.pop_front();
 }
@@ -414,6 +418,7 @@ StepAccountant::Step StepAccountant::account(const Raw& raw) {
   }
   add_device_time(raw, step.mark, detail->pieces);
   if (!step.mark.on_devices) add_gpu_idle(raw, step.mark, detail->pieces);
+  device_.forget_waits(raw.end_ns);
   double named = 0;
   std::array<double, kStepSpanNames.size()> parts{};
   for (const StepPiece& piece : detail->pieces)

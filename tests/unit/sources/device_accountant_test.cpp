@@ -254,6 +254,27 @@ TEST_F(StepBesideAGpu, AWaitInTheDriverThatNoHookSawIsSyncOnTheLineAroundIt) {
   EXPECT_NEAR(*mark.spans_ms[index_of(StepPart::forward)], 0.19, 1e-9);
 }
 
+TEST_F(StepBesideAGpu, AWaitThatTheHostProbeSawIsOneToo) {
+  accountant_.add(span_at(LOCKSTEP_SPAN_FORWARD, 1100, 1600, "Net", 12));
+  accountant_.add_host(span_at(LOCKSTEP_SPAN_SYNC, 1200, 1510, "cudaStreamSynchronize"));
+  Rows(accountant_.device()).kernel(1150, 1500);
+
+  const StepMark mark = whole_step();
+
+  EXPECT_NEAR(*mark.spans_ms[index_of(StepPart::sync)], 0.31, 1e-9);
+  EXPECT_NEAR(*mark.spans_ms[index_of(StepPart::forward)], 0.19, 1e-9);
+  ASSERT_TRUE(mark.on_devices);
+  EXPECT_NEAR(mark.on_devices->waits_ms, 0.31, 1e-9);
+  EXPECT_EQ(mark.on_devices->waits, 1);
+}
+
+TEST_F(StepBesideAGpu, AWaitIsSeenBetweenTheWindowsOfTheCudaProbeAndWithoutIt) {
+  accountant_.add(span_at(LOCKSTEP_SPAN_FORWARD, 1100, 1600, "Net", 12));
+  accountant_.add_host(span_at(LOCKSTEP_SPAN_SYNC, 1200, 1510, "cudaStreamSynchronize"));
+
+  EXPECT_NEAR(*whole_step().spans_ms[index_of(StepPart::sync)], 0.31, 1e-9);
+}
+
 TEST_F(StepBesideAGpu, AWaitWithinAnItemIsNotCountedTwice) {
   accountant_.add(span_at(LOCKSTEP_SPAN_SYNC, 1200, 1520, "Tensor.item", 14));
   Rows(accountant_.device()).kernel(1150, 1500).row(LOCKSTEP_DEVICE_WAIT, 1205, 1510);

@@ -20,6 +20,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using testing::last_sample;
 using testing::listen;
+using testing::listen_until;
 using testing::only;
 using testing::plateau;
 using testing::recording_text;
@@ -78,7 +79,10 @@ TEST_F(DriverFaults, ALostGpuThatComesBackIsReadAgain) {
   records.push_back({800, Event{"recovered", 1, ""}});
   const auto source = play(two_gpu_machine(), std::move(records));
 
-  const auto heard = listen(*source, 5600ms);  // it is looked for every 5 s
+  // it is looked for every 5 s
+  const auto heard = listen_until(*source, 20s, [](const std::vector<Record>& records) {
+    return only<Event>(records).size() == 2 && last_sample(records, 1).busy.has_value();
+  });
 
   EXPECT_THAT(only<Event>(heard), ElementsAre(Field(&Event::kind, EventKind("lost")),
                                               Field(&Event::kind, EventKind("recovered"))));

@@ -210,6 +210,20 @@ TEST(CudaProbe, StopsWhenTorchsProfilerStarts) {
   EXPECT_GE(raw.rows.size(), 10U) << "what it had is handed over";
 }
 
+TEST(CudaProbe, HasCuptiLeaveTheProcessBetweenWindows) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_cuda_program(folder.path(), "700", "windows"), 0);
+
+  const RawRows raw = raw_rows(folder.path());
+
+  EXPECT_EQ(raw.rows.size(), 1400U) << "of both windows, all; of the time between, none";
+  std::vector<std::string> edges;
+  for (const std::string& fact : raw.facts)
+    if (fact.find("rested") == std::string::npos) edges.push_back(fact.substr(0, fact.find('=')));
+  EXPECT_THAT(edges, ::testing::ElementsAre("cuda_probe closed", "cuda_probe opened",
+                                            "cuda_probe closed", "cuda_probe stopped"));
+}
+
 TEST(CudaProbe, OverwritesTheOldestRatherThanWait) {
   const TemporaryFolder folder;
   ASSERT_EQ(run_cuda_program(folder.path(), "600000"), 0);  // 60,000 records for 32,768 places
