@@ -2,9 +2,9 @@
  * spends in calls that write, read and wait, and how long any of its threads waits for a GPU.
  *
  * Only calls that take 50 microseconds or more are written (20 where a GPU is waited for); all
- * others cost two reads of the clock. Nothing is written by a process that has not loaded torch, so shells and
- * launchers are left alone. No allocation and no lock after the start; the ring is made at the
- * first record. What fails is said once and leaves the call as it was. */
+ * others cost two reads of the clock. Nothing is written by a process that has not loaded torch, so
+ * shells and launchers are left alone. No allocation and no lock after the start; the ring is made
+ * at the first record. What fails is said once and leaves the call as it was. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 
 #include "probes/wire/ring_file.h"
 
-#define SHORTEST_NS 50000U        /* shorter calls are the price of doing anything */
+#define SHORTEST_NS 50000U /* shorter calls are the price of doing anything */
 #define SHORTEST_GPU_WAIT_NS 20000U
 #define CHECKPOINT_BYTES 1000000U /* one write of this size is no line of a log */
 #define LOOK_FOR_TORCH_NS 200000000U
@@ -297,7 +297,21 @@ static void* real_of_cuda(const char* name, const void* caller) {
 
 #define CUDA_ERROR_NOT_INITIALIZED 3
 /* Of any thread: a backward pass waits on autograd's. */
-#define DEFINE_CUDA_WAIT(name, parameters, arguments)                                               __attribute__((visibility("default"))) int name parameters;                                       int name parameters {                                                                               static int(*real_##name) parameters;                                                              if (real_##name == NULL) {                                                                          void* const found = real_of_cuda(#name, __builtin_return_address(0));                             if (found == NULL || found == (void*)name) return CUDA_ERROR_NOT_INITIALIZED;                     *(void**)&real_##name = found;                                                                  }                                                                                                 if (inside || failed) return real_##name arguments;                                               const uint64_t begin = lockstep_now_ns();                                                         const int value = real_##name arguments;                                                          told(#name, CALL_WAITS_FOR_GPU, begin, -1, NULL, 0);                                              return value;                                                                                   }
+#define DEFINE_CUDA_WAIT(name, parameters, arguments)                               \
+  __attribute__((visibility("default"))) int name parameters;                       \
+  int name parameters {                                                             \
+    static int(*real_##name) parameters;                                            \
+    if (real_##name == NULL) {                                                      \
+      void* const found = real_of_cuda(#name, __builtin_return_address(0));         \
+      if (found == NULL || found == (void*)name) return CUDA_ERROR_NOT_INITIALIZED; \
+      *(void**)&real_##name = found;                                                \
+    }                                                                               \
+    if (inside || failed) return real_##name arguments;                             \
+    const uint64_t begin = lockstep_now_ns();                                       \
+    const int value = real_##name arguments;                                        \
+    told(#name, CALL_WAITS_FOR_GPU, begin, -1, NULL, 0);                            \
+    return value;                                                                   \
+  }
 DEFINE_CUDA_WAIT(cudaStreamSynchronize, (void* stream), (stream))
 DEFINE_CUDA_WAIT(cudaEventSynchronize, (void* event), (event))
 DEFINE_CUDA_WAIT(cudaDeviceSynchronize, (void), ())

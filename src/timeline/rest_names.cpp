@@ -117,6 +117,73 @@ struct Seen {
   std::map<std::shared_ptr<const CodePlace>, double> places;
 };
 
+// A wait for the GPU outside all that hooks know, of which the host probe knows the time alone.
+bool is_nameless_wait(const StepPiece& piece) {
+  return piece.part == StepPart::sync && piece.count == 1 && piece.place->file.empty();
+}
+
+// The same one of every step: how many behind this piece.
+struct WaitSite {
+  int rank;
+  const CodePlace* after;
+  int number;
+  auto operator<=>(const WaitSite&) const = default;
+};
+using Looks = std::map<std::shared_ptr<const CodePlace>, double>;
+
+template <class Do>
+void for_each_nameless_wait(int rank, std::vector<StepPiece>& pieces, Do act) {
+  WaitSite site{rank, nullptr, 0};
+  for (StepPiece& piece : pieces) {
+    if (is_nameless_wait(piece)) {
+      act(site, piece);
+      ++site.number;
+    } else if (piece.count == 1) {
+      site = {rank, piece.place.get(), 0};
+    }
+  }
+}
+
+// Lines for waits that have none: where the training thread was seen in them.
+void name_waits(std::vector<StepAt>& steps) {
+  std::map<WaitSite, Looks> sites;
+  for (StepAt& entry : steps) {
+    if (!entry.step.detail || std::ranges::none_of(entry.step.detail->pieces, is_nameless_wait))
+      continue;
+    auto pieces = entry.step.detail->pieces;
+    for_each_nameless_wait(entry.step.rank, pieces, [&](const WaitSite& site, StepPiece& wait) {
+      for (const StackLook& look : entry.step.detail->looks)
+        if (look.at_ms >= wait.from_ms && look.at_ms < wait.from_ms + wait.length_ms)
+          sites[site][look.place] += 1;
+    });
+  }
+  std::map<WaitSite, std::shared_ptr<const CodePlace>> places;
+  std::map<CodePlace, std::shared_ptr<const CodePlace>> known;
+  for (const auto& [site, looks] : sites) {
+    const auto most =
+        std::ranges::max_element(looks, {}, [](const auto& place) { return place.second; });
+    CodePlace place = *most->first;
+    place.what = "wait for the GPU";
+    auto& shared = known[place];
+    if (!shared) shared = std::make_shared<const CodePlace>(place);
+    places[site] = shared;
+  }
+  if (places.empty()) return;
+  for (StepAt& entry : steps) {
+    if (!entry.step.detail || std::ranges::none_of(entry.step.detail->pieces, is_nameless_wait))
+      continue;
+    auto detail = std::make_shared<StepDetail>(*entry.step.detail);
+    std::vector<std::pair<StepPiece*, std::shared_ptr<const CodePlace>>> named;
+    for_each_nameless_wait(entry.step.rank, detail->pieces,
+                           [&](const WaitSite& site, StepPiece& wait) {
+                             const auto found = places.find(site);
+                             if (found != places.end()) named.emplace_back(&wait, found->second);
+                           });
+    for (auto& [wait, place] : named) wait->place = place;
+    entry.step.detail = std::move(detail);
+  }
+}
+
 constexpr double kShortestMs = 0.02;  // below, a stretch is the cost of the hooks themselves
 constexpr double kFewestShare = 0.02;
 
@@ -139,11 +206,14 @@ Site site_of(const StepMark& step, const StepRest& rest) {
 // doing: each ended when the GPU had nothing left to do.
 bool is_between_waits_of_a_line(const StepDetail& detail, const StepRest& rest,
                                 const CodePlace& place) {
-  if (rest.after == nullptr || rest.after != rest.before || place.file != rest.after->file ||
-      place.line != rest.after->line)
-    return false;
+  if (rest.after == nullptr || rest.after != rest.before) return false;
+  // Waits without a line of their own have one by now, and the rest still knows them without.
+  const bool nameless = rest.after->file.empty();
+  if (!nameless && (place.file != rest.after->file || place.line != rest.after->line)) return false;
   return std::ranges::any_of(detail.pieces, [&](const StepPiece& piece) {
-    return piece.place == rest.after && piece.part == StepPart::sync;
+    return piece.part == StepPart::sync &&
+           (nameless ? piece.place->file == place.file && piece.place->line == place.line
+                     : piece.place == rest.after);
   });
 }
 
@@ -223,6 +293,7 @@ StepPart part_of_functions(std::string_view stack) {
 }
 
 void name_rests(std::vector<StepAt>& steps) {
+  name_waits(steps);
   std::map<Site, Seen> sites;
   for (const StepAt& entry : steps) {
     if (!entry.step.detail) continue;

@@ -26,9 +26,7 @@ if not os.path.exists(PROBE):
 
 HEADER_BYTES = RECORD_BYTES = 256
 DATA_WAIT, SYNC, LOGGING, CHECKPOINT, OTHER = 0, 7, 8, 9, 12
-WAITS_FOR_GPU = os.path.join(
-    os.environ["LOCKSTEP_TEST_TOOLS"], "cudart", "libwaits_for_gpu.so"
-)
+WAITS_FOR_GPU = os.path.join(os.environ["LOCKSTEP_TEST_TOOLS"], "cudart", "libwaits_for_gpu.so")
 
 # The probe is silent in processes without torch: a library with its name stands in for it.
 AS_IF_TORCH = """
@@ -152,7 +150,8 @@ class HostProbe(unittest.TestCase):
         """CUDA's runtime arrives with torch, where the loader's RTLD_NEXT does not see it."""
         wait = f"w = ctypes.CDLL({WAITS_FOR_GPU!r}).waits_for_gpu\nprint(w(40))\n"
         run = self.run_python(
-            wait + "import threading\nt = threading.Thread(target=w, args=(50,))\nt.start()\nt.join()\n"
+            wait
+            + "import threading\nt = threading.Thread(target=w, args=(50,))\nt.start()\nt.join()\n"
         )
         self.assertEqual(run.stdout, "0\n", run.stderr)
         waits = [span for span in self.spans() if span.part == SYNC]

@@ -30,8 +30,7 @@ namespace {
 
 // Whether CUPTI is gone between the windows and was waited for.
 bool goes_by_windows(void* probe, long kernels) {
-  const auto window =
-      reinterpret_cast<void (*)(int)>(::dlsym(probe, "lockstep_cuda_probe_window"));
+  const auto window = reinterpret_cast<void (*)(int)>(::dlsym(probe, "lockstep_cuda_probe_window"));
   const auto detach =
       reinterpret_cast<std::uint64_t (*)()>(::dlsym(probe, "lockstep_cuda_probe_detach"));
   if (window == nullptr || detach == nullptr) return false;

@@ -19,9 +19,7 @@ int cuDevicePrimaryCtxRetain(void** retained, int device) {
   *retained = &context;
   return device == 1 ? 0 : 1;
 }
-int cuDevicePrimaryCtxRelease_v2(int device) {
-  return device == 1 ? 0 : 1;
-}
+int cuDevicePrimaryCtxRelease_v2(int device) { return device == 1 ? 0 : 1; }
 int cuCtxPushCurrent_v2(void* pushed) {
   current = pushed == &context;
   return !current;

@@ -113,7 +113,7 @@ class DeviceAccountant {
   std::vector<Row> rows_;  // by begin once sorted_
   bool sorted_ = true;
   std::deque<CollectiveKernel> collectives_;
-  std::deque<Wait> waits_;  // as they ended
+  std::deque<Wait> waits_;           // as they ended
   std::uint64_t newest_ns_ = 0;      // of the GPUs' own rows
   std::uint64_t lost_until_ns_ = 0;  // there were too many to keep
   struct Window {

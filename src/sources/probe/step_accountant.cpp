@@ -315,7 +315,8 @@ void StepAccountant::add_gpu_idle(const Raw& raw, StepMark& mark, std::vector<St
 }
 
 // Waits that no hook saw: x[mask] must know how many elements there are, and asks the GPU. They
-// count as sync on the line of the piece around them.
+// count as sync on the line of the piece around them; where there is none, looks name the line
+// later.
 void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pieces) {
   std::vector<StepPiece> found;
   for (const DeviceAccountant::Wait& wait : device_.waits(raw.begin_ns, raw.end_ns)) {
@@ -328,16 +329,17 @@ void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pi
           (around == nullptr || piece.length_ms <= around->length_ms))
         around = &piece;
     // what waits by its nature, or another thread
-    if (around == nullptr ||
-        (around->part != StepPart::forward && around->part != StepPart::backward &&
-         around->part != StepPart::optimizer))
+    if (around != nullptr && around->part != StepPart::forward &&
+        around->part != StepPart::backward && around->part != StepPart::optimizer)
       continue;
     StepPiece piece;
     piece.part = StepPart::sync;
-    piece.place = place_of(around->place->file.c_str(), around->place->file.size(),
-                           static_cast<std::uint32_t>(around->place->line),
-                           static_cast<std::uint32_t>(around->place->loop_line), kDriverWait,
-                           sizeof kDriverWait);
+    piece.place = around == nullptr
+                      ? place_of("", 0, 0, 0, kDriverWait, sizeof kDriverWait)
+                      : place_of(around->place->file.c_str(), around->place->file.size(),
+                                 static_cast<std::uint32_t>(around->place->line),
+                                 static_cast<std::uint32_t>(around->place->loop_line), kDriverWait,
+                                 sizeof kDriverWait);
     piece.from_ms = from;
     piece.length_ms = to - from;
     piece.on_device = true;

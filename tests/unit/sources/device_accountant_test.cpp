@@ -275,6 +275,19 @@ TEST_F(StepBesideAGpu, AWaitIsSeenBetweenTheWindowsOfTheCudaProbeAndWithoutIt) {
   EXPECT_NEAR(*whole_step().spans_ms[index_of(StepPart::sync)], 0.31, 1e-9);
 }
 
+TEST_F(StepBesideAGpu, AWaitOutsideAllThatHooksKnowIsSyncWithoutALine) {
+  accountant_.add(span_at(LOCKSTEP_SPAN_FORWARD, 1100, 1300, "Net", 12));
+  accountant_.add_host(span_at(LOCKSTEP_SPAN_SYNC, 1400, 1700, "cudaStreamSynchronize"));
+
+  const StepMark mark = whole_step();
+
+  EXPECT_NEAR(*mark.spans_ms[index_of(StepPart::sync)], 0.3, 1e-9);
+  const auto wait = std::ranges::find_if(
+      mark.detail->pieces, [](const StepPiece& piece) { return piece.part == StepPart::sync; });
+  ASSERT_NE(wait, mark.detail->pieces.end());
+  EXPECT_EQ(wait->place->file, "");
+}
+
 TEST_F(StepBesideAGpu, AWaitWithinAnItemIsNotCountedTwice) {
   accountant_.add(span_at(LOCKSTEP_SPAN_SYNC, 1200, 1520, "Tensor.item", 14));
   Rows(accountant_.device()).kernel(1150, 1500).row(LOCKSTEP_DEVICE_WAIT, 1205, 1510);

@@ -61,6 +61,33 @@ TEST(RestNames, AreTakenFromTheCLibraryWhereFunctionsDoNotTell) {
   EXPECT_NEAR(*steps[5].step.spans_ms[index_of(StepPart::checkpoint)], 4, 1e-9);
 }
 
+TEST(RestNames, GiveAWaitThatOnlyTheHostProbeSawTheLineItWasSeenAt) {
+  const auto forward = place(12, "forward");
+  const auto nameless = std::make_shared<const CodePlace>(CodePlace{"", 0, "wait for the GPU", 0});
+  std::vector<StepAt> steps;
+  for (int i = 0; i < 9; ++i) {
+    auto detail = std::make_shared<StepDetail>();
+    detail->pieces = {{.part = StepPart::forward, .place = forward, .length_ms = 2},
+                      {.part = StepPart::sync, .place = nameless, .from_ms = 3, .length_ms = 4},
+                      {.part = StepPart::sync, .place = nameless, .from_ms = 8, .length_ms = 1}};
+    if (i % 3 == 0) detail->looks.push_back({5, 10, place(20, "masked<loss")});
+    if (i == 1) detail->looks.push_back({8.5, 10, place(31, "")});
+    StepMark step;
+    step.index = i;
+    step.duration_ms = 10;
+    step.detail = std::move(detail);
+    steps.push_back({10.0 * i, std::move(step)});
+  }
+
+  name_rests(steps);
+
+  for (const StepAt& entry : steps) {
+    const auto& pieces = entry.step.detail->pieces;
+    EXPECT_EQ(*pieces.at(1).place, (CodePlace{"train.py", 20, "wait for the GPU", 0}));
+    EXPECT_EQ(pieces.at(2).place->line, 31) << "the second one behind the same piece";
+  }
+}
+
 TEST(RestNames, AreTheSameWhenAskedTwice) {
   auto steps = steps_with(place(20, "wandb:log"));
 

@@ -80,8 +80,8 @@ TEST_F(DriverFaults, ALostGpuThatComesBackIsReadAgain) {
   const auto source = play(two_gpu_machine(), std::move(records));
 
   // it is looked for every 5 s
-  const auto heard = listen_until(*source, 20s, [](const std::vector<Record>& records) {
-    return only<Event>(records).size() == 2 && last_sample(records, 1).busy.has_value();
+  const auto heard = listen_until(*source, 20s, [](const std::vector<Record>& heard_yet) {
+    return only<Event>(heard_yet).size() == 2 && last_sample(heard_yet, 1).busy.has_value();
   });
 
   EXPECT_THAT(only<Event>(heard), ElementsAre(Field(&Event::kind, EventKind("lost")),
