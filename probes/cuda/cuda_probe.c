@@ -17,8 +17,10 @@
  * What fails is said once and leaves the process as it was. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "cupti_abi.h"
@@ -50,8 +52,14 @@ struct known_name {
   uint32_t number;
   char begin[44]; /* of the text, where a library is unloaded and another lies at its place */
 };
-static struct known_name* names;
+static struct known_name* names; /* emptied when CUPTI leaves the process: its texts go with it */
 static uint32_t name_count;
+/* What was said, by its text: the same kernel has another pointer in the next window. */
+struct said_name {
+  uint64_t hash; /* 0: free */
+  uint32_t number;
+};
+static struct said_name* said_names;
 static char* (*demangle)(const char* mangled, char* buffer, size_t* size, int* status);
 
 static uint64_t now_ns(void) { return lockstep_now_ns(); }
@@ -68,6 +76,36 @@ static void say_fact(const char* text) {
   lockstep_ring_write(ring, LOCKSTEP_RECORD_FACT, fact, (uint32_t)sizeof fact);
 }
 
+static uint64_t hash_of(const char* text) { /* FNV-1a */
+  uint64_t hash = 14695981039346656037ULL;
+  for (; *text != '\0'; ++text) hash = (hash ^ (uint8_t)*text) * 1099511628211ULL;
+  return hash | 1U;
+}
+
+/* 0: crowded, a kernel without a name. */
+static uint32_t number_of_text(const char* name) {
+  const uint64_t hash = hash_of(name);
+  for (uint64_t place = hash >> 8, tried = 0; tried < 32; ++tried, ++place) {
+    struct said_name* const said = &said_names[place & (MOST_NAMES - 1)];
+    if (said->hash == hash) return said->number;
+    if (said->hash != 0) continue;
+    struct lockstep_name record;
+    memset(&record, 0, sizeof record);
+    record.number = ++name_count;
+    int status = -1;
+    char* const plain = demangle != NULL && strncmp(name, "_Z", 2) == 0
+                            ? demangle(name, NULL, NULL, &status)
+                            : NULL;
+    snprintf(record.text, sizeof record.text, "%s", plain != NULL ? plain : name);
+    free(plain);
+    lockstep_ring_write(ring, LOCKSTEP_RECORD_NAME, &record, (uint32_t)sizeof record);
+    said->hash = hash;
+    said->number = record.number;
+    return record.number;
+  }
+  return 0;
+}
+
 static uint32_t number_of_name(const char* name) {
   if (name == NULL) return 0;
   uint64_t place = ((uintptr_t)name >> 3) * 0x9E3779B97F4A7C15ULL >> 40;
@@ -76,22 +114,12 @@ static uint32_t number_of_name(const char* name) {
     if (known->pointer == name && strncmp(known->begin, name, sizeof known->begin - 1) == 0)
       return known->number;
     if (known->pointer != NULL && known->pointer != name) continue;
-    struct lockstep_name said;
-    memset(&said, 0, sizeof said);
-    said.number = ++name_count;
-    int status = -1;
-    char* const plain = demangle != NULL && strncmp(name, "_Z", 2) == 0
-                            ? demangle(name, NULL, NULL, &status)
-                            : NULL;
-    snprintf(said.text, sizeof said.text, "%s", plain != NULL ? plain : name);
-    free(plain);
-    lockstep_ring_write(ring, LOCKSTEP_RECORD_NAME, &said, (uint32_t)sizeof said);
     known->pointer = name;
-    known->number = said.number;
+    known->number = number_of_text(name);
     snprintf(known->begin, sizeof known->begin, "%s", name);
-    return said.number;
+    return known->number;
   }
-  return 0; /* crowded: a kernel without a name */
+  return number_of_text(name);
 }
 
 static void add_row(enum lockstep_device_kind kind, uint64_t start, uint64_t end, uint32_t device,
@@ -227,23 +255,21 @@ static int told_open = 1;      /* our thread's */
 static const char* attach(void);
 static void stop(const char* why);
 
-/* Switches the records on or off, on the thread that trains: no flush, no record. */
-__attribute__((visibility("default"))) void lockstep_cuda_probe_window(int open) {
+static void set_window(int open) {
   const uint32_t written = edges_written;
   if (!running || open == window_is_open || written - edges_told == MOST_EDGES) return;
-  if (open && !attached) {
-    pthread_mutex_lock(&looking);
-    const char* const why = attach();
-    pthread_mutex_unlock(&looking);
-    if (why != NULL) {
-      stop("refused");
-      return;
-    }
+  if (open && !attached && attach() != NULL) {
+    stop("refused");
+    return;
   }
   const struct window_edge edge = {now_ns(), open};
   if (open) {
     edges[written % MOST_EDGES] = edge;
-    edges_written = written + 1; /* told before anything that it lets in */
+    edges_written = written + 1;              /* told before anything that it lets in */
+    if (cupti.enable(kinds[0]) != CUPTI_OK) { /* without kernels a GPU would look idle */
+      stop("refused");
+      return;
+    }
   }
   for (size_t i = 0; i < wanted_kinds; ++i)
     (void)(open ? cupti.enable(kinds[i]) : cupti.disable(kinds[i]));
@@ -252,6 +278,14 @@ __attribute__((visibility("default"))) void lockstep_cuda_probe_window(int open)
     edges_written = written + 1;
   }
   window_is_open = open;
+}
+
+/* Switches the records on or off, on the thread that trains: no flush, no record. */
+__attribute__((visibility("default"))) void lockstep_cuda_probe_window(int open) {
+  if (!running) return;
+  pthread_mutex_lock(&looking);
+  set_window(open);
+  pthread_mutex_unlock(&looking);
 }
 
 /* What was launched before a window closed still runs for a while, and is handed over when done. */
@@ -276,11 +310,13 @@ static void tell_windows(uint64_t now, uint64_t delivered_ns) {
   }
 }
 
+static int may_leave; /* the measuring is over, and the program goes on; under `looking` */
+
 /* Whether CUPTI can leave the process now. Before CUDA 12.6 (CUPTI's version 24) CUDA graphs do not
  * outlive that: PyTorch's profiler keeps away from it there, too. */
 static int can_detach(void) {
   uint32_t version = 0;
-  return running && attached && !window_is_open && cupti.finalize != NULL &&
+  return attached && (running ? !window_is_open : may_leave) && cupti.finalize != NULL &&
          cupti.version != NULL && cupti.version(&version) == CUPTI_OK && version >= 24;
 }
 
@@ -331,20 +367,74 @@ static int wait_for_gpus(void) {
   return all_done;
 }
 
+/* What a GPU was given may wait for something that this process does later (a receive that was
+ * posted ahead), so another thread waits, and for this long at most. */
+#define GPUS_TAKE_S 1
+#define MOST_LATE 2 /* times that they took longer: then CUPTI stays */
+static sem_t gpus_are_done;
+static _Atomic int somebody_waits;
+static _Atomic int all_are_done;
+static int times_late; /* the training thread's */
+
+static void* wait_beside(void* unused) {
+  (void)unused;
+  pthread_setname_np(pthread_self(), "lockstep-wait");
+  all_are_done = wait_for_gpus();
+  somebody_waits = 0;
+  sem_post(&gpus_are_done);
+  return NULL;
+}
+
+static int start_thread(void* (*run)(void*)) {
+  pthread_t thread;
+  pthread_attr_t detached;
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  const int made = pthread_create(&thread, &detached, run, NULL);
+  pthread_attr_destroy(&detached);
+  return made == 0;
+}
+
+static int gpus_have_done_all(void) {
+  if (times_late == MOST_LATE || atomic_exchange(&somebody_waits, 1)) return 0;
+  while (sem_trywait(&gpus_are_done) == 0) continue; /* of one that came late */
+  if (!start_thread(wait_beside)) {
+    somebody_waits = 0;
+    return 0;
+  }
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += GPUS_TAKE_S;
+  int waited;
+  do {
+    waited = sem_timedwait(&gpus_are_done, &until);
+  } while (waited != 0 && errno == EINTR);
+  if (waited != 0) {
+    ++times_late;
+    return 0;
+  }
+  return all_are_done;
+}
+
 /* Waits for the GPUs and has CUPTI leave the process until the next window; called behind a closed
- * one. NVIDIA asks for both, a GPU at rest and flushed records. Returns how many nanoseconds that
- * took once the GPUs had done what they were given, 0 where CUPTI stays. */
+ * one, on the thread that trains. NVIDIA asks for both, a GPU at rest and flushed records. Returns
+ * how many nanoseconds that took once the GPUs had done what they were given, 0 where CUPTI stays.
+ */
 __attribute__((visibility("default"))) uint64_t lockstep_cuda_probe_detach(void) {
-  if (!can_detach() || !wait_for_gpus()) return 0;
+  if (!can_detach() || !gpus_have_done_all()) return 0;
   const uint64_t begin = now_ns();
   pthread_mutex_lock(&looking);
-  cupti.flush_all(CUPTI_FLUSH_FORCED);
-  attached = cupti.finalize() != CUPTI_OK;
-  pthread_mutex_lock(&mutex);
-  tell_windows(now_ns(), UINT64_MAX);
-  pthread_mutex_unlock(&mutex);
+  const int leaves = can_detach(); /* somebody may have stopped us meanwhile */
+  if (leaves) {
+    cupti.flush_all(CUPTI_FLUSH_FORCED);
+    attached = cupti.finalize() != CUPTI_OK;
+    pthread_mutex_lock(&mutex);
+    if (!attached) memset(names, 0, MOST_NAMES * sizeof *names);
+    if (running) tell_windows(now_ns(), UINT64_MAX);
+    pthread_mutex_unlock(&mutex);
+  }
   pthread_mutex_unlock(&looking);
-  return now_ns() - begin;
+  return leaves ? now_ns() - begin : 0;
 }
 
 static void stop(const char* why) {
@@ -366,7 +456,10 @@ static void stop(const char* why) {
 
 /* For the Python probe, before torch.profiler takes CUPTI's records for itself. */
 __attribute__((visibility("default"))) void lockstep_cuda_probe_stop(void) {
+  if (!running) return; /* at the end of the process `looking` is never given back */
+  pthread_mutex_lock(&looking);
   stop("torch.profiler");
+  pthread_mutex_unlock(&looking);
 }
 
 static void at_exit(void) {
@@ -410,7 +503,10 @@ static void* look_after(void* unused) {
       pthread_mutex_lock(&mutex);
       tell_windows(now, now - DELIVERED_NS);
       pthread_mutex_unlock(&mutex);
-      if (measuring_is_over()) stop("measured");
+      if (measuring_is_over()) {
+        may_leave = 1;
+        stop("measured");
+      }
     }
     pthread_mutex_unlock(&looking);
   }
@@ -457,8 +553,10 @@ static int find_calls(void* library) {
 /* Nothing is recorded yet. */
 static const char* attach(void) {
   has_own_clock = cupti.register_clock != NULL && cupti.register_clock(now_ns) == CUPTI_OK;
-  if (cupti.register_callbacks(give_buffer, take_buffer) != CUPTI_OK)
+  if (cupti.register_callbacks(give_buffer, take_buffer) != CUPTI_OK) {
+    if (has_own_clock) cupti.register_clock(usual_clock);
     return "somebody else uses CUPTI already";
+  }
   attached = 1;
   set_clock_offset();
   return NULL;
@@ -476,7 +574,8 @@ static const char* start(void) {
     return "no libcupti is in the process, and none was found (PyTorch with CUDA has one)";
   if (!find_calls(library)) return "this libcupti lacks calls that it needs";
   names = calloc(MOST_NAMES, sizeof *names);
-  if (names == NULL) return "no memory";
+  said_names = calloc(MOST_NAMES, sizeof *said_names);
+  if (names == NULL || said_names == NULL) return "no memory";
   const char* why = "";
   ring = lockstep_ring_create("cuda", LOCKSTEP_ROLE_CUDA, SLOTS, &why);
   if (ring == NULL) return why;
@@ -494,13 +593,7 @@ static const char* start(void) {
     (void)cupti.enable(kinds[i]); /* without one of the others less is known, and nothing wrong */
   pthread_atfork(NULL, NULL, after_fork);
   atexit(at_exit);
-  pthread_t thread;
-  pthread_attr_t detached;
-  pthread_attr_init(&detached);
-  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-  const int made = pthread_create(&thread, &detached, look_after, NULL);
-  pthread_attr_destroy(&detached);
-  if (made != 0) {
+  if (sem_init(&gpus_are_done, 0, 0) != 0 || !start_thread(look_after)) {
     stop("no thread");
     return "no thread could be made";
   }

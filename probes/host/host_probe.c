@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -34,7 +35,7 @@
 #define LOOK_FOR_TORCH_NS 200000000U
 #define SLOTS LOCKSTEP_WIRE_PROBE_SLOTS /* 147 .item() in a step are as many records */
 
-static struct lockstep_wire_header* ring;
+static struct lockstep_wire_header* _Atomic ring; /* made by the main thread, read by all */
 static int failed;
 static int has_torch;
 static uint64_t looked_for_torch_ns;
@@ -45,6 +46,12 @@ static __thread signed char on_main; /* 0: not asked yet, 1: yes, -1: no */
 static int is_main_thread(void) {
   if (on_main == 0) on_main = (pid_t)syscall(SYS_gettid) == getpid() ? 1 : -1;
   return on_main > 0;
+}
+
+/* PyTorch computes the backward pass of a GPU's tensors there. */
+static int is_autograds_thread(void) {
+  char name[16] = "";
+  return prctl(PR_GET_NAME, name) == 0 && strncmp(name, "pt_autograd", 11) == 0;
 }
 
 static void give_up(const char* why) {
@@ -70,8 +77,10 @@ static int torch_is_loaded(uint64_t now) {
 
 static void open_ring(void) {
   const char* why = "";
-  ring = lockstep_ring_create("host", LOCKSTEP_ROLE_HOST, SLOTS, &why);
-  if (ring == NULL) give_up(why);
+  struct lockstep_wire_header* const made =
+      lockstep_ring_create("host", LOCKSTEP_ROLE_HOST, SLOTS, &why);
+  if (made == NULL) give_up(why);
+  ring = made;
 }
 
 /* The parent's ring is the parent's. A child that does not run another program serves it (a
@@ -147,6 +156,8 @@ static void told(const char* what, enum call_kind kind, uint64_t begin, int file
     span.count = 1;
     span.part = part_of(kind, target, bytes);
     span.thread = (uint32_t)getpid();
+    if (!is_main_thread())
+      span.flags = is_autograds_thread() ? LOCKSTEP_FLAG_AUTOGRAD : LOCKSTEP_FLAG_OTHER_THREAD;
     snprintf(span.what, sizeof span.what, "%s", what);
     memcpy(span.file, target, sizeof target);
     lockstep_ring_write_shared(ring, LOCKSTEP_RECORD_SPAN, &span, (uint32_t)sizeof span);
@@ -284,51 +295,68 @@ DEFINE_OPEN(open64)
 DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)
 
-/* CUDA's runtime arrives with torch, out of sight of the loader's RTLD_NEXT: the caller's own
- * libraries say which one is meant. */
-static void* real_of_cuda(const char* name, const void* caller) {
-  void* const next = dlsym(RTLD_NEXT, name);
-  if (next != NULL) return next;
-  Dl_info from;
-  if (dladdr(caller, &from) == 0) return NULL;
-  void* const library = dlopen(from.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+static void* found_in(const char* file, const char* name) {
+  void* const library = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
   return library != NULL ? dlsym(library, name) : NULL;
 }
 
+/* Of CUDA's runtime, also as some wheels call theirs: libcudart-d0da41ae.so.11.0. */
+static int path_of_runtime(struct dl_phdr_info* info, size_t size, void* path) {
+  (void)size;
+  const char* const base = info->dlpi_name != NULL ? strrchr(info->dlpi_name, '/') : NULL;
+  if (base == NULL || strncmp(base, "/libcudart", 10) != 0) return 0;
+  snprintf(path, 400, "%s", info->dlpi_name);
+  return 1;
+}
+
+/* CUDA's runtime arrives with torch, where RTLD_NEXT need not see it. The caller's own libraries
+ * say which one is meant where there are two; a caller that is not on the stack (it ended in a
+ * jump) means the one that is there. */
+static void* real_of_cuda(const char* name, const void* caller, const void* own) {
+  Dl_info from;
+  void* found = dladdr(caller, &from) != 0 ? found_in(from.dli_fname, name) : NULL;
+  if (found == NULL || found == own) found = dlsym(RTLD_NEXT, name);
+  if (found == NULL || found == own) {
+    char path[400] = "";
+    dl_iterate_phdr(path_of_runtime, path);
+    found = *path != '\0' ? found_in(path, name) : NULL;
+  }
+  return found != own ? found : NULL;
+}
+
 #define CUDA_ERROR_NOT_INITIALIZED 3
-/* Of any thread: a backward pass waits on autograd's. */
-#define DEFINE_CUDA_WAIT(name, parameters, arguments)                               \
-  __attribute__((visibility("default"))) int name parameters;                       \
-  int name parameters {                                                             \
-    static int(*real_##name) parameters;                                            \
-    if (real_##name == NULL) {                                                      \
-      void* const found = real_of_cuda(#name, __builtin_return_address(0));         \
-      if (found == NULL || found == (void*)name) return CUDA_ERROR_NOT_INITIALIZED; \
-      *(void**)&real_##name = found;                                                \
-    }                                                                               \
-    if (inside || failed) return real_##name arguments;                             \
-    const uint64_t begin = lockstep_now_ns();                                       \
-    const int value = real_##name arguments;                                        \
-    told(#name, CALL_WAITS_FOR_GPU, begin, -1, NULL, 0);                            \
-    return value;                                                                   \
+/* Of any thread: a backward pass waits on autograd's. Asked again where another line calls. */
+#define DEFINE_CUDA_WAIT(name, parameters, arguments)                   \
+  __attribute__((visibility("default"))) int name parameters;           \
+  int name parameters {                                                 \
+    static __thread const void* known;                                  \
+    static __thread int(*real_##name) parameters;                       \
+    const void* const caller = __builtin_return_address(0);             \
+    if (known != caller) {                                              \
+      const int was_inside = inside;                                    \
+      inside = 1; /* the loader reads files */                          \
+      *(void**)&real_##name = real_of_cuda(#name, caller, (void*)name); \
+      inside = was_inside;                                              \
+      known = caller;                                                   \
+    }                                                                   \
+    if (real_##name == NULL) return CUDA_ERROR_NOT_INITIALIZED;         \
+    if (inside || failed) return real_##name arguments;                 \
+    const uint64_t begin = lockstep_now_ns();                           \
+    const int value = real_##name arguments;                            \
+    told(#name, CALL_WAITS_FOR_GPU, begin, -1, NULL, 0);                \
+    return value;                                                       \
   }
 DEFINE_CUDA_WAIT(cudaStreamSynchronize, (void* stream), (stream))
 DEFINE_CUDA_WAIT(cudaEventSynchronize, (void* event), (event))
 DEFINE_CUDA_WAIT(cudaDeviceSynchronize, (void), ())
 
-static int names_cuda_runtime(struct dl_phdr_info* info, size_t size, void* found) {
-  (void)size;
-  if (info->dlpi_name != NULL && strstr(info->dlpi_name, "libcudart.so") != NULL) *(int*)found = 1;
-  return *(int*)found;
-}
-
 /* Asked by the CUDA probe, whose own records of waits make each launch of a kernel as much dearer
  * as all its others together. A runtime that is a part of some library is not seen here. */
 __attribute__((visibility("default"))) int lockstep_host_probe_tells_waits(void);
 int lockstep_host_probe_tells_waits(void) {
-  int found = 0;
-  if (!failed) dl_iterate_phdr(names_cuda_runtime, &found);
-  return found;
+  char path[400] = "";
+  if (!failed) dl_iterate_phdr(path_of_runtime, path);
+  return *path != '\0';
 }
 
 __attribute__((constructor)) static void start(void) {

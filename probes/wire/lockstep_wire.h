@@ -78,7 +78,8 @@ enum lockstep_span_flag {
   LOCKSTEP_FLAG_OTHER_THREAD = 128, /* beside the training thread: takes none of its time */
   LOCKSTEP_FLAG_SUMMED = 256, /* `count` short pieces between begin and end, busy_ns together */
   LOCKSTEP_FLAG_GPU_IDLE =
-      512 /* no work of the rank but the GPU's: it had nothing to do meanwhile */
+      512, /* no work of the rank but the GPU's: it had nothing to do meanwhile */
+  LOCKSTEP_FLAG_AUTOGRAD = 1024 /* on a thread that computes a backward pass */
 };
 
 /* Strings end at the first 0 or at the field's end; of a long path the end is kept. */

@@ -144,7 +144,18 @@ void for_each_nameless_wait(int rank, std::vector<StepPiece>& pieces, Do act) {
   }
 }
 
-// Lines for waits that have none: where the training thread was seen in them.
+// Where the training thread was seen in this very wait, last.
+std::shared_ptr<const CodePlace> seen_in(const StepPiece& wait,
+                                         const std::vector<StackLook>& looks) {
+  std::shared_ptr<const CodePlace> place;
+  for (const StackLook& look : looks)
+    if (look.at_ms >= wait.from_ms && look.at_ms < wait.from_ms + wait.length_ms)
+      place = look.place;
+  return place;
+}
+
+// Lines for waits that have none: where the training thread was seen in them, or in the same one of
+// other steps.
 void name_waits(std::vector<StepAt>& steps) {
   std::map<WaitSite, Looks> sites;
   for (StepAt& entry : steps) {
@@ -152,21 +163,21 @@ void name_waits(std::vector<StepAt>& steps) {
       continue;
     auto pieces = entry.step.detail->pieces;
     for_each_nameless_wait(entry.step.rank, pieces, [&](const WaitSite& site, StepPiece& wait) {
-      for (const StackLook& look : entry.step.detail->looks)
-        if (look.at_ms >= wait.from_ms && look.at_ms < wait.from_ms + wait.length_ms)
-          sites[site][look.place] += 1;
+      if (const auto place = seen_in(wait, entry.step.detail->looks)) sites[site][place] += 1;
     });
   }
-  std::map<WaitSite, std::shared_ptr<const CodePlace>> places;
   std::map<CodePlace, std::shared_ptr<const CodePlace>> known;
-  for (const auto& [site, looks] : sites) {
-    const auto most =
-        std::ranges::max_element(looks, {}, [](const auto& place) { return place.second; });
-    CodePlace place = *most->first;
+  const auto waiting_at = [&known](CodePlace place) {
     place.what = "wait for the GPU";
     auto& shared = known[place];
     if (!shared) shared = std::make_shared<const CodePlace>(place);
-    places[site] = shared;
+    return shared;
+  };
+  std::map<WaitSite, std::shared_ptr<const CodePlace>> places;
+  for (const auto& [site, looks] : sites) {
+    const auto most =
+        std::ranges::max_element(looks, {}, [](const auto& place) { return place.second; });
+    places[site] = waiting_at(*most->first);
   }
   if (places.empty()) return;
   for (StepAt& entry : steps) {
@@ -176,8 +187,12 @@ void name_waits(std::vector<StepAt>& steps) {
     std::vector<std::pair<StepPiece*, std::shared_ptr<const CodePlace>>> named;
     for_each_nameless_wait(entry.step.rank, detail->pieces,
                            [&](const WaitSite& site, StepPiece& wait) {
+                             const auto seen = seen_in(wait, detail->looks);
                              const auto found = places.find(site);
-                             if (found != places.end()) named.emplace_back(&wait, found->second);
+                             if (seen)
+                               named.emplace_back(&wait, waiting_at(*seen));
+                             else if (found != places.end())
+                               named.emplace_back(&wait, found->second);
                            });
     for (auto& [wait, place] : named) wait->place = place;
     entry.step.detail = std::move(detail);

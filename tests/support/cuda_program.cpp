@@ -34,21 +34,27 @@ bool goes_by_windows(void* probe, long kernels) {
   const auto detach =
       reinterpret_cast<std::uint64_t (*)()>(::dlsym(probe, "lockstep_cuda_probe_detach"));
   if (window == nullptr || detach == nullptr) return false;
-  const auto work = [&] {
+  // CUPTI's texts go with it: the next window has the same kernel elsewhere, and at its old place
+  // another whose name begins alike.
+  std::string text = std::string(60, 'k') + "_first";
+  const auto work = [&](const char* name) {
     for (long i = 0; i < kernels; ++i) {
       const std::uint64_t now = fake_cupti_now();
-      fake_cupti_kernel(now - 500, now, 0, 7, "kernel");
+      fake_cupti_kernel(now - 500, now, 0, 7, name);
     }
   };
   if (detach() != 0) return false;  // a window is open
-  work();
+  work(text.c_str());
   window(0);
-  work();  // seen by nobody
+  work("seen by nobody");
   if (detach() == 0 || fake_cupti_finalized() != 1 || fake_cuda_waits() != 1) return false;
-  work();  // CUPTI is not there
+  work("CUPTI is not there");
   if (detach() != 0) return false;
+  const std::string elsewhere = text;
+  text.replace(60, std::string::npos, "_other");
   window(1);
-  work();
+  work(text.c_str());
+  work(elsewhere.c_str());
   window(0);
   return detach() != 0 && fake_cupti_finalized() == 2 && fake_cupti_enabled() == 0;
 }

@@ -145,6 +145,8 @@ def _do_chores(optimizer, frame):
     """What is not due every step."""
     global _next_chore, _forwards_since
     if not recorder.active():
+        if windows.leave():
+            _remove_hooks()
         return
     try:
         device.end_of_step(_steps)
@@ -408,10 +410,19 @@ def after_fork():
 
 
 def unhook():
+    """Called beside the training thread, which alone may have CUPTI leave: at its next step."""
+    global _next_chore
+    if windows.in_use():
+        _next_chore = 0
+    else:
+        _remove_hooks()
+    _targets.clear()
+
+
+def _remove_hooks():
     for handle in _handles:
         try:
             handle.remove()
         except Exception:
             pass
     _handles.clear()
-    _targets.clear()

@@ -38,7 +38,7 @@ def end_of_step(steps, now):
     if _edges is None:
         if _is_capturing():
             return
-        _edges = _plan(FIRST) if _find() else {}
+        _edges = _plan(max(FIRST, steps + 4 - steps % 4)) if _find() else {}
         if _edges:
             _switch(0)
             _detach()
@@ -49,6 +49,22 @@ def end_of_step(steps, now):
         _edges = {at + 4: then for at, then in _edges.items() if at >= steps}
         return
     do(steps, now)
+
+
+def in_use():
+    return _switch is not None
+
+
+def leave():
+    """The measuring is over. Whether nothing is left to do: while a CUDA graph is captured there is."""
+    global _switch
+    if _switch is not None:
+        if _is_capturing():
+            return False
+        _switch(0)
+        _detach()
+        _switch = None
+    return True
 
 
 def _is_capturing():
@@ -116,7 +132,8 @@ def _learn(steps, now):
     del _costs[:-9]
     cost = statistics.median(_costs)
     recorder.fact("cuda_window", cost=round(cost, 4), windows=len(_costs))
-    _edges = _plan(SECOND if len(_costs) == 1 else _next(steps, cost))
+    second = len(_costs) == 1 and steps < SECOND
+    _edges = _plan(SECOND if second else _next(steps, cost))
     if steps in _edges:
         _look(steps, now)
 

@@ -90,6 +90,7 @@ constexpr std::array kPhrases = {
     Phrase{"throttled_share", "heat holds it back {} of the time"},
     Phrase{"idle_while_launching", "it rests {} of the time while kernels are launched"},
     Phrase{"gaps_a_step", "{} between kernels per step"},
+    Phrase{"busy_without_records", "its GPUs are {} busy in steps without records"},
     Phrase{"kernels_a_step", "{} per step"},
     Phrase{"queueing_share", "queueing the work takes {} of a step"},
     Phrase{"steps_done_as_soon_as_queued", "{} of the steps are done as soon as they are queued"},

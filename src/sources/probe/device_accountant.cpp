@@ -186,7 +186,9 @@ void DeviceAccountant::add(const lockstep_device_row& row) {
     return;
   }
   if (row.kind == LOCKSTEP_DEVICE_WAIT) {
-    add_wait(row.begin_ns, row.begin_ns + row.duration_ns);
+    if (!host_tells_waits_)
+      waits_.push_back({row.begin_ns, row.begin_ns + row.duration_ns, WaitOf::unknown_thread});
+    if (waits_.size() > kMostWaits) waits_.pop_front();
     return;
   }
   if (rows_.size() >= kMostRows) {  // the older half goes
@@ -213,8 +215,10 @@ void DeviceAccountant::add(const lockstep_device_row& row) {
   rows_.push_back(made);
 }
 
-void DeviceAccountant::add_wait(std::uint64_t begin_ns, std::uint64_t end_ns) {
-  waits_.push_back({begin_ns, end_ns});
+void DeviceAccountant::add(const Wait& wait) {
+  if (!host_tells_waits_) waits_.clear();
+  host_tells_waits_ = true;
+  waits_.push_back(wait);
   if (waits_.size() > kMostWaits) waits_.pop_front();
 }
 

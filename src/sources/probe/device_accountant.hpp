@@ -40,8 +40,15 @@ class DeviceAccountant {
 
   void add(const lockstep_name& name);
   void add(const lockstep_device_row& row);  // damaged ones are left out
-  // The host waited for the GPU: by the host probe, which sees it outside the windows, too.
-  void add_wait(std::uint64_t begin_ns, std::uint64_t end_ns);
+  // The host waited for the GPU: by CUPTI within the windows, whatever the thread, or by the host
+  // probe, which sees it in all steps. Who hears the latter forgets what CUPTI says.
+  enum class WaitOf : std::uint8_t { training_thread, autograd, unknown_thread };
+  struct Wait {
+    std::uint64_t begin_ns = 0;
+    std::uint64_t end_ns = 0;
+    WaitOf of = WaitOf::training_thread;
+  };
+  void add(const Wait& wait);
   // Everything before then is accounted for.
   void forget_waits(std::uint64_t until_ns);
 
@@ -77,10 +84,6 @@ class DeviceAccountant {
   std::vector<CollectiveKernel> take_collectives();
 
   // The host's waits in the driver within a stretch of time.
-  struct Wait {
-    std::uint64_t begin_ns = 0;
-    std::uint64_t end_ns = 0;
-  };
   std::vector<Wait> waits(std::uint64_t begin_ns, std::uint64_t end_ns) const;
 
  private:
@@ -113,7 +116,8 @@ class DeviceAccountant {
   std::vector<Row> rows_;  // by begin once sorted_
   bool sorted_ = true;
   std::deque<CollectiveKernel> collectives_;
-  std::deque<Wait> waits_;           // as they ended
+  std::deque<Wait> waits_;  // as they ended
+  bool host_tells_waits_ = false;
   std::uint64_t newest_ns_ = 0;      // of the GPUs' own rows
   std::uint64_t lost_until_ns_ = 0;  // there were too many to keep
   struct Window {

@@ -205,7 +205,11 @@ void StepAccountant::add(const lockstep_span_record& span) {
 void StepAccountant::add_host(const lockstep_span_record& span) {
   if (!is_sound(span)) return;
   if (span.part == LOCKSTEP_SPAN_SYNC) {
-    device_.add_wait(span.begin_ns, span.end_ns);
+    if ((span.flags & LOCKSTEP_FLAG_OTHER_THREAD) == 0)  // who prefetches takes none of its time
+      device_.add(DeviceAccountant::Wait{span.begin_ns, span.end_ns,
+                                         (span.flags & LOCKSTEP_FLAG_AUTOGRAD) != 0
+                                             ? DeviceAccountant::WaitOf::autograd
+                                             : DeviceAccountant::WaitOf::training_thread});
     return;
   }
   host_.push_back({span, place_of(span.file, sizeof span.file, 0, 0, span.what, sizeof span.what)});
@@ -331,6 +335,10 @@ void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pi
     // what waits by its nature, or another thread
     if (around != nullptr && around->part != StepPart::forward &&
         around->part != StepPart::backward && around->part != StepPart::optimizer)
+      continue;
+    const bool in_backward = around != nullptr && around->part == StepPart::backward;
+    if ((wait.of == DeviceAccountant::WaitOf::autograd && !in_backward) ||
+        (wait.of == DeviceAccountant::WaitOf::unknown_thread && around == nullptr))
       continue;
     StepPiece piece;
     piece.part = StepPart::sync;

@@ -176,6 +176,33 @@ TEST(LaunchBound, CostsAlsoTheLittleThatWouldGoOnBesideTheGpu) {
       << "data that are waited for do not come sooner";
 }
 
+Signals launches_slowly_in_windows(double idle, double busy_between_them) {
+  Signals signals = launches_slowly(idle);
+  JobSignals& job = signals.jobs.front();
+  job.steps->devices->steps = 40;
+  job.steps->count = 4000;
+  for (GpuInJob& member : job.members) member.busy = busy_between_them;
+  return signals;
+}
+
+TEST(LaunchBound, IsNotWhatRecordingItMakesOfAProgram) {
+  const auto slowed = launches_slowly_in_windows(0.31, 0.92);
+  const auto half = launches_slowly_in_windows(0.6, 0.7);
+
+  EXPECT_THAT(found_by(find_launch_bound, slowed), IsEmpty())
+      << "an eager GPT was 31 % idle under the probe, and 90 % busy when nobody looked";
+  EXPECT_TRUE(is_one(found_by(find_launch_bound, half), FindingCode::launch_bound, 0.29, 0.31))
+      << "the GPUs rest 30 % of the time, whatever the windows say";
+  EXPECT_LT(found_by(find_launch_bound, half).front().confidence, 0.7);
+}
+
+TEST(LaunchBound, NearMissACounterThatReadsALittleMoreTakesNothingAway) {
+  const auto findings = found_by(find_launch_bound, launches_slowly_in_windows(0.84, 0.21));
+
+  EXPECT_TRUE(is_one(findings, FindingCode::launch_bound, 0.83, 0.85));
+  EXPECT_GT(findings.front().confidence, 0.9);
+}
+
 TEST(LaunchBound, NearMissAFewGapsAreNothing) {
   EXPECT_THAT(found_by(find_launch_bound, launches_slowly(0.06)), IsEmpty());
 }

@@ -288,6 +288,42 @@ TEST_F(StepBesideAGpu, AWaitOutsideAllThatHooksKnowIsSyncWithoutALine) {
   EXPECT_EQ(wait->place->file, "");
 }
 
+TEST_F(StepBesideAGpu, AutogradsThreadsWaitInABackwardPassAndOthersForThemselves) {
+  const auto wait = [&](std::uint64_t from_us, std::uint64_t to_us, std::uint32_t flags) {
+    lockstep_span_record span =
+        span_at(LOCKSTEP_SPAN_SYNC, from_us, to_us, "cudaStreamSynchronize");
+    span.flags = flags;
+    accountant_.add_host(span);
+  };
+  accountant_.add(span_at(LOCKSTEP_SPAN_FORWARD, 1100, 1300, "Net", 12));
+  accountant_.add(span_at(LOCKSTEP_SPAN_BACKWARD, 1300, 1500, "backward", 13));
+  wait(1150, 1250, LOCKSTEP_FLAG_AUTOGRAD);
+  wait(1320, 1390, LOCKSTEP_FLAG_OTHER_THREAD);
+  wait(1400, 1450, LOCKSTEP_FLAG_AUTOGRAD);
+  wait(1600, 1900, LOCKSTEP_FLAG_OTHER_THREAD);
+
+  EXPECT_NEAR(*whole_step().spans_ms[index_of(StepPart::sync)], 0.05, 1e-9);
+}
+
+TEST_F(StepBesideAGpu, AWaitOutsideAllThatHooksKnowIsNobodysWhereCuptiDoesNotSayWhose) {
+  accountant_.add(span_at(LOCKSTEP_SPAN_FORWARD, 1100, 1300, "Net", 12));
+  Rows(accountant_.device()).kernel(1150, 1500).row(LOCKSTEP_DEVICE_WAIT, 1600, 1900);
+
+  EXPECT_NEAR(*whole_step().spans_ms[index_of(StepPart::sync)], 0, 1e-9);
+}
+
+TEST_F(StepBesideAGpu, AWaitThatBothProbesTellIsOne) {
+  accountant_.add(span_at(LOCKSTEP_SPAN_FORWARD, 1100, 1600, "Net", 12));
+  Rows(accountant_.device()).kernel(1150, 1500).row(LOCKSTEP_DEVICE_WAIT, 1201, 1509);
+  accountant_.add_host(span_at(LOCKSTEP_SPAN_SYNC, 1200, 1510, "cudaStreamSynchronize"));
+  Rows(accountant_.device()).row(LOCKSTEP_DEVICE_WAIT, 1201, 1509);
+
+  const StepMark mark = whole_step();
+
+  EXPECT_EQ(mark.on_devices->waits, 1);
+  EXPECT_NEAR(*mark.spans_ms[index_of(StepPart::sync)], 0.31, 1e-9);
+}
+
 TEST_F(StepBesideAGpu, AWaitWithinAnItemIsNotCountedTwice) {
   accountant_.add(span_at(LOCKSTEP_SPAN_SYNC, 1200, 1520, "Tensor.item", 14));
   Rows(accountant_.device()).kernel(1150, 1500).row(LOCKSTEP_DEVICE_WAIT, 1205, 1510);

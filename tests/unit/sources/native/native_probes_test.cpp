@@ -216,7 +216,10 @@ TEST(CudaProbe, HasCuptiLeaveTheProcessBetweenWindows) {
 
   const RawRows raw = raw_rows(folder.path());
 
-  EXPECT_EQ(raw.rows.size(), 1400U) << "of both windows, all; of the time between, none";
+  EXPECT_EQ(raw.rows.size(), 2100U) << "of both windows, all; of the time between, none";
+  ASSERT_EQ(raw.names.size(), 2U) << "each name once";
+  EXPECT_THAT(raw.names[1], ::testing::EndsWith("_other"));
+  EXPECT_EQ(std::ranges::count(raw.rows, 1U, &lockstep_device_row::subject), 1400);
   std::vector<std::string> edges;
   for (const std::string& fact : raw.facts)
     if (fact.find("rested") == std::string::npos) edges.push_back(fact.substr(0, fact.find('=')));
