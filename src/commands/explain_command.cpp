@@ -51,8 +51,9 @@ Result<int> explain_code(const RawOptions& raw, const std::string& asked) {
     if (const auto matched = match_message(asked)) {
       const KnownMessage* const message = matched->message;
       name = &name_of(message->code);
-      lead = fmt::format("This message means {} {}.\n\ncause: {}\nfix: {}\n\n", name->id,
-                         name->name, message->cause, message->fix);
+      lead = fmt::format("This message {} {} {}.\n\ncause: {}\nfix: {}\n\n",
+                         matched->sure ? "means" : "often means", name->id, name->name,
+                         message->cause, message->fix);
     }
   if (name == nullptr) {
     std::vector<std::string> known;

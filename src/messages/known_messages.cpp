@@ -5,6 +5,12 @@
 namespace lockstep {
 namespace {
 
+constexpr std::string_view kKilled =
+    "a rank was killed (SIGKILL), as the kernel does where the machine's or the container's memory "
+    "is full, and as a scheduler or a launcher does at its own time";
+constexpr std::string_view kWhoKilled =
+    "sudo dmesg | grep -i oom; fewer loader workers, smaller caches, or more memory for the job";
+
 // The more special first: the first that matches is taken. Words are those of PyTorch 2.x,
 // Transformers and Accelerate.
 constexpr std::array kMessages = {
@@ -36,11 +42,11 @@ constexpr std::array kMessages = {
                  "device_map=\"auto\" under a launcher splits the model in each rank",
                  "give device_map={\"\": local_rank}, or none at all"},
     KnownMessage{
-        FindingCode::taking_turns,
-        "Expected all tensors to be on the same device, but found at least two devices, cuda",
-        "parts of the model or the batch lie on different GPUs, often by device_map=\"auto\"",
+        FindingCode::taking_turns, kTwoDevices,
+        "parts of the model or the batch lie on different GPUs, as device_map=\"auto\" puts them",
         "drop device_map and start one process per GPU: torchrun --standalone --nproc_per_node=N "
-        "train.py"},
+        "train.py; without a device_map, find the tensor that is not moved to the model's device",
+        MessageWeight::usual_reason},
     KnownMessage{FindingCode::gpu_held_by_others, kOthersHoldMemory,
                  "another process holds memory of the GPU",
                  "nvidia-smi shows who; end it, or choose another GPU"},
@@ -76,6 +82,12 @@ constexpr std::array kMessages = {
                  "fewer ranks came to the rendezvous than WORLD_SIZE promises",
                  "start all ranks, or start them with one command: torchrun --standalone "
                  "--nproc_per_node=N"},
+    KnownMessage{FindingCode::nccl_timeout, "watchdog got stuck for",
+                 "NCCL's own watchdog stood still: a call of CUDA hangs, or another thread holds "
+                 "the interpreter's lock",
+                 "py-spy dump --native --pid PID of such a rank shows who; the driver's log shows "
+                 "a GPU that no longer answers",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::nccl_timeout, "ProcessGroupNCCL ... timeout",
                  "a rank did not come to a collective in time",
                  "find the rank that is missing before raising any timeout"},
@@ -126,9 +138,11 @@ constexpr std::array kMessages = {
         FindingCode::ranks_share_a_gpu, "Duplicate GPU detected", "two ranks use the same GPU",
         "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) before the first CUDA call"},
     KnownMessage{FindingCode::more_ranks_than_gpus, "invalid device ordinal",
-                 "a rank asks for a GPU that is not there: more ranks than GPUs, or RANK where "
-                 "LOCAL_RANK is meant",
-                 "--nproc_per_node=gpu, and cuda:{LOCAL_RANK}"},
+                 "the program asks for a GPU that is not there: more ranks than GPUs, RANK where "
+                 "LOCAL_RANK is meant, or a number that CUDA_VISIBLE_DEVICES leaves out",
+                 "--nproc_per_node=gpu, and cuda:{LOCAL_RANK}; GPUs are numbered from 0 among "
+                 "those that CUDA_VISIBLE_DEVICES lists",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::shared_memory_small, "DataLoader worker ... Bus error",
                  "the container's /dev/shm is too small for the loader's batches",
                  "docker run --shm-size=8g (or --ipc=host); in Kubernetes an emptyDir with medium: "
@@ -154,7 +168,7 @@ constexpr std::array kMessages = {
                  "This DataLoader will create ... worker processes in total. Our suggested max "
                  "number of worker",
                  "more loader workers than the job has cores",
-                 "num_workers at most cores divided by ranks"},
+                 "num_workers at most cores divided by ranks", MessageWeight::costs},
     KnownMessage{FindingCode::legacy_launcher, "unrecognized arguments: --local-rank",
                  "the old launcher passes --local-rank, which the script does not take",
                  "torchrun --standalone --nproc_per_node=N train.py, and read LOCAL_RANK from the "
@@ -174,6 +188,15 @@ constexpr std::array kMessages = {
                  "The client socket has failed to connect to any network address of",
                  "the master's name does not lead to it, or it does not listen",
                  "check MASTER_ADDR and MASTER_PORT; on one machine torchrun --standalone"},
+    KnownMessage{FindingCode::host_name_unresolvable,
+                 "The client socket has timed out after ... while trying to connect to",
+                 "the master's name does not lead to it, a firewall is between, or it was not "
+                 "started",
+                 "nc -vz MASTER_ADDR MASTER_PORT on each node; on one machine torchrun "
+                 "--standalone"},
+    KnownMessage{FindingCode::host_name_unresolvable, "No address associated with hostname",
+                 "the master's host name cannot be resolved",
+                 "use its address: MASTER_ADDR=10.0.0.1, or --standalone on one machine"},
     KnownMessage{FindingCode::host_name_unresolvable, "nodename nor servname provided",
                  "the master's host name cannot be resolved",
                  "use its address, or --standalone on one machine"},
@@ -183,37 +206,68 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::host_name_unresolvable, "Temporary failure in name resolution",
                  "the master's host name cannot be resolved",
                  "use its address: MASTER_ADDR=10.0.0.1, or --standalone on one machine"},
-    KnownMessage{
-        FindingCode::out_of_memory, "exitcode ... -9 (pid",
-        "a rank was killed (SIGKILL), as the kernel does where the machine's or the container's "
-        "memory is full",
-        "sudo dmesg | grep -i oom; fewer loader workers, smaller caches, or more memory for the "
-        "job",
-        true},
-    KnownMessage{
-        FindingCode::out_of_memory, "exits with return code = -9",
-        "a rank was killed (SIGKILL), as the kernel does where the machine's or the container's "
-        "memory is full",
-        "sudo dmesg | grep -i oom; fewer loader workers, smaller caches, or more memory for the "
-        "job",
-        true},
+    KnownMessage{FindingCode::host_memory_full, "DataLoader worker ... killed by signal: Killed",
+                 "the kernel ended a loader's worker, as it does where the machine's or the "
+                 "container's memory is full",
+                 "fewer or lighter loader workers (each holds a copy of what the dataset changes), "
+                 "or more memory for the job"},
+    KnownMessage{FindingCode::host_memory_full, "oom-kill event",
+                 "the job's memory was full, and the kernel ended one of its processes",
+                 "sbatch --mem with more; fewer loader workers; load checkpoints with mmap=True"},
+    KnownMessage{FindingCode::host_memory_full, "oom_kill event",
+                 "the job's memory was full, and the kernel ended one of its processes",
+                 "sbatch --mem with more; fewer loader workers; load checkpoints with mmap=True"},
+    KnownMessage{FindingCode::host_memory_full, "Out Of Memory ... cgroup",
+                 "the job's memory was full, and the kernel ended one of its processes",
+                 "sbatch --mem with more; fewer loader workers; load checkpoints with mmap=True"},
+    KnownMessage{FindingCode::host_memory_full, "Memory cgroup out of memory: Kill",
+                 "the container's memory was full, and the kernel ended a process in it",
+                 "a higher memory limit; fewer loader workers; smaller caches"},
+    KnownMessage{FindingCode::host_memory_full, "Out of memory: Kill",
+                 "the machine's memory was full, and the kernel ended a process",
+                 "fewer loader workers; smaller caches; see who held it in dmesg"},
+    KnownMessage{FindingCode::host_memory_full, "DefaultCPUAllocator: ... allocate memory",
+                 "the machine had no memory for a tensor on the CPU",
+                 "load checkpoints with mmap=True or on one rank at a time; fewer loader workers"},
+    KnownMessage{FindingCode::host_memory_full, "exitcode ... -9", kKilled, kWhoKilled,
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::host_memory_full, "exits with return code = -9", kKilled, kWhoKilled,
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::find_unused_parameters,
                  "find_unused_parameters=True was specified in DDP constructor, but did not find "
                  "any unused parameters",
                  "DDP walks the graph in every step for nothing",
                  "DistributedDataParallel(..., find_unused_parameters=False); in Transformers "
-                 "ddp_find_unused_parameters=False"},
-    KnownMessage{FindingCode::rank_conditional_collective,
+                 "ddp_find_unused_parameters=False",
+                 MessageWeight::costs},
+    KnownMessage{FindingCode::find_unused_parameters,
                  "Expected to have finished reduction in the prior iteration",
-                 "some parameters got no gradient on some rank",
-                 "make every parameter part of the loss, or find_unused_parameters=True where that "
-                 "is meant"},
+                 "some parameters got no gradient, and DDP waits for all of them; the message ends "
+                 "with which",
+                 "make every parameter part of the loss, freeze those that are not trained before "
+                 "DDP is made, or find_unused_parameters=True where that is meant"},
+    KnownMessage{FindingCode::find_unused_parameters, "Expected to mark a variable ready only once",
+                 "a parameter got its gradient twice in one pass: find_unused_parameters beside "
+                 "checkpointed blocks, or a module that is called twice",
+                 "find_unused_parameters=False with checkpointing (use_reentrant=False), or "
+                 "DistributedDataParallel(..., static_graph=True)"},
+    KnownMessage{FindingCode::rank_conditional_collective, "Mismatched collective detected",
+                 "ranks came to different collectives at the same moment",
+                 "look for a collective under a condition that differs from rank to rank"},
+    KnownMessage{FindingCode::rank_conditional_collective,
+                 "Detected mismatch between collectives on ranks",
+                 "ranks came to different collectives at the same moment",
+                 "the message names both; look for a condition that differs from rank to rank"},
+    KnownMessage{FindingCode::rank_conditional_collective, "collective mismatch error",
+                 "ranks came to a collective with different sizes or types",
+                 "pad to one size, or gather sizes first; look for a condition that differs from "
+                 "rank to rank"},
     KnownMessage{FindingCode::legacy_launcher, "torch.distributed.launch is deprecated",
-                 "the launcher of PyTorch 1.8",
-                 "torchrun --standalone --nproc_per_node=N train.py"},
+                 "the launcher of PyTorch 1.8", "torchrun --standalone --nproc_per_node=N train.py",
+                 MessageWeight::told},
     KnownMessage{FindingCode::legacy_launcher, "The module torch.distributed.launch is deprecated",
-                 "the launcher of PyTorch 1.8",
-                 "torchrun --standalone --nproc_per_node=N train.py"},
+                 "the launcher of PyTorch 1.8", "torchrun --standalone --nproc_per_node=N train.py",
+                 MessageWeight::told},
     KnownMessage{FindingCode::checkpoint_not_portable, "Missing key(s) in state_dict ... module.",
                  "the checkpoint's names begin with `module.`, which DDP put there",
                  "save model.module.state_dict(), or take the prefix off when loading"},
@@ -222,6 +276,11 @@ constexpr std::array kMessages = {
         "the checkpoint names a GPU that is not there", "torch.load(path, map_location=\"cpu\")"},
     KnownMessage{FindingCode::gpu_lost, "GPU has fallen off the bus", "the GPU stopped answering",
                  "reset or reboot; check power and seating"},
+    KnownMessage{FindingCode::gpu_lost, "fallen off the bus", "the GPU stopped answering",
+                 "reset or reboot; check power and seating"},
+    KnownMessage{FindingCode::gpu_lost, "NVRM: ... RmInitAdapter failed",
+                 "the driver cannot start a GPU",
+                 "reboot; reseat the card; compare driver and firmware (nvidia-smi -q)"},
     KnownMessage{FindingCode::gpu_lost, "Unable to determine the device handle for GPU",
                  "the driver does not reach a GPU that is there",
                  "dmesg shows an Xid; reset or reboot; check power and seating"},

@@ -10,19 +10,34 @@
 
 namespace lockstep {
 
+enum class MessageWeight : std::uint8_t {
+  ends_the_run,
+  usual_reason,  // of such an end, and not the only one: never sure
+  costs,         // the run goes on, slower than it could
+  told,          // the run goes on as it did
+};
+
 struct KnownMessage {
   FindingCode code;
   std::string_view words;  // all of these, in this order, parted by " ... "
   std::string_view cause;
   std::string_view fix;
-  bool is_the_usual_reason = false;  // and not the only one: never sure
+  MessageWeight weight = MessageWeight::ends_the_run;
 };
 
 // Whether it is said of others than the run itself follows from the sizes in the line.
 inline constexpr std::string_view kOthersHoldMemory =
     "CUDA out of memory ... Process ... memory in use";
 
+// Which devices: a tensor that was left on the CPU is another mistake.
+inline constexpr std::string_view kTwoDevices =
+    "Expected all tensors to be on the same device, but found at least two devices, cuda";
+
 std::span<const KnownMessage> known_messages();
+
+// What else stands in a log speaks for a usual reason: a launcher for ranks that are too many,
+// Transformers' and Accelerate's own code for a device_map.
+bool speaks_for(const KnownMessage& message, std::string_view another_line);
 
 // The message that a line holds. Not `sure`: the same words are said of other things, too, and
 // nothing in the line tells which.

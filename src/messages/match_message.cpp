@@ -1,8 +1,9 @@
 // Which known message a line holds.
 //
-// Words alone are not enough for three of them, seen in public logs: a web client that cannot
-// resolve api.wandb.ai, a web server whose port is taken, and PyTorch's list of who holds a GPU's
-// memory, which in a container counts the run itself among the others.
+// Words alone are not enough for some of them, seen in public logs: a web client that cannot
+// resolve api.wandb.ai, a web server whose port is taken, PyTorch's list of who holds a GPU's
+// memory, which in a container counts the run itself among the others, and a tensor that was left
+// on the CPU.
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -38,11 +39,17 @@ constexpr std::array<std::string_view, 12> kRendezvous = {
     "c10d",          "socket.cpp",    "TCPStore",     "MASTER_",
     "rendezvous",    "Rendezvous",    "torch",        "gai error:",
     "client socket", "server socket", "ProcessGroup", "RuntimeError: Address"};
-constexpr std::array<std::string_view, 14> kWebClients = {
+constexpr std::array<std::string_view, 17> kWebClients = {
     "HTTPSConnection", "HTTPConnection", "urllib", "requests.", "https://", "http://", "wandb",
-    "huggingface", "aiohttp", "httpx", "uvicorn", "gradio", "swanlab",
+    "huggingface", "aiohttp", "httpx", "uvicorn", "gradio", "swanlab", "nginx", "apache", "httpd",
     // NCCL's own sockets: it takes the next port, or says more
     "NCCL WARN Call to bind failed"};
+
+// PyTorch tries IPv6 first and says so, then goes on with IPv4: harmless where that works.
+bool is_a_warning_of_ipv6(std::string_view line) {
+  return line.find("[W") != std::string_view::npos &&
+         line.find("IPv6 network addresses of") != std::string_view::npos;
+}
 
 bool is_of_names_or_ports(FindingCode code) {
   return code == FindingCode::host_name_unresolvable || code == FindingCode::port_in_use;
@@ -102,15 +109,33 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
   for (const KnownMessage& message : known_messages()) {
     if (!holds(line, message.words)) continue;
     if (message.words == kOthersHoldMemory && !others_hold_much(line)) continue;
+    if (message.words == kTwoDevices &&
+        (holds(line, "cuda ... and cpu") || holds(line, "cpu and cuda")))
+      continue;
+    if (message.code == FindingCode::host_name_unresolvable && is_a_warning_of_ipv6(line)) {
+      if (line.find("(localhost,") != std::string_view::npos) continue;
+      return MatchedMessage{&message, false};
+    }
     if (is_of_names_or_ports(message.code)) {
       if (holds_any(line, kRendezvous) || message.words == "EADDRINUSE")
         return MatchedMessage{&message, true};
       if (holds_any(line, kWebClients)) continue;
       return MatchedMessage{&message, false};
     }
-    return MatchedMessage{&message, !message.is_the_usual_reason};
+    return MatchedMessage{&message, message.weight != MessageWeight::usual_reason};
   }
   return std::nullopt;
+}
+
+bool speaks_for(const KnownMessage& message, std::string_view another_line) {
+  constexpr std::array<std::string_view, 6> kLaunchers = {"torchrun",          "torch.distributed",
+                                                          "torch/distributed", "local_rank",
+                                                          "LOCAL_RANK",        "accelerate launch"};
+  constexpr std::array<std::string_view, 4> kPlacers = {"device_map", "accelerate/hooks.py",
+                                                        "accelerate/utils", "/transformers/models"};
+  if (message.code == FindingCode::more_ranks_than_gpus) return holds_any(another_line, kLaunchers);
+  if (message.words == kTwoDevices) return holds_any(another_line, kPlacers);
+  return false;
 }
 
 }  // namespace lockstep

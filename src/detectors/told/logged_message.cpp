@@ -33,6 +33,16 @@ Told told_by(const std::string& detail) {
   return {};
 }
 
+Severity severity_of(const KnownMessage& message) {
+  switch (message.weight) {
+    case MessageWeight::ends_the_run:
+    case MessageWeight::usual_reason: return Severity::critical;
+    case MessageWeight::costs: return Severity::warning;
+    case MessageWeight::told: return Severity::info;
+  }
+  return Severity::critical;
+}
+
 }  // namespace
 
 std::vector<Finding> find_logged_messages(const Seen& seen) {
@@ -41,7 +51,7 @@ std::vector<Finding> find_logged_messages(const Seen& seen) {
     if (entry.event.kind != "message") continue;
     const Told told = told_by(entry.event.detail);
     if (told.message == nullptr) continue;
-    Finding finding = about_job(told.message->code, JobSignals{}, Severity::critical,
+    Finding finding = about_job(told.message->code, JobSignals{}, severity_of(*told.message),
                                 told.sure ? 0.9 : kAlsoSaidOfOthers, 0, {});
     finding.is_fault = true;
     finding.evidence.push_back({told.line, 1, std::nullopt, "message"});

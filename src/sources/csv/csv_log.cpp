@@ -410,6 +410,9 @@ std::optional<double> time_of(const Layout& layout, const std::vector<std::strin
   return time;
 }
 
+// So few rows may be one look of nvidia-smi at several GPUs, or several looks at one.
+constexpr std::size_t kOneLookAtMost = 16;
+
 // Rows so near to each other are GPUs of one look, in a log that names no GPU: much nearer than
 // looks are. A log of one GPU at 20 Hz has all of its rows 50 ms apart.
 double one_look_s(const Layout& layout, const CsvRows& rows) {
@@ -422,6 +425,12 @@ double one_look_s(const Layout& layout, const CsvRows& rows) {
     const auto time = time_of(layout, row);
     if (time && before) gaps.push_back(std::abs(*time - *before));
     before = time;
+  }
+  // A node has no more GPUs: so many rows of one moment are of one GPU, and the clock is coarse.
+  std::size_t at_once = 1;
+  for (const double gap : gaps) {
+    at_once = gap == 0 ? at_once + 1 : 1;
+    if (at_once > kOneLookAtMost) return 0;
   }
   if (gaps.empty()) return kAtMost;
   const auto at =
@@ -566,9 +575,6 @@ bool ends_in_mid_row(const Layout& layout, const CsvRows& rows) {
          !last.back().starts_with("[");
 }
 
-// So few rows may be one look of nvidia-smi at several GPUs, or several looks at one.
-constexpr std::size_t kOneLookAtMost = 16;
-
 }  // namespace
 
 bool names_no_gpu(const std::vector<std::string>& lines) {
@@ -576,7 +582,7 @@ bool names_no_gpu(const std::vector<std::string>& lines) {
     return has(line, ",") && (has(line, " %") || has(line, "utilization.gpu")) &&
            (has(line, " MiB") || has(line, " W") || has(line, "[MiB]") || has(line, "[W]"));
   };
-  return lines.size() <= kOneLookAtMost + 1 && !lines.empty() && has_units(lines.front());
+  return lines.size() <= kOneLookAtMost + 1 && std::ranges::any_of(lines, has_units);
 }
 
 std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
@@ -616,8 +622,9 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   if (!layout || rows.empty()) return std::nullopt;
   const bool by_nvidia_smi =
       has(header, "utilization.gpu") || has(header, "power.draw") || has(header, "memory.used [") ||
-      (!layout->header &&
-       (has(lines.front(), " %") || has(lines.front(), " MiB") || has(lines.front(), " W")));
+      (!layout->header && std::ranges::any_of(rows.front(), [](const std::string& cell) {
+        return has(cell, " %") || has(cell, " MiB") || has(cell, " W");
+      }));
   const bool nobody_named = !names_any(*layout, {Role::gpu, Role::uuid, Role::time});
   const std::size_t in_turn = nobody_named ? gpus_in_turn(*layout, rows) : 1;
   if (by_nvidia_smi && nobody_named && in_turn == 1 && rows.size() > 1 &&

@@ -44,6 +44,11 @@ std::optional<ParsedLog> parse_training_log(const std::vector<std::string>& line
     const auto [known, is_new] = found.try_emplace(matched->message->code, Found{i, *matched});
     if (!is_new && matched->sure && !known->second.matched.sure) known->second = {i, *matched};
   }
+  for (auto& [code, entry] : found)
+    entry.matched.sure =
+        entry.matched.sure || std::ranges::any_of(lines, [&entry](const std::string& line) {
+          return speaks_for(*entry.matched.message, line);
+        });
   for (const auto& [code, entry] : found)
     log.records.push_back(
         {static_cast<double>(entry.line),

@@ -89,6 +89,19 @@ void add_process(const ColumnRow& row, LogBuilder& builder, std::map<int, double
   builder.add_processes(row.time_s, {std::move(process)});
 }
 
+// "# nvidia-smi dmon -i 0 -d 15": people note how they made the file.
+std::optional<double> interval_in(std::string_view line) {
+  constexpr std::string_view kDelay = " -d ";
+  const auto at = line.find(kDelay);
+  if (at == std::string_view::npos ||
+      (line.find("dmon") == std::string_view::npos && line.find("pmon") == std::string_view::npos))
+    return std::nullopt;
+  const auto words = words_in(line.substr(at + kDelay.size()));
+  const auto seconds = words.empty() ? std::nullopt : parse_integer(words.front());
+  return seconds && *seconds > 0 && *seconds <= 3600 ? std::optional<double>(*seconds)
+                                                     : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>& lines) {
@@ -111,13 +124,16 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
     busy_of_gpu.clear();
     builder->end_tick();
   };
+  std::optional<double> interval_s;
   for (const std::string& line : lines) {
+    if (const auto stated = interval_in(line)) interval_s = stated;
     if (auto found = names_in(line)) {
       names = std::move(*found);
       of_processes = std::ranges::find(names, "pid") != names.end();
       if (!builder)
         builder.emplace(SourceKind::nvidia_smi,
                         of_processes ? ProcessCoverage::all : ProcessCoverage::none);
+      if (interval_s) builder->taken_every(*interval_s);
       continue;
     }
     if (line.starts_with("#") || names.empty() || trim(line).empty()) continue;

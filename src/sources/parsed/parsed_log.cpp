@@ -91,8 +91,9 @@ void LogBuilder::assign_times(ParsedLog& log) {
   std::vector<double> times(rounds_.size(), 0);
   std::vector<bool> kept(rounds_.size(), true);
   if (!timed) {
-    for (std::size_t i = 0; i < rounds_.size(); ++i) times[i] = static_cast<double>(i) * 1000;
-    if (rounds_.size() > 1)
+    for (std::size_t i = 0; i < rounds_.size(); ++i)
+      times[i] = static_cast<double>(i) * 1000 * taken_every_s_.value_or(1);
+    if (rounds_.size() > 1 && !taken_every_s_)
       log.notes.push_back("no time stamps: readings are taken as one second apart");
   } else {
     double first = 0;

@@ -49,6 +49,8 @@ class LogBuilder {
   // belong to the tick at hand
   void add_processes(std::optional<double> time_s, ProcessTick processes);
   void end_tick();
+  // What the log says of itself, for readings without a time.
+  void taken_every(double seconds) { taken_every_s_ = seconds; }
   // Nothing where not one reading was found.
   std::optional<ParsedLog> build();
 
@@ -67,6 +69,7 @@ class LogBuilder {
   Round current_;
   std::map<int, GpuInfo> gpus_;
   std::size_t absurd_ = 0;
+  std::optional<double> taken_every_s_;
 };
 
 class ParsedSource : public Source {

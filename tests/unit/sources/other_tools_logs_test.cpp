@@ -338,8 +338,21 @@ TEST(TrainingLog, TakesNoWebClientsTroubleForTheRendezvous) {
   EXPECT_THAT(told_in("[W socket.cpp:436] [c10d] The server socket has failed to bind to "
                       "[::]:29500 (errno: 98 - Address already in use).\n"),
               ElementsAre("L801"));
+  EXPECT_THAT(told_in("[E socket.cpp:601] [c10d] The IPv6 network addresses of (node0, 29500) "
+                      "cannot be retrieved (gai error: -2 - Name or service not known).\n"),
+              ElementsAre("L804"));
+  EXPECT_THAT(told_in("[W socket.cpp:601] [c10d] The IPv6 network addresses of (localhost, 51595) "
+                      "cannot be retrieved (gai error: -2 - Name or service not known).\n"),
+              IsEmpty())
+      << "PyTorch goes on with IPv4";
   EXPECT_THAT(told_in("[W socket.cpp:601] [c10d] The IPv6 network addresses of (node0, 29500) "
                       "cannot be retrieved (gai error: -2 - Name or service not known).\n"),
+              ElementsAre("L804?"))
+      << "so it does here, unless IPv4 fails, too";
+  EXPECT_THAT(told_in("nginx: [emerg] bind() to 0.0.0.0:80 failed (98: Address already in use)\n"),
+              IsEmpty());
+  EXPECT_THAT(told_in("torch.distributed.DistNetworkError: The client socket has timed out after "
+                      "300000ms while trying to connect to (node0, 29500).\n"),
               ElementsAre("L804"));
 }
 
@@ -362,10 +375,79 @@ TEST(TrainingLog, KnowsWhetherOthersHoldTheMemory) {
 }
 
 TEST(TrainingLog, SaysOfAKilledRankThatMemoryIsTheUsualReason) {
-  EXPECT_THAT(told_in("  exitcode  : -9 (pid: 4242)\n"), ElementsAre("B506?"));
+  EXPECT_THAT(told_in("  exitcode  : -9 (pid: 4242)\n"), ElementsAre("B508?"));
+  EXPECT_THAT(told_in("torch.distributed.elastic: failed (exitcode: -9) local_rank: 0\n"),
+              ElementsAre("B508?"));
+  EXPECT_THAT(told_in("slurmstepd: error: Detected 1 oom_kill event in StepId=812.0.\n"),
+              ElementsAre("B508"));
+  EXPECT_THAT(told_in("RuntimeError: DataLoader worker (pid 71) is killed by signal: Killed.\n"),
+              ElementsAre("B508"));
+  EXPECT_THAT(told_in("RuntimeError: DataLoader worker (pid 71) is killed by signal: Bus error.\n"),
+              ElementsAre("L803"));
   EXPECT_THAT(told_in("RuntimeError: CUDA error: out of memory\n"), ElementsAre("B506"));
   EXPECT_THAT(told_in("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error\n"),
               ElementsAre("H605"));
+}
+
+TEST(TrainingLog, TellsADeviceMapFromATensorThatWasNotMoved) {
+  const std::string two =
+      "RuntimeError: Expected all tensors to be on the same device, but found at least two "
+      "devices, cuda:0 and cuda:1!\n";
+  EXPECT_THAT(told_in(two), ElementsAre("P101?"));
+  EXPECT_THAT(
+      told_in("  File \"/venv/transformers/models/llama/modeling_llama.py\", line 88\n" + two),
+      ElementsAre("P101"));
+  EXPECT_THAT(told_in("RuntimeError: Expected all tensors to be on the same device, but found at "
+                      "least two devices, cuda:0 and cpu!\n"),
+              IsEmpty());
+}
+
+TEST(TrainingLog, NeedsALauncherToCallAMissingGpuOneRankTooMany) {
+  const std::string message = "RuntimeError: CUDA error: invalid device ordinal\n";
+  EXPECT_THAT(told_in(message), ElementsAre("L805?"));
+  EXPECT_THAT(told_in("torchrun --nproc_per_node=8 train.py\n" + message), ElementsAre("L805"));
+}
+
+TEST(TrainingLog, KnowsWhatEndedADistributedPass) {
+  EXPECT_THAT(told_in("RuntimeError: Expected to have finished reduction in the prior iteration "
+                      "before starting a new one.\n"),
+              ElementsAre("C404"));
+  EXPECT_THAT(told_in("RuntimeError: Expected to mark a variable ready only once.\n"),
+              ElementsAre("C404"));
+  EXPECT_THAT(told_in("RuntimeError: Detected mismatch between collectives on ranks.\n"),
+              ElementsAre("C407"));
+  EXPECT_THAT(told_in("NVRM: GPU 0000:41:00.0: GPU has fallen off the bus and is not responding to "
+                      "commands.\n"),
+              ElementsAre("H605"));
+}
+
+TEST(Csv, SoManyRowsOfOneMomentAreOneGpus) {
+  std::string text = "Date,Time,Utilization [%],Power [W]\n";
+  for (int i = 0; i < 45; ++i) text += fmt::format("04-03-2021,13:32:39,{} %,80 W\n", 40 + i % 7);
+
+  const auto log = parse_csv_log(lines_of(text));
+
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->machine.gpus.size(), 1U) << "no node has 45 GPUs";
+}
+
+TEST(Csv, ADateBeforeOneLookMakesItNoLogOfOneGpu) {
+  EXPECT_FALSE(
+      parse_csv_log(lines_of("Wed Feb 26 01:50:18 PM EST 2025\n"
+                             "100 %, 39042 MiB, 40536 MiB, 70, 380.53 W\n"
+                             "0 %, 4 MiB, 40536 MiB, 24, 32.15 W\n"
+                             "100 %, 38042 MiB, 40536 MiB, 71, 381.1 W\n")));
+}
+
+TEST(Dmon, TakesTheIntervalFromItsOwnCommandLine) {
+  const auto log =
+      parse_nvidia_smi_columns(lines_of("# nvidia-smi dmon -i 0 -d 15\n"
+                                        "# gpu   pwr gtemp    sm   mem\n"
+                                        "    0    29    64    96    50\n"
+                                        "    0    26    66    88    46\n"));
+
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->records.back().t_ms, 15'000);
 }
 
 TEST(Csv, OfOneGpuManyTimesASecondIsOneGpus) {
