@@ -5,8 +5,10 @@ usage: loop_shapes.py [SHAPE...]     prints each shape's last loss; ends with `s
 """
 
 import asyncio
+import gc
 import sys
 import threading
+import time
 
 import torch
 
@@ -22,10 +24,11 @@ class Training:
         self.model = torch.nn.Sequential(
             torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)
         )
-        self.optimizer = optimizer(self.model.parameters(), lr=0.01)
+        self.optimizer = optimizer(self.model.parameters(), lr=0.001)
         self.loss = None
 
     def backward(self, rows=32):
+        time.sleep(0.002)  # a thousand steps in a second are more than anybody reads in time
         self.loss = self.model(torch.ones(rows, 64)).square().mean()
         self.loss.backward()
 
@@ -274,4 +277,5 @@ torch.set_num_threads(1)
 for shape in SHAPES:
     if not sys.argv[1:] or shape.__name__ in sys.argv[1:]:
         print(shape.__name__, shape(), flush=True)
+        gc.collect()  # while an optimizer lives, it and no other marks steps
 print("steps", taken)
