@@ -88,6 +88,16 @@ constexpr std::array kMessages = {
                  "py-spy dump --native --pid PID of such a rank shows who; the driver's log shows "
                  "a GPU that no longer answers",
                  MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "NCCL WARN ... Connection closed by remote peer",
+                 "the rank at the other end is gone: it ended first, for a reason of its own",
+                 "look for the first error in that host's log; the rank that says this is not the "
+                 "one that failed",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "NCCL WARN ... failed : Connection refused",
+                 "nobody listens at the other end: that rank ended, or was not started",
+                 "look for the first error in that host's log; between hosts also a firewall, or "
+                 "NCCL_SOCKET_IFNAME that names another network",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::nccl_timeout, "ProcessGroupNCCL ... timeout",
                  "a rank did not come to a collective in time",
                  "find the rank that is missing before raising any timeout"},
@@ -230,6 +240,8 @@ constexpr std::array kMessages = {
                  "the machine had no memory for a tensor on the CPU",
                  "load checkpoints with mmap=True or on one rank at a time; fewer loader workers"},
     KnownMessage{FindingCode::host_memory_full, "exitcode ... -9", kKilled, kWhoKilled,
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::host_memory_full, " Killed    ... python", kKilled, kWhoKilled,
                  MessageWeight::usual_reason},
     KnownMessage{FindingCode::host_memory_full, "exits with return code = -9", kKilled, kWhoKilled,
                  MessageWeight::usual_reason},

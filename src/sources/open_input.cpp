@@ -186,10 +186,25 @@ Result<std::unique_ptr<Source>> open_virtual(const std::string& description,
                     fmt::format("virtual:{}", description));
 }
 
+// One look at all GPUs, and behind it a log that somebody began then: the log says more.
+std::optional<ParsedLog> log_behind_one_table(const std::vector<std::string>& lines,
+                                              const ParsedLog& table) {
+  const auto last_of_table = std::ranges::find_if(
+      lines.rbegin(), lines.rend(),
+      [](const auto& line) { return line.starts_with('|') || line.starts_with('+'); });
+  auto behind = parse_csv_log({last_of_table.base(), lines.end()});
+  if (!behind || behind->records.size() <= table.records.size()) return std::nullopt;
+  behind->notes.push_back("a table of nvidia-smi stands before these rows: it is left out");
+  return behind;
+}
+
 // Logs of other tools, by what is in them. The stricter forms come first: a training log may quote
 // anything.
 std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const std::string& text) {
-  if (auto log = parse_nvidia_smi_tables(lines)) return log;
+  if (auto log = parse_nvidia_smi_tables(lines)) {
+    if (auto behind = log_behind_one_table(lines, *log)) return behind;
+    return log;
+  }
   if (auto log = parse_nvidia_smi_query(lines)) return log;
   if (auto log = parse_nvidia_smi_columns(lines)) return log;
   if (auto log = parse_dcgmi_columns(lines)) return log;

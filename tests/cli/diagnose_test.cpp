@@ -272,6 +272,25 @@ TEST(Diagnose, AnswersWhatOneTableOfNvidiaSmiCan) {
   EXPECT_NE(end.out.find("unknown  no turns"), std::string::npos) << end.out;
 }
 
+TEST(Diagnose, ReadsTheLogThatBeginsBehindOneTable) {
+  const TemporaryFolder folder;
+  std::string text =
+      "Fri Jan  7 10:21:49 2022\n+----+\n"
+      "| NVIDIA-SMI 495.44       Driver Version: 495.44       CUDA Version: 11.5     |\n"
+      "|   0  Tesla V100-SXM2-32GB  Off  | 00000000:07:00.0 Off |                    0 |\n"
+      "| N/A   40C    P0    40W / 300W |      0MiB / 32510MiB |      0%      Default |\n+----+\n"
+      "timestamp, index, memory.used [MiB], utilization.gpu [%]\n";
+  for (int second = 10; second < 40; ++second)
+    text += "2022/01/07 10:22:" + std::to_string(second) + ".000, 0, 22634 MiB, 98 %\n";
+  const auto log = folder.write("smi.txt", text);
+
+  const ProgramEnd end = run_lockstep({"diagnose", log.string()});
+
+  EXPECT_NE(end.out.find("98 % busy"), std::string::npos) << end.out;
+  EXPECT_NE(end.err.find("a table of nvidia-smi stands before these rows"), std::string::npos)
+      << end.err;
+}
+
 // What torch 2.11 wrote when NCCL 2.31.2 timed out on an H200 (tests/probes/two_ranks_of_nccl.py).
 TEST(DiagnoseCommand, NamesTheRankThatStayedAwayByTheFlightRecordersDumps) {
   const auto folder = std::filesystem::path(source_tree()) / "tests/recordings/h200";

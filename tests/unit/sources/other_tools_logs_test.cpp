@@ -378,6 +378,14 @@ TEST(TrainingLog, SaysOfAKilledRankThatMemoryIsTheUsualReason) {
   EXPECT_THAT(told_in("  exitcode  : -9 (pid: 4242)\n"), ElementsAre("B508?"));
   EXPECT_THAT(told_in("torch.distributed.elastic: failed (exitcode: -9) local_rank: 0\n"),
               ElementsAre("B508?"));
+  EXPECT_THAT(told_in("job.sh: line 22:  4913 Killed                  python3 main.py\n"),
+              ElementsAre("B508?"));
+  EXPECT_THAT(told_in("[enforce fail at CPUAllocator.cpp:64] . DefaultCPUAllocator: can't allocate "
+                      "memory: you tried to allocate 402653184 bytes.\n"),
+              ElementsAre("B508"));
+  EXPECT_THAT(
+      told_in("misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer n2<4>\n"),
+      ElementsAre("L806?"));
   EXPECT_THAT(told_in("slurmstepd: error: Detected 1 oom_kill event in StepId=812.0.\n"),
               ElementsAre("B508"));
   EXPECT_THAT(told_in("RuntimeError: DataLoader worker (pid 71) is killed by signal: Killed.\n"),
