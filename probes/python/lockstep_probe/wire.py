@@ -35,6 +35,7 @@ SYNC, LOGGING, CHECKPOINT, EVALUATION, GC, OTHER = range(7, 13)
 # lockstep_span_flag
 STEP_END, NO_TRAINING, SYNCS, ON_DEVICE, PAGEABLE = 1, 2, 4, 8, 16
 BLOCKING, IN_WORKER, OTHER_THREAD, SUMMED, GPU_IDLE = 32, 64, 128, 256, 512
+# 1024: the host probe's word for a thread of autograd
 
 ROLE_RANK, ROLE_WORKER = 0, 1
 
