@@ -1,5 +1,6 @@
 // Logs of other tools: what they hold, what is repaired, and what is refused.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/text.hpp"
@@ -17,6 +18,9 @@
 
 namespace lockstep {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
