@@ -265,14 +265,15 @@ static void set_window(int open) {
   const struct window_edge edge = {now_ns(), open};
   if (open) {
     edges[written % MOST_EDGES] = edge;
-    edges_written = written + 1;              /* told before anything that it lets in */
-    if (cupti.enable(kinds[0]) != CUPTI_OK) { /* without kernels a GPU would look idle */
-      stop("refused");
+    edges_written = written + 1; /* told before anything that it lets in */
+  }
+  for (size_t i = 0; i < wanted_kinds; ++i) {
+    const int done = open ? cupti.enable(kinds[i]) : cupti.disable(kinds[i]);
+    if (open && kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL && done != CUPTI_OK) {
+      stop("refused"); /* without kernels a GPU would look idle */
       return;
     }
   }
-  for (size_t i = 0; i < wanted_kinds; ++i)
-    (void)(open ? cupti.enable(kinds[i]) : cupti.disable(kinds[i]));
   if (!open) {
     edges[written % MOST_EDGES] = edge;
     edges_written = written + 1;

@@ -5,6 +5,10 @@
 namespace lockstep {
 namespace {
 
+constexpr std::string_view kJobWasFull =
+    "the job's memory was full, and the kernel ended one of its processes";
+constexpr std::string_view kRoomForAJob =
+    "sbatch --mem with more; fewer loader workers; load checkpoints with mmap=True";
 constexpr std::string_view kKilled =
     "a rank was killed (SIGKILL), as the kernel does where the machine's or the container's memory "
     "is full, and as a scheduler or a launcher does at its own time";
@@ -221,15 +225,10 @@ constexpr std::array kMessages = {
                  "container's memory is full",
                  "fewer or lighter loader workers (each holds a copy of what the dataset changes), "
                  "or more memory for the job"},
-    KnownMessage{FindingCode::host_memory_full, "oom-kill event",
-                 "the job's memory was full, and the kernel ended one of its processes",
-                 "sbatch --mem with more; fewer loader workers; load checkpoints with mmap=True"},
-    KnownMessage{FindingCode::host_memory_full, "oom_kill event",
-                 "the job's memory was full, and the kernel ended one of its processes",
-                 "sbatch --mem with more; fewer loader workers; load checkpoints with mmap=True"},
-    KnownMessage{FindingCode::host_memory_full, "Out Of Memory ... cgroup",
-                 "the job's memory was full, and the kernel ended one of its processes",
-                 "sbatch --mem with more; fewer loader workers; load checkpoints with mmap=True"},
+    KnownMessage{FindingCode::host_memory_full, "oom-kill event", kJobWasFull, kRoomForAJob},
+    KnownMessage{FindingCode::host_memory_full, "oom_kill event", kJobWasFull, kRoomForAJob},
+    KnownMessage{FindingCode::host_memory_full, "Out Of Memory ... cgroup", kJobWasFull,
+                 kRoomForAJob},
     KnownMessage{FindingCode::host_memory_full, "Memory cgroup out of memory: Kill",
                  "the container's memory was full, and the kernel ended a process in it",
                  "a higher memory limit; fewer loader workers; smaller caches"},
@@ -277,17 +276,12 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::legacy_launcher, "torch.distributed.launch is deprecated",
                  "the launcher of PyTorch 1.8", "torchrun --standalone --nproc_per_node=N train.py",
                  MessageWeight::told},
-    KnownMessage{FindingCode::legacy_launcher, "The module torch.distributed.launch is deprecated",
-                 "the launcher of PyTorch 1.8", "torchrun --standalone --nproc_per_node=N train.py",
-                 MessageWeight::told},
     KnownMessage{FindingCode::checkpoint_not_portable, "Missing key(s) in state_dict ... module.",
                  "the checkpoint's names begin with `module.`, which DDP put there",
                  "save model.module.state_dict(), or take the prefix off when loading"},
     KnownMessage{
         FindingCode::checkpoint_not_portable, "Attempting to deserialize object on CUDA device",
         "the checkpoint names a GPU that is not there", "torch.load(path, map_location=\"cpu\")"},
-    KnownMessage{FindingCode::gpu_lost, "GPU has fallen off the bus", "the GPU stopped answering",
-                 "reset or reboot; check power and seating"},
     KnownMessage{FindingCode::gpu_lost, "fallen off the bus", "the GPU stopped answering",
                  "reset or reboot; check power and seating"},
     KnownMessage{FindingCode::gpu_lost, "NVRM: ... RmInitAdapter failed",

@@ -131,10 +131,10 @@ struct WaitSite {
 };
 using Looks = std::map<std::shared_ptr<const CodePlace>, double>;
 
-template <class Do>
-void for_each_nameless_wait(int rank, std::vector<StepPiece>& pieces, Do act) {
+template <class Pieces, class Do>
+void for_each_nameless_wait(int rank, Pieces& pieces, Do act) {
   WaitSite site{rank, nullptr, 0};
-  for (StepPiece& piece : pieces) {
+  for (auto& piece : pieces) {
     if (is_nameless_wait(piece)) {
       act(site, piece);
       ++site.number;
@@ -158,13 +158,13 @@ std::shared_ptr<const CodePlace> seen_in(const StepPiece& wait,
 // other steps.
 void name_waits(std::vector<StepAt>& steps) {
   std::map<WaitSite, Looks> sites;
-  for (StepAt& entry : steps) {
-    if (!entry.step.detail || std::ranges::none_of(entry.step.detail->pieces, is_nameless_wait))
-      continue;
-    auto pieces = entry.step.detail->pieces;
-    for_each_nameless_wait(entry.step.rank, pieces, [&](const WaitSite& site, StepPiece& wait) {
-      if (const auto place = seen_in(wait, entry.step.detail->looks)) sites[site][place] += 1;
-    });
+  for (const StepAt& entry : steps) {
+    if (!entry.step.detail) continue;
+    for_each_nameless_wait(entry.step.rank, entry.step.detail->pieces,
+                           [&](const WaitSite& site, const StepPiece& wait) {
+                             if (const auto place = seen_in(wait, entry.step.detail->looks))
+                               sites[site][place] += 1;
+                           });
   }
   std::map<CodePlace, std::shared_ptr<const CodePlace>> known;
   const auto waiting_at = [&known](CodePlace place) {

@@ -56,7 +56,7 @@ def in_use():
 
 
 def leave():
-    """The measuring is over. Whether nothing is left to do: while a CUDA graph is captured there is."""
+    """The measuring is over. False while a CUDA graph is captured: to be called again."""
     global _switch
     if _switch is not None:
         if _is_capturing():

@@ -187,8 +187,7 @@ void DeviceAccountant::add(const lockstep_device_row& row) {
   }
   if (row.kind == LOCKSTEP_DEVICE_WAIT) {
     if (!host_tells_waits_)
-      waits_.push_back({row.begin_ns, row.begin_ns + row.duration_ns, WaitOf::unknown_thread});
-    if (waits_.size() > kMostWaits) waits_.pop_front();
+      keep({row.begin_ns, row.begin_ns + row.duration_ns, WaitOf::unknown_thread});
     return;
   }
   if (rows_.size() >= kMostRows) {  // the older half goes
@@ -218,6 +217,10 @@ void DeviceAccountant::add(const lockstep_device_row& row) {
 void DeviceAccountant::add(const Wait& wait) {
   if (!host_tells_waits_) waits_.clear();
   host_tells_waits_ = true;
+  keep(wait);
+}
+
+void DeviceAccountant::keep(const Wait& wait) {
   waits_.push_back(wait);
   if (waits_.size() > kMostWaits) waits_.pop_front();
 }

@@ -107,6 +107,7 @@ class DeviceAccountant {
   static constexpr std::uint64_t kBehindNs = 1'000'000'000;
 
   const Kernel* kernel(std::uint32_t number) const;
+  void keep(const Wait& wait);
   // Nothing was let in since it closed, until then.
   void settle_last_window(std::uint64_t before_ns);
   std::shared_ptr<const std::string> name_of(const Row& row) const;
