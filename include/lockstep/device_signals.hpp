@@ -49,6 +49,8 @@ struct RankDevices {
   // share by which the probe made steps with records longer than those between its windows; it is
   // taken out of all other numbers here
   double slowed_by_probe = 0;
+  // share by which steps behind the windows are longer since CUPTI stays in the process
+  double slowed_for_good = 0;
 
   double computes_together() const {
     double sum = 0;

@@ -123,6 +123,7 @@ struct StepMark {
   std::optional<bool> gpu_ran_dry;
   std::shared_ptr<const StepDetail> detail;  // null: not from a probe
   std::optional<StepOnDevices> on_devices;   // where the GPUs' own records were read
+  bool beside_cupti = false;                 // it was in the process, and makes launches dearer
 
   bool operator==(const StepMark&) const = default;
 };

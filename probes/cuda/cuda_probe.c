@@ -8,30 +8,36 @@
  *
  * Records make each launch dearer: a step of 700 kernels that the host limits takes 9 to 17 %
  * longer (an H200's; 37 to 45 % where CUPTI tells the host's waits, too, so the host probe tells
- * them where it is loaded). And a process that CUPTI has once recorded stays slower by 16 to 26 %
- * after cuptiActivityDisable; cuptiFinalize gives all of it back and takes 2 ms (tests/recordings/
- * probe_cost.py). So the Python probe, which sees steps, has records on for a few steps at a time
- * (lockstep_cuda_probe_window) and has CUPTI leave the process between them
- * (lockstep_cuda_probe_detach); without steps they stay on.
+ * them where it is loaded). And a process in which CUPTI once was stays slower by 16 to 26 % after
+ * cuptiActivityDisable; cuptiFinalize gives all of it back in 2 to 4 ms, but where two other
+ * threads called CUDA without a pause it corrupted the heap in 13 of 75 processes, from the exit of
+ * a CUDA call, too, as NVIDIA advises (CUDA 13.0, H200). So where the Python probe sees steps:
+ * - CUPTI comes with the first window, behind steps that nobody disturbed: they tell how long one
+ *   takes;
+ * - records are on for a few steps at a time (lockstep_cuda_probe_window);
+ * - CUPTI leaves behind a window (lockstep_cuda_probe_detach) where no other thread has run since
+ *   the first steps, and else it stays.
+ * Without steps it comes with the driver, and records stay on.
  *
  * What fails is said once and leaves the process as it was. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 
-#include "cupti_abi.h"
+#include "probes/cuda/cupti_abi.h"
+#include "probes/cuda/gpus_at_rest.h"
+#include "probes/cuda/kernel_names.h"
+#include "probes/cuda/threads.h"
 #include "probes/wire/ring_file.h"
 
 #define SLOTS 32768U /* 8 MiB: two seconds of 160,000 kernels each */
 #define BUFFER_BYTES \
   (64U *             \
    1024U) /* some 300 kernels: CUPTI hands a buffer over once it is full and all of it is done */
-#define LOOK_NS 100000000L /* flushes what is done, and looks for the sign to stop */
-#define MOST_NAMES 16384U  /* a power of two */
+#define LOOK_NS 100000000L         /* flushes what is done, and looks for the sign to stop */
+#define STEPS_COME_NS 60000000000U /* until then a program that trains has told of its first */
 #define LONGEST_ROW_NS 4000000000U
 
 static struct cupti_calls cupti;
@@ -40,27 +46,12 @@ static _Atomic int running;
 static int has_own_clock; /* CUPTI asks us for the time: its records are of CLOCK_MONOTONIC */
 static _Atomic int64_t clock_offset_ns; /* else: added to its times they are */
 
-/* Under this mutex: the ring's writing end, rows that are not written yet, names. CUPTI may hand
+/* Under this mutex: the ring's writing end, rows that are not written yet. CUPTI may hand
  * over buffers on several threads. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct lockstep_device_row rows[LOCKSTEP_DEVICE_ROWS];
 static uint32_t row_count;
 static uint64_t lost;
-
-struct known_name {
-  const char* pointer; /* CUPTI's own: the same for all records of a kernel */
-  uint32_t number;
-  char begin[44]; /* of the text, where a library is unloaded and another lies at its place */
-};
-static struct known_name* names; /* emptied when CUPTI leaves the process: its texts go with it */
-static uint32_t name_count;
-/* What was said, by its text: the same kernel has another pointer in the next window. */
-struct said_name {
-  uint64_t hash; /* 0: free */
-  uint32_t number;
-};
-static struct said_name* said_names;
-static char* (*demangle)(const char* mangled, char* buffer, size_t* size, int* status);
 
 static uint64_t now_ns(void) { return lockstep_now_ns(); }
 
@@ -76,56 +67,12 @@ static void say_fact(const char* text) {
   lockstep_ring_write(ring, LOCKSTEP_RECORD_FACT, fact, (uint32_t)sizeof fact);
 }
 
-static uint64_t hash_of(const char* text) { /* FNV-1a */
-  uint64_t hash = 14695981039346656037ULL;
-  for (; *text != '\0'; ++text) hash = (hash ^ (uint8_t)*text) * 1099511628211ULL;
-  return hash | 1U;
-}
-
-/* 0: crowded, a kernel without a name. */
-static uint32_t number_of_text(const char* name) {
-  const uint64_t hash = hash_of(name);
-  for (uint64_t place = hash >> 8, tried = 0; tried < 32; ++tried, ++place) {
-    struct said_name* const said = &said_names[place & (MOST_NAMES - 1)];
-    if (said->hash == hash) return said->number;
-    if (said->hash != 0) continue;
-    struct lockstep_name record;
-    memset(&record, 0, sizeof record);
-    record.number = ++name_count;
-    int status = -1;
-    char* const plain = demangle != NULL && strncmp(name, "_Z", 2) == 0
-                            ? demangle(name, NULL, NULL, &status)
-                            : NULL;
-    snprintf(record.text, sizeof record.text, "%s", plain != NULL ? plain : name);
-    free(plain);
-    lockstep_ring_write(ring, LOCKSTEP_RECORD_NAME, &record, (uint32_t)sizeof record);
-    said->hash = hash;
-    said->number = record.number;
-    return record.number;
-  }
-  return 0;
-}
-
-static uint32_t number_of_name(const char* name) {
-  if (name == NULL) return 0;
-  uint64_t place = ((uintptr_t)name >> 3) * 0x9E3779B97F4A7C15ULL >> 40;
-  for (uint32_t tried = 0; tried < 32; ++tried, ++place) {
-    struct known_name* const known = &names[place & (MOST_NAMES - 1)];
-    if (known->pointer == name && strncmp(known->begin, name, sizeof known->begin - 1) == 0)
-      return known->number;
-    if (known->pointer != NULL && known->pointer != name) continue;
-    known->pointer = name;
-    known->number = number_of_text(name);
-    snprintf(known->begin, sizeof known->begin, "%s", name);
-    return known->number;
-  }
-  return number_of_text(name);
-}
-
 static void add_row(enum lockstep_device_kind kind, uint64_t start, uint64_t end, uint32_t device,
                     uint32_t stream, uint32_t subject, uint64_t bytes) {
-  if (start == 0 || end < start) { /* it was not done when the buffer was taken by force */
-    lost += running;               /* at the end nobody waits for what runs on */
+  if (start == 0 || end < start) {
+    /* A kernel was not done when the buffer was taken by force; at the end nobody waits for it.
+     * Of some short copies to the host CUPTI never tells when they were. */
+    lost += running && kind == LOCKSTEP_DEVICE_KERNEL;
     return;
   }
   if (!has_own_clock) {
@@ -152,7 +99,7 @@ static void add_record(const struct cupti_activity* record) {
     case CUPTI_KIND_CONCURRENT_KERNEL: {
       const struct cupti_kernel* const kernel = (const void*)record;
       add_row(LOCKSTEP_DEVICE_KERNEL, kernel->start, kernel->end, kernel->device, kernel->stream,
-              number_of_name(kernel->name), 0);
+              number_of_kernel(kernel->name), 0);
       break;
     }
     case CUPTI_KIND_MEMCPY: {
@@ -239,53 +186,83 @@ static uint64_t usual_clock(void) {
   return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* Windows that were opened or closed and are not told yet: written by the training thread, read by
- * ours. */
-struct window_edge {
+/* What happened and is not told yet: written by the training thread, read by ours. */
+enum edge_kind { ATTACHED, OPENED, CLOSED, LEFT };
+static const char* const edge_names[] = {"attached", "opened", "closed", "left"};
+struct edge {
   uint64_t at_ns;
-  int opens;
+  enum edge_kind kind;
 };
 #define MOST_EDGES 64U
-static struct window_edge edges[MOST_EDGES];
+static struct edge edges[MOST_EDGES];
 static _Atomic uint32_t edges_written;
 static _Atomic uint32_t edges_told;
-static int window_is_open = 1; /* the training thread's */
-static int told_open = 1;      /* our thread's */
+static int window_is_open; /* under `looking` */
+static int told_open;      /* our thread's */
+static int steps_are_seen; /* somebody opens and closes windows; under `looking` */
+
+static void add_edge(uint64_t at_ns, enum edge_kind kind) {
+  edges[edges_written % MOST_EDGES] = (struct edge){at_ns, kind};
+  ++edges_written;
+}
 
 static const char* attach(void);
 static void stop(const char* why);
 
-static void set_window(int open) {
-  const uint32_t written = edges_written;
-  if (!running || open == window_is_open || written - edges_told == MOST_EDGES) return;
-  if (open && !attached && attach() != NULL) {
-    stop("refused");
-    return;
+static const char refused[] =
+    "CUPTI refuses its records: another profiler has them, or the driver's settings keep them for "
+    "the administrator";
+
+/* Without kernels a GPU would look idle; without one of the others less is known, and nothing
+ * wrong. Returns why not. */
+static const char* switch_on(void) {
+  if (!attached) {
+    const uint64_t begin = now_ns();
+    threads_before_cupti();
+    const char* const why = attach();
+    if (why != NULL) return why;
+    add_edge(begin, ATTACHED);
   }
-  const struct window_edge edge = {now_ns(), open};
-  if (open) {
-    edges[written % MOST_EDGES] = edge;
-    edges_written = written + 1; /* told before anything that it lets in */
-  }
+  add_edge(now_ns(), OPENED); /* told before anything that it lets in */
   for (size_t i = 0; i < wanted_kinds; ++i) {
-    const int done = open ? cupti.enable(kinds[i]) : cupti.disable(kinds[i]);
-    if (open && kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL && done != CUPTI_OK) {
-      stop("refused"); /* without kernels a GPU would look idle */
-      return;
-    }
+    const int done = cupti.enable(kinds[i]);
+    if (kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL && done != CUPTI_OK) return refused;
   }
-  if (!open) {
-    edges[written % MOST_EDGES] = edge;
-    edges_written = written + 1;
-  }
-  window_is_open = open;
+  window_is_open = 1;
+  return NULL;
 }
 
-/* Switches the records on or off, on the thread that trains: no flush, no record. */
+static void switch_off(void) {
+  const uint64_t now = now_ns();
+  for (size_t i = 0; i < wanted_kinds; ++i) cupti.disable(kinds[i]);
+  add_edge(now, CLOSED);
+  window_is_open = 0;
+}
+
+static void set_window(int open) {
+  if (!running || open == window_is_open || edges_written - edges_told > MOST_EDGES - 4) return;
+  if (!open) {
+    switch_off();
+    return;
+  }
+  const char* const why = switch_on();
+  if (why != NULL) {
+    lockstep_probe_says("the CUDA probe stops: ", why);
+    stop("refused");
+  }
+}
+
+/* Switches the records on or off, on the thread that trains: no flush, no record. The first call
+ * says that steps are seen. */
 __attribute__((visibility("default"))) void lockstep_cuda_probe_window(int open) {
   if (!running) return;
   pthread_mutex_lock(&looking);
+  if (!steps_are_seen) threads_watch();
+  steps_are_seen = 1;
+  const int opens = open && !window_is_open;
+  const int comes = opens && !attached;
   set_window(open);
+  if (comes) threads_behind_cupti();
   pthread_mutex_unlock(&looking);
 }
 
@@ -297,12 +274,12 @@ __attribute__((visibility("default"))) void lockstep_cuda_probe_window(int open)
 static void tell_windows(uint64_t now, uint64_t delivered_ns) {
   char text[80];
   while (edges_told != edges_written) {
-    const struct window_edge edge = edges[edges_told % MOST_EDGES];
-    if (!edge.opens && edge.at_ns > delivered_ns) break;
-    snprintf(text, sizeof text, "cuda_probe %s=%llu", edge.opens ? "opened" : "closed",
+    const struct edge edge = edges[edges_told % MOST_EDGES];
+    if (edge.kind == CLOSED && edge.at_ns > delivered_ns) break;
+    snprintf(text, sizeof text, "cuda_probe %s=%llu", edge_names[edge.kind],
              (unsigned long long)edge.at_ns);
     say_fact(text);
-    told_open = edge.opens;
+    if (edge.kind == OPENED || edge.kind == CLOSED) told_open = edge.kind == OPENED;
     ++edges_told;
   }
   if (edges_told == edges_written && !told_open) {
@@ -321,116 +298,41 @@ static int can_detach(void) {
          cupti.version != NULL && cupti.version(&version) == CUPTI_OK && version >= 24;
 }
 
-/* The driver's own calls, by its names for them. */
-struct driver_calls {
-  int (*count)(int* devices);
-  int (*state)(int device, unsigned* flags, int* active);
-  int (*retain)(void** context, int device);
-  int (*release)(int device);
-  int (*push)(void* context);
-  int (*pop)(void** context);
-  int (*synchronize)(void);
-};
-
-static int find_driver(struct driver_calls* driver) {
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (library == NULL) return 0;
-  *(void**)&driver->count = dlsym(library, "cuDeviceGetCount");
-  *(void**)&driver->state = dlsym(library, "cuDevicePrimaryCtxGetState");
-  *(void**)&driver->retain = dlsym(library, "cuDevicePrimaryCtxRetain");
-  *(void**)&driver->release = dlsym(library, "cuDevicePrimaryCtxRelease_v2");
-  *(void**)&driver->push = dlsym(library, "cuCtxPushCurrent_v2");
-  *(void**)&driver->pop = dlsym(library, "cuCtxPopCurrent_v2");
-  *(void**)&driver->synchronize = dlsym(library, "cuCtxSynchronize");
-  return driver->count && driver->state && driver->retain && driver->release && driver->push &&
-         driver->pop && driver->synchronize;
+/* Before the first window: whether CUPTI could leave behind it, as far as one can tell. What ran
+ * until now may have been at the start only, and is forgotten. */
+__attribute__((visibility("default"))) int lockstep_cuda_probe_is_alone(const int* harmless,
+                                                                        int count) {
+  if (threads_rested(harmless, count)) return 1;
+  threads_watch();
+  return 0;
 }
 
-/* Whether all GPUs of this process have done what they were given. */
-static int wait_for_gpus(void) {
-  struct driver_calls driver;
-  int devices = 0;
-  if (!find_driver(&driver) || driver.count(&devices) != 0) return 0;
-  int all_done = 1;
-  for (int device = 0; device < devices && all_done; ++device) {
-    unsigned flags = 0;
-    int active = 0;
-    void* context = NULL;
-    if (driver.state(device, &flags, &active) != 0 || !active) continue;
-    if (driver.retain(&context, device) != 0) return 0;
-    all_done = driver.push(context) == 0;
-    if (all_done) {
-      all_done = driver.synchronize() == 0;
-      driver.pop(&context);
-    }
-    driver.release(device);
-  }
-  return all_done;
-}
-
-/* What a GPU was given may wait for something that this process does later (a receive that was
- * posted ahead), so another thread waits, and for this long at most. */
-#define GPUS_TAKE_S 1
-#define MOST_LATE 2 /* times that they took longer: then CUPTI stays */
-static sem_t gpus_are_done;
-static _Atomic int somebody_waits;
-static _Atomic int all_are_done;
-static int times_late; /* the training thread's */
-
-static void* wait_beside(void* unused) {
-  (void)unused;
-  pthread_setname_np(pthread_self(), "lockstep-wait");
-  all_are_done = wait_for_gpus();
-  somebody_waits = 0;
-  sem_post(&gpus_are_done);
-  return NULL;
-}
-
-static int start_thread(void* (*run)(void*)) {
-  pthread_t thread;
-  pthread_attr_t detached;
-  pthread_attr_init(&detached);
-  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-  const int made = pthread_create(&thread, &detached, run, NULL);
-  pthread_attr_destroy(&detached);
-  return made == 0;
-}
-
-static int gpus_have_done_all(void) {
-  if (times_late == MOST_LATE || atomic_exchange(&somebody_waits, 1)) return 0;
-  while (sem_trywait(&gpus_are_done) == 0) continue; /* of one that came late */
-  if (!start_thread(wait_beside)) {
-    somebody_waits = 0;
-    return 0;
-  }
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += GPUS_TAKE_S;
-  int waited;
-  do {
-    waited = sem_timedwait(&gpus_are_done, &until);
-  } while (waited != 0 && errno == EINTR);
-  if (waited != 0) {
-    ++times_late;
-    return 0;
-  }
-  return all_are_done;
-}
+/* A thread that waited for a GPU has run once that is at rest. */
+#define WAKES_UP_NS 200000L
 
 /* Waits for the GPUs and has CUPTI leave the process until the next window; called behind a closed
- * one, on the thread that trains. NVIDIA asks for both, a GPU at rest and flushed records. Returns
- * how many nanoseconds that took once the GPUs had done what they were given, 0 where CUPTI stays.
- */
-__attribute__((visibility("default"))) uint64_t lockstep_cuda_probe_detach(void) {
-  if (!can_detach() || !gpus_have_done_all()) return 0;
+ * one, on the thread that trains. NVIDIA asks for both, a GPU at rest and flushed records. Where
+ * another thread ran since the first steps, but the `harmless` ones, CUPTI stays. Returns how
+ * many nanoseconds it took once the GPUs had done what they were given, 0 where CUPTI stays. */
+__attribute__((visibility("default"))) uint64_t lockstep_cuda_probe_detach(const int* harmless,
+                                                                           int count) {
+  if (!can_detach() || !threads_would_have_run() || !threads_rested(harmless, count) ||
+      !gpus_have_done_all())
+    return 0;
   const uint64_t begin = now_ns();
+  const struct timespec wakes_up = {0, WAKES_UP_NS};
+  nanosleep(&wakes_up, NULL);
   pthread_mutex_lock(&looking);
-  const int leaves = can_detach(); /* somebody may have stopped us meanwhile */
+  /* somebody may have stopped us meanwhile */
+  const int leaves = can_detach() && threads_rested(harmless, count);
   if (leaves) {
     cupti.flush_all(CUPTI_FLUSH_FORCED);
     attached = cupti.finalize() != CUPTI_OK;
     pthread_mutex_lock(&mutex);
-    if (!attached) memset(names, 0, MOST_NAMES * sizeof *names);
+    if (!attached) {
+      kernel_names_forget_pointers();
+      add_edge(now_ns(), LEFT);
+    }
     if (running) tell_windows(now_ns(), UINT64_MAX);
     pthread_mutex_unlock(&mutex);
   }
@@ -490,6 +392,7 @@ static int measuring_is_over(void) {
 
 static void* look_after(void* unused) {
   (void)unused;
+  const uint64_t began_ns = now_ns();
   pthread_setname_np(pthread_self(), "lockstep-cuda");
   while (running) {
     const struct timespec pause = {0, LOOK_NS};
@@ -504,6 +407,7 @@ static void* look_after(void* unused) {
       pthread_mutex_lock(&mutex);
       tell_windows(now, now - DELIVERED_NS);
       pthread_mutex_unlock(&mutex);
+      if (!steps_are_seen && !attached && now - began_ns > STEPS_COME_NS) set_window(1);
       if (measuring_is_over()) {
         may_leave = 1;
         stop("measured");
@@ -569,32 +473,28 @@ static int others_tell_waits(void) {
   return tells != NULL && tells();
 }
 
+/* Where the Python probe is in the process, and not every step is asked for. */
+static int waits_for_steps(void) {
+  const char* const when = getenv("LOCKSTEP_CUDA_PROBE");
+  return lockstep_probe_wanted("python") && dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL &&
+         (when == NULL || strcmp(when, "always") != 0);
+}
+
 static const char* start(void) {
   void* const library = open_cupti();
   if (library == NULL)
     return "no libcupti is in the process, and none was found (PyTorch with CUDA has one)";
   if (!find_calls(library)) return "this libcupti lacks calls that it needs";
-  names = calloc(MOST_NAMES, sizeof *names);
-  said_names = calloc(MOST_NAMES, sizeof *said_names);
-  if (names == NULL || said_names == NULL) return "no memory";
   const char* why = "";
   ring = lockstep_ring_create("cuda", LOCKSTEP_ROLE_CUDA, SLOTS, &why);
   if (ring == NULL) return why;
-  void* const cxx = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_NOLOAD);
-  if (cxx != NULL) *(void**)&demangle = dlsym(cxx, "__cxa_demangle");
-  why = attach();
-  if (why != NULL) return why;
+  if (!kernel_names_begin(ring)) return "no memory";
   if (others_tell_waits()) --wanted_kinds;
-  if (cupti.enable(CUPTI_KIND_CONCURRENT_KERNEL) != CUPTI_OK) {
-    return "CUPTI refuses its records: another profiler has them, or the driver's settings keep "
-           "them for the administrator";
-  }
+  if (!waits_for_steps() && (why = switch_on()) != NULL) return why;
   running = 1;
-  for (size_t i = 0; i < wanted_kinds; ++i)
-    (void)cupti.enable(kinds[i]); /* without one of the others less is known, and nothing wrong */
   pthread_atfork(NULL, NULL, after_fork);
   atexit(at_exit);
-  if (sem_init(&gpus_are_done, 0, 0) != 0 || !start_thread(look_after)) {
+  if (!gpus_at_rest_begin() || !start_probe_thread(look_after)) {
     stop("no thread");
     return "no thread could be made";
   }

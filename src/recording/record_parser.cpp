@@ -380,6 +380,8 @@ StepMark step_mark(ondemand::object fields, PlacePool& places) {
     if (key == "gpu_idle_ms") step.gpu_idle_ms = as_number(value);
     if (bool dry = false; key == "gpu_ran_dry" && value.get_bool().get(dry) == simdjson::SUCCESS)
       step.gpu_ran_dry = dry;
+    if (key == "beside_cupti" && value.get_bool().get(step.beside_cupti) != simdjson::SUCCESS)
+      step.beside_cupti = false;
     if (key == "on_devices") step.on_devices = on_devices(value.get_object());
     if (key == "detail") step.detail = read_detail(raw_text(value.get_object()), places);
     if (key == "spans_ms")

@@ -215,6 +215,7 @@ Json step_json(const StepMark& step, const WriterOptions& options) {
   if (step.synced_passes) json["synced_passes"] = *step.synced_passes;
   if (step.gpu_idle_ms) json["gpu_idle_ms"] = plain(*step.gpu_idle_ms);
   if (step.gpu_ran_dry) json["gpu_ran_dry"] = *step.gpu_ran_dry;
+  if (step.beside_cupti) json["beside_cupti"] = true;
   if (step.on_devices) json["on_devices"] = on_devices_json(*step.on_devices);
   // Files and functions tell as much as commands do.
   if (step.detail && options.redaction != Redaction::commands_and_host)

@@ -12,27 +12,77 @@
 namespace lockstep {
 namespace {
 
+using Steps = std::vector<const StepMark*>;
+
 struct RankSum {
   double wall_ms = 0;
   double steps = 0;
   StepOnDevices sum;  // all numbers added up, but its devices
   std::map<int, DeviceTime> devices;
-  std::vector<double> with_records_ms;     // durations of steps
-  std::vector<double> without_records_ms;  // while the probe rested
+  Steps with_records;
+  Steps beside_cupti;  // which was there, and recorded nothing
+  Steps undisturbed;
 };
+
+constexpr std::size_t kFewestCompared = 5;
+
+double duration(const StepMark& step) { return step.duration_ms; }
+
+// The first batches take their time: a step of the warm-up is compared without them.
+double without_its_batch(const StepMark& step) {
+  return step.duration_ms - step.spans_ms[index_of(StepPart::data_wait)].value_or(0);
+}
+
+double length_of(const Steps& steps, double (*measure)(const StepMark&), double share) {
+  std::vector<double> lengths;
+  for (const StepMark* const step : steps) lengths.push_back(measure(*step));
+  return quantile(lengths, share).value_or(0);
+}
+
+// What steps beside CUPTI are compared with.
+struct Reference {
+  const Steps* steps = nullptr;
+  double (*measure)(const StepMark&) = nullptr;
+
+  // By how much such steps take longer, usually.
+  double longer_ms(const Steps& than) const {
+    return length_of(than, measure, 0.5) - length_of(*steps, measure, 0.5);
+  }
+  bool explains(const Steps& longer) const {
+    return length_of(longer, measure, 0.25) <= length_of(*steps, measure, 0.75);
+  }
+};
+
+// Steps without CUPTI: where it stays from its first window on, those are of the warm-up.
+std::optional<Reference> undisturbed_steps(const RankSum& sum, const Steps& early) {
+  if (sum.undisturbed.size() >= kFewestCompared) return Reference{&sum.undisturbed, duration};
+  if (early.size() >= kFewestCompared) return Reference{&early, without_its_batch};
+  return std::nullopt;
+}
+
+// By which share steps behind the windows are longer, where CUPTI stayed to the last.
+double slowed_for_good(const StepMark& last, const RankSum& sum, const Steps& early) {
+  const auto reference = undisturbed_steps(sum, early);
+  if (!last.beside_cupti || !reference || sum.beside_cupti.size() < kFewestCompared ||
+      reference->explains(sum.beside_cupti))
+    return 0;
+  const double undisturbed_ms = length_of(*reference->steps, reference->measure, 0.5);
+  return undisturbed_ms > 0 ? reference->longer_ms(sum.beside_cupti) / undisturbed_ms : 0;
+}
 
 // What the probe itself made the steps longer by, in all. It makes launches dearer, so it is taken
 // out of the idle time in which the host launched.
-double take_out_the_probe(RankSum& sum) {
-  constexpr std::size_t kFewest = 5;
-  if (sum.without_records_ms.size() < kFewest || sum.with_records_ms.size() < kFewest) return 0;
-  const double with = quantile(sum.with_records_ms, 0.5).value_or(0);
-  const double without = quantile(sum.without_records_ms, 0.5).value_or(0);
+double take_out_the_probe(RankSum& sum, const Steps& early) {
+  auto reference = undisturbed_steps(sum, early);
+  if (!reference && sum.beside_cupti.size() >= kFewestCompared)
+    reference = Reference{&sum.beside_cupti, duration};
+  if (!reference || sum.with_records.size() < kFewestCompared) return 0;
   StepOnDevices& time = sum.sum;
   double launching = 0;
   for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
     launching += time.idle_ms[index_of(part)];
-  const double longer = std::clamp((with - without) * sum.steps, 0.0, launching);
+  const double longer =
+      std::clamp(reference->longer_ms(sum.with_records) * sum.steps, 0.0, launching);
   if (longer <= 0) return 0;
   for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
     time.idle_ms[index_of(part)] *= 1 - longer / launching;
@@ -46,7 +96,7 @@ void add(const StepMark& step, RankSum& sum) {
   const StepOnDevices& time = *step.on_devices;
   sum.wall_ms += step.duration_ms;
   sum.steps += 1;
-  sum.with_records_ms.push_back(step.duration_ms);
+  sum.with_records.push_back(&step);
   for (const DeviceTime& device : time.devices) {
     DeviceTime& of = sum.devices[device.device];
     of.computes_ms += device.computes_ms;
@@ -109,7 +159,7 @@ constexpr std::array kRests = {StepPart::data_wait, StepPart::logging, StepPart:
 // or a late batch.
 class StepsOfRank {
  public:
-  explicit StepsOfRank(std::vector<const StepMark*> steps) : steps_(std::move(steps)) {
+  explicit StepsOfRank(Steps steps) : steps_(std::move(steps)) {
     std::vector<double> durations;
     for (const StepMark* const step : steps_) durations.push_back(step->duration_ms);
     usual_ms_ = median_of(durations).value_or(0);
@@ -127,13 +177,16 @@ class StepsOfRank {
     RankSum sum;
     for (const StepMark* const step : steps_) {
       if (sampled_ && is_long(*step)) continue;
-      if (step->on_devices)
+      if (step->on_devices) {
         add(*step, sum);
-      else
-        sum.without_records_ms.push_back(step->duration_ms);
+        continue;
+      }
+      (step->beside_cupti ? sum.beside_cupti : sum.undisturbed).push_back(step);
     }
     return sum;
   }
+
+  const StepMark& last() const { return *steps_.back(); }
 
   // What made the long ones longer, by their parts. Each recorded step stands for several.
   void add_long_rests(RankSum& sum) const {
@@ -168,15 +221,21 @@ class StepsOfRank {
     return step.spans_ms[index_of(part)].value_or(0);
   }
 
-  std::vector<const StepMark*> steps_;
+  Steps steps_;
   double usual_ms_ = 0;
   bool sampled_ = false;
 };
 
 }  // namespace
 
-std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps) {
-  std::map<int, std::vector<const StepMark*>> of_rank;
+std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps,
+                                            const std::vector<StepAt>& with_warm_up) {
+  constexpr std::int64_t kFirstSteps = 3;  // they start loaders and libraries
+  std::map<int, Steps> early;
+  for (const StepAt& entry : with_warm_up)
+    if (entry.step.index > kFirstSteps && !entry.step.beside_cupti && !entry.step.on_devices)
+      early[entry.step.rank].push_back(&entry.step);
+  std::map<int, Steps> of_rank;
   for (const StepAt& entry : steps)
     if (entry.step.duration_ms > 0) of_rank[entry.step.rank].push_back(&entry.step);
   DeviceSignals signals;
@@ -185,10 +244,12 @@ std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps) {
     const StepsOfRank all(std::move(own));
     RankSum sum = all.added_up();
     if (sum.steps == 0) continue;
-    const double of_the_probe = take_out_the_probe(sum);
+    const double for_good = slowed_for_good(all.last(), sum, early[rank]);
+    const double of_the_probe = take_out_the_probe(sum, early[rank]);
     all.add_long_rests(sum);
     signals.ranks.push_back(shares_of(rank, sum));
     signals.ranks.back().slowed_by_probe = of_the_probe;
+    signals.ranks.back().slowed_for_good = for_good;
     signals.steps = std::min(signals.steps, static_cast<std::int64_t>(sum.steps));
   }
   if (signals.ranks.empty()) return std::nullopt;

@@ -9,8 +9,10 @@
 
 namespace lockstep {
 
-// Nothing: no step has such records.
-std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps);
+// Nothing: no step has such records. `with_warm_up`: the same steps and those that do not count,
+// some of which nobody disturbed.
+std::optional<DeviceSignals> device_signals(const std::vector<StepAt>& steps,
+                                            const std::vector<StepAt>& with_warm_up = {});
 
 // Records of some steps tell nothing of an evaluation between them; how busy the GPU was over all
 // steps does. Both are shares of the steps' time.

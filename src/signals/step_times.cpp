@@ -294,7 +294,7 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, Wa
     signals.ranks.push_back(entry);
   }
   add_what_probes_saw(steps, signals);
-  signals.devices = device_signals(steps);
+  signals.devices = device_signals(steps, all_steps);
   return signals;
 }
 

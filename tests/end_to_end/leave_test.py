@@ -51,9 +51,12 @@ class WhatAnOrdinaryUserSees(unittest.TestCase):
         environment = {"HOME": self.folder, "PATH": "/usr/bin:/bin"}
         file = os.path.join(self.folder, "run.jsonl")
         program = subprocess.Popen(
-            [*as_user(owner), PYTHON, PROGRAM, "30", *words], env=environment
+            [*as_user(owner), PYTHON, PROGRAM, "30", *words],
+            env=environment,
+            stdout=subprocess.PIPE,
         )
         try:
+            program.stdout.readline()  # it has started, and sleeps
             subprocess.run(
                 [*as_user(ME), LOCKSTEP, "record", "--duration", "4s", "-o", file, "virtual:32"],
                 env=environment,
@@ -68,7 +71,7 @@ class WhatAnOrdinaryUserSees(unittest.TestCase):
             )
         finally:
             program.kill()
-            program.wait()
+            program.communicate()
         looks, listed = collections.Counter(), False
         with open(file, encoding="utf-8") as lines:
             for line in lines:

@@ -23,38 +23,44 @@ def a_probe():
     return importlib.import_module("lockstep_probe.windows")
 
 
-def train(cost, steps, noise=0.0, seed=1, leaves_ns=0, captures=()):
+def train(cost, steps, noise=0.0, seed=1, leaves_ns=1, captures=(), comes_ns=0):
     """How much slower the whole run is, and the steps behind which the probe was switched on.
 
-    leaves_ns: what it takes CUPTI to leave the process; captures: steps at which nobody may wait
-    for the GPU.
+    leaves_ns: what it takes CUPTI to leave the process, 0 where it stays; comes_ns: to come;
+    captures: steps at which nobody may wait for the GPU.
     """
     windows, dice = a_probe(), random.Random(seed)
-    is_on, opened = [True], []
+    is_on, is_there, opened = [False], [False], []
 
     def switch(on):
+        nonlocal now
         is_on[0] = bool(on)
         if on:
             opened.append(step)
+            now += 0 if is_there[0] else comes_ns
+            is_there[0] = True
 
-    def detach():
+    def detach(harmless, count):
         nonlocal now
         assert not is_on[0] and step not in captures
         now += leaves_ns
+        is_there[0] = is_there[0] and leaves_ns == 0
         return leaves_ns
 
     def find():
         windows._switch, windows._detach = switch, detach
+        windows._is_alone = lambda harmless, count: leaves_ns > 0
         return True
 
     windows._find = find
     windows._is_capturing = lambda: step in captures
     now = alone = 0
     windows.time = types.SimpleNamespace(monotonic_ns=lambda: int(now))
+    attached = 0.2 if leaves_ns == 0 else 0
     for step in range(1, steps + 1):
         length = STEP_NS * (1 + noise * dice.random())
         alone += length
-        now += length * (1 + cost if is_on[0] else 1)
+        now += length * (1 + cost * is_on[0] + attached * is_there[0])
         if step < 4 or step % 4 == 0:
             windows.end_of_step(step, int(now))
     return now / alone - 1, opened
@@ -72,6 +78,12 @@ class Windows(unittest.TestCase):
             slower, opened = train(0.1, 5000, leaves_ns=leaves_ns)
             self.assertLess(slower, 0.01, leaves_ns)
             self.assertGreater(len(opened), 4, leaves_ns)
+
+    def test_begin_behind_more_undisturbed_steps_where_cupti_will_stay(self):
+        for comes_ns in (0, 400_000_000):
+            _, opened = train(0.1, 5000, leaves_ns=0, comes_ns=comes_ns)
+            self.assertEqual(opened[:2], [16, 48])
+            self.assertGreater(len(opened), 4, "it came once: that is not a window's cost")
 
     def test_wait_until_no_graph_is_being_captured(self):
         slower, opened = train(0.1, 200, captures=range(7, 13))

@@ -1,18 +1,22 @@
 // A program that uses a GPU, as far as the CUDA probe can tell: loads libcupti, then the probe as
 // the driver would at its start.
 //
-// usage: cuda_program PROBE KERNELS [torch.profiler | windows]
+// usage: cuda_program PROBE KERNELS [torch.profiler | windows | beside]
 //
-// windows: the kernels come in two windows, and as many that nobody may see between them.
+// windows: the kernels come in two windows, and as many that nobody may see between them; beside:
+// another thread runs, so that CUPTI has to stay.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 extern "C" {
 std::uint64_t fake_cupti_now();
@@ -28,12 +32,22 @@ unsigned fake_cuda_waits();
 
 namespace {
 
+struct Probe {
+  void (*window)(int);
+  std::uint64_t (*leave)(const int*, int);
+
+  explicit Probe(void* library)
+      : window(reinterpret_cast<void (*)(int)>(::dlsym(library, "lockstep_cuda_probe_window"))),
+        leave(reinterpret_cast<std::uint64_t (*)(const int*, int)>(
+            ::dlsym(library, "lockstep_cuda_probe_detach"))) {}
+  bool leaves() const { return leave(nullptr, 0) != 0; }
+};
+
+// Longer than threads sleep that ask CUDA now and then.
+void let_threads_run() { std::this_thread::sleep_for(std::chrono::milliseconds(600)); }
+
 // Whether CUPTI is gone between the windows and was waited for.
-bool goes_by_windows(void* probe, long kernels) {
-  const auto window = reinterpret_cast<void (*)(int)>(::dlsym(probe, "lockstep_cuda_probe_window"));
-  const auto detach =
-      reinterpret_cast<std::uint64_t (*)()>(::dlsym(probe, "lockstep_cuda_probe_detach"));
-  if (window == nullptr || detach == nullptr) return false;
+bool goes_by_windows(const Probe& probe, long kernels) {
   // CUPTI's texts go with it: the next window has the same kernel elsewhere, and at its old place
   // another whose name begins alike.
   std::string text = std::string(60, 'k') + "_first";
@@ -43,20 +57,37 @@ bool goes_by_windows(void* probe, long kernels) {
       fake_cupti_kernel(now - 500, now, 0, 7, name);
     }
   };
-  if (detach() != 0) return false;  // a window is open
+  if (probe.leaves()) return false;  // a window is open
   work(text.c_str());
-  window(0);
+  probe.window(0);
   work("seen by nobody");
-  if (detach() == 0 || fake_cupti_finalized() != 1 || fake_cuda_waits() != 1) return false;
+  if (probe.leaves()) return false;  // who knows what other threads do
+  let_threads_run();
+  if (!probe.leaves() || fake_cupti_finalized() != 1 || fake_cuda_waits() != 1) return false;
   work("CUPTI is not there");
-  if (detach() != 0) return false;
+  if (probe.leaves()) return false;
   const std::string elsewhere = text;
   text.replace(60, std::string::npos, "_other");
-  window(1);
+  probe.window(1);
   work(text.c_str());
   work(elsewhere.c_str());
-  window(0);
-  return detach() != 0 && fake_cupti_finalized() == 2 && fake_cupti_enabled() == 0;
+  probe.window(0);
+  return probe.leaves() && fake_cupti_finalized() == 2 && fake_cupti_enabled() == 0;
+}
+
+// Whether CUPTI stays for as long as another thread lives that ran, however seldom.
+bool stays_beside_a_thread(const Probe& probe) {
+  std::atomic<bool> ends = false;
+  std::thread other([&] {
+    while (!ends) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  probe.window(0);
+  let_threads_run();
+  const bool left = probe.leaves();
+  ends = true;
+  other.join();
+  let_threads_run();  // the kernel takes a moment to forget it
+  return !left && fake_cupti_finalized() == 0 && probe.leaves();
 }
 
 }  // namespace
@@ -75,7 +106,9 @@ int main(int count, char** words) {
   if (start == nullptr || start() != 1 || start() != 1) return 4;  // the driver may ask twice
   const long kernels = std::strtol(words[2], nullptr, 10);
   if (count > 3 && std::strcmp(words[3], "windows") == 0)
-    return goes_by_windows(probe, kernels) ? 0 : 7;
+    return goes_by_windows(Probe(probe), kernels) ? 0 : 7;
+  if (count > 3 && std::strcmp(words[3], "beside") == 0)
+    return stays_beside_a_thread(Probe(probe)) ? 0 : 8;
   const std::uint64_t now = fake_cupti_now();
   // never freed, as CUPTI's names are; void gemm<128>(float const*, float const*, float*); a
   // string: libstdc++ is loaded, as in every program with torch

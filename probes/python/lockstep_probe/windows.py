@@ -1,39 +1,43 @@
 """Has the CUDA probe on for a few steps at a time.
 
 CUPTI makes each launch dearer, and goes on doing so when its records are switched off: a run would
-be slower under the probe than without it, and the report would blame the program. So CUPTI leaves
-the process behind each window (which waits for the GPU once). What a window costs, switching
-included, is measured against the steps around it, and windows are as rare as it takes for the whole
-run to be slowed by less than 1 %. All ranks count the same steps, and the distances are powers of
-two: windows of several ranks fall on the same steps and are waited for once.
+be slower under the probe than without it, and the report would blame the program. So the first
+window begins behind steps without CUPTI, and CUPTI leaves the process behind each window, where no
+other thread has run during it (one that calls CUDA meanwhile could take the program down). What a
+window costs, switching included, is measured against the steps around it, and windows are as rare
+as it takes for the whole run to be slowed by less than 1 %. All ranks count the same steps, and the
+distances are powers of two: windows of several ranks fall on the same steps and are waited for
+once.
 """
 
 import ctypes
 import os
 import statistics
 import sys
+import threading
 import time
 
 from . import recorder
 
 STEPS = 8  # of a window
 FIRST, SECOND = 8, 32  # the steps behind which they begin: a short run has them, too
+LATER_FIRST, LATER_SECOND = 16, 48  # where CUPTI will stay: only steps before are without it
 SHARE = 0.008  # of the time, that windows may cost
 GUESS = 0.1  # until it is measured
 LEAST = 0.02  # noise can make a window look free
 NEAREST = 32  # steps from one to the next, at least
 REFILL = 4  # steps that a host may take to be ahead of its GPU again
 
-_switch = None
-_detach = None
+_switch = _detach = _is_alone = None
 _edges = None  # steps at which something is to be done, and what
 _costs = []
 _began = _before = _within = None
 _switching = 0  # nanoseconds of this window
+_stays = False  # CUPTI, since other threads run
 
 
 def end_of_step(steps, now):
-    """Called behind every fourth step."""
+    """Called behind every fourth step, and behind the first."""
     global _edges
     if _edges is None:
         if _is_capturing():
@@ -41,7 +45,6 @@ def end_of_step(steps, now):
         _edges = _plan(max(FIRST, steps + 4 - steps % 4)) if _find() else {}
         if _edges:
             _switch(0)
-            _detach()
     do = _edges.get(steps)
     if do is None:
         return
@@ -62,7 +65,7 @@ def leave():
         if _is_capturing():
             return False
         _switch(0)
-        _detach()
+        _leave()
         _switch = None
     return True
 
@@ -76,8 +79,26 @@ def _is_capturing():
     )
 
 
+def _leave():
+    """What it took CUPTI to leave the process, 0 where it stays."""
+    return _detach(*_harmless())
+
+
+def _harmless():
+    numbers = [thread.native_id for thread in threading.enumerate() if _is_harmless(thread)]
+    return (ctypes.c_int * len(numbers))(*numbers), len(numbers)
+
+
+def _is_harmless(thread):
+    """Runs now and then, and never calls CUDA."""
+    return (
+        thread.name.startswith(("lockstep-probe", "QueueFeederThread"))
+        or type(thread).__name__ == "TMonitor"
+    )
+
+
 def _find():
-    global _switch, _detach
+    global _switch, _detach, _is_alone
     path = os.environ.get("CUDA_INJECTION64_PATH", "")
     if os.environ.get("LOCKSTEP_CUDA_PROBE") == "always" or not path.endswith(
         "liblockstep_cuda_probe.so"
@@ -86,7 +107,9 @@ def _find():
     try:
         probe = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
         _switch, _detach = probe.lockstep_cuda_probe_window, probe.lockstep_cuda_probe_detach
+        _is_alone = probe.lockstep_cuda_probe_is_alone
         _detach.restype = ctypes.c_uint64
+        _detach.argtypes = _is_alone.argtypes = [ctypes.POINTER(ctypes.c_int), ctypes.c_int]
     except (OSError, AttributeError):
         return False  # the driver has not loaded it: nothing uses a GPU
     return True
@@ -109,7 +132,10 @@ def _look(steps, now):
 
 
 def _open(steps, now):
-    global _began, _before, _switching
+    global _began, _before, _switching, _edges
+    if steps < LATER_FIRST and not _costs and not _is_alone(*_harmless()):
+        _edges = _plan(LATER_FIRST)
+        return
     _before = (now - _began[1]) / (steps - _began[0]) if _began else None
     _switch(1)
     opened = time.monotonic_ns()
@@ -118,22 +144,24 @@ def _open(steps, now):
 
 
 def _close(steps, now):
-    global _within, _switching
-    _within = (now - _began[1] + _switching) / (steps - _began[0])
+    global _within, _stays
     _switch(0)
-    _within += _detach() / (steps - _began[0])
+    leaving = _leave()
+    _stays = leaving == 0
+    switching = 0 if _stays else _switching + leaving  # it came once and for all
+    _within = (now - _began[1] + switching) / (steps - _began[0])
 
 
 def _learn(steps, now):
     global _edges
     behind = (now - _began[1]) / (steps - _began[0])
-    without = (behind + _before) / 2 if _before else behind
+    without = (behind + _before) / 2 if _before and not _stays else behind
     _costs.append(_within / max(1, without) - 1)
     del _costs[:-9]
     cost = statistics.median(_costs)
     recorder.fact("cuda_window", cost=round(cost, 4), windows=len(_costs))
-    second = len(_costs) == 1 and steps < SECOND
-    _edges = _plan(SECOND if second else _next(steps, cost))
+    second = SECOND if steps < SECOND else LATER_SECOND
+    _edges = _plan(second if len(_costs) == 1 and steps < second else _next(steps, cost))
     if steps in _edges:
         _look(steps, now)
 

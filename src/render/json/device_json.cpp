@@ -42,6 +42,7 @@ Json devices_json(const DeviceSignals& devices) {
                   {"host_waits_a_step", rounded(rank.waits_a_step, 100)},
                   {"probe_overhead", device_share(rank.overhead)}};
     if (rank.slowed_by_probe > 0) entry["slowed_by_probe"] = device_share(rank.slowed_by_probe);
+    if (rank.slowed_for_good > 0) entry["slowed_for_good"] = device_share(rank.slowed_for_good);
     if (rank.devices.size() > 1) {
       entry["exclusive"] = device_share(rank.exclusive);
       entry["hand_overs_a_step"] = rounded(rank.hand_overs_a_step, 100);

@@ -127,13 +127,25 @@ std::string turns_sentence(const RankDevices& rank) {
 }
 
 std::string observer_sentence(const DeviceSignals& devices) {
+  constexpr double kWorthAWord = 0.01;
   double most = 0;
-  for (const RankDevices& rank : devices.ranks) most = std::max(most, rank.slowed_by_probe);
-  if (most < 0.001) return "";
-  return fmt::format(
-      "GPU records were taken in {} steps, which that made {:.0f} % longer: it is taken out of "
-      "these figures",
-      devices.steps, 100 * most / (1 - most));
+  double for_good = 0;
+  for (const RankDevices& rank : devices.ranks) {
+    most = std::max(most, rank.slowed_by_probe);
+    for_good = std::max(for_good, rank.slowed_for_good);
+  }
+  std::string text;
+  if (most >= 0.001)
+    text = fmt::format(
+        "GPU records were taken in {} steps, which that made {:.0f} % longer: it is taken out of "
+        "these figures",
+        devices.steps, 100 * most / (1 - most));
+  if (for_good >= kWorthAWord)
+    text += fmt::format(
+        "{}steps between them are {:.0f} % longer for as long as the program runs, since CUDA's "
+        "profiler cannot leave beside threads that call CUDA (--probe python,host runs without it)",
+        text.empty() ? "" : "; ", 100 * for_good);
+  return text;
 }
 
 std::string communicator_sentence(const CommunicatorSignals& signals) {

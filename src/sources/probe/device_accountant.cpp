@@ -245,8 +245,28 @@ void DeviceAccountant::end() {
   settle_last_window(UINT64_MAX);
 }
 
-void DeviceAccountant::opened(std::uint64_t at_ns) {
+void DeviceAccountant::goes_by_windows() {
+  if (!in_windows_ && newest_ns_ == 0) open_since_ns_.reset();  // it began with none
   in_windows_ = true;
+}
+
+void DeviceAccountant::attached(std::uint64_t at_ns) {
+  goes_by_windows();
+  if (stays_.empty() || stays_.back().to_ns != UINT64_MAX) stays_.push_back({at_ns, UINT64_MAX});
+}
+
+void DeviceAccountant::left(std::uint64_t at_ns) {
+  if (stays_.empty()) stays_.push_back({0, at_ns});
+  stays_.back().to_ns = std::min(stays_.back().to_ns, at_ns);
+}
+
+bool DeviceAccountant::is_there(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+  return std::ranges::any_of(
+      stays_, [&](const Window& stay) { return stay.from_ns < end_ns && begin_ns < stay.to_ns; });
+}
+
+void DeviceAccountant::opened(std::uint64_t at_ns) {
+  goes_by_windows();
   settle_last_window(at_ns);
   open_since_ns_ = at_ns;
   settled_until_ns_ = std::max(settled_until_ns_, at_ns);
@@ -268,6 +288,7 @@ void DeviceAccountant::closed(std::uint64_t at_ns) {
 }
 
 void DeviceAccountant::rested(std::uint64_t until_ns) {
+  goes_by_windows();
   settle_last_window(until_ns);
   settled_until_ns_ = std::max(settled_until_ns_, until_ns);
 }

@@ -60,8 +60,13 @@ class DeviceAccountant {
   void opened(std::uint64_t at_ns);
   void closed(std::uint64_t at_ns);
   void rested(std::uint64_t until_ns);
+  // CUPTI came into the process, which makes launches dearer even where it records nothing; it
+  // left.
+  void attached(std::uint64_t at_ns);
+  void left(std::uint64_t at_ns);
+  bool is_there(std::uint64_t begin_ns, std::uint64_t end_ns) const;
 
-  bool speaks() const { return newest_ns_ > 0; }
+  bool speaks() const { return in_windows_ || newest_ns_ > 0; }
   // Whether more may still come of what began before then. Buffers are handed over late, and one
   // whose kernel still runs (a collective that waits for a rank) after those behind it.
   bool may_learn_of(std::uint64_t end_ns) const {
@@ -108,6 +113,7 @@ class DeviceAccountant {
 
   const Kernel* kernel(std::uint32_t number) const;
   void keep(const Wait& wait);
+  void goes_by_windows();
   // Nothing was let in since it closed, until then.
   void settle_last_window(std::uint64_t before_ns);
   std::shared_ptr<const std::string> name_of(const Row& row) const;
@@ -126,6 +132,7 @@ class DeviceAccountant {
     std::uint64_t to_ns = 0;
   };
   std::deque<Window> windows_;  // of the GPU's time: all that ran within is known
+  std::deque<Window> stays_;    // of CUPTI in the process
   bool in_windows_ = false;
   std::optional<std::uint64_t> open_since_ns_ = 0;
   std::uint64_t settled_until_ns_ = 0;

@@ -66,6 +66,8 @@ bool tell_windows(const ProbeFact& fact, DeviceAccountant& device) {
     const auto found = fact.values.find(name);
     return found != fact.values.end() ? parse_unsigned(found->second) : std::nullopt;
   };
+  if (const auto at_ns = moment("attached")) device.attached(*at_ns);
+  if (const auto at_ns = moment("left")) device.left(*at_ns);
   if (const auto at_ns = moment("opened")) device.opened(*at_ns);
   if (const auto at_ns = moment("closed")) device.closed(*at_ns);
   if (const auto until_ns = moment("rested")) device.rested(*until_ns);

@@ -360,6 +360,7 @@ void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pi
 void StepAccountant::add_device_time(const Raw& raw, StepMark& mark,
                                      std::vector<StepPiece>& pieces) {
   if (!device_.speaks()) return;
+  mark.beside_cupti = device_.is_there(raw.begin_ns, raw.end_ns);
   const bool whole = device_.covers(raw.begin_ns, raw.end_ns);
   DeviceAccountant::Account account =
       device_.take(raw.begin_ns, raw.end_ns, stretches_of(pieces, raw.begin_ns, raw.end_ns));

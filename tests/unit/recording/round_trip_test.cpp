@@ -46,6 +46,7 @@ StepMark step_in_pieces() {
   step.rank = 1;
   step.index = 7;
   step.duration_ms = 8.75;
+  step.beside_cupti = true;
   step.detail = std::move(detail);
   return step;
 }
@@ -58,6 +59,7 @@ TEST(Recording, KeepsThePiecesOfAStepAndTheirLines) {
   ASSERT_EQ(records.size(), 2U);
 
   const StepMark mark = step_in_pieces();
+  EXPECT_TRUE(std::get<StepMark>(records[0].content).beside_cupti);
   const StepDetail& read = *std::get<StepMark>(records[0].content).detail;
   ASSERT_EQ(read.pieces.size(), 1U);
   const StepPiece& piece = read.pieces.front();

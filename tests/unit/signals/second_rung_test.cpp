@@ -296,6 +296,66 @@ TEST(DeviceSignals, WhatTheProbeMadeLongerIsTakenOut) {
   EXPECT_NEAR(rank.launch_gaps, 0.1, 1e-9);
 }
 
+// The first eight undisturbed, of which some belong to the warm-up; eight with records; then steps
+// beside CUPTI that take `behind_ms`.
+std::vector<StepAt> where_cupti_stays(double behind_ms, double batch_ms = 0) {
+  std::vector<StepAt> steps;
+  for (int i = 1; i <= 60; ++i) {
+    StepAt entry;
+    entry.step.index = i;
+    entry.step.duration_ms = i <= 3 ? 500 : i <= 16 ? 10 + batch_ms + 0.1 * (i % 4) : behind_ms;
+    if (i <= 16) entry.step.spans_ms[index_of(StepPart::data_wait)] = batch_ms;
+    entry.step.beside_cupti = i > 16;
+    if (i > 16 && i <= 24) {
+      entry.step.duration_ms = 14;
+      entry.step.on_devices = StepOnDevices();
+      entry.step.on_devices->devices = {{.device = 0, .computes_ms = 5}};
+      entry.step.on_devices->idle_ms[index_of(StepPart::forward)] = 9;
+    }
+    steps.push_back(entry);
+  }
+  return steps;
+}
+
+std::vector<StepAt> behind_the_warm_up(const std::vector<StepAt>& steps) {
+  return {steps.begin() + 16, steps.end()};
+}
+
+TEST(DeviceSignals, WhereCuptiStaysTheFirstStepsTellHowLongOneTakesWithout) {
+  const std::vector<StepAt> steps = where_cupti_stays(12);
+
+  const auto signals = device_signals(behind_the_warm_up(steps), steps);
+
+  ASSERT_TRUE(signals);
+  const RankDevices& rank = signals->ranks.front();
+  EXPECT_NEAR(rank.slowed_by_probe, 4.0 / 14, 0.02);
+  EXPECT_NEAR(rank.main()->computes, 0.5, 0.02) << "of a step of 10 ms";
+  EXPECT_NEAR(rank.slowed_for_good, 0.2, 0.02);
+}
+
+TEST(DeviceSignals, FirstStepsAreComparedWithoutTheirBatch) {
+  const std::vector<StepAt> steps = where_cupti_stays(12, 40);
+
+  EXPECT_NEAR(device_signals(behind_the_warm_up(steps), steps)->ranks.front().slowed_for_good, 0.2,
+              0.02);
+}
+
+TEST(DeviceSignals, WhatStepsSpreadByIsNotCuptis) {
+  const std::vector<StepAt> steps = where_cupti_stays(10.2);
+
+  EXPECT_EQ(device_signals(behind_the_warm_up(steps), steps)->ranks.front().slowed_for_good, 0);
+}
+
+TEST(DeviceSignals, WhereCuptiLeftInTheEndNothingIsSlowedForGood) {
+  std::vector<StepAt> steps = where_cupti_stays(12);
+  for (std::size_t i = 40; i < steps.size(); ++i) {
+    steps[i].step.beside_cupti = false;
+    steps[i].step.duration_ms = 10;
+  }
+
+  EXPECT_EQ(device_signals(behind_the_warm_up(steps), steps)->ranks.front().slowed_for_good, 0);
+}
+
 // `count` steps; those behind `begins` have records, seven each.
 std::vector<StepAt> looked_into(int count, std::initializer_list<int> begins) {
   std::vector<StepAt> steps;

@@ -400,5 +400,37 @@ TEST(DeviceAccountant, KnowsTheTimeBeforeTheFirstWindowAndUpToTheEnd) {
   EXPECT_TRUE(accountant.covers(3'000'000, 4'000'000)) << "the program ended within a window";
 }
 
+TEST(DeviceAccountant, KnowsWhereCuptiCameWithTheFirstWindowAndStayed) {
+  DeviceAccountant accountant;
+  accountant.rested(2'000'000);
+  EXPECT_TRUE(accountant.speaks());
+  EXPECT_FALSE(accountant.may_learn_of(2'000'000));
+  EXPECT_FALSE(accountant.covers(1'000'000, 2'000'000)) << "it was not on from the start";
+
+  accountant.attached(3'000'000);
+  accountant.opened(3'100'000);
+  Rows(accountant).kernel(3200, 3900).kernel(3900, 5200);
+  accountant.closed(5'000'000);
+  accountant.rested(9'000'000);
+
+  EXPECT_FALSE(accountant.is_there(1'000'000, 3'000'000));
+  EXPECT_TRUE(accountant.is_there(2'900'000, 3'050'000));
+  EXPECT_TRUE(accountant.covers(4'000'000, 5'000'000));
+  EXPECT_TRUE(accountant.is_there(8'000'000, 9'000'000)) << "behind its window, too";
+}
+
+TEST(DeviceAccountant, KnowsWhenCuptiLeft) {
+  DeviceAccountant accountant;
+  accountant.attached(1'000'000);
+  accountant.opened(1'000'000);
+  accountant.closed(2'000'000);
+  accountant.left(2'500'000);
+  accountant.attached(7'000'000);
+
+  EXPECT_TRUE(accountant.is_there(1'500'000, 3'000'000));
+  EXPECT_FALSE(accountant.is_there(2'500'000, 7'000'000));
+  EXPECT_TRUE(accountant.is_there(6'000'000, 8'000'000));
+}
+
 }  // namespace
 }  // namespace lockstep

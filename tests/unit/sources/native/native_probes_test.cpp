@@ -223,8 +223,15 @@ TEST(CudaProbe, HasCuptiLeaveTheProcessBetweenWindows) {
   std::vector<std::string> edges;
   for (const std::string& fact : raw.facts)
     if (fact.find("rested") == std::string::npos) edges.push_back(fact.substr(0, fact.find('=')));
-  EXPECT_THAT(edges, ::testing::ElementsAre("cuda_probe closed", "cuda_probe opened",
-                                            "cuda_probe closed", "cuda_probe stopped"));
+  EXPECT_THAT(
+      edges, ::testing::ElementsAre("cuda_probe attached", "cuda_probe opened", "cuda_probe closed",
+                                    "cuda_probe left", "cuda_probe attached", "cuda_probe opened",
+                                    "cuda_probe closed", "cuda_probe left", "cuda_probe stopped"));
+}
+
+TEST(CudaProbe, HasCuptiStayBesideAThreadThatMayCallCuda) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(run_cuda_program(folder.path(), "10", "beside"), 0);
 }
 
 TEST(CudaProbe, OverwritesTheOldestRatherThanWait) {
