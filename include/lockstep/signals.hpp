@@ -256,6 +256,22 @@ struct RankSteps {
   double last_to_arrive = 0;
 };
 
+// Steps that follow each other, as one column of a picture.
+struct StepColumn {
+  std::int64_t first = 0;  // their numbers
+  std::int64_t last = 0;
+  double mean_ms = 0;
+  double longest_ms = 0;
+  std::array<double, kStepSpanNames.size()> spans_ms{};  // means
+  bool counts = false;                                   // false: all of the warm-up, or left out
+};
+
+// All steps of one rank, in their order.
+struct RankCourse {
+  int rank = 0;
+  std::vector<StepColumn> columns;
+};
+
 struct StepSignals {
   std::vector<RankSteps> ranks;
   std::int64_t count = 0;
@@ -288,6 +304,7 @@ struct StepSignals {
   std::vector<PlaceSignals> places;   // costliest first
   std::vector<StepMark> median_step;  // on each rank that has it, by rank
   std::vector<StepMark> worst_step;
+  std::vector<RankCourse> course;        // by rank
   std::optional<DeviceSignals> devices;  // by the GPUs' own records
 
   // Of a step, with those that hold a save or a late batch; without probes the median stands for

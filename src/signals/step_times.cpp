@@ -5,6 +5,7 @@
 
 #include "signals/device_times.hpp"
 #include "signals/statistics.hpp"
+#include "signals/step_course.hpp"
 #include "signals/step_places.hpp"
 
 namespace lockstep {
@@ -295,6 +296,7 @@ std::optional<StepSignals> step_signals(const std::vector<StepAt>& all_steps, Wa
   }
   add_what_probes_saw(steps, signals);
   signals.devices = device_signals(steps, all_steps);
+  signals.course = step_course(all_steps, steps);
   return signals;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "render/html/flame_svg.hpp"
+#include "render/html/html_course.hpp"
 #include "render/html/html_parts.hpp"
 #include "render/words/words.hpp"
 
@@ -68,8 +69,8 @@ std::string step_svg(const std::vector<StepMark>& ranks, std::string_view name) 
   double top = 0;
   for (std::size_t i = 0; i < shown; ++i) {
     const auto [rectangles, rows] = rows_of(ranks[i], scale, top);
-    shapes += fmt::format("<text x=\"0\" y=\"{:.0f}\">rank {}</text>{}", top + 16, ranks[i].rank,
-                          rectangles);
+    shapes += fmt::format("<text class=\"axis\" x=\"0\" y=\"{:.0f}\">rank {}</text>{}", top + 16,
+                          ranks[i].rank, rectangles);
     top += static_cast<double>(rows) * kRow + 4;
   }
   const double height = top + 14;
@@ -168,9 +169,9 @@ std::string steps_html(const StepSignals& steps) {
       milliseconds_words(steps.duration_p50_ms),
       steps.ranks.size() > 1 ? fmt::format(" on each of {} ranks", steps.ranks.size()) : "");
   html += parts_table(steps) + ranks_table(steps);
-  if (steps.places.empty()) return html;
+  if (steps.places.empty()) return html + course_html(steps.course);
   html += places_table(steps);
-  html += legend(steps);
+  html += legend(steps) + course_html(steps.course);
   html += "<h3>A step, by part, function and line</h3>" +
           flame_svg(flame_graph(steps), SvgUse::within_a_page);
   if (!steps.median_step.empty()) html += step_svg(steps.median_step, "The median step");
