@@ -17,11 +17,13 @@
  * - records are on for a few steps at a time (lockstep_cuda_probe_window);
  * - CUPTI leaves behind a window (lockstep_cuda_probe_detach) where no other thread has run since
  *   the first steps, and else it stays.
- * Without steps it comes with the driver, and records stay on.
+ * Without the Python probe, or where every step is asked for, it comes with the driver, and records
+ * stay on.
  *
- * What fails is said once and leaves the process as it was. */
+ * What fails is said once, and the program goes on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -36,8 +38,7 @@
 #define BUFFER_BYTES \
   (64U *             \
    1024U) /* some 300 kernels: CUPTI hands a buffer over once it is full and all of it is done */
-#define LOOK_NS 100000000L         /* flushes what is done, and looks for the sign to stop */
-#define STEPS_COME_NS 60000000000U /* until then a program that trains has told of its first */
+#define LOOK_NS 100000000L /* flushes what is done, and looks for the sign to stop */
 #define LONGEST_ROW_NS 4000000000U
 
 static struct cupti_calls cupti;
@@ -208,6 +209,7 @@ static void add_edge(uint64_t at_ns, enum edge_kind kind) {
 
 static const char* attach(void);
 static void stop(const char* why);
+static void end_before_cupti(void);
 
 static const char refused[] =
     "CUPTI refuses its records: another profiler has them, or the driver's settings keep them for "
@@ -222,6 +224,7 @@ static const char* switch_on(void) {
     const char* const why = attach();
     if (why != NULL) return why;
     add_edge(begin, ATTACHED);
+    end_before_cupti();
   }
   add_edge(now_ns(), OPENED); /* told before anything that it lets in */
   for (size_t i = 0; i < wanted_kinds; ++i) {
@@ -259,8 +262,7 @@ __attribute__((visibility("default"))) void lockstep_cuda_probe_window(int open)
   pthread_mutex_lock(&looking);
   if (!steps_are_seen) threads_watch();
   steps_are_seen = 1;
-  const int opens = open && !window_is_open;
-  const int comes = opens && !attached;
+  const int comes = open && !window_is_open && !attached;
   set_window(open);
   if (comes) threads_behind_cupti();
   pthread_mutex_unlock(&looking);
@@ -288,43 +290,53 @@ static void tell_windows(uint64_t now, uint64_t delivered_ns) {
   }
 }
 
-static int may_leave; /* the measuring is over, and the program goes on; under `looking` */
+static _Atomic int may_leave; /* the measuring is over, and the program goes on */
 
-/* Whether CUPTI can leave the process now. Before CUDA 12.6 (CUPTI's version 24) CUDA graphs do not
- * outlive that: PyTorch's profiler keeps away from it there, too. */
-static int can_detach(void) {
+/* Before CUDA 12.6 (CUPTI's version 24) CUDA graphs do not outlive its leaving: PyTorch's profiler
+ * keeps away from it there, too. */
+static int can_ever_leave(void) {
   uint32_t version = 0;
-  return attached && (running ? !window_is_open : may_leave) && cupti.finalize != NULL &&
-         cupti.version != NULL && cupti.version(&version) == CUPTI_OK && version >= 24;
+  return cupti.finalize != NULL && cupti.version != NULL && cupti.version(&version) == CUPTI_OK &&
+         version >= 24;
+}
+
+static int may_leave_now(void) {
+  return attached && (running ? !window_is_open : may_leave) && can_ever_leave() &&
+         threads_would_have_run();
 }
 
 /* Before the first window: whether CUPTI could leave behind it, as far as one can tell. What ran
  * until now may have been at the start only, and is forgotten. */
 __attribute__((visibility("default"))) int lockstep_cuda_probe_is_alone(const int* harmless,
                                                                         int count) {
-  if (threads_rested(harmless, count)) return 1;
+  if (!running || !can_ever_leave()) return 0;
+  if (threads_rested(harmless, count)) return threads_would_have_run();
   threads_watch();
   return 0;
+}
+
+/* Before lockstep_cuda_probe_detach, which NVIDIA asks for: whether the GPUs have done what they
+ * were given, and CUPTI may leave. Others may run meanwhile. */
+__attribute__((visibility("default"))) int lockstep_cuda_probe_may_leave(const int* harmless,
+                                                                         int count) {
+  return may_leave_now() && threads_rested(harmless, count) && gpus_have_done_all();
 }
 
 /* A thread that waited for a GPU has run once that is at rest. */
 #define WAKES_UP_NS 200000L
 
-/* Waits for the GPUs and has CUPTI leave the process until the next window; called behind a closed
- * one, on the thread that trains. NVIDIA asks for both, a GPU at rest and flushed records. Where
- * another thread ran since the first steps, but the `harmless` ones, CUPTI stays. Returns how
- * many nanoseconds it took once the GPUs had done what they were given, 0 where CUPTI stays. */
+/* Has CUPTI leave the process until the next window; called behind a closed one, on the thread that
+ * trains, which holds on to Python's lock meanwhile: no other thread of Python's can run. Where
+ * another thread ran since the first steps, but the `harmless` ones, CUPTI stays. Returns how many
+ * nanoseconds it took, 0 where CUPTI stays. */
 __attribute__((visibility("default"))) uint64_t lockstep_cuda_probe_detach(const int* harmless,
                                                                            int count) {
-  if (!can_detach() || !threads_would_have_run() || !threads_rested(harmless, count) ||
-      !gpus_have_done_all())
-    return 0;
   const uint64_t begin = now_ns();
-  const struct timespec wakes_up = {0, WAKES_UP_NS};
-  nanosleep(&wakes_up, NULL);
+  struct timespec wakes_up = {0, WAKES_UP_NS};
+  while (nanosleep(&wakes_up, &wakes_up) != 0 && errno == EINTR) continue;
   pthread_mutex_lock(&looking);
   /* somebody may have stopped us meanwhile */
-  const int leaves = can_detach() && threads_rested(harmless, count);
+  const int leaves = may_leave_now() && threads_rested(harmless, count);
   if (leaves) {
     cupti.flush_all(CUPTI_FLUSH_FORCED);
     attached = cupti.finalize() != CUPTI_OK;
@@ -359,6 +371,7 @@ static void stop(const char* why) {
 
 /* For the Python probe, before torch.profiler takes CUPTI's records for itself. */
 __attribute__((visibility("default"))) void lockstep_cuda_probe_stop(void) {
+  may_leave = 0;        /* Kineto's CUPTI is the same */
   if (!running) return; /* at the end of the process `looking` is never given back */
   pthread_mutex_lock(&looking);
   stop("torch.profiler");
@@ -366,13 +379,21 @@ __attribute__((visibility("default"))) void lockstep_cuda_probe_stop(void) {
 }
 
 static void at_exit(void) {
-  if (ring == NULL) return;
+  static _Atomic int done;
+  if (ring == NULL || atomic_exchange(&done, 1)) return;
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += 2;
   (void)pthread_mutex_timedlock(&looking, &until); /* never given back */
   stop("end");
   lockstep_ring_remove("cuda");
+}
+
+/* What CUPTI has run at the process's end was given to it when it came: ours must come before. */
+static void end_before_cupti(void) {
+  static int times;
+  if (times < 2) atexit(at_exit); /* behind what CUDA's start and CUPTI's first coming registered */
+  ++times;
 }
 
 /* Threads do not survive a fork, and neither does CUDA. */
@@ -392,8 +413,8 @@ static int measuring_is_over(void) {
 
 static void* look_after(void* unused) {
   (void)unused;
-  const uint64_t began_ns = now_ns();
   pthread_setname_np(pthread_self(), "lockstep-cuda");
+  threads_this_is_ours();
   while (running) {
     const struct timespec pause = {0, LOOK_NS};
     nanosleep(&pause, NULL);
@@ -407,7 +428,6 @@ static void* look_after(void* unused) {
       pthread_mutex_lock(&mutex);
       tell_windows(now, now - DELIVERED_NS);
       pthread_mutex_unlock(&mutex);
-      if (!steps_are_seen && !attached && now - began_ns > STEPS_COME_NS) set_window(1);
       if (measuring_is_over()) {
         may_leave = 1;
         stop("measured");
@@ -416,6 +436,11 @@ static void* look_after(void* unused) {
     pthread_mutex_unlock(&looking);
   }
   return NULL;
+}
+
+static int start_thread(void) {
+  pthread_t thread;
+  return pthread_create(&thread, NULL, look_after, NULL) == 0 && pthread_detach(thread) == 0;
 }
 
 static int names_cupti(struct dl_phdr_info* info, size_t size, void* found) {
@@ -490,11 +515,14 @@ static const char* start(void) {
   if (ring == NULL) return why;
   if (!kernel_names_begin(ring)) return "no memory";
   if (others_tell_waits()) --wanted_kinds;
-  if (!waits_for_steps() && (why = switch_on()) != NULL) return why;
+  if (waits_for_steps())
+    tell_windows(now_ns(), 0); /* nothing is on yet */
+  else if ((why = switch_on()) != NULL)
+    return why;
   running = 1;
   pthread_atfork(NULL, NULL, after_fork);
-  atexit(at_exit);
-  if (!gpus_at_rest_begin() || !start_probe_thread(look_after)) {
+  end_before_cupti();
+  if (!gpus_at_rest_begin() || !start_thread()) {
     stop("no thread");
     return "no thread could be made";
   }

@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <time.h>
 
-#include "probes/cuda/threads.h"
-
 /* The driver's own calls, by its names for them. */
 struct driver_calls {
   int (*count)(int* devices);
@@ -59,27 +57,25 @@ static int wait_for_gpus(void) {
 }
 
 /* What a GPU was given may wait for something that this process does later (a receive that was
- * posted ahead), so another thread waits, and for this long at most. */
+ * posted ahead), so another thread waits, and for this long at most; once it was too long it is not
+ * tried again. */
 #define GPUS_TAKE_S 1
-#define MOST_LATE 2 /* times that they took longer: then CUPTI stays */
 static sem_t gpus_are_done;
 static _Atomic int somebody_waits;
-static _Atomic int all_are_done;
-static int times_late; /* the training thread's */
+static int all_are_done; /* the waiting thread's, until it is joined */
 
 static void* wait_beside(void* unused) {
   (void)unused;
   pthread_setname_np(pthread_self(), "lockstep-wait");
   all_are_done = wait_for_gpus();
-  somebody_waits = 0;
   sem_post(&gpus_are_done);
   return NULL;
 }
 
 int gpus_have_done_all(void) {
-  if (times_late == MOST_LATE || atomic_exchange(&somebody_waits, 1)) return 0;
-  while (sem_trywait(&gpus_are_done) == 0) continue; /* of one that came late */
-  if (!start_probe_thread(wait_beside)) {
+  pthread_t waiting;
+  if (atomic_exchange(&somebody_waits, 1)) return 0;
+  if (pthread_create(&waiting, NULL, wait_beside, NULL) != 0) {
     somebody_waits = 0;
     return 0;
   }
@@ -91,10 +87,13 @@ int gpus_have_done_all(void) {
     waited = sem_timedwait(&gpus_are_done, &until);
   } while (waited != 0 && errno == EINTR);
   if (waited != 0) {
-    ++times_late;
+    pthread_detach(waiting);
     return 0;
   }
-  return all_are_done;
+  pthread_join(waiting, NULL); /* and all that CUDA does at a thread's end */
+  const int done = all_are_done;
+  somebody_waits = 0;
+  return done;
 }
 
 int gpus_at_rest_begin(void) { return sem_init(&gpus_are_done, 0, 0) == 0; }

@@ -1,8 +1,9 @@
 #define _GNU_SOURCE
 #include "probes/cuda/threads.h"
 
+#include <ctype.h>
 #include <dirent.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,16 +33,7 @@ static struct thread_list watched;
 static uint64_t watched_since_ns;
 static int of_cupti[MOST_OF_CUPTI];
 static int of_cupti_count;
-
-int start_probe_thread(void* (*run)(void*)) {
-  pthread_t thread;
-  pthread_attr_t detached;
-  pthread_attr_init(&detached);
-  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-  const int made = pthread_create(&thread, &detached, run, NULL);
-  pthread_attr_destroy(&detached);
-  return made == 0;
-}
+static _Atomic int our_own;
 
 static int read_of_thread(int number, const char* what, char* text, size_t size) {
   char path[64];
@@ -118,13 +110,37 @@ static int is_one_of(int number, const int* numbers, int count) {
   return 0;
 }
 
-static int never_calls_cuda_now(int number) {
-  static const char* const names[] = {"lockstep", "pt_autograd", "cuda-Evt"};
+void threads_this_is_ours(void) { our_own = gettid(); }
+
+/* The driver's own, and autograd's: idle behind a step. Threads that they start inherit the name.
+ */
+static int never_calls_cuda_now(const struct thread_list* all, int number) {
+  static const char of_the_driver[] = "cuda-EvtHandlr";
+  static const char of_autograd[] = "pt_autograd_";
   char name[32];
+  char other[32];
   if (!read_name(number, name, sizeof name)) return 1; /* it has ended */
-  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
-    if (strncmp(name, names[i], strlen(names[i])) == 0) return 1;
-  return 0;
+  name[strcspn(name, "\n")] = '\0';
+  if (strcmp(name, of_the_driver) == 0) return 1;
+  const char* digit = name + sizeof of_autograd - 1;
+  if (strncmp(name, of_autograd, sizeof of_autograd - 1) != 0 || *digit == '\0') return 0;
+  for (; *digit != '\0'; ++digit)
+    if (!isdigit((unsigned char)*digit)) return 0;
+  for (int i = 0; i < all->count; ++i) {
+    if (all->threads[i].number == number || !read_name(all->threads[i].number, other, sizeof other))
+      continue;
+    other[strcspn(other, "\n")] = '\0';
+    if (strcmp(name, other) == 0) return 0;
+  }
+  return 1;
+}
+
+/* One that has no processor yet has not run, and will. */
+static int is_about_to_run(int number) {
+  char text[128];
+  if (!read_of_thread(number, "stat", text, sizeof text)) return 0;
+  const char* const behind_name = strrchr(text, ')');
+  return behind_name != NULL && behind_name[1] == ' ' && behind_name[2] == 'R';
 }
 
 int threads_rested(const int* harmless, int count) {
@@ -135,9 +151,11 @@ int threads_rested(const int* harmless, int count) {
   for (int i = 0; i < now.count; ++i) {
     const struct thread_runs* const is = &now.threads[i];
     const struct thread_runs* const was = find(&watched, is->number);
-    if (was != NULL && was->times == is->times && was->ran_ns == is->ran_ns) continue;
-    if (is->number != caller && !is_one_of(is->number, harmless, count) &&
-        !is_one_of(is->number, of_cupti, of_cupti_count) && !never_calls_cuda_now(is->number))
+    const int has_run = was == NULL || was->times != is->times || was->ran_ns != is->ran_ns;
+    if (is->number == caller || is->number == our_own || (!has_run && !is_about_to_run(is->number)))
+      continue;
+    if (!is_one_of(is->number, harmless, count) &&
+        !is_one_of(is->number, of_cupti, of_cupti_count) && !never_calls_cuda_now(&now, is->number))
       return 0;
   }
   return 1;

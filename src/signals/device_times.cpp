@@ -20,7 +20,7 @@ struct RankSum {
   StepOnDevices sum;  // all numbers added up, but its devices
   std::map<int, DeviceTime> devices;
   Steps with_records;
-  Steps beside_cupti;  // which was there, and recorded nothing
+  Steps beside_cupti;  // which was there all of the step, and recorded nothing
   Steps undisturbed;
 };
 
@@ -70,19 +70,25 @@ double slowed_for_good(const StepMark& last, const RankSum& sum, const Steps& ea
   return undisturbed_ms > 0 ? reference->longer_ms(sum.beside_cupti) / undisturbed_ms : 0;
 }
 
+// By how much records made a step longer. Early steps may be slow for reasons of their own; then
+// those beside CUPTI tell a part of it.
+double longer_with_records_ms(const RankSum& sum, const Steps& early) {
+  if (sum.with_records.size() < kFewestCompared) return 0;
+  const auto reference = undisturbed_steps(sum, early);
+  double longer = reference ? reference->longer_ms(sum.with_records) : 0;
+  if (sum.undisturbed.size() < kFewestCompared && sum.beside_cupti.size() >= kFewestCompared)
+    longer = std::max(longer, Reference{&sum.beside_cupti, duration}.longer_ms(sum.with_records));
+  return longer;
+}
+
 // What the probe itself made the steps longer by, in all. It makes launches dearer, so it is taken
 // out of the idle time in which the host launched.
 double take_out_the_probe(RankSum& sum, const Steps& early) {
-  auto reference = undisturbed_steps(sum, early);
-  if (!reference && sum.beside_cupti.size() >= kFewestCompared)
-    reference = Reference{&sum.beside_cupti, duration};
-  if (!reference || sum.with_records.size() < kFewestCompared) return 0;
   StepOnDevices& time = sum.sum;
   double launching = 0;
   for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
     launching += time.idle_ms[index_of(part)];
-  const double longer =
-      std::clamp(reference->longer_ms(sum.with_records) * sum.steps, 0.0, launching);
+  const double longer = std::clamp(longer_with_records_ms(sum, early) * sum.steps, 0.0, launching);
   if (longer <= 0) return 0;
   for (const StepPart part : {StepPart::forward, StepPart::backward, StepPart::optimizer})
     time.idle_ms[index_of(part)] *= 1 - longer / launching;
@@ -175,13 +181,15 @@ class StepsOfRank {
   // not all have them, those that are like most stand for all.
   RankSum added_up() const {
     RankSum sum;
-    for (const StepMark* const step : steps_) {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      const StepMark* const step = steps_[i];
       if (sampled_ && is_long(*step)) continue;
-      if (step->on_devices) {
+      if (step->on_devices)
         add(*step, sum);
-        continue;
-      }
-      (step->beside_cupti ? sum.beside_cupti : sum.undisturbed).push_back(step);
+      else if (!step->beside_cupti)
+        sum.undisturbed.push_back(step);
+      else if (!holds_an_edge(i))
+        sum.beside_cupti.push_back(step);
     }
     return sum;
   }
@@ -216,6 +224,11 @@ class StepsOfRank {
   bool is_long(const StepMark& step) const {
     constexpr double kTimesLonger = 1.5;
     return step.duration_ms > kTimesLonger * usual_ms_;
+  }
+  // Of a window: CUPTI came in that step, or left.
+  bool holds_an_edge(std::size_t i) const {
+    return (i > 0 && steps_[i - 1]->on_devices) ||
+           (i + 1 < steps_.size() && steps_[i + 1]->on_devices);
   }
   static double span_of(const StepMark& step, StepPart part) {
     return step.spans_ms[index_of(part)].value_or(0);

@@ -49,6 +49,7 @@ def train(cost, steps, noise=0.0, seed=1, leaves_ns=1, captures=(), comes_ns=0):
 
     def find():
         windows._switch, windows._detach = switch, detach
+        windows._may_leave = lambda harmless, count: True
         windows._is_alone = lambda harmless, count: leaves_ns > 0
         return True
 

@@ -34,13 +34,16 @@ namespace {
 
 struct Probe {
   void (*window)(int);
+  int (*may_leave)(const int*, int);
   std::uint64_t (*leave)(const int*, int);
 
   explicit Probe(void* library)
       : window(reinterpret_cast<void (*)(int)>(::dlsym(library, "lockstep_cuda_probe_window"))),
+        may_leave(reinterpret_cast<int (*)(const int*, int)>(
+            ::dlsym(library, "lockstep_cuda_probe_may_leave"))),
         leave(reinterpret_cast<std::uint64_t (*)(const int*, int)>(
             ::dlsym(library, "lockstep_cuda_probe_detach"))) {}
-  bool leaves() const { return leave(nullptr, 0) != 0; }
+  bool leaves() const { return may_leave(nullptr, 0) != 0 && leave(nullptr, 0) != 0; }
 };
 
 // Longer than threads sleep that ask CUDA now and then.

@@ -19,6 +19,7 @@ from . import (
     saving,
     tensors,
     training,
+    windows,
     words,
 )
 
@@ -37,6 +38,7 @@ def _torch_is_there(torch):
     os.register_at_fork(after_in_child=_after_fork)
     atexit.register(recorder.remove_at_exit)
     atexit.register(sampler.finish)
+    atexit.register(windows.close)
     tensors.hook(torch)
     saving.hook_torch(torch)
     words.hook_builtins()
@@ -66,6 +68,7 @@ def _after_fork():
     recorder.after_fork()
     sampler.after_fork()
     training.after_fork()
+    windows.after_fork()
 
 
 def stop():

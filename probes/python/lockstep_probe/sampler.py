@@ -32,6 +32,10 @@ def start():
         recorder.writer_runs()
 
 
+def thread():
+    return _thread
+
+
 def finish():
     """Before the interpreter goes: a thread that wakes up in the middle of that can take the
     program down.

@@ -145,7 +145,11 @@ def _do_chores(optimizer, frame):
     """What is not due every step."""
     global _next_chore, _forwards_since
     if not recorder.active():
-        if windows.leave():
+        try:
+            is_out = windows.leave()
+        except Exception:
+            is_out = True  # it stays; the program goes on
+        if is_out:
             _remove_hooks()
         return
     try:

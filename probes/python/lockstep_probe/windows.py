@@ -3,7 +3,8 @@
 CUPTI makes each launch dearer, and goes on doing so when its records are switched off: a run would
 be slower under the probe than without it, and the report would blame the program. So the first
 window begins behind steps without CUPTI, and CUPTI leaves the process behind each window, where no
-other thread has run during it (one that calls CUDA meanwhile could take the program down). What a
+other thread has run since the first steps (one that calls CUDA meanwhile could take the program
+down). What a
 window costs, switching included, is measured against the steps around it, and windows are as rare
 as it takes for the whole run to be slowed by less than 1 %. All ranks count the same steps, and the
 distances are powers of two: windows of several ranks fall on the same steps and are waited for
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 
-from . import recorder
+from . import recorder, sampler
 
 STEPS = 8  # of a window
 FIRST, SECOND = 8, 32  # the steps behind which they begin: a short run has them, too
@@ -28,7 +29,7 @@ LEAST = 0.02  # noise can make a window look free
 NEAREST = 32  # steps from one to the next, at least
 REFILL = 4  # steps that a host may take to be ahead of its GPU again
 
-_switch = _detach = _is_alone = None
+_switch = _may_leave = _detach = _is_alone = None
 _edges = None  # steps at which something is to be done, and what
 _costs = []
 _began = _before = _within = None
@@ -42,7 +43,10 @@ def end_of_step(steps, now):
     if _edges is None:
         if _is_capturing():
             return
-        _edges = _plan(max(FIRST, steps + 4 - steps % 4)) if _find() else {}
+        found = _find()
+        if found is None:
+            return  # nothing uses a GPU yet
+        _edges = _plan(max(FIRST, steps + 4 - steps % 4)) if found else {}
         if _edges:
             _switch(0)
     do = _edges.get(steps)
@@ -70,6 +74,19 @@ def leave():
     return True
 
 
+def close():
+    """At the end of the program: what CUPTI has is handed over while it is whole."""
+    if _switch is not None and not _is_capturing():
+        _switch(0)
+
+
+def after_fork():
+    """CUDA does not outlive a fork; the child may begin its own."""
+    global _edges, _switch, _began, _before, _within
+    _edges = _switch = _began = _before = _within = None
+    del _costs[:]
+
+
 def _is_capturing():
     torch = sys.modules.get("torch")
     return (
@@ -81,24 +98,24 @@ def _is_capturing():
 
 def _leave():
     """What it took CUPTI to leave the process, 0 where it stays."""
-    return _detach(*_harmless())
+    harmless = _harmless()
+    return _detach(*harmless) if _may_leave(*harmless) else 0
 
 
 def _harmless():
-    numbers = [thread.native_id for thread in threading.enumerate() if _is_harmless(thread)]
+    """Threads that run now and then, and cannot while Python's lock is held."""
+    numbers = [
+        thread.native_id
+        for thread in threading.enumerate()
+        if thread.native_id is not None
+        and (thread is sampler.thread() or type(thread).__name__ == "TMonitor")
+    ]
     return (ctypes.c_int * len(numbers))(*numbers), len(numbers)
 
 
-def _is_harmless(thread):
-    """Runs now and then, and never calls CUDA."""
-    return (
-        thread.name.startswith(("lockstep-probe", "QueueFeederThread"))
-        or type(thread).__name__ == "TMonitor"
-    )
-
-
 def _find():
-    global _switch, _detach, _is_alone
+    """None: the driver has not loaded the probe yet."""
+    global _switch, _may_leave, _detach, _is_alone
     path = os.environ.get("CUDA_INJECTION64_PATH", "")
     if os.environ.get("LOCKSTEP_CUDA_PROBE") == "always" or not path.endswith(
         "liblockstep_cuda_probe.so"
@@ -106,13 +123,30 @@ def _find():
         return False
     try:
         probe = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-        _switch, _detach = probe.lockstep_cuda_probe_window, probe.lockstep_cuda_probe_detach
-        _is_alone = probe.lockstep_cuda_probe_is_alone
-        _detach.restype = ctypes.c_uint64
-        _detach.argtypes = _is_alone.argtypes = [ctypes.POINTER(ctypes.c_int), ctypes.c_int]
-    except (OSError, AttributeError):
-        return False  # the driver has not loaded it: nothing uses a GPU
+        # holds on to Python's lock: nothing of Python's runs, nor frees what is CUDA's, meanwhile
+        locked = ctypes.PyDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        return None
+    try:
+        _may_leave, _detach = probe.lockstep_cuda_probe_may_leave, locked.lockstep_cuda_probe_detach
+        _is_alone, _switch = probe.lockstep_cuda_probe_is_alone, probe.lockstep_cuda_probe_window
+    except AttributeError:
+        return False  # of another version
+    _detach.restype = ctypes.c_uint64
+    for call in (_may_leave, _detach, _is_alone):
+        call.argtypes = [ctypes.POINTER(ctypes.c_int), ctypes.c_int]
     return True
+
+
+def _is_one_of_many():
+    """A rank beside others: NCCL's watchdog runs, and all ranks begin behind the same step."""
+    distributed = sys.modules.get("torch.distributed")
+    return (
+        distributed is not None
+        and distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    )
 
 
 def _plan(begin):
@@ -133,7 +167,7 @@ def _look(steps, now):
 
 def _open(steps, now):
     global _began, _before, _switching, _edges
-    if steps < LATER_FIRST and not _costs and not _is_alone(*_harmless()):
+    if steps < LATER_FIRST and not _costs and (_is_one_of_many() or not _is_alone(*_harmless())):
         _edges = _plan(LATER_FIRST)
         return
     _before = (now - _began[1]) / (steps - _began[0]) if _began else None

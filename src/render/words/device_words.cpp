@@ -142,8 +142,8 @@ std::string observer_sentence(const DeviceSignals& devices) {
         devices.steps, 100 * most / (1 - most));
   if (for_good >= kWorthAWord)
     text += fmt::format(
-        "{}steps between them are {:.0f} % longer for as long as the program runs, since CUDA's "
-        "profiler cannot leave beside threads that call CUDA (--probe python,host runs without it)",
+        "{}steps without records are {:.0f} % longer, too, while CUDA's profiler is in the process "
+        "(it leaves where no other thread may call CUDA; --probe python,host runs without it)",
         text.empty() ? "" : "; ", 100 * for_good);
   return text;
 }

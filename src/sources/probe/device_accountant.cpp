@@ -245,14 +245,11 @@ void DeviceAccountant::end() {
   settle_last_window(UINT64_MAX);
 }
 
-void DeviceAccountant::goes_by_windows() {
-  if (!in_windows_ && newest_ns_ == 0) open_since_ns_.reset();  // it began with none
-  in_windows_ = true;
-}
-
 void DeviceAccountant::attached(std::uint64_t at_ns) {
-  goes_by_windows();
-  if (stays_.empty() || stays_.back().to_ns != UINT64_MAX) stays_.push_back({at_ns, UINT64_MAX});
+  constexpr std::size_t kMostStays = 64;
+  if (!stays_.empty() && stays_.back().to_ns == UINT64_MAX) return;
+  stays_.push_back({at_ns, UINT64_MAX});
+  if (stays_.size() > kMostStays) stays_.pop_front();
 }
 
 void DeviceAccountant::left(std::uint64_t at_ns) {
@@ -266,7 +263,7 @@ bool DeviceAccountant::is_there(std::uint64_t begin_ns, std::uint64_t end_ns) co
 }
 
 void DeviceAccountant::opened(std::uint64_t at_ns) {
-  goes_by_windows();
+  if (!in_windows_) return;  // it is on from the start, as far as is known
   settle_last_window(at_ns);
   open_since_ns_ = at_ns;
   settled_until_ns_ = std::max(settled_until_ns_, at_ns);
@@ -288,7 +285,8 @@ void DeviceAccountant::closed(std::uint64_t at_ns) {
 }
 
 void DeviceAccountant::rested(std::uint64_t until_ns) {
-  goes_by_windows();
+  if (!in_windows_ && newest_ns_ == 0) open_since_ns_.reset();  // it began with none
+  in_windows_ = true;
   settle_last_window(until_ns);
   settled_until_ns_ = std::max(settled_until_ns_, until_ns);
 }

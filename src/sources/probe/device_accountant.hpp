@@ -113,7 +113,6 @@ class DeviceAccountant {
 
   const Kernel* kernel(std::uint32_t number) const;
   void keep(const Wait& wait);
-  void goes_by_windows();
   // Nothing was let in since it closed, until then.
   void settle_last_window(std::uint64_t before_ns);
   std::shared_ptr<const std::string> name_of(const Row& row) const;

@@ -419,8 +419,19 @@ TEST(DeviceAccountant, KnowsWhereCuptiCameWithTheFirstWindowAndStayed) {
   EXPECT_TRUE(accountant.is_there(8'000'000, 9'000'000)) << "behind its window, too";
 }
 
+TEST(DeviceAccountant, WhereItIsOnAllTheTimeNoStepWaitsForAWindowsEnd) {
+  DeviceAccountant accountant;
+  accountant.attached(1'000'000);
+  accountant.opened(1'000'000);
+  Rows(accountant).kernel(1000, 2000).kernel(2000, 3000).kernel(1'100'000, 1'100'100);
+
+  EXPECT_FALSE(accountant.may_learn_of(3'000'000));
+  EXPECT_TRUE(accountant.covers(2'000'000, 3'000'000));
+}
+
 TEST(DeviceAccountant, KnowsWhenCuptiLeft) {
   DeviceAccountant accountant;
+  accountant.rested(500'000);
   accountant.attached(1'000'000);
   accountant.opened(1'000'000);
   accountant.closed(2'000'000);
