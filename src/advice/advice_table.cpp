@@ -205,7 +205,15 @@ std::optional<std::string> suited_words(FindingCode code, const ProbeSettings& s
   return std::nullopt;
 }
 
+// Told by an error message that has a remedy of its own, which is nearer to the case.
+bool has_its_own_remedy(const Finding& finding) {
+  return finding.severity == Severity::critical && !finding.fixes.empty() &&
+         std::ranges::any_of(finding.evidence,
+                             [](const Evidence& item) { return item.unit == "message"; });
+}
+
 void add_fixes(Finding& finding, const Signals& signals) {
+  if (has_its_own_remedy(finding)) return;
   add_job_fixes(finding, signals);
   const auto& remedy = kRemedies[static_cast<std::size_t>(finding.code)];
   if (!remedy) return;

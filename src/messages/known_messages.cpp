@@ -15,6 +15,16 @@ constexpr std::string_view kKilled =
 constexpr std::string_view kWhoKilled =
     "sudo dmesg | grep -i oom; fewer loader workers, smaller caches, or more memory for the job";
 
+constexpr std::string_view kCrashed =
+    "a rank crashed in native code (SIGSEGV): a library, not a line of Python";
+constexpr std::string_view kWhereItCrashed =
+    "python -X faulthandler train.py shows where; usual are libraries that do not fit each other "
+    "(torch, CUDA, NCCL, flash-attn built for another version)";
+constexpr std::string_view kBusError =
+    "a rank ended by SIGBUS, as it does where the container's /dev/shm is full";
+constexpr std::string_view kMoreSharedMemory =
+    "docker run --shm-size=8g (or --ipc=host); else a file that was mapped and became shorter";
+
 // The more special first: the first that matches is taken. Words are those of PyTorch 2.x,
 // Transformers and Accelerate.
 constexpr std::array kMessages = {
@@ -54,8 +64,7 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::gpu_held_by_others, kOthersHoldMemory,
                  "another process holds memory of the GPU",
                  "nvidia-smi shows who; end it, or choose another GPU"},
-    KnownMessage{FindingCode::out_of_memory, "CUDA out of memory",
-                 "a GPU had no room for the next tensor",
+    KnownMessage{FindingCode::out_of_memory, kOutOfMemory, "a GPU had no room for the next tensor",
                  "smaller batch and more accumulation steps; gradient checkpointing; "
                  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True when "
                  "much is reserved and little allocated; see who else is on the GPU: nvidia-smi"},
@@ -105,9 +114,50 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::nccl_timeout, "ProcessGroupNCCL ... timeout",
                  "a rank did not come to a collective in time",
                  "find the rank that is missing before raising any timeout"},
-    KnownMessage{FindingCode::nccl_timeout, "[../third_party/gloo ... Timed out waiting",
+    KnownMessage{FindingCode::nccl_timeout, "gloo/transport ... Timed out waiting",
                  "a rank did not come to a Gloo collective in time",
-                 "find the rank that is missing or crashed first"},
+                 "find the rank that is missing, crashed first, or still saves: compare what each "
+                 "of them printed last"},
+    KnownMessage{FindingCode::rank_conditional_collective,
+                 "were submitted to be reduced, gathered or broadcasted by subset of ranks",
+                 "some ranks came to a collective (Horovod's), the others did not",
+                 "the lines below name the missing ranks: look what they printed last, and for a "
+                 "condition that differs from rank to rank"},
+    KnownMessage{FindingCode::rank_given_twice, "has already checked in",
+                 "two processes say that they are the same rank",
+                 "RANK set by hand on several nodes, two runs that share a port, or one process "
+                 "that initialises twice: start all ranks with one launcher, and give each run a "
+                 "port of its own"},
+    KnownMessage{FindingCode::network_path, "NET/IB ... ompletion ... status=12",
+                 "InfiniBand gave up sending: the other end, or the path to it, does not answer",
+                 "ibstat and the switch's counters on both hosts; NCCL_IB_HCA names ports that "
+                 "reach each other; NCCL_IB_TIMEOUT=22 where the fabric is only slow; look for a "
+                 "rank that ended first"},
+    KnownMessage{FindingCode::network_path, "NET/IB ... completion with error 12",
+                 "InfiniBand gave up sending: the other end, or the path to it, does not answer",
+                 "ibstat and the switch's counters on both hosts; NCCL_IB_HCA names ports that "
+                 "reach each other; look for a rank that ended first"},
+    KnownMessage{FindingCode::network_path, "Call to ibv_modify_qp failed",
+                 "an RDMA device cannot reach the other host's",
+                 "NCCL_IB_HCA with the ports that are cabled to each other; NCCL_IB_GID_INDEX for "
+                 "RoCE; NCCL_IB_DISABLE=1 shows whether plain sockets work"},
+    KnownMessage{FindingCode::network_path, "socketStartConnect ... failed",
+                 "NCCL's sockets took an address that the other host cannot be reached by",
+                 "NCCL_SOCKET_IFNAME with the interface that joins the hosts (ip -br addr); not a "
+                 "link-local address (fe80:)"},
+    KnownMessage{FindingCode::network_path, "NCCL WARN ... No route to host",
+                 "a firewall, or an interface that does not lead to the other host",
+                 "NCCL_SOCKET_IFNAME with the interface that joins the hosts; open the ports "
+                 "between them"},
+    KnownMessage{FindingCode::network_path, "NCCL WARN ... Network is unreachable",
+                 "no way leads from this interface to the other host",
+                 "NCCL_SOCKET_IFNAME with the interface that joins the hosts (ip -br addr)"},
+    KnownMessage{FindingCode::network_path, "NCCL WARN ... Connection timed out",
+                 "the other host does not answer: a firewall, or an interface that does not lead "
+                 "to it",
+                 "NCCL_SOCKET_IFNAME with the interface that joins the hosts; open the ports "
+                 "between them",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::world_size_not_set,
                  "environment variable WORLD_SIZE expected, but not set",
                  "init_process_group was called in a process that no launcher started",
@@ -157,6 +207,25 @@ constexpr std::array kMessages = {
                  "--nproc_per_node=gpu, and cuda:{LOCAL_RANK}; GPUs are numbered from 0 among "
                  "those that CUDA_VISIBLE_DEVICES lists",
                  MessageWeight::usual_reason},
+    KnownMessage{FindingCode::more_ranks_than_gpus,
+                 "MisconfigurationException: You requested gpu: [",
+                 "Lightning was asked for GPUs that this process does not see",
+                 "devices=\"auto\"; see what CUDA_VISIBLE_DEVICES and the scheduler leave to a "
+                 "process: python -c \"import torch; print(torch.cuda.device_count())\""},
+    KnownMessage{FindingCode::driver_too_old,
+                 "CUDA driver version is insufficient for CUDA runtime version",
+                 "the driver is older than this build of CUDA needs, or none is there",
+                 "nvidia-smi shows the newest CUDA that the driver knows: install a torch for it "
+                 "(pip install torch --index-url https://download.pytorch.org/whl/cu126), or a "
+                 "newer driver"},
+    KnownMessage{FindingCode::driver_too_old, "The NVIDIA driver on your system is too old",
+                 "the driver is older than this build of torch needs",
+                 "a torch for the driver's CUDA (nvidia-smi shows it), or a newer driver"},
+    KnownMessage{FindingCode::one_gpu_leads,
+                 "There is an imbalance between your GPUs. You may want to exclude GPU",
+                 "nn.DataParallel over unequal GPUs: each step takes as long as the slowest",
+                 "DistributedDataParallel, one process per GPU, over the GPUs that are alike",
+                 MessageWeight::costs},
     KnownMessage{FindingCode::shared_memory_small, "DataLoader worker ... Bus error",
                  "the container's /dev/shm is too small for the loader's batches",
                  "docker run --shm-size=8g (or --ipc=host); in Kubernetes an emptyDir with medium: "
@@ -208,6 +277,11 @@ constexpr std::array kMessages = {
                  "started",
                  "nc -vz MASTER_ADDR MASTER_PORT on each node; on one machine torchrun "
                  "--standalone"},
+    KnownMessage{FindingCode::ranks_missing, kNobodyAnswers,
+                 "nobody answers at the first node's address: nothing was started there, it ended "
+                 "before, or a firewall is between",
+                 "start the ranks of that node, look for the first error in its log, and try "
+                 "nc -vz MASTER_ADDR MASTER_PORT from the others"},
     KnownMessage{FindingCode::host_name_unresolvable, "No address associated with hostname",
                  "the master's host name cannot be resolved",
                  "use its address: MASTER_ADDR=10.0.0.1, or --standalone on one machine"},
@@ -238,6 +312,33 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::host_memory_full, "DefaultCPUAllocator: ... allocate memory",
                  "the machine had no memory for a tensor on the CPU",
                  "load checkpoints with mmap=True or on one rank at a time; fewer loader workers"},
+    KnownMessage{FindingCode::ended_from_outside, "DUE TO TIME LIMIT",
+                 "the scheduler ended the job at its time limit",
+                 "ask for more time (sbatch --time), and save often enough to go on from there"},
+    KnownMessage{FindingCode::ended_from_outside, "DUE TO PREEMPTION",
+                 "the scheduler gave the nodes to another job",
+                 "sbatch --requeue, and save often enough to go on from there"},
+    KnownMessage{FindingCode::ended_from_outside, "death signal, shutting down workers",
+                 "the launcher was told to end (SIGTERM, SIGINT or SIGHUP)",
+                 "who sent it stands elsewhere: the scheduler's log, a session that was closed, a "
+                 "Ctrl-C"},
+    KnownMessage{FindingCode::ended_from_outside, "SignalException: Process ... got signal",
+                 "the launcher was told to end (SIGTERM, SIGINT or SIGHUP)",
+                 "who sent it stands elsewhere: the scheduler's log, a session that was closed "
+                 "(use tmux, nohup or a job), a Ctrl-C"},
+    KnownMessage{FindingCode::crashed, "exits with return code = -11", kCrashed, kWhereItCrashed},
+    KnownMessage{FindingCode::crashed, "exitcode ... -11", kCrashed, kWhereItCrashed},
+    KnownMessage{FindingCode::crashed, "Signal 11 (SIGSEGV)", kCrashed, kWhereItCrashed},
+    KnownMessage{FindingCode::crashed, "Fatal Python error: Segmentation fault", kCrashed,
+                 kWhereItCrashed},
+    KnownMessage{FindingCode::crashed, "Caught signal 11 (Segmentation fault", kCrashed,
+                 kWhereItCrashed},
+    KnownMessage{FindingCode::shared_memory_small, "exits with return code = -7", kBusError,
+                 kMoreSharedMemory, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::shared_memory_small, "exitcode ... -7 ", kBusError, kMoreSharedMemory,
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::shared_memory_small, "Signal 7 (SIGBUS)", kBusError,
+                 kMoreSharedMemory, MessageWeight::usual_reason},
     KnownMessage{FindingCode::host_memory_full, "exitcode ... -9", kKilled, kWhoKilled,
                  MessageWeight::usual_reason},
     KnownMessage{FindingCode::host_memory_full, " Killed    ... python", kKilled, kWhoKilled,
@@ -265,8 +366,11 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::rank_conditional_collective, "Mismatched collective detected",
                  "ranks came to different collectives at the same moment",
                  "look for a collective under a condition that differs from rank to rank"},
-    KnownMessage{FindingCode::rank_conditional_collective,
-                 "Detected mismatch between collectives on ranks",
+    KnownMessage{FindingCode::rank_conditional_collective, kMismatchOfSizes,
+                 "ranks came to the same collective with different sizes",
+                 "the parameters that get gradients differ from rank to rank, or the tensors that "
+                 "are gathered do: compare the models, and pad to one size"},
+    KnownMessage{FindingCode::rank_conditional_collective, kMismatch,
                  "ranks came to different collectives at the same moment",
                  "the message names both; look for a condition that differs from rank to rank"},
     KnownMessage{FindingCode::rank_conditional_collective, "collective mismatch error",
@@ -299,10 +403,20 @@ constexpr std::array kMessages = {
                  "all CUDA-capable devices are busy or unavailable",
                  "another process holds the GPU exclusively",
                  "nvidia-smi shows who; nvidia-smi -c 0 allows sharing"},
+    KnownMessage{FindingCode::program_error, kOwnError,
+                 "the program itself ended with an exception",
+                 "mend that first: the launcher's words behind it (ChildFailedError, exit codes, "
+                 "closed connections of other ranks) follow from it"},
 };
 
 }  // namespace
 
 std::span<const KnownMessage> known_messages() { return kMessages; }
+
+const KnownMessage& known_message(std::string_view words) {
+  for (const KnownMessage& message : kMessages)
+    if (message.words == words) return message;
+  return kMessages.back();
+}
 
 }  // namespace lockstep

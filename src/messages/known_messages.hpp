@@ -29,11 +29,26 @@ struct KnownMessage {
 inline constexpr std::string_view kOthersHoldMemory =
     "CUDA out of memory ... Process ... memory in use";
 
+// The sizes in PyTorch's older message leave more than a fifth of the GPU to others.
+inline constexpr std::string_view kOutOfMemory = "CUDA out of memory";
+
+// Ranks at one collective with different sizes, or at different ones: the line holds both.
+inline constexpr std::string_view kMismatch = "Detected mismatch between collectives on ranks";
+inline constexpr std::string_view kMismatchOfSizes =
+    "Detected mismatch between collectives on ranks ... TensorShape";
+
+// An address needs no name server.
+inline constexpr std::string_view kNobodyAnswers = "client socket ... address of";
+
+// An exception that no other message knows: where it ends the run is seen from the lines around it.
+inline constexpr std::string_view kOwnError = "Traceback (most recent call last)";
+
 // Which devices: a tensor that was left on the CPU is another mistake.
 inline constexpr std::string_view kTwoDevices =
     "Expected all tensors to be on the same device, but found at least two devices, cuda";
 
 std::span<const KnownMessage> known_messages();
+const KnownMessage& known_message(std::string_view words);
 
 // What else stands in a log speaks for a usual reason: a launcher for ranks that are too many,
 // Transformers' and Accelerate's own code for a device_map.

@@ -4,6 +4,7 @@
 // resolve api.wandb.ai, a web server whose port is taken, PyTorch's list of who holds a GPU's
 // memory, which in a container counts the run itself among the others, and a tensor that was left
 // on the CPU.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -13,6 +14,7 @@
 namespace lockstep {
 namespace {
 
+using namespace std::string_view_literals;
 using Words = std::span<const std::string_view>;
 
 bool holds(std::string_view line, std::string_view words) {
@@ -39,9 +41,10 @@ constexpr std::array<std::string_view, 12> kRendezvous = {
     "c10d",          "socket.cpp",    "TCPStore",     "MASTER_",
     "rendezvous",    "Rendezvous",    "torch",        "gai error:",
     "client socket", "server socket", "ProcessGroup", "RuntimeError: Address"};
-constexpr std::array<std::string_view, 17> kWebClients = {
+constexpr std::array<std::string_view, 23> kWebClients = {
     "HTTPSConnection", "HTTPConnection", "urllib", "requests.", "https://", "http://", "wandb",
     "huggingface", "aiohttp", "httpx", "uvicorn", "gradio", "swanlab", "nginx", "apache", "httpd",
+    "web server", "webserver", "Web server", "dashboard", "ensorBoard", "upyter",
     // NCCL's own sockets: it takes the next port, or says more
     "NCCL WARN Call to bind failed"};
 
@@ -103,11 +106,65 @@ bool others_hold_much(std::string_view line) {
   return total && sum_of_processes(line, own) >= kOfTheGpu * *total;
 }
 
+// "(GPU 0; 31.75 GiB total capacity; 5.22 GiB already allocated; 44.69 MiB free; 5.22 GiB reserved
+// in total by PyTorch)": what is neither free nor PyTorch's own, nor its context, is others'.
+bool sizes_leave_much_to_others(std::string_view line) {
+  constexpr double kOfTheGpu = 0.2;
+  constexpr double kContextBytes = 1.5e9;
+  const auto size_before = [line](std::string_view words) -> std::optional<double> {
+    const auto end = line.find(words);
+    if (end == std::string_view::npos) return std::nullopt;
+    const auto begin = line.substr(0, end).rfind(';');
+    return begin == std::string_view::npos ? std::nullopt : size_behind(line.substr(begin + 1), "");
+  };
+  const auto total = size_before(" total capacity");
+  const auto free = size_before(" free");
+  const auto own = size_before(" reserved in total by PyTorch");
+  return total && free && own && *total - *free - *own - kContextBytes >= kOfTheGpu * *total;
+}
+
+// ---- where a socket was to connect to ----
+
+bool is_address(std::string_view word) {
+  if (word.starts_with('[')) return true;  // of IPv6
+  return std::ranges::count(word, '.') == 3 &&
+         word.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+// "... any network address of (10.0.0.1, 29500)", "... trying to connect to 10.0.0.1:29500"
+bool connects_to_an_address(std::string_view line) {
+  for (const std::string_view words :
+       {"address of ("sv, "trying to connect to ("sv, "trying to connect to "sv}) {
+    const auto at = line.find(words);
+    if (at == std::string_view::npos) continue;
+    const std::string_view target = line.substr(at + words.size());
+    return is_address(target.substr(0, target.find_first_of(",: )")));
+  }
+  return false;
+}
+
+// ---- two collectives in one line ----
+
+bool both_are_the_same_operation(std::string_view line) {
+  constexpr std::string_view kOperation = "OpType=";
+  const auto operation_at = [line](std::size_t at) {
+    return line.substr(at, line.find_first_of(", )", at) - at);
+  };
+  const auto first = line.find(kOperation);
+  if (first == std::string_view::npos) return false;
+  const auto second = line.find(kOperation, first + 1);
+  return second != std::string_view::npos && operation_at(first) == operation_at(second);
+}
+
 }  // namespace
 
 std::optional<MatchedMessage> match_message(std::string_view line) {
   for (const KnownMessage& message : known_messages()) {
+    if (message.words == kOwnError || message.words == kNobodyAnswers) continue;
     if (!holds(line, message.words)) continue;
+    if (message.words == kMismatchOfSizes && !both_are_the_same_operation(line)) continue;
+    if (message.words == kOutOfMemory && sizes_leave_much_to_others(line))
+      return MatchedMessage{&known_message(kOthersHoldMemory), true};
     if (message.words == kOthersHoldMemory && !others_hold_much(line)) continue;
     if (message.words == kTwoDevices &&
         (holds(line, "cuda ... and cpu") || holds(line, "cpu and cuda")))
@@ -116,6 +173,8 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
       if (line.find("(localhost,") != std::string_view::npos) continue;
       return MatchedMessage{&message, false};
     }
+    if (message.code == FindingCode::host_name_unresolvable && connects_to_an_address(line))
+      return MatchedMessage{&known_message(kNobodyAnswers), true};
     if (is_of_names_or_ports(message.code)) {
       if (holds_any(line, kRendezvous) || message.words == "EADDRINUSE")
         return MatchedMessage{&message, true};

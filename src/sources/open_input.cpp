@@ -198,9 +198,8 @@ std::optional<ParsedLog> log_behind_one_table(const std::vector<std::string>& li
   return behind;
 }
 
-// Logs of other tools, by what is in them. The stricter forms come first: a training log may quote
-// anything.
-std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const std::string& text) {
+std::optional<ParsedLog> parse_readings(const std::vector<std::string>& lines,
+                                        const std::string& text) {
   if (auto log = parse_nvidia_smi_tables(lines)) {
     if (auto behind = log_behind_one_table(lines, *log)) return behind;
     return log;
@@ -211,18 +210,53 @@ std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const 
   if (auto log = parse_gpustat_log(text)) return log;
   if (auto log = parse_gpustat_table(lines)) return log;
   if (auto log = parse_csv_log(lines)) return log;
-  if (auto log = parse_text_blocks(lines)) return log;
-  return parse_training_log(lines);
+  return parse_text_blocks(lines);
 }
 
-// Pasted into an answer or an issue, each line has a mark before it.
+// A run's error is often pasted together with a look at the GPUs.
+void add_messages(const ParsedLog& messages, ParsedLog& readings) {
+  const double at_ms = readings.records.empty() ? 0 : readings.records.back().t_ms;
+  for (const Record& record : messages.records) readings.records.push_back({at_ms, record.content});
+}
+
+// Logs of other tools, by what is in them. The stricter forms come first: a training log may quote
+// anything.
+std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const std::string& text) {
+  constexpr std::size_t kMostLinesWithReadings =
+      20'000;  // a paste; a log of hours holds rows alone
+  auto log = parse_readings(lines, text);
+  if (!log) return parse_training_log(lines);
+  if (lines.size() <= kMostLinesWithReadings)
+    if (const auto messages = parse_training_log(lines)) add_messages(*messages, *log);
+  return log;
+}
+
+// Pasted into an answer or an issue, each line has a mark or blanks before it.
 void take_quote_marks_off(std::vector<std::string>& lines) {
   const auto is_quoted = [](const std::string& line) {
     return line.empty() || line.starts_with("> ") || line == ">";
   };
   if (lines.empty() || !lines.front().starts_with(">") || !std::ranges::all_of(lines, is_quoted))
     return;
-  for (std::string& line : lines) line.erase(0, std::min<std::size_t>(2, line.size()));
+  for (std::string& line : lines) {
+    line.erase(0, std::min<std::size_t>(2, line.size()));
+    if (line.starts_with("\\#")) line.erase(0, 1);
+  }
+}
+
+void take_common_blanks_off(std::vector<std::string>& lines) {
+  std::optional<std::string> common;
+  for (const std::string& line : lines) {
+    if (line.empty()) continue;
+    const std::string blanks = line.substr(0, line.find_first_not_of(" \t"));
+    if (!common) common = blanks;
+    const auto same = std::ranges::mismatch(*common, blanks).in1 - common->begin();
+    common->resize(static_cast<std::size_t>(same));
+    if (common->empty()) return;
+  }
+  if (!common) return;
+  for (std::string& line : lines)
+    if (!line.empty()) line.erase(0, common->size());
 }
 
 // some twenty times as much in memory while a log is read; cut with a note
@@ -250,6 +284,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
   // a byte order mark
   if (!lines.empty() && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);
   take_quote_marks_off(lines);
+  take_common_blanks_off(lines);
   if (trim(text).empty() && stream.overlong_lines() == 0)
     return Error{fmt::format("{} is empty", printable(path)),
                  "make a recording: lockstep record -o FILE --duration 10s"};
@@ -268,7 +303,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
                                             : std::string_view(lines.front()).substr(0, 40))),
         "give a recording (lockstep record -o FILE), a profiler's trace, a log of nvidia-smi, "
         "gpustat or W&B, CSV with time, gpu and util columns, or a "
-        "training log with a known error; nothing for this machine's GPUs"};
+        "training log that holds an error; without an input it looks at this machine's GPUs"};
   if (cut) log->notes.push_back("only the first 96 MiB were read");
   for (const int wanted : options.gpus)
     if (std::ranges::none_of(log->machine.gpus,

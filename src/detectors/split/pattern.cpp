@@ -499,13 +499,40 @@ bool proves_ranks(const JobSignals& job) {
          static_cast<int>(job.communicators->processes) == job.communicators->largest;
 }
 
+// That one GPU alone holds a program needs no second look: the most usual mistake of all.
+std::string one_alone_holds_a_program(const JobSignals& job, const Signals& signals) {
+  constexpr double kOfTheOther = 0.1;
+  constexpr double kContextBytes = 1.5e9;
+  constexpr double kAtRest = 0.05;
+  if (job.gpus.size() != 1 || signals.gpus.size() < 2) return "";
+  double held = 0;
+  double most_of_others = 0;
+  for (const GpuSignals& gpu : signals.gpus) {
+    const double bytes = gpu.memory_used_bytes.value_or(-1);
+    if (bytes < 0) return "";
+    if (gpu.index == job.gpus.front())
+      held = bytes;
+    else if (gpu.busy_highest.value_or(0) > kAtRest)
+      return "";
+    else
+      most_of_others = std::max(most_of_others, bytes);
+  }
+  if (most_of_others > std::min(kContextBytes, kOfTheOther * held)) return "";
+  const std::size_t others = signals.gpus.size() - 1;
+  return "only " + gpu_names(job.gpus) + " holds a program, the other" +
+         (others == 1 ? " holds none; " : " " + std::to_string(others) + " hold none; ");
+}
+
 JobVerdict judge_from_outside(const JobSignals& job, const Signals& signals) {
   constexpr std::size_t kFewestTicks = 4;
   if (signals.ticks < kFewestTicks)
-    return unclear(job,
-                   "one snapshot shows no pattern: take more readings (lockstep diagnose, or "
-                   "nvidia-smi with -l 1).",
-                   {});
+    return unclear(
+        job,
+        one_alone_holds_a_program(job, signals) +
+            (signals.ticks < 2 ? std::string("one snapshot shows")
+                               : std::to_string(signals.ticks) + " looks show") +
+            " no pattern: take more readings (lockstep diagnose, or nvidia-smi with -l 1).",
+        {});
   if (!busy_is_known(job))
     return unclear(job, "utilization was never read: it would tell work from rest.", {});
   if (is_idle(job)) {
@@ -583,7 +610,9 @@ Verdict verdict_without_jobs(const Signals& signals) {
   }
   if (signals.ticks < 4)
     return {Pattern::unclear, 0.5,
-            "No GPU is in use at this moment; one snapshot shows no pattern."};
+            signals.ticks < 2 ? "No GPU is in use at this moment; one snapshot shows no pattern."
+                              : "No GPU was in use in " + std::to_string(signals.ticks) +
+                                    " looks, which show no pattern."};
   return {Pattern::idle, 0.95, "No GPU is in use."};
 }
 

@@ -9,7 +9,6 @@
 #include "sources/dcgm/dcgmi_columns.hpp"
 #include "sources/gpustat/gpustat_log.hpp"
 #include "sources/gpustat/gpustat_table.hpp"
-#include "sources/log/training_log.hpp"
 #include "sources/nvidia_smi/column_log.hpp"
 #include "sources/nvidia_smi/query_log.hpp"
 #include "sources/nvidia_smi/table_log.hpp"
@@ -307,130 +306,6 @@ TEST(Wandb, FilesThatAreDamagedOrCutAreNoCrash) {
   file += std::string("\x11\x22\x33\x44\xff\x7f\x01garbage", 14);
   EXPECT_FALSE(parse_wandb_file(file));
   EXPECT_FALSE(parse_wandb_file("something else"));
-}
-
-TEST(TrainingLog, FindsEachKnownMessageOnce) {
-  const auto log = parse_training_log(lines_of(
-      "epoch 1\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
-      "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
-      "ValueError: environment variable WORLD_SIZE expected, but not set\n"));
-
-  ASSERT_TRUE(log);
-  EXPECT_EQ(log->records.size(), 2U);
-  EXPECT_FALSE(parse_training_log(lines_of("epoch 1 loss 0.5\nepoch 2 loss 0.4\n")))
-      << "an ordinary log is no input";
-}
-
-std::vector<std::string> told_in(const std::string& text) {
-  std::vector<std::string> codes;
-  if (const auto log = parse_training_log(lines_of(text)))
-    for (const Record& record : log->records) {
-      const std::string& detail = std::get<Event>(record.content).detail;
-      codes.push_back(detail.substr(0, detail.find(' ')));
-    }
-  return codes;
-}
-
-TEST(TrainingLog, TakesNoWebClientsTroubleForTheRendezvous) {
-  EXPECT_THAT(told_in("urllib3.exceptions.NameResolutionError: Failed to resolve 'api.wandb.ai' "
-                      "([Errno -3] Temporary failure in name resolution)\n"
-                      "step 1 loss 2.1\n"),
-              IsEmpty());
-  EXPECT_THAT(told_in("NCCL WARN Call to bind failed: Address already in use\n"), IsEmpty());
-  EXPECT_THAT(told_in("OSError: [Errno 98] Address already in use\n"), ElementsAre("L801?"))
-      << "a web server's port, or the rendezvous'";
-  EXPECT_THAT(told_in("[W socket.cpp:436] [c10d] The server socket has failed to bind to "
-                      "[::]:29500 (errno: 98 - Address already in use).\n"),
-              ElementsAre("L801"));
-  EXPECT_THAT(told_in("[E socket.cpp:601] [c10d] The IPv6 network addresses of (node0, 29500) "
-                      "cannot be retrieved (gai error: -2 - Name or service not known).\n"),
-              ElementsAre("L804"));
-  EXPECT_THAT(told_in("[W socket.cpp:601] [c10d] The IPv6 network addresses of (localhost, 51595) "
-                      "cannot be retrieved (gai error: -2 - Name or service not known).\n"),
-              IsEmpty())
-      << "PyTorch goes on with IPv4";
-  EXPECT_THAT(told_in("[W socket.cpp:601] [c10d] The IPv6 network addresses of (node0, 29500) "
-                      "cannot be retrieved (gai error: -2 - Name or service not known).\n"),
-              ElementsAre("L804?"))
-      << "so it does here, unless IPv4 fails, too";
-  EXPECT_THAT(told_in("nginx: [emerg] bind() to 0.0.0.0:80 failed (98: Address already in use)\n"),
-              IsEmpty());
-  EXPECT_THAT(told_in("torch.distributed.DistNetworkError: The client socket has timed out after "
-                      "300000ms while trying to connect to (node0, 29500).\n"),
-              ElementsAre("L804"));
-}
-
-TEST(TrainingLog, KnowsWhetherOthersHoldTheMemory) {
-  const std::string begin =
-      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 496.00 MiB. GPU 0 has a total "
-      "capacity of 14.75 GiB of which 235.06 MiB is free. ";
-  EXPECT_THAT(told_in(begin + "Process 20398 has 14.52 GiB memory in use. Of the allocated memory "
-                              "14.06 GiB is allocated by PyTorch, and 330.42 MiB is reserved by "
-                              "PyTorch but unallocated.\n"),
-              ElementsAre("B506"))
-      << "in a container the run itself is listed as a process";
-  EXPECT_THAT(told_in(begin + "Process 7 has 577.00 MiB memory in use. Including non-PyTorch "
-                              "memory, this process has 13.9 GiB memory in use.\n"),
-              ElementsAre("B506"))
-      << "a context is not what keeps it from its memory";
-  EXPECT_THAT(told_in(begin + "Process 7 has 9.10 GiB memory in use. Including non-PyTorch memory, "
-                              "this process has 5.2 GiB memory in use.\n"),
-              ElementsAre("L802"));
-}
-
-TEST(TrainingLog, SaysOfAKilledRankThatMemoryIsTheUsualReason) {
-  EXPECT_THAT(told_in("  exitcode  : -9 (pid: 4242)\n"), ElementsAre("B508?"));
-  EXPECT_THAT(told_in("torch.distributed.elastic: failed (exitcode: -9) local_rank: 0\n"),
-              ElementsAre("B508?"));
-  EXPECT_THAT(told_in("job.sh: line 22:  4913 Killed                  python3 main.py\n"),
-              ElementsAre("B508?"));
-  EXPECT_THAT(told_in("[enforce fail at CPUAllocator.cpp:64] . DefaultCPUAllocator: can't allocate "
-                      "memory: you tried to allocate 402653184 bytes.\n"),
-              ElementsAre("B508"));
-  EXPECT_THAT(
-      told_in("misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer n2<4>\n"),
-      ElementsAre("L806?"));
-  EXPECT_THAT(told_in("slurmstepd: error: Detected 1 oom_kill event in StepId=812.0.\n"),
-              ElementsAre("B508"));
-  EXPECT_THAT(told_in("RuntimeError: DataLoader worker (pid 71) is killed by signal: Killed.\n"),
-              ElementsAre("B508"));
-  EXPECT_THAT(told_in("RuntimeError: DataLoader worker (pid 71) is killed by signal: Bus error.\n"),
-              ElementsAre("L803"));
-  EXPECT_THAT(told_in("RuntimeError: CUDA error: out of memory\n"), ElementsAre("B506"));
-  EXPECT_THAT(told_in("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error\n"),
-              ElementsAre("H605"));
-}
-
-TEST(TrainingLog, TellsADeviceMapFromATensorThatWasNotMoved) {
-  const std::string two =
-      "RuntimeError: Expected all tensors to be on the same device, but found at least two "
-      "devices, cuda:0 and cuda:1!\n";
-  EXPECT_THAT(told_in(two), ElementsAre("P101?"));
-  EXPECT_THAT(
-      told_in("  File \"/venv/transformers/models/llama/modeling_llama.py\", line 88\n" + two),
-      ElementsAre("P101"));
-  EXPECT_THAT(told_in("RuntimeError: Expected all tensors to be on the same device, but found at "
-                      "least two devices, cuda:0 and cpu!\n"),
-              IsEmpty());
-}
-
-TEST(TrainingLog, NeedsALauncherToCallAMissingGpuOneRankTooMany) {
-  const std::string message = "RuntimeError: CUDA error: invalid device ordinal\n";
-  EXPECT_THAT(told_in(message), ElementsAre("L805?"));
-  EXPECT_THAT(told_in("torchrun --nproc_per_node=8 train.py\n" + message), ElementsAre("L805"));
-}
-
-TEST(TrainingLog, KnowsWhatEndedADistributedPass) {
-  EXPECT_THAT(told_in("RuntimeError: Expected to have finished reduction in the prior iteration "
-                      "before starting a new one.\n"),
-              ElementsAre("C404"));
-  EXPECT_THAT(told_in("RuntimeError: Expected to mark a variable ready only once.\n"),
-              ElementsAre("C404"));
-  EXPECT_THAT(told_in("RuntimeError: Detected mismatch between collectives on ranks.\n"),
-              ElementsAre("C407"));
-  EXPECT_THAT(told_in("NVRM: GPU 0000:41:00.0: GPU has fallen off the bus and is not responding to "
-                      "commands.\n"),
-              ElementsAre("H605"));
 }
 
 TEST(Csv, SoManyRowsOfOneMomentAreOneGpus) {
