@@ -41,6 +41,9 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 // sequences become visible, invalid UTF-8 becomes '?'.
 std::string printable(std::string_view text);
 
+// At most so many bytes of it, without a part of a letter; what was cut off is marked by "…".
+std::string shortened(std::string_view text, std::size_t most);
+
 // A word as a POSIX shell would need it typed.
 std::string shell_quoted(std::string_view word);
 

@@ -299,8 +299,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
   if (!log)
     return Error{
         fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path),
-                    printable(lines.empty() ? std::string_view()
-                                            : std::string_view(lines.front()).substr(0, 40))),
+                    printable(lines.empty() ? std::string() : shortened(lines.front(), 40))),
         "give a recording (lockstep record -o FILE), a profiler's trace, a log of nvidia-smi, "
         "gpustat or W&B, CSV with time, gpu and util columns, or a "
         "training log that holds an error; without an input it looks at this machine's GPUs"};

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "recording/reader.hpp"
@@ -98,7 +101,11 @@ TEST(RecordCommand, InterruptedLeavesAWholeFileAndNoCommandBehind) {
   const TemporaryFolder folder;
   BackgroundProgram program({testing::lockstep_program(), "record", "--quiet", "-o",
                              (folder / "run").string(), "virtual:1", "--", "sleep", "60"});
-  std::this_thread::sleep_for(500ms);
+  const auto lines = [&folder] {
+    std::ifstream file(folder / "run");
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  };
+  for (int i = 0; i < 200 && lines() < 2; ++i) std::this_thread::sleep_for(50ms);
 
   program.send(SIGTERM);
 

@@ -47,7 +47,7 @@ class WhatAnOrdinaryUserSees(unittest.TestCase):
     def watched(self, owner, *words):
         """The looks of a recording, and the report of the same process."""
         # No scope: it is in the environment of the program, which others may not read. No other
-        # test has as many GPUs.
+        # test has as many GPUs, and what those have on theirs may be root's.
         environment = {"HOME": self.folder, "PATH": "/usr/bin:/bin"}
         file = os.path.join(self.folder, "run.jsonl")
         program = subprocess.Popen(
@@ -58,13 +58,34 @@ class WhatAnOrdinaryUserSees(unittest.TestCase):
         try:
             program.stdout.readline()  # it has started, and sleeps
             subprocess.run(
-                [*as_user(ME), LOCKSTEP, "record", "--duration", "4s", "-o", file, "virtual:32"],
+                [
+                    *as_user(ME),
+                    LOCKSTEP,
+                    "record",
+                    "--duration",
+                    "4s",
+                    "--gpus",
+                    "31",
+                    "-o",
+                    file,
+                    "virtual:32",
+                ],
                 env=environment,
                 check=True,
                 capture_output=True,
             )
             report = subprocess.run(
-                [*as_user(ME), LOCKSTEP, "diagnose", "--json", "--duration", "3s", "virtual:32"],
+                [
+                    *as_user(ME),
+                    LOCKSTEP,
+                    "diagnose",
+                    "--json",
+                    "--duration",
+                    "3s",
+                    "--gpus",
+                    "31",
+                    "virtual:32",
+                ],
                 env=environment,
                 capture_output=True,
                 text=True,

@@ -23,7 +23,7 @@ std::string shown(const std::string& line, const KnownMessage& message) {
   std::vector<std::string> words;
   for (const std::string_view word : split(trim(std::string_view(line).substr(from)), ' '))
     words.emplace_back(word);
-  return join(redact_command(std::move(words)), " ").substr(0, kLongest);
+  return shortened(join(redact_command(std::move(words)), " "), kLongest);
 }
 
 // ---- an exception that ends the program ----

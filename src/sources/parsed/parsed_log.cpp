@@ -86,6 +86,7 @@ void LogBuilder::end_tick() {
 // that go back in time are left out.
 void LogBuilder::assign_times(ParsedLog& log) {
   std::size_t backwards = 0;
+  std::size_t undated = 0;
   const bool timed =
       std::ranges::any_of(rounds_, [](const Round& round) { return round.time_s.has_value(); });
   std::vector<double> times(rounds_.size(), 0);
@@ -96,10 +97,20 @@ void LogBuilder::assign_times(ParsedLog& log) {
     if (rounds_.size() > 1 && !taken_every_s_)
       log.notes.push_back("no time stamps: readings are taken as one second apart");
   } else {
+    constexpr double kNoTimeOfDay = 1e8;
+    const auto dated = std::ranges::count_if(
+        rounds_, [](const Round& round) { return round.time_s.value_or(0) > kNoTimeOfDay; });
+    const bool has_dates = 2 * dated > std::ssize(rounds_);
     double first = 0;
     bool any = false;
     double last = 0;
     for (std::size_t i = 0; i < rounds_.size(); ++i) {
+      // a first line whose begin was lost: a time of day among dates
+      if (has_dates && !any && rounds_[i].time_s.value_or(0) < kNoTimeOfDay) {
+        kept[i] = false;
+        ++undated;
+        continue;
+      }
       double at = rounds_[i].time_s.value_or(last);
       if (!any) {
         first = last = at;
@@ -118,7 +129,7 @@ void LogBuilder::assign_times(ParsedLog& log) {
       times[i] = (at - first) * 1000;
       last = at;
     }
-    for (std::size_t from = 0; from < rounds_.size();) {
+    for (std::size_t from = undated; from < rounds_.size();) {
       std::size_t to = from + 1;
       while (to < rounds_.size() && (!kept[to] || times[to] == times[from])) ++to;
       std::size_t same = 0;
@@ -134,6 +145,10 @@ void LogBuilder::assign_times(ParsedLog& log) {
       from = to;
     }
   }
+  if (undated > 0)
+    log.notes.push_back(fmt::format("{} {} before the first date {} left out", undated,
+                                    undated == 1 ? "reading" : "readings",
+                                    undated == 1 ? "was" : "were"));
   if (backwards > 0)
     log.notes.push_back(fmt::format("{} readings go back in time and were left out", backwards));
   for (std::size_t i = 0; i < rounds_.size(); ++i) {

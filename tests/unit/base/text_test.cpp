@@ -59,6 +59,12 @@ TEST(Nearest, StaysSilentWhenNothingIsNear) {
   EXPECT_EQ(nearest(std::string(10'000, 'x'), commands), std::nullopt);
 }
 
+TEST(Shortened, CutsBetweenLetters) {
+  EXPECT_EQ(shortened("short", 10), "short");
+  EXPECT_EQ(shortened("a longer one", 8), "a longer…");
+  EXPECT_EQ(shortened("\xC3\xA9\xC3\xA9", 3), "\xC3\xA9…") << "the second letter has two bytes";
+}
+
 TEST(Printable, MakesEscapeSequencesVisible) {
   EXPECT_EQ(printable("a\x1b[31mb"), "a\\x1b[31mb");
   EXPECT_EQ(printable("two\nlines"), "two\\nlines");

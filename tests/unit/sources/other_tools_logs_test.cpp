@@ -470,6 +470,34 @@ TEST(NvidiaSmiDmon, TellsViolations) {
   EXPECT_TRUE(ticks[0].second[1].limits.value()->has(ClockLimit::sw_thermal_slowdown));
 }
 
+TEST(Csv, AFirstLineWhoseDateLostItsBeginIsLeftOut) {
+  const auto log = parse_csv_log(
+      lines_of("timestamp, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
+               "025/03/21 02:06:50.642, NVIDIA GeForce RTX 3090, 3 %, 1945 MiB, 24576 MiB\n"
+               "2025/03/21 02:06:51.651, NVIDIA GeForce RTX 3090, 19 %, 1948 MiB, 24576 MiB\n"
+               "2025/03/21 02:06:52.661, NVIDIA GeForce RTX 3090, 2 %, 1950 MiB, 24576 MiB\n"
+               "2025/03/21 02:06:53.661, NVIDIA GeForce RTX 3090, 36 %, 1950 MiB, 24576 MiB\n"));
+
+  ASSERT_TRUE(log);
+  ASSERT_EQ(log->records.size(), 3U);
+  EXPECT_EQ(log->records[0].t_ms, 0);
+  EXPECT_NEAR(log->records[2].t_ms, 2010, 1);
+}
+
+TEST(GpustatTable, IsReadAsAMarkdownTableToo) {
+  const auto log = parse_gpustat_table(
+      lines_of("| Gpu name | Utilization | memory | Process |\n"
+               "| --- | --- | --- | --- |\n"
+               "| [0]GeForce GTX 1080 Ti  | 27'C,   100 % | 11007 / 11178 MB | xx(11003M) |\n"
+               "| [1] GeForce GTX 1080 Ti | 64'C, 3 %   | 25 / 11178 MB | |\n"));
+
+  ASSERT_TRUE(log);
+  ASSERT_EQ(log->machine.gpus.size(), 2U);
+  const auto& tick = std::get<GpuTick>(log->records.front().content);
+  EXPECT_EQ(tick[0].busy.value(), 1.0);
+  EXPECT_EQ(tick[1].busy.value(), 0.03);
+}
+
 TEST(GpustatTable, IsReadAsPeoplePasteIt) {
   const auto log = parse_gpustat_table(
       lines_of("node7                Wed Apr  9 10:26:15 2025  535.104.05\n"
