@@ -4,6 +4,7 @@
 // one time axis, each value between 0 (nothing runs) and 1 (works as hard as this GPU was seen to).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -242,6 +243,13 @@ struct PlaceSignals {
   bool blocking = false;
   // the files that are written, the loaders that are waited for: a few
   std::vector<std::uint64_t> subjects;
+
+  // Parts of a model that is sharded over the ranks (FSDP, ZeRO, experts), not a metric.
+  bool moves_shards() const {
+    return part == StepPart::collective_exposed &&
+           (place.what.starts_with("all_gather_into_tensor") ||
+            place.what.starts_with("reduce_scatter") || place.what.starts_with("all_to_all"));
+  }
 };
 
 // One rank's steps, as probes or the trainer marked them.
@@ -306,6 +314,13 @@ struct StepSignals {
   std::vector<StepMark> worst_step;
   std::vector<RankCourse> course;        // by rank
   std::optional<DeviceSignals> devices;  // by the GPUs' own records
+
+  bool is_sharded() const {
+    constexpr double kInEveryStep = 0.9;
+    return std::ranges::any_of(places, [](const PlaceSignals& place) {
+      return place.moves_shards() && place.present >= kInEveryStep;
+    });
+  }
 
   // Of a step, with those that hold a save or a late batch; without probes the median stands for
   // it.

@@ -188,6 +188,10 @@ std::string workers_for(double cores, const std::string& framework) {
                                  "with is to be made beforehand (tokenized or decoded, on disk)";
 }
 
+constexpr const char* kForShardedModels =
+    "a larger batch per GPU; with fully_shard, reshard_after_forward=False where memory allows, "
+    "prefetching of the next layers, or shards within a node and copies between nodes (HSDP)";
+
 // The remedy in the words of the program that was seen. Nothing: the usual ones.
 std::optional<std::string> suited_words(FindingCode code, const ProbeSettings& settings) {
   const bool loads =
@@ -218,8 +222,11 @@ void add_fixes(Finding& finding, const Signals& signals) {
   const auto& remedy = kRemedies[static_cast<std::size_t>(finding.code)];
   if (!remedy) return;
   std::optional<std::string> suited;
-  for (const JobSignals& job : signals.jobs)
+  for (const JobSignals& job : signals.jobs) {
+    if (finding.code == FindingCode::exposed_collectives && job.steps && job.steps->is_sharded())
+      suited = kForShardedModels;
     if (job.settings && !suited) suited = suited_words(finding.code, *job.settings);
+  }
   finding.fixes.push_back({remedy->kind, remedy->safety,
                            suited.value_or(std::string(remedy->description)),
                            words_of(remedy->command), std::nullopt});

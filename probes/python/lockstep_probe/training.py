@@ -1,8 +1,9 @@
 """Forward, backward and optimizer: the parts of a step, and where one step ends and the next begins.
 
-A step ends with the optimizer's. Of several optimizers the one that stepped first marks it. The models are looked for once, at
-the end of the first step: those that no other module holds. Only these are timed, so a model of a thousand layers costs no more
-than one of ten.
+A step ends with the optimizer's. Of several optimizers the one that stepped first marks it. Where none is seen (its step is
+compiled, or the update is the program's own), a step ends before the first forward pass behind an update: parameters count their
+changes. The models are looked for once, at the end of the first step: those that no other module holds. Only these are timed, so
+a model of a thousand layers costs no more than one of ten.
 """
 
 import gc
@@ -35,6 +36,11 @@ _ddp = []  # weak references to DDP wrappers
 _last_gradient = 0  # when the last hooked gradient was ready
 _forwards_since = 0
 _rescans = 0
+_passes = 0  # backward passes while no optimizer marks steps
+_watched = None  # a weak reference to a parameter, while no optimizer's step is seen
+_version = None
+_PASSES_WITHOUT_A_STEP = 4
+_NOT_NOW = -(1 << 60)
 
 
 def steps():
@@ -57,6 +63,8 @@ def hook_autograd(module):
             begin = now()
             result = original(*args, **kwargs)
             end = _backward_ended = now()
+            if _boundary_id is None and _watched is None:
+                _pass_without_a_step()
             outer = frame(0).f_back
             caller = outer.f_back if outer is not None else None  # below Tensor.backward
             if not _ddp and caller is not None and caller.f_code is recorder.short_way:
@@ -72,6 +80,45 @@ def hook_autograd(module):
         return backward
 
     patches.replace(module, "backward", make)
+
+
+def _pass_without_a_step():
+    """Accumulation, or an update that no optimizer tells of."""
+    global _passes, _watched, _version
+    _passes += 1
+    if _passes != _PASSES_WITHOUT_A_STEP or not recorder.active():
+        return
+    try:
+        _look_for_modules()
+        learns = next(
+            parameter
+            for _, _, module in list(_targets.values())
+            for parameter in _parameters(module())
+            if parameter.requires_grad and parameter.grad is not None
+        )
+        _watched, _version = weakref.ref(learns), learns._version
+        recorder.follow_this_thread()
+    except StopIteration:
+        _passes = 0  # all gradients are taken at once: asked again later
+    except Exception as error:
+        recorder.give_up(error, "looking for updates")
+
+
+def _end_unseen_step(caller):
+    """Before a forward pass in training."""
+    global _watched, _version, _steps
+    parameter = _watched()
+    if parameter is None:
+        _watched = None
+        return
+    if parameter._version == _version or not recorder.on_training_thread():
+        return
+    _version = parameter._version
+    now = _now()
+    _span(_OPTIMIZER, b"an update", now, now, caller, _STEP_END)
+    _steps += 1
+    if _steps >= _next_chore:
+        _do_chores(None, caller)
 
 
 def _will_sync():
@@ -92,19 +139,22 @@ def hook_optimizer(module):
 def _before_optimizer(optimizer, args, kwargs):
     if _is_compiling():
         return
-    global _optimizer_began
+    global _optimizer_began, _watched, _passes
     _optimizer_began = _now()
+    if _boundary_id is None:  # what it changes in passes of its own is one step
+        _watched, _passes = None, _NOT_NOW
 
 
 def _after_optimizer(optimizer, args, kwargs):
     if _is_compiling():
         return
-    global _steps, _optimizer_began
+    global _steps, _optimizer_began, _watched, _passes
     end = _now()
     if _backward_ended > _optimizer_began:
         _optimizer_began = _backward_ended
     if id(optimizer) != _boundary_id:
         if recorder.active():
+            _watched, _passes = None, 0  # this one tells of its steps
             _another_optimizer(optimizer, end, _frame(1))
         return
     try:
@@ -143,7 +193,7 @@ def _boundary_gone(reference):
 
 def _do_chores(optimizer, frame):
     """What is not due every step."""
-    global _next_chore, _forwards_since
+    global _next_chore, _forwards_since, _rescans
     if not recorder.active():
         try:
             is_out = windows.leave()
@@ -156,12 +206,15 @@ def _do_chores(optimizer, frame):
         device.end_of_step(_steps)
         windows.end_of_step(_steps, _now())
         if _steps == 1:
-            _describe(optimizer)
+            if optimizer is not None:
+                _describe_parameters(optimizer)
+            _describe_program()
             _look_for_modules()
             recorder.set_loop(frame)
             sampler.start()
         elif _forwards_since == 0 and _steps in (4, 12, 32):
             # the model that is trained was made later, or is called by its parts
+            _rescans += 1
             _look_for_modules()
         if _steps in (2, 4, 12, 48) or _steps % 200 == 0:
             _describe_ddp()
@@ -171,7 +224,7 @@ def _do_chores(optimizer, frame):
     _next_chore = _steps + 1 if _steps < 4 else _steps - _steps % 4 + 4
 
 
-def _describe(optimizer):
+def _describe_parameters(optimizer):
     import torch
 
     group = optimizer.param_groups[0] if optimizer.param_groups else {}
@@ -185,7 +238,10 @@ def _describe(optimizer):
         device=parameters[0].device.type if parameters[0] is not None else None,
         tensors=sum(len(each.get("params", ())) for each in optimizer.param_groups),
     )
-    recorder.fact("seed", torch=torch.initial_seed())
+
+
+def _describe_program():
+    recorder.fact("seed", torch=sys.modules["torch"].initial_seed())
     recorder.fact(
         "program",
         framework=next((name for name, module in _FRAMEWORKS if module in sys.modules), "none"),
@@ -220,14 +276,12 @@ def _look_for_modules():
     """Finds the outermost models and hooks them; where they are not called as such, the parts they
     are made of.
     """
-    global _rescans
     from torch.nn import Module
 
-    _rescans += 1
     modules = [thing for thing in gc.get_objects() if issubclass(type(thing), Module)]
     inner = {id(child) for module in modules for child in _children(module)}
     outermost = [module for module in modules if id(module) not in inner]
-    for _ in range(_rescans - 1):  # nobody called those: one level down
+    for _ in range(_rescans):  # nobody called those: one level down
         outermost = [child for module in outermost for child in _children(module)] or outermost
     hooked = 0
     for module in outermost:
@@ -321,6 +375,8 @@ def _timed_call(original):
             return original(self, *args, **kwargs)
         global _forwards_since
         _forwards_since += 1
+        if _watched is not None and known[0] is not None and self.training and is_grad_enabled():
+            _end_unseen_step(frame(1))
         if device._open is not None:
             _begin_work()
         begin = now()
@@ -408,9 +464,9 @@ def after_fork():
     """A child that trains on its own begins anew: its models and loaders are copies, and it has no
     thread yet.
     """
-    global _boundary, _boundary_id, _steps, _next_chore, _rescans
-    _boundary = _boundary_id = None
-    _steps = _next_chore = _rescans = 0
+    global _boundary, _boundary_id, _steps, _next_chore, _rescans, _passes, _watched
+    _boundary = _boundary_id = _watched = None
+    _steps = _next_chore = _rescans = _passes = 0
 
 
 def unhook():

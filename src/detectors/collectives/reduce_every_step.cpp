@@ -10,14 +10,15 @@
 namespace lockstep {
 namespace {
 
-// A probe sees the calls themselves; DDP's own gradients do not come that way.
+// A probe sees the calls themselves; DDP's own gradients do not come that way, and a sharded
+// model's are no metrics.
 std::optional<Finding> reductions_from_probes(const JobSignals& job) {
   constexpr double kInEveryStep = 0.9;
   std::vector<const PlaceSignals*> places;
   double share = 0;
   for (const PlaceSignals& place : job.steps->places) {
     if (place.part != StepPart::collective_exposed || place.place.what == "gradient all-reduce" ||
-        place.present < kInEveryStep)
+        place.moves_shards() || place.present < kInEveryStep)
       continue;
     places.push_back(&place);
     share += place.share;

@@ -424,6 +424,12 @@ JobVerdict judge_steps(const JobSignals& job) {
   std::int64_t fewest = job.steps->count;
   for (const RankSteps& rank : job.steps->ranks) fewest = std::min(fewest, rank.count);
   const bool abreast = fewest + 2 >= job.steps->count;
+  if (abreast && job.steps->is_sharded())
+    return make(Pattern::in_step, 0.9,
+                std::to_string(ranks) +
+                    " ranks step together, each with a part of the model, by their own steps; no "
+                    "GPU was seen.",
+                {});
   if (!abreast || job.steps->synced_passes_a_step <= 0)
     return make(Pattern::unclear, 0.5,
                 std::to_string(ranks) +

@@ -142,6 +142,39 @@ TEST(UnevenBatches, AreLoadersOfDifferentLengths) {
 
 // A program that tells its steps and settings itself, as lockstep-train does: no line of its source
 // is known.
+// As FSDP's fully_shard does in every step, below the user's own lines.
+JobSignals sharded() {
+  JobSignals job = healthy();
+  job.steps->synced_passes_a_step = 0;  // no DDP
+  job.steps->places.push_back(
+      place(StepPart::collective_exposed, "all_gather_into_tensor", 27, 0.2));
+  job.steps->places.push_back(
+      place(StepPart::collective_exposed, "reduce_scatter_tensor", 28, 0.2));
+  give(job, StepPart::collective_exposed, 0.4);
+  job.steps->exposed_on_all = 0.4;
+  return job;
+}
+
+TEST(ShardedModel, ItsCollectivesAreNoMetrics) {
+  EXPECT_THAT(found(find_reduce_every_step, sharded()), IsEmpty());
+  JobSignals with_a_metric = sharded();
+  with_a_metric.steps->places.push_back(
+      place(StepPart::collective_exposed, "all_reduce", 31, 0.05));
+  const auto findings = found(find_reduce_every_step, with_a_metric);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings.front().lost_throughput, 0.05) << "the metric's own";
+}
+
+TEST(ShardedModel, WorksInStepAndItsCollectivesAreExposed) {
+  Signals signals;
+  signals.jobs = {sharded()};
+
+  EXPECT_EQ(judge_patterns(signals).front().verdict.pattern, Pattern::in_step);
+  JobSignals on_gpus = sharded();
+  on_gpus.settings->on_gpu = true;
+  EXPECT_THAT(found(find_exposed_collectives, on_gpus), SizeIs(1));
+}
+
 TEST(ToldSettings, AreEnoughWithoutLines) {
   JobSignals told = healthy();
   told.steps->places.clear();
