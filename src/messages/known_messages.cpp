@@ -370,7 +370,8 @@ constexpr std::array kMessages = {
                  "ranks came to the same collective with different sizes",
                  "the parameters that get gradients differ from rank to rank, or the tensors that "
                  "are gathered do: compare the models, and pad to one size"},
-    KnownMessage{FindingCode::rank_conditional_collective, kMismatch,
+    KnownMessage{FindingCode::rank_conditional_collective,
+                 "Detected mismatch between collectives on ranks",
                  "ranks came to different collectives at the same moment",
                  "the message names both; look for a condition that differs from rank to rank"},
     KnownMessage{FindingCode::rank_conditional_collective, "collective mismatch error",

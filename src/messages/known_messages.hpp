@@ -29,11 +29,10 @@ struct KnownMessage {
 inline constexpr std::string_view kOthersHoldMemory =
     "CUDA out of memory ... Process ... memory in use";
 
-// The sizes in PyTorch's older message leave more than a fifth of the GPU to others.
+// PyTorch's older message names nobody: its sizes tell whether others hold much of the GPU.
 inline constexpr std::string_view kOutOfMemory = "CUDA out of memory";
 
-// Ranks at one collective with different sizes, or at different ones: the line holds both.
-inline constexpr std::string_view kMismatch = "Detected mismatch between collectives on ranks";
+// The line holds what both ranks were at: one collective with different sizes, or different ones.
 inline constexpr std::string_view kMismatchOfSizes =
     "Detected mismatch between collectives on ranks ... TensorShape";
 

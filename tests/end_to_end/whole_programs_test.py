@@ -1,4 +1,4 @@
-"""Programs that are no plain loop run as ever under `lockstep profile`, and are told what they are."""
+"""Programs that are no plain loop run as ever under `lockstep profile`, and none is misjudged."""
 
 import glob
 import json

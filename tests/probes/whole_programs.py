@@ -1,6 +1,8 @@
-"""Programs as people run them, of kinds that are no plain loop. What each prints must be the same with the probe and without.
+"""Programs as people run them, of kinds that are no plain loop. What each prints must be the same
+with the probe and without.
 
-usage: whole_programs.py sharded|compiled_update|skipping_scaler|server|logs_to_wandb      (sharded: under torchrun)
+usage: whole_programs.py sharded|compiled_update|skipping_scaler|server|logs_to_wandb
+(sharded: under torchrun)
 """
 
 import sys

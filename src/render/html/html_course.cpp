@@ -78,7 +78,8 @@ std::string rank_svg(const RankCourse& rank, double top_ms) {
         column_svg(rank.columns[i], kCourseLeft + static_cast<double>(i) * pitch, width, top_ms);
   return fmt::format(
       R"(<svg viewBox="0 0 {0:.0f} {1:.0f}" role="img" aria-label="all steps of rank {2}">)"
-      R"(<text class="axis" x="0" y="10">{3}</text><text class="axis" x="0" y="{4:.0f}">rank {2}</text>)"
+      R"(<text class="axis" x="0" y="10">{3}</text>)"
+      R"(<text class="axis" x="0" y="{4:.0f}">rank {2}</text>)"
       R"({5}<text class="axis" x="{6:.0f}" y="{7:.0f}">step {8}</text>)"
       R"(<text class="axis" x="{0:.0f}" y="{7:.0f}" text-anchor="end">step {9}</text></svg>)",
       kCourseLeft + kCourseWidth, kCourseHeight + kCourseAxis, rank.rank,
