@@ -67,6 +67,8 @@ struct Machine {
   std::optional<std::vector<std::pair<int, int>>> peer_to_peer;
   std::vector<GpuInfo> gpus;
   std::vector<HostClock> clocks;  // where recordings of several machines were put together
+  // false: the log has none, and its readings are taken as one second apart
+  bool times_are_known = true;
 
   bool operator==(const Machine&) const = default;
 };

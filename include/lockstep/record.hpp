@@ -64,6 +64,13 @@ struct CodePlace {
   auto operator<=>(const CodePlace&) const = default;
 };
 
+// How well it is known when within its step a piece was at work.
+enum class PieceMoment : std::uint8_t {
+  known,
+  of_its_part,  // in a stretch of several lines, all of one part
+  unknown       // in a stretch of several lines and parts, whose order is not known
+};
+
 // One piece of work within a step, as a probe saw it.
 struct StepPiece {
   StepPart part = StepPart::other;
@@ -78,6 +85,7 @@ struct StepPiece {
   bool on_device = false;     // of a tensor on a GPU
   bool pageable = false;      // a copy from memory that is not pinned
   bool blocking = false;      // a copy without non_blocking
+  PieceMoment moment = PieceMoment::known;
 };
 
 // What a call into the C library did meanwhile: `place` holds the call and the file that it wrote

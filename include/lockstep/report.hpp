@@ -144,6 +144,7 @@ struct Report {
   SourceKind source_kind = SourceKind::nvml;
   std::string source_detail;
   double duration_s = 0;
+  std::optional<std::size_t> looks_without_times;  // the log has no times: the duration is a guess
   std::vector<Job> jobs;
   std::optional<Verdict> verdict;  // nothing: nothing was judged
   std::optional<Throughput> throughput;

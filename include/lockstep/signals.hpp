@@ -225,6 +225,15 @@ struct HostSignals {
   int looks = 0;
 };
 
+// What a rank's main thread did during some of its steps' time, by looks at moments by chance.
+struct MainThreadDoing {
+  int looks = 0;
+  // Shares of them; the sum is 1.
+  double running = 0;
+  double waiting_for_a_core = 0;
+  PerDoing<double> blocked = {};
+};
+
 // What one line of the user's code takes of the steps' time.
 struct PlaceSignals {
   StepPart part = StepPart::other;
@@ -243,6 +252,7 @@ struct PlaceSignals {
   bool blocking = false;
   // the files that are written, the loaders that are waited for: a few
   std::vector<std::uint64_t> subjects;
+  std::optional<MainThreadDoing> main_thread;  // meanwhile; nothing: it was not looked at
 
   // Parts of a model that is sharded over the ranks (FSDP, ZeRO, experts), not a metric.
   bool moves_shards() const {
@@ -272,6 +282,18 @@ struct StepColumn {
   double longest_ms = 0;
   std::array<double, kStepSpanNames.size()> spans_ms{};  // means
   bool counts = false;                                   // false: all of the warm-up, or left out
+};
+
+// What parts of the model that are alike take of one step together: the mean of a few steps and of
+// the ranks.
+struct ModuleTime {
+  std::string name;  // "transformer.h.*.mlp"; of the first: "all", the whole of both passes
+  std::string kind;  // its class
+  int count = 0;     // how many there are
+  double forward_ms = 0;
+  double backward_ms = 0;
+  bool on_gpu = false;  // as its queue took them; else by the host's clock
+  int steps = 0;        // in which they were measured
 };
 
 // All steps of one rank, in their order.
@@ -309,10 +331,13 @@ struct StepSignals {
   int gpu_asked = 0;         // steps
   double passes_a_step = 0;  // backward passes; 0: not known
   double synced_passes_a_step = 0;
-  std::vector<PlaceSignals> places;   // costliest first
+  std::vector<PlaceSignals> places;  // costliest first
+  // during each part; nothing: it was not looked at
+  std::array<std::optional<MainThreadDoing>, kStepSpanNames.size()> main_thread;
   std::vector<StepMark> median_step;  // on each rank that has it, by rank
   std::vector<StepMark> worst_step;
   std::vector<RankCourse> course;        // by rank
+  std::vector<ModuleTime> modules;       // the whole first; empty: none were measured
   std::optional<DeviceSignals> devices;  // by the GPUs' own records
 
   bool is_sharded() const {

@@ -35,6 +35,11 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
+bool holds_any(std::string_view text, std::span<const std::string_view> words) {
+  return std::ranges::any_of(
+      words, [text](std::string_view word) { return text.find(word) != std::string_view::npos; });
+}
+
 std::string join(std::span<const std::string> parts, std::string_view separator) {
   return fmt::format("{}", fmt::join(parts, separator));
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,11 @@ std::string lower_case(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);
+
+bool holds_any(std::string_view text, std::span<const std::string_view> words);
+inline bool holds_any(std::string_view text, std::initializer_list<std::string_view> words) {
+  return holds_any(text, std::span(words.begin(), words.size()));
+}
 
 // The whole text as a number of the type asked for, or nothing.
 std::optional<std::int64_t> parse_integer(std::string_view text);

@@ -95,7 +95,7 @@ void tell_who_was_heard(WatchedCommand& source, const Timeline& timeline, Report
                                    {LOCKSTEP_ROLE_RANK, "python"},
                                    {LOCKSTEP_ROLE_HOST, "host"}})
     if (source.heard(role)) report.probes.emplace_back(name);
-  if (!timeline.censuses.empty()) report.probes.emplace_back("ras");
+  if (report.communicators) report.probes.emplace_back("ras");  // others' jobs answer there, too
   for (const std::string& why : source.session().left_out())
     report.not_measured.push_back(
         {why.substr(0, why.find(':')), why.substr(std::min(why.size(), why.find(':') + 2))});

@@ -20,6 +20,18 @@ constexpr std::string_view kCrashed =
 constexpr std::string_view kWhereItCrashed =
     "python -X faulthandler train.py shows where; usual are libraries that do not fit each other "
     "(torch, CUDA, NCCL, flash-attn built for another version)";
+constexpr std::string_view kPeerGone =
+    "the rank at the other end ended first, or the network broke: the rank that says this is not "
+    "the one that failed";
+constexpr std::string_view kFirstError =
+    "look for the first error in the logs of the other ranks, by time; on another host also for "
+    "what ended it (scheduler, memory)";
+constexpr std::string_view kNotItsOwn =
+    "a kernel touched memory that is not its own: an index out of range, or a library's kernel";
+constexpr std::string_view kWhichKernel =
+    "CUDA_LAUNCH_BLOCKING=1 shows the line of Python; compute-sanitizer python train.py shows the "
+    "kernel";
+
 constexpr std::string_view kBusError =
     "a rank ended by SIGBUS, as it does where the container's /dev/shm is full";
 constexpr std::string_view kMoreSharedMemory =
@@ -64,6 +76,21 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::gpu_held_by_others, kOthersHoldMemory,
                  "another process holds memory of the GPU",
                  "nvidia-smi shows who; end it, or choose another GPU"},
+    KnownMessage{
+        FindingCode::out_of_memory, kRoomWasLeft,
+        "an allocation failed although the message counts more than enough free memory on "
+        "that GPU: a limit, the machine's own memory, or the driver",
+        "a smaller batch hardly helps: look for torch.cuda.set_per_process_memory_fraction "
+        "and for limits of the container (ulimit -l, pinned memory), and at the driver's "
+        "words in dmesg",
+        MessageWeight::usual_reason, false},
+    KnownMessage{
+        FindingCode::out_of_memory, kHeldElsewhere,
+        "a GPU had no room for the next tensor, and much of its memory is not PyTorch's in "
+        "this process: another process holds it, or another library of this one",
+        "nvidia-smi shows who holds memory there: end what was left behind, or take another "
+        "GPU; else a smaller batch",
+        MessageWeight::ends_the_run, false},
     KnownMessage{FindingCode::out_of_memory, kOutOfMemory, "a GPU had no room for the next tensor",
                  "smaller batch and more accumulation steps; gradient checkpointing; "
                  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True when "
@@ -71,6 +98,13 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::out_of_memory, "torch.OutOfMemoryError",
                  "a GPU had no room for the next tensor",
                  "smaller batch and more accumulation steps; gradient checkpointing"},
+    KnownMessage{FindingCode::out_of_memory, "RESOURCE_EXHAUSTED ... memory",
+                 "a GPU had no room for what XLA asked for",
+                 "smaller batch; rematerialisation (jax.checkpoint); more shards; "
+                 "XLA_PYTHON_CLIENT_MEM_FRACTION where other programs share the GPU"},
+    KnownMessage{FindingCode::out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY",
+                 "a GPU had no room for what the program asked for",
+                 "smaller batch; nvidia-smi shows who else holds memory there"},
     KnownMessage{FindingCode::out_of_memory, "CUDA error: out of memory",
                  "a GPU had no room, or was full before the program began",
                  "nvidia-smi shows who holds memory there; smaller batch; gradient checkpointing"},
@@ -118,11 +152,13 @@ constexpr std::array kMessages = {
                  "a rank did not come to a Gloo collective in time",
                  "find the rank that is missing, crashed first, or still saves: compare what each "
                  "of them printed last"},
-    KnownMessage{FindingCode::rank_conditional_collective,
-                 "were submitted to be reduced, gathered or broadcasted by subset of ranks",
-                 "some ranks came to a collective (Horovod's), the others did not",
-                 "the lines below name the missing ranks: look what they printed last, and for a "
-                 "condition that differs from rank to rank"},
+    KnownMessage{
+        FindingCode::rank_conditional_collective,
+        "were submitted to be reduced, gathered or broadcasted by subset of ranks",
+        "some ranks came to a collective (Horovod's), the others did not",
+        "missing are the ranks that the message lists so, or those that it does not list as "
+        "ready: look what they printed last, and for a condition that differs from rank "
+        "to rank"},
     KnownMessage{FindingCode::rank_given_twice, "has already checked in",
                  "two processes say that they are the same rank",
                  "RANK set by hand on several nodes, two runs that share a port, or one process "
@@ -133,10 +169,11 @@ constexpr std::array kMessages = {
                  "ibstat and the switch's counters on both hosts; NCCL_IB_HCA names ports that "
                  "reach each other; NCCL_IB_TIMEOUT=22 where the fabric is only slow; look for a "
                  "rank that ended first"},
-    KnownMessage{FindingCode::network_path, "NET/IB ... completion with error 12",
+    KnownMessage{FindingCode::network_path, "NET/IB ... completion ... with error 12",
                  "InfiniBand gave up sending: the other end, or the path to it, does not answer",
                  "ibstat and the switch's counters on both hosts; NCCL_IB_HCA names ports that "
-                 "reach each other; look for a rank that ended first"},
+                 "reach each other (devices of two kinds, InfiniBand and RoCE, do not); look for a "
+                 "rank that ended first"},
     KnownMessage{FindingCode::network_path, "Call to ibv_modify_qp failed",
                  "an RDMA device cannot reach the other host's",
                  "NCCL_IB_HCA with the ports that are cabled to each other; NCCL_IB_GID_INDEX for "
@@ -145,6 +182,48 @@ constexpr std::array kMessages = {
                  "NCCL's sockets took an address that the other host cannot be reached by",
                  "NCCL_SOCKET_IFNAME with the interface that joins the hosts (ip -br addr); not a "
                  "link-local address (fe80:)"},
+    KnownMessage{FindingCode::ranks_missing, "remote process exited or there was a network error",
+                 kPeerGone, kFirstError, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "ncclRemoteError", kPeerGone, kFirstError,
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "retrieving ncclUniqueId from ... got error",
+                 kPeerGone, kFirstError, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "gloo ... Connection closed by peer", kPeerGone,
+                 kFirstError, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "gloo ... Connection reset by peer", kPeerGone,
+                 kFirstError, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "RuntimeError: Connection reset by peer", kPeerGone,
+                 kFirstError, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "Did the remote server shutdown or crash?", kPeerGone,
+                 kFirstError, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "Error: failed to recv, got 0 bytes", kPeerGone,
+                 kFirstError, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "ray.exceptions.ActorDiedError",
+                 "one of Ray's workers ended: killed, crashed, or its node left",
+                 "its own log tells why (ray logs, /tmp/ray/session_latest/logs); memory is the "
+                 "usual reason: dmesg | grep -i oom",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::network_path, "ncclInternalError: Internal check failed",
+                 "a check within NCCL failed, mostly since another rank ended or a link broke; the "
+                 "words behind \"Last error\" tell which",
+                 "run it again with NCCL_DEBUG=WARN, and look for the first error in the logs of "
+                 "all ranks",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::network_path, "ibv_create_cq failed ... Cannot allocate memory",
+                 "InfiniBand could not pin memory: the limit for locked memory is too low",
+                 "ulimit -l unlimited for the job (limits.conf, docker run --ulimit memlock=-1, "
+                 "slurmd's LimitMEMLOCK)"},
+    KnownMessage{FindingCode::network_path, "NET/IB ... Got completion from peer ... with error",
+                 "an InfiniBand transfer failed at one of its ends",
+                 "look for the first error in the logs of both hosts; ibstat and the ports' "
+                 "counters; versions of NCCL and of its network plugin that fit each other"},
+    KnownMessage{FindingCode::network_path, "unhandled system error",
+                 "a system call of NCCL's failed: a socket to another host, shared memory or a "
+                 "device; which one its own words tell",
+                 "run it again with NCCL_DEBUG=WARN and look at the first `NCCL WARN` line; in a "
+                 "container /dev/shm may be too small (--shm-size=8g), between hosts "
+                 "NCCL_SOCKET_IFNAME names the interface that joins them",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::network_path, "NCCL WARN ... No route to host",
                  "a firewall, or an interface that does not lead to the other host",
                  "NCCL_SOCKET_IFNAME with the interface that joins the hosts; open the ports "
@@ -218,6 +297,11 @@ constexpr std::array kMessages = {
                  "nvidia-smi shows the newest CUDA that the driver knows: install a torch for it "
                  "(pip install torch --index-url https://download.pytorch.org/whl/cu126), or a "
                  "newer driver"},
+    KnownMessage{FindingCode::driver_too_old, "NVML: Driver/library version mismatch",
+                 "the driver was updated under a running system: the module in the kernel is the "
+                 "old one, the libraries are the new",
+                 "reboot, or stop what uses the GPUs and load the module again (rmmod nvidia_uvm "
+                 "nvidia_drm nvidia_modeset nvidia; modprobe nvidia); start containers anew"},
     KnownMessage{FindingCode::driver_too_old, "The NVIDIA driver on your system is too old",
                  "the driver is older than this build of torch needs",
                  "a torch for the driver's CUDA (nvidia-smi shows it), or a newer driver"},
@@ -281,7 +365,8 @@ constexpr std::array kMessages = {
                  "nobody answers at the first node's address: nothing was started there, it ended "
                  "before, or a firewall is between",
                  "start the ranks of that node, look for the first error in its log, and try "
-                 "nc -vz MASTER_ADDR MASTER_PORT from the others"},
+                 "nc -vz MASTER_ADDR MASTER_PORT from the others",
+                 MessageWeight::ends_the_run, false},
     KnownMessage{FindingCode::host_name_unresolvable, "No address associated with hostname",
                  "the master's host name cannot be resolved",
                  "use its address: MASTER_ADDR=10.0.0.1, or --standalone on one machine"},
@@ -318,6 +403,10 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::ended_from_outside, "DUE TO PREEMPTION",
                  "the scheduler gave the nodes to another job",
                  "sbatch --requeue, and save often enough to go on from there"},
+    KnownMessage{FindingCode::ended_from_outside,
+                 "DataLoader worker ... killed by signal: Terminated",
+                 "somebody ended a loader's worker (SIGTERM), mostly with the whole job",
+                 "who did stands elsewhere: the scheduler's log, the launcher's, a Ctrl-C"},
     KnownMessage{FindingCode::ended_from_outside, "death signal, shutting down workers",
                  "the launcher was told to end (SIGTERM, SIGINT or SIGHUP)",
                  "who sent it stands elsewhere: the scheduler's log, a session that was closed, a "
@@ -333,6 +422,27 @@ constexpr std::array kMessages = {
                  kWhereItCrashed},
     KnownMessage{FindingCode::crashed, "Caught signal 11 (Segmentation fault", kCrashed,
                  kWhereItCrashed},
+    KnownMessage{FindingCode::crashed, "DataLoader worker ... killed by signal: Segmentation fault",
+                 "a loader's worker crashed in native code: a decoder or another library",
+                 "num_workers=0 shows where; python -X faulthandler train.py"},
+    KnownMessage{FindingCode::crashed, "CUDA error: an illegal memory access", kNotItsOwn,
+                 kWhichKernel},
+    KnownMessage{FindingCode::crashed, "CUDA error: misaligned address", kNotItsOwn, kWhichKernel},
+    KnownMessage{FindingCode::crashed, "CUDA error: unspecified launch failure", kNotItsOwn,
+                 kWhichKernel},
+    KnownMessage{
+        FindingCode::crashed, "unhandled cuda error",
+        "a call of CUDA within NCCL failed: an earlier error of the program's own kernels, "
+        "no memory left on a GPU, or peer access that the machine does not have",
+        "NCCL_DEBUG=WARN names the call; CUDA_LAUNCH_BLOCKING=1 shows whether a kernel of "
+        "the program failed before; NCCL_P2P_DISABLE=1 where peer access is not supported",
+        MessageWeight::usual_reason},
+    KnownMessage{
+        FindingCode::program_error, "CUDA error: device-side assert triggered",
+        "an assertion in a kernel failed: mostly an index out of range (a label beyond the "
+        "classes, a token beyond the embedding)",
+        "the line `Assertion ... failed` above it says which; CUDA_LAUNCH_BLOCKING=1 shows "
+        "the line of Python"},
     KnownMessage{FindingCode::shared_memory_small, "exits with return code = -7", kBusError,
                  kMoreSharedMemory, MessageWeight::usual_reason},
     KnownMessage{FindingCode::shared_memory_small, "exitcode ... -7 ", kBusError, kMoreSharedMemory,
@@ -384,9 +494,23 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::checkpoint_not_portable, "Missing key(s) in state_dict ... module.",
                  "the checkpoint's names begin with `module.`, which DDP put there",
                  "save model.module.state_dict(), or take the prefix off when loading"},
+    KnownMessage{FindingCode::idle_gpus, "`--num_processes` was set to a value of `1`",
+                 "accelerate launch was not told how many processes to start and takes one: of "
+                 "several GPUs the others stay idle",
+                 "accelerate launch --multi_gpu --num_processes N train.py, or once: accelerate "
+                 "config",
+                 MessageWeight::told},
     KnownMessage{
         FindingCode::checkpoint_not_portable, "Attempting to deserialize object on CUDA device",
         "the checkpoint names a GPU that is not there", "torch.load(path, map_location=\"cpu\")"},
+    KnownMessage{FindingCode::gpu_lost, "HW Exception by GPU node ... GPU Hang",
+                 "an AMD GPU stopped in the middle of its work",
+                 "dmesg | grep amdgpu; reset it (rocm-smi --gpureset -d N) or reboot; where it "
+                 "comes again, another version of ROCm or of the kernel that hangs"},
+    KnownMessage{FindingCode::ecc_or_xid, "CUDA error: unknown error",
+                 "the driver gave up on a GPU without saying why",
+                 "dmesg | grep -i xid names the reason; reset the GPU or reboot",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::gpu_lost, "fallen off the bus", "the GPU stopped answering",
                  "reset or reboot; check power and seating"},
     KnownMessage{FindingCode::gpu_lost, "NVRM: ... RmInitAdapter failed",
@@ -401,13 +525,19 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::ecc_or_xid, "uncorrectable ECC error encountered",
                  "a GPU's memory failed", "take the GPU out of use and reset it: nvidia-smi -r"},
     KnownMessage{FindingCode::gpu_held_by_others,
+                 "CUDA-capable device(s) is/are busy or unavailable",
+                 "another process holds the GPU exclusively, or the GPU needs a reset",
+                 "nvidia-smi shows who; nvidia-smi -c 0 allows sharing; dmesg | grep -i xid",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::gpu_held_by_others,
                  "all CUDA-capable devices are busy or unavailable",
                  "another process holds the GPU exclusively",
                  "nvidia-smi shows who; nvidia-smi -c 0 allows sharing"},
     KnownMessage{FindingCode::program_error, kOwnError,
                  "the program itself ended with an exception",
                  "mend that first: the launcher's words behind it (ChildFailedError, exit codes, "
-                 "closed connections of other ranks) follow from it"},
+                 "closed connections of other ranks) follow from it",
+                 MessageWeight::ends_the_run, false},
 };
 
 }  // namespace

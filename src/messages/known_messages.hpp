@@ -23,14 +23,22 @@ struct KnownMessage {
   std::string_view cause;
   std::string_view fix;
   MessageWeight weight = MessageWeight::ends_the_run;
+  bool by_words = true;  // false: the lines around it tell, or what else its line holds
 };
 
 // Whether it is said of others than the run itself follows from the sizes in the line.
 inline constexpr std::string_view kOthersHoldMemory =
     "CUDA out of memory ... Process ... memory in use";
 
-// PyTorch's older message names nobody: its sizes tell whether others hold much of the GPU.
+// PyTorch's older message names nobody, and its sizes do not tell others from this process's other
+// libraries.
 inline constexpr std::string_view kOutOfMemory = "CUDA out of memory";
+
+// By its sizes much of the GPU is neither free nor PyTorch's.
+inline constexpr std::string_view kHeldElsewhere = "CUDA out of memory ... total capacity ... free";
+
+// By its sizes the GPU had more than enough left.
+inline constexpr std::string_view kRoomWasLeft = "Tried to allocate ... free";
 
 // The line holds what both ranks were at: one collective with different sizes, or different ones.
 inline constexpr std::string_view kMismatchOfSizes =

@@ -179,14 +179,16 @@ std::vector<CheckItem> checklist_of(const JobSignals& job, const Verdict& verdic
   return items;
 }
 
-// One look at the GPUs still answers what it can: those that hold or do something, side by side.
-std::vector<CheckItem> snapshot_checklist(const Signals& signals) {
+// One look at the GPUs still answers what it can: those of the first job that hold or do something,
+// side by side.
+std::vector<CheckItem> snapshot_checklist(const Signals& signals, const std::vector<int>& of_job) {
   constexpr double kHolds = 0.7e9;  // a driver's own is less
   std::vector<double> busy;
   std::vector<double> memory;
   std::vector<double> power;
   std::size_t in_use = 0;
   for (const GpuSignals& gpu : signals.gpus) {
+    if (!of_job.empty() && std::ranges::find(of_job, gpu.index) == of_job.end()) continue;
     if (gpu.busy_fraction.value_or(0) < 0.05 && gpu.memory_used_bytes.value_or(0) < kHolds)
       continue;
     ++in_use;
@@ -202,7 +204,7 @@ std::vector<CheckItem> snapshot_checklist(const Signals& signals) {
   std::vector<CheckItem> items;
   if (busy.size() == in_use)
     items.push_back({"GPUs busy together",
-                     "at this moment from " + percent(*std::ranges::min_element(busy)) + " to " +
+                     "in this one look from " + percent(*std::ranges::min_element(busy)) + " to " +
                          percent(*std::ranges::max_element(busy)),
                      *std::ranges::min_element(busy) >= kBusyTogether});
   else
@@ -247,6 +249,7 @@ Report build_report(const Timeline& timeline, const Signals& signals) {
   report.source_kind = timeline.source_kind;
   report.source_detail = timeline.source_detail;
   report.duration_s = signals.duration_s;
+  if (!timeline.machine.times_are_known) report.looks_without_times = signals.ticks;
   for (const GpuTrack& track : timeline.gpus) {
     GpuReport gpu;
     gpu.info = track.info;
@@ -296,9 +299,11 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   if (any_job) add_job(diagnosis.first_job);
   for (std::size_t i = 0; i < signals.jobs.size(); ++i)
     if (i != diagnosis.first_job) add_job(i);
-  report.pictures =
-      lane_pictures(timeline, any_job ? signals.jobs[diagnosis.first_job].fine : std::nullopt,
-                    any_job ? signals.jobs[diagnosis.first_job].to_ms : timeline.to_ms);
+  constexpr std::size_t kLooksOfAPicture = 10;  // fewer, at times that nobody knows, are numbers
+  if (report.looks_without_times.value_or(kLooksOfAPicture) >= kLooksOfAPicture)
+    report.pictures =
+        lane_pictures(timeline, any_job ? signals.jobs[diagnosis.first_job].fine : std::nullopt,
+                      any_job ? signals.jobs[diagnosis.first_job].to_ms : timeline.to_ms);
   keep_rows_of_first_job(report);
   for (LanePicture& picture : report.pictures)
     for (LaneRow& row : picture.rows)
@@ -310,7 +315,8 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     report.checklist = checklist_of(signals.jobs[diagnosis.first_job],
                                     diagnosis.verdicts[diagnosis.first_job].verdict);
   if (signals.ticks > 0 && signals.ticks < kFewestTicks && !signals.trace)
-    report.checklist = snapshot_checklist(signals);
+    report.checklist = snapshot_checklist(
+        signals, any_job ? signals.jobs[diagnosis.first_job].gpus : std::vector<int>());
   for (const JobSignals& job : signals.jobs) {
     if (job.collectives) report.collectives = job.collectives;
     if (job.communicators) report.communicators = job.communicators;
@@ -325,6 +331,12 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   if (any_job) report.stacks = signals.jobs[diagnosis.first_job].host.stacks;
   add_broken_probes(timeline, report);
   report.trace = signals.trace;
+  if (timeline.source_kind == SourceKind::log && report.steps)
+    report.not_measured.push_back(
+        {"GPUs",
+         "a training log has no readings of them: lockstep diagnose beside the training, or "
+         "nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,power.draw "
+         "--format=csv -l 1 > gpus.csv"});
   if (timeline.source_kind != SourceKind::log && !signals.trace)
     add_absent(timeline, report.not_measured);
   return report;

@@ -17,6 +17,8 @@
 #include "signals/host_spread.hpp"
 #include "signals/job_groups.hpp"
 #include "signals/lanes.hpp"
+#include "signals/looks_at_steps.hpp"
+#include "signals/module_times.hpp"
 #include "signals/probe_settings.hpp"
 #include "signals/stack_profile.hpp"
 #include "signals/statistics.hpp"
@@ -367,8 +369,9 @@ void add_collectives(const Timeline& timeline, const std::vector<GpuSignals>& gp
 void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
   if (timeline.steps.empty()) return;
   const StepMark& first = timeline.steps.front().step;
-  const bool told_by_probe = first.detail != nullptr || first.on_devices || first.passes;
-  if (jobs.empty() && told_by_probe) jobs.push_back(job_of_steps(timeline));
+  const bool told_by_itself = first.detail != nullptr || first.on_devices || first.passes ||
+                              timeline.source_kind == SourceKind::log;
+  if (jobs.empty() && told_by_itself) jobs.push_back(job_of_steps(timeline));
   if (jobs.empty()) return;
   JobSignals* owner = &jobs.front();
   for (JobSignals& job : jobs) {
@@ -380,6 +383,10 @@ void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
       owner = &job;
   }
   owner->steps = step_signals(timeline.steps);
+  if (owner->steps) {
+    add_main_thread(timeline, *owner->steps);
+    owner->steps->modules = module_times(timeline.facts);
+  }
   owner->settings = probe_settings(timeline.facts);
   owner->exposed_at_best = exposed_at_best(*owner);
 }

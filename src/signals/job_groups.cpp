@@ -351,6 +351,12 @@ std::vector<std::vector<std::size_t>> groups_of_likeness(
                          }));
 }
 
+bool hold_alike(const GpuSignals& a, const GpuSignals& b) {
+  constexpr double kNearly = 0.8;
+  return a.info.host == b.info.host &&
+         ratio_of(a.memory_median_bytes, b.memory_median_bytes, 0) >= kNearly;
+}
+
 JobSignals job_by_likeness(const std::vector<const GpuSignals*>& pool,
                            const std::vector<std::size_t>& group, JobOrigin origin) {
   JobSignals job;
@@ -449,7 +455,14 @@ void group_by_likeness(const std::vector<GpuSignals>& gpus, std::vector<JobSigna
   std::vector<const GpuSignals*> pool;
   for (const GpuSignals& gpu : gpus)
     if (in_use(gpu) && !gpu.info.mig) pool.push_back(&gpu);
-  auto groups = groups_of_likeness(pool);
+  // One look says nothing of how busy they are: ranks hold alike, and work or wait at that moment.
+  const bool one_look =
+      std::ranges::all_of(pool, [](const GpuSignals* gpu) { return gpu->looks < 2; });
+  auto groups =
+      one_look
+          ? components(pool.size(),
+                       [&](std::size_t a, std::size_t b) { return hold_alike(*pool[a], *pool[b]); })
+          : groups_of_likeness(pool);
   // Parts of a split model need not be alike: single GPUs that all hold memory may be one job.
   const bool all_single =
       std::ranges::all_of(groups, [](const auto& group) { return group.size() == 1; }) &&

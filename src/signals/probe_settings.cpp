@@ -1,12 +1,10 @@
 #include "signals/probe_settings.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "model/batch_room.hpp"
+#include "signals/fact_values.hpp"
 
 namespace lockstep {
 namespace {
@@ -15,40 +13,9 @@ namespace {
 constexpr double kWarmUpMs = 5'000;
 constexpr double kCoreLooksMs = 1'500;  // less is chance
 
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return problem == std::errc() && end == text.data() + text.size() && std::isfinite(value)
-             ? std::optional(value)
-             : std::nullopt;
-}
-
-class Values {
- public:
-  explicit Values(const ProbeFact& fact) : fact_(fact) {}
-
-  std::optional<double> number(const char* name) const {
-    const auto found = fact_.values.find(name);
-    return found == fact_.values.end() ? std::nullopt : parse_number(found->second);
-  }
-  std::optional<int> integer(const char* name) const {
-    const auto value = number(name);
-    return value && *value > -2e9 && *value < 2e9 ? std::optional(static_cast<int>(*value))
-                                                  : std::nullopt;
-  }
-  bool yes(const char* name) const { return number(name).value_or(0) > 0; }
-  std::string word(const char* name) const {
-    const auto found = fact_.values.find(name);
-    return found == fact_.values.end() ? std::string() : found->second;
-  }
-
- private:
-  const ProbeFact& fact_;
-};
-
 void take_loader(ProbeSettings& settings, const ProbeFact& fact,
                  std::map<std::pair<int, std::uint64_t>, std::string>& epochs) {
-  const Values values(fact);
+  const FactValues values(fact);
   const auto id = static_cast<std::uint64_t>(values.number("id").value_or(0));
   auto found = std::ranges::find_if(settings.loaders, [&](const LoaderSetting& loader) {
     return loader.id == id && loader.rank == fact.rank;
@@ -108,7 +75,7 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
   std::map<int, Waited> waited;  // by rank, when it was first asked
   for (const FactAt& entry : facts) {
     const ProbeFact& fact = entry.fact;
-    const Values values(fact);
+    const FactValues values(fact);
     settings.world_size = std::max(settings.world_size, values.integer("world_size").value_or(1));
     if (fact.name == "loader") {
       take_loader(settings, fact, epochs);

@@ -29,6 +29,7 @@
 #include "sources/parsed/parsed_log.hpp"
 #include "sources/prometheus/prometheus_source.hpp"
 #include "sources/replay/replay_source.hpp"
+#include "sources/rocm_smi/rocm_smi_table.hpp"
 #include "sources/trace/trace_bytes.hpp"
 #include "sources/trace/trace_reader.hpp"
 #include "sources/wandb/wandb_file.hpp"
@@ -209,14 +210,33 @@ std::optional<ParsedLog> parse_readings(const std::vector<std::string>& lines,
   if (auto log = parse_dcgmi_columns(lines)) return log;
   if (auto log = parse_gpustat_log(text)) return log;
   if (auto log = parse_gpustat_table(lines)) return log;
+  if (auto log = parse_rocm_smi_table(lines)) return log;
   if (auto log = parse_csv_log(lines)) return log;
   return parse_text_blocks(lines);
+}
+
+// What a look says that was taken before a run began is nothing of the run.
+std::optional<ParsedLog> run_behind_a_look(const ParsedLog& readings, const ParsedLog& log) {
+  constexpr std::ptrdiff_t kALook = 2;
+  const auto looks = std::ranges::count_if(readings.records, [](const Record& record) {
+    return std::holds_alternative<GpuTick>(record.content);
+  });
+  const bool has_steps = std::ranges::any_of(log.records, [](const Record& record) {
+    return std::holds_alternative<StepMark>(record.content);
+  });
+  if (looks > kALook || !has_steps) return std::nullopt;
+  ParsedLog run = log;
+  run.notes.push_back(
+      "a look at the GPUs stands beside the steps: it says nothing of the run, and is left out");
+  return run;
 }
 
 // A run's error is often pasted together with a look at the GPUs.
 void add_messages(const ParsedLog& messages, ParsedLog& readings) {
   const double at_ms = readings.records.empty() ? 0 : readings.records.back().t_ms;
-  for (const Record& record : messages.records) readings.records.push_back({at_ms, record.content});
+  for (const Record& record : messages.records)
+    if (std::holds_alternative<Event>(record.content))
+      readings.records.push_back({at_ms, record.content});
 }
 
 // Logs of other tools, by what is in them. The stricter forms come first: a training log may quote
@@ -227,21 +247,45 @@ std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const 
   auto log = parse_readings(lines, text);
   if (!log) return parse_training_log(lines);
   if (lines.size() <= kMostLinesWithReadings)
-    if (const auto messages = parse_training_log(lines)) add_messages(*messages, *log);
+    if (const auto run = parse_training_log(lines)) {
+      if (auto alone = run_behind_a_look(*log, *run)) return alone;
+      add_messages(*run, *log);
+    }
   return log;
 }
 
 // Pasted into an answer or an issue, each line has a mark or blanks before it.
 void take_quote_marks_off(std::vector<std::string>& lines) {
+  constexpr std::ptrdiff_t kAFew = 3;  // of prose around them
   const auto is_quoted = [](const std::string& line) {
-    return line.empty() || line.starts_with("> ") || line == ">";
+    return line.starts_with("> ") || line == ">";
   };
-  if (lines.empty() || !lines.front().starts_with(">") || !std::ranges::all_of(lines, is_quoted))
-    return;
+  if (std::ranges::count_if(lines, is_quoted) < kAFew) return;
   for (std::string& line : lines) {
+    if (!is_quoted(line)) continue;
     line.erase(0, std::min<std::size_t>(2, line.size()));
     if (line.starts_with("\\#")) line.erase(0, 1);
   }
+}
+
+// "(pretraining, pid=4112) | NVIDIA-SMI ...": what Ray and SkyPilot put before what a task prints.
+void take_names_of_tasks_off(std::vector<std::string>& lines) {
+  const auto name_of_task = [](const std::string& line) -> std::size_t {
+    const auto end = line.find(") ");
+    const bool names = line.starts_with("(") && end != std::string::npos &&
+                       line.substr(0, end).find("pid=") != std::string::npos;
+    return names ? end + 2 : 0;
+  };
+  if (2 * std::ranges::count_if(lines, name_of_task) <= std::ssize(lines)) return;
+  for (std::string& line : lines) line.erase(0, name_of_task(line));
+}
+
+// The first line that says something: no blanks, no fence of Markdown.
+std::string first_words(const std::vector<std::string>& lines) {
+  const auto first = std::ranges::find_if(lines, [](const std::string& line) {
+    return !trim(line).empty() && !trim(line).starts_with("```");
+  });
+  return first == lines.end() ? std::string() : shortened(trim(*first), 40);
 }
 
 void take_common_blanks_off(std::vector<std::string>& lines) {
@@ -257,6 +301,15 @@ void take_common_blanks_off(std::vector<std::string>& lines) {
   if (!common) return;
   for (std::string& line : lines)
     if (!line.empty()) line.erase(0, common->size());
+}
+
+// "step 12 | loss 3.1", "epoch 1 ...", "12.3 it/s": what a run prints that goes well.
+bool is_progress(const std::vector<std::string>& lines) {
+  constexpr std::ptrdiff_t kAFew = 3;
+  return std::ranges::count_if(lines, [](const std::string& line) {
+           return holds_any(lower_case(line), {"loss", "it/s", "s/it", "epoch", "tokens/s", "tok/s",
+                                               "samples/s", "iteration", "step "});
+         }) >= kAFew;
 }
 
 // some twenty times as much in memory while a log is read; cut with a note
@@ -285,6 +338,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
   if (!lines.empty() && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);
   take_quote_marks_off(lines);
   take_common_blanks_off(lines);
+  take_names_of_tasks_off(lines);
   if (trim(text).empty() && stream.overlong_lines() == 0)
     return Error{fmt::format("{} is empty", printable(path)),
                  "make a recording: lockstep record -o FILE --duration 10s"};
@@ -296,10 +350,19 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
                     printable(path)),
         "log with both: nvidia-smi --query-gpu=timestamp,index,utilization.gpu,"
         "memory.used,power.draw --format=csv -l 1"};
+  if (!log && is_progress(lines))
+    return Error{
+        fmt::format("{} looks like a training log: no error message that lockstep knows stands in "
+                    "it, and no readings of GPUs",
+                    printable(path)),
+        "how busy the GPUs are must be read while it trains: lockstep diagnose beside it, lockstep "
+        "diagnose -- COMMAND, or a log of nvidia-smi --query-gpu=timestamp,index,utilization.gpu,"
+        "memory.used,power.draw --format=csv -l 1"};
   if (!log)
     return Error{
-        fmt::format("{} is no input that lockstep knows (it starts with '{}')", printable(path),
-                    printable(lines.empty() ? std::string() : shortened(lines.front(), 40))),
+        fmt::format("{} is no input that lockstep knows: neither readings of GPUs nor an error "
+                    "message (it starts with '{}')",
+                    printable(path), printable(first_words(lines))),
         "give a recording (lockstep record -o FILE), a profiler's trace, a log of nvidia-smi, "
         "gpustat or W&B, CSV with time, gpu and util columns, or a "
         "training log that holds an error; without an input it looks at this machine's GPUs"};

@@ -249,9 +249,19 @@ void move_out_of_other(StepMark& step, StepPart to, double length_ms) {
   step.on_devices->idle_ms[index_of(to)] += moved_rest;
 }
 
+// The lines of one stretch: in which order they ran is not known.
+void tell_moments(std::vector<StepPiece>::iterator first, std::vector<StepPiece>::iterator last) {
+  if (last - first < 2) return;
+  const bool one_part =
+      std::all_of(first, last, [&](const StepPiece& piece) { return piece.part == first->part; });
+  for (; first != last; ++first)
+    first->moment = one_part ? PieceMoment::of_its_part : PieceMoment::unknown;
+}
+
 void name_rests_of(StepMark& step, const std::map<Site, Seen>& sites) {
   auto detail = std::make_shared<StepDetail>(*step.detail);
   for (const StepRest& rest : detail->rests) {
+    const auto first = static_cast<std::ptrdiff_t>(detail->pieces.size());
     const auto found = sites.find(site_of(step, rest));
     if (rest.length_ms < kShortestMs || found == sites.end() || found->second.looks == 0) continue;
     const auto by_calls = part_of_calls(found->second);
@@ -271,6 +281,7 @@ void name_rests_of(StepMark& step, const std::map<Site, Seen>& sites) {
       move_out_of_other(step, piece.part, piece.own_ms);
       detail->pieces.push_back(std::move(piece));
     }
+    tell_moments(detail->pieces.begin() + first, detail->pieces.end());
   }
   detail->looks.clear();
   detail->rests.clear();

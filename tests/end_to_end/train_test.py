@@ -56,7 +56,7 @@ def lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def train(*flags, ranks=1, launcher=None, expect=0, env=None):
+def train(*flags, ranks=1, launcher=None, expect=0, env=None, limit_s=120):
     line = [TRAIN, *TINY, *flags]
     if launcher is not None:
         line = launcher + line
@@ -70,7 +70,7 @@ def train(*flags, ranks=1, launcher=None, expect=0, env=None):
             str(ranks),
             "--no-python",
         ] + line
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=limit_s, env=env)
     assert done.returncode == expect, (
         line,
         done.returncode,
@@ -502,7 +502,8 @@ def kills_change_nothing(folder):
         kills += 1
         if ended:
             break
-    for record in lines(train(*flags).stdout):
+    # thousands of saves, each of them synced to the disk
+    for record in lines(train(*flags, limit_s=600).stdout):
         if "done" not in record:
             curve.setdefault(record["step"], set()).add(record["loss"])
     assert kills == KILLS, f"the run ended after {kills} kills: too few updates"

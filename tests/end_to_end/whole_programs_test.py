@@ -60,6 +60,26 @@ class WholePrograms(unittest.TestCase):
         # 60, but for the first ones and the warm-up
         self.assertGreater(self.report_of("compiled_update")["steps"]["count"], 40)
 
+    def test_forward_and_backward_are_told_by_module(self):
+        report = self.report_of("uneven_parts")
+        modules = {module["name"]: module for module in report["steps"]["modules"]}
+        self.assertEqual(list(modules), ["all", "names", "layers.*", "head"])
+        self.assertEqual((modules["layers.*"]["class"], modules["layers.*"]["count"]), ("Part", 3))
+        for name, forward_ms, backward_ms in (
+            ("layers.*", 6, 12),
+            ("head", 10, 20),
+            ("all", 19, 32),
+        ):
+            # sleeps take some longer, never less
+            self.assertAlmostEqual(
+                modules[name]["forward_ms"], forward_ms * 1.1, delta=0.2 * forward_ms
+            )
+            self.assertAlmostEqual(
+                modules[name]["backward_ms"], backward_ms * 1.1, delta=0.2 * backward_ms
+            )
+        main_thread = {part["name"]: part["main_thread"] for part in report["steps"]["parts"]}
+        self.assertGreater(main_thread["forward"]["blocked"]["sleep"], 0.6)
+
     @second_try.whole_only
     def test_a_scaler_that_leaves_steps_out_is_no_trouble(self):
         self.assertGreater(self.report_of("skipping_scaler")["steps"]["count"], 38)

@@ -13,6 +13,7 @@
 #include "sources/nvidia_smi/column_log.hpp"
 #include "sources/nvidia_smi/query_log.hpp"
 #include "sources/nvidia_smi/table_log.hpp"
+#include "sources/rocm_smi/rocm_smi_table.hpp"
 
 namespace {
 
@@ -43,6 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   check(lockstep::parse_nvidia_smi_query(lines));
   check(lockstep::parse_dcgmi_columns(lines));
   check(lockstep::parse_gpustat_table(lines));
+  check(lockstep::parse_rocm_smi_table(lines));
   check(lockstep::parse_csv_log(lines));
   check(lockstep::parse_text_blocks(lines));
   check(lockstep::parse_nvidia_smi_tables(lines));

@@ -1,12 +1,13 @@
 """Programs as people run them, of kinds that are no plain loop. What each prints must be the same
 with the probe and without.
 
-usage: whole_programs.py sharded|compiled_update|skipping_scaler|server|logs_to_wandb
+usage: whole_programs.py sharded|compiled_update|skipping_scaler|server|logs_to_wandb|uneven_parts
 (sharded: under torchrun)
 """
 
 import sys
 import threading
+import time
 import urllib.request
 
 import torch
@@ -113,6 +114,63 @@ def logs_to_wandb():
         optimizer.zero_grad()
         run.log({"loss": loss.item()})
     run.finish()
+    print(f"{loss.item():.6f}")
+
+
+class Slow(torch.autograd.Function):
+    """Sleeps in both passes, and changes nothing."""
+
+    @staticmethod
+    def forward(context, x, forward_s, backward_s):
+        context.backward_s = backward_s
+        time.sleep(forward_s)
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        time.sleep(context.backward_s)
+        return gradient.clone(), None, None
+
+
+class Part(torch.nn.Module):
+    def __init__(self, forward_s, backward_s):
+        super().__init__()
+        self.inner = torch.nn.Linear(64, 64)
+        self.sleeps = (forward_s, backward_s)
+
+    def forward(self, x=None):
+        return {"x": Slow.apply(self.inner(x), *self.sleeps)}
+
+
+class UnevenParts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.names = torch.nn.Embedding(10, 64)
+        self.layers = torch.nn.ModuleList([Part(0.002, 0.004) for _ in range(3)])
+        self.head = Part(0.01, 0.02)
+
+    def forward(self, names):
+        x = self.names(names)
+        for layer in self.layers:
+            x = layer(x=x)["x"]  # as transformers call theirs
+        time.sleep(0.003)
+        return self.head(x)["x"]
+
+
+def uneven_parts():
+    """Forward 2 ms in each of three layers, 10 in the head, 3 outside; backward twice as long."""
+    import copy
+    import pickle
+
+    torch.manual_seed(1)
+    net = UnevenParts()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        loss = net(torch.arange(10)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        pickle.dumps(copy.deepcopy(net))  # nothing of the probe is left in it
     print(f"{loss.item():.6f}")
 
 

@@ -11,7 +11,7 @@ import os
 import sys
 import weakref
 
-from . import device, patches, recorder, sampler, windows, wire
+from . import device, modules, patches, recorder, sampler, windows, wire
 
 _MOST_MODULES = 16
 _FORWARD = b"forward"
@@ -60,9 +60,13 @@ def hook_autograd(module):
                 return original(*args, **kwargs)
             global _last_gradient, _backward_ended
             _last_gradient = 0
+            if modules.measuring:
+                modules.backward_begins()
             begin = now()
             result = original(*args, **kwargs)
             end = _backward_ended = now()
+            if modules.measuring:
+                modules.backward_ended()
             if _boundary_id is None and _watched is None:
                 _pass_without_a_step()
             outer = frame(0).f_back
@@ -194,6 +198,7 @@ def _boundary_gone(reference):
 def _do_chores(optimizer, frame):
     """What is not due every step."""
     global _next_chore, _forwards_since, _rescans
+    measured = False
     if not recorder.active():
         try:
             is_out = windows.leave()
@@ -219,9 +224,18 @@ def _do_chores(optimizer, frame):
         if _steps in (2, 4, 12, 48) or _steps % 200 == 0:
             _describe_ddp()
         _forwards_since = 0
+        measured = modules.end_of_step(_steps, _learning_models, windows.rest(_steps))
     except Exception as error:
         recorder.give_up(error, "the end of a step")
-    _next_chore = _steps + 1 if _steps < 4 else _steps - _steps % 4 + 4
+    _next_chore = _steps + 1 if _steps < 4 or measured else _steps - _steps % 4 + 4
+
+
+def _learning_models():
+    return [
+        model
+        for in_training, _, reference in list(_targets.values())
+        if in_training is not None and (model := reference()) is not None
+    ]
 
 
 def _describe_parameters(optimizer):
@@ -467,11 +481,13 @@ def after_fork():
     global _boundary, _boundary_id, _steps, _next_chore, _rescans, _passes, _watched
     _boundary = _boundary_id = _watched = None
     _steps = _next_chore = _rescans = _passes = 0
+    modules.after_fork()
 
 
 def unhook():
     """Called beside the training thread, which alone may have CUPTI leave: at its next step."""
     global _next_chore
+    modules.unhook()
     if windows.in_use():
         _next_chore = 0
     else:

@@ -62,6 +62,11 @@ def in_use():
     return _switch is not None
 
 
+def rest(steps):
+    """No window is measured in the next two steps, nor the steps around it."""
+    return not _edges or min(_edges) > steps + 2
+
+
 def leave():
     """The measuring is over. False while a CUDA graph is captured: to be called again."""
     global _switch

@@ -62,6 +62,23 @@ bool belong_together(const CodePlace& one, const CodePlace& other) {
   return one.file == other.file && (one.line == other.line || one.what == other.what);
 }
 
+// What the main thread did meanwhile, where it was not just running.
+void add_main_thread(const JobSignals& job, Finding& finding) {
+  constexpr double kWorthTelling = 0.02;
+  const auto& doing = job.steps->main_thread[index_of(StepPart::other)];
+  if (!doing) return;
+  const double own_code = job.steps->share[index_of(StepPart::other)];
+  const auto add = [&](const char* name, double share) {
+    if (share * own_code >= kWorthTelling)
+      finding.evidence.push_back({name, share * own_code, std::nullopt, "fraction"});
+  };
+  add("main_thread_sleeps", doing->blocked[index_of(ThreadDoing::sleep)]);
+  add("main_thread_waits_for_a_server", doing->blocked[index_of(ThreadDoing::socket)]);
+  add("main_thread_reads_files", doing->blocked[index_of(ThreadDoing::read_file)]);
+  add("main_thread_writes", doing->blocked[index_of(ThreadDoing::write_file)]);
+  add("waits_for_a_core", doing->waiting_for_a_core);
+}
+
 // Probes know each line and what it takes. Of that, what the GPU works meanwhile costs nothing: by
 // its own records, else by its idle time between steps, where these are known.
 std::optional<Finding> host_code_from_probes(const JobSignals& job) {
@@ -80,6 +97,11 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
     share += place.most_share;
     ms_a_step += place.step_p50_ms * place.present;
   }
+  // Where it had no core its own code took none of that time (X709).
+  const auto& doing = job.steps->main_thread[index_of(StepPart::other)];
+  const double with_a_core = doing ? 1 - doing->waiting_for_a_core : 1;
+  share *= with_a_core;
+  ms_a_step *= with_a_core;
   if (places.empty() || share < kShareAtLeast) return std::nullopt;
   // A function's time is spread over its lines, and only the costliest are named: where these are
   // most of the host's own code, the GPU's rest meanwhile is theirs.
@@ -96,6 +118,7 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
                               lost > 0.3 ? Severity::critical : Severity::warning, 0.85, lost,
                               {{"own_code_share", share, kShareAtLeast, "fraction"},
                                {"own_code_ms_a_step", ms_a_step, std::nullopt, "ms"}});
+  add_main_thread(job, finding);
   name_places(finding, job, places);
   return finding;
 }

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/text.hpp"
 #include "detectors/finding_tools.hpp"
 #include "detectors/split/cluster_pattern.hpp"
 #include "detectors/trace/judge_devices.hpp"
@@ -525,25 +526,63 @@ std::string one_alone_holds_a_program(const JobSignals& job, const Signals& sign
   }
   if (most_of_others > std::min(kContextBytes, kOfTheOther * held)) return "";
   const std::size_t others = signals.gpus.size() - 1;
+  constexpr double kDriversOwnBytes = 5e7;
+  if (most_of_others > kDriversOwnBytes)
+    return gpu_names(job.gpus) + " holds a program, the other" +
+           (others == 1 ? " holds" : " " + std::to_string(others) + " hold") + " no more than " +
+           format_bytes(most_of_others) + "; ";
   return "only " + gpu_names(job.gpus) + " holds a program, the other" +
          (others == 1 ? " holds none; " : " " + std::to_string(others) + " hold none; ");
 }
 
+// GPUs that spin for each other read 100 % busy and draw a quarter of what they could.
+std::string busy_and_hardly_drawing(const JobSignals& job, const Signals& signals) {
+  constexpr double kBusy = 0.95;
+  constexpr double kHardly = 0.35;
+  if (job.gpus.size() < 2) return "";
+  double most = 0;
+  for (const GpuSignals& gpu : signals.gpus) {
+    if (std::ranges::find(job.gpus, gpu.index) == job.gpus.end()) continue;
+    if (gpu.busy_fraction.value_or(0) < kBusy || !gpu.power_mw || !gpu.info.power_limit_mw)
+      return "";
+    most = std::max(most, *gpu.power_mw / *gpu.info.power_limit_mw);
+  }
+  if (most <= 0 || most > kHardly) return "";
+  return " All read 100 % busy and draw at most " + percent(most) +
+         " of their power limit, as GPUs do that wait for each other (and those that run small "
+         "kernels).";
+}
+
+// Of the whole watch, by the GPU that worked most.
+double most_busy(const JobSignals& job, const Signals& signals) {
+  double most = 0;
+  for (const GpuSignals& gpu : signals.gpus)
+    if (std::ranges::find(job.gpus, gpu.index) != job.gpus.end())
+      most = std::max(most, gpu.busy_fraction.value_or(0));
+  return most;
+}
+
 JobVerdict judge_from_outside(const JobSignals& job, const Signals& signals) {
   constexpr std::size_t kFewestTicks = 4;
+  constexpr double kWorthSaying = 0.005;
   if (signals.ticks < kFewestTicks)
     return unclear(
         job,
         one_alone_holds_a_program(job, signals) +
             (signals.ticks < 2 ? std::string("one snapshot shows")
                                : std::to_string(signals.ticks) + " looks show") +
-            " no pattern: take more readings (lockstep diagnose, or nvidia-smi with -l 1).",
+            " no pattern: take more readings (lockstep diagnose, or nvidia-smi with -l 1)." +
+            busy_and_hardly_drawing(job, signals),
         {});
   if (!busy_is_known(job))
     return unclear(job, "utilization was never read: it would tell work from rest.", {});
   if (is_idle(job)) {
+    const double worked = most_busy(job, signals);
     std::string sentence =
         gpu_names(job.gpus) + (job.gpus.size() > 1 ? " do" : " does") + " nothing";
+    if (worked >= kWorthSaying)
+      sentence = gpu_names(job.gpus) + (job.gpus.size() > 1 ? " rest " : " rests ") +
+                 percent(1 - worked) + " of the time";
     // What starts and cannot is no rest.
     if (job.host.waiting_for_cpu.value_or(0) > 0.1)
       sentence +=
@@ -616,7 +655,7 @@ Verdict verdict_without_jobs(const Signals& signals) {
   }
   if (signals.ticks < 4)
     return {Pattern::unclear, 0.5,
-            signals.ticks < 2 ? "No GPU is in use at this moment; one snapshot shows no pattern."
+            signals.ticks < 2 ? "No GPU is in use in this one look, which shows no pattern."
                               : "No GPU was in use in " + std::to_string(signals.ticks) +
                                     " looks, which show no pattern."};
   return {Pattern::idle, 0.95, "No GPU is in use."};

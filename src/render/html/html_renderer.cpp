@@ -20,19 +20,21 @@ std::string HtmlRenderer::render(const Report& report) const {
   std::string html = page_start(pattern);
   html += fmt::format("<h1>{}</h1>", escaped(pattern));
   if (report.verdict)
-    html += fmt::format("<p class=\"sentence\">{} <span class=\"soft\">({:.0f} % sure)</span></p>",
-                        escaped(report.verdict->sentence), report.verdict->confidence * 100);
+    html += fmt::format("<p class=\"sentence\">{}<span class=\"soft\">{}</span></p>",
+                        escaped(report.verdict->sentence), how_sure_words(*report.verdict));
   if (report.trace && report.source_kind == SourceKind::trace)
     html += fmt::format("<p class=\"soft\">{}: {}</p>", escaped(input_name(report.source_detail)),
                         escaped(trace_sentence(*report.trace)));
+  else if (report.source_kind == SourceKind::log)
+    html += fmt::format("<p class=\"soft\">{}</p>", escaped(log_sentence(report)));
   else if (report.gpus.empty() && report.steps)
     html +=
         fmt::format("<p class=\"soft\">no GPU was seen; watched {:.1f} s</p>", report.duration_s);
   else
     html += fmt::format(
-        "<p class=\"soft\">{} {}GPU{}, {}, watched {:.1f} s{}</p>", report.gpus.size(),
+        "<p class=\"soft\">{} {}GPU{}, {}, {}{}</p>", report.gpus.size(),
         is_virtual(report) ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
-        escaped(report.source_detail), report.duration_s,
+        escaped(report.source_detail), watched_words(report),
         report.trace ? "; traced: " + escaped(trace_sentence(*report.trace)) : std::string());
   if (report.comparison && report.trace)
     html += changes_html(*report.comparison, input_name(report.source_detail));
@@ -52,7 +54,7 @@ std::string HtmlRenderer::render(const Report& report) const {
   if (const auto undecided = undecided_words(report))
     html += fmt::format("<p>{}</p>", escaped(*undecided));
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());
-  if (report.steps) html += steps_html(*report.steps);
+  if (report.steps && report.source_kind != SourceKind::log) html += steps_html(*report.steps);
   html += devices_html(report);
   if (report.trace) html += trace_html(*report.trace);
   if (report.loader)

@@ -213,6 +213,18 @@ Json list_json(const List& list, Convert convert) {
   return json;
 }
 
+// Shares of the looks at a main thread.
+Json main_thread_json(const std::optional<MainThreadDoing>& doing) {
+  if (!doing) return nullptr;
+  Json blocked = Json::object();
+  for (std::size_t i = 0; i < doing->blocked.size(); ++i)
+    if (doing->blocked[i] > 0) blocked[std::string(kDoingNames[i])] = number(doing->blocked[i]);
+  return {{"looks", doing->looks},
+          {"running", number(doing->running)},
+          {"waiting_for_a_core", number(doing->waiting_for_a_core)},
+          {"blocked", blocked}};
+}
+
 // The lines that a part's time goes to.
 Json where_json(const StepSignals& steps, StepPart part) {
   constexpr double kWorthALine = 0.001;
@@ -230,6 +242,7 @@ Json where_json(const StepSignals& steps, StepPart part) {
                       {"present", number(place.present)},
                       {"calls_a_step", number(place.calls_a_step)},
                       {"bytes_a_step", number(place.bytes_a_step)},
+                      {"main_thread", main_thread_json(place.main_thread)},
                       {"ranks", place.ranks}});
   return list;
 }
@@ -242,6 +255,7 @@ Json steps_json(const StepSignals& steps) {
                      {"p95_ms", number(steps.p95_ms[i])},
                      {"max_ms", number(steps.max_ms[i])},
                      {"share", number(steps.share[i])},
+                     {"main_thread", main_thread_json(steps.main_thread[i])},
                      {"where", where_json(steps, static_cast<StepPart>(i))}});
   const auto rank_json = [](const RankSteps& rank) {
     Json shares = Json::object();
@@ -257,6 +271,16 @@ Json steps_json(const StepSignals& steps) {
                {"parts", parts},
                {"ranks", list_json(steps.ranks, rank_json)}};
   if (steps.places.empty()) return json;
+  if (!steps.modules.empty())
+    json["modules"] = list_json(steps.modules, [](const ModuleTime& module) {
+      return Json{{"name", module.name},
+                  {"class", module.kind},
+                  {"count", module.count},
+                  {"forward_ms", number(module.forward_ms)},
+                  {"backward_ms", number(module.backward_ms)},
+                  {"on_gpu", module.on_gpu},
+                  {"steps", module.steps}};
+    });
   json["wall_ms"] = number(steps.wall_ms);
   json["gpu_idle_share"] = number(steps.gpu_idle_share);
   json["hidden_data_wait_share"] = number(steps.hidden_data_wait);

@@ -155,11 +155,14 @@ std::string changes_text(const Comparison& comparison, const std::string& own) {
 std::string MarkdownRenderer::render(const Report& report) const {
   std::string text = "# lockstep diagnosis\n\n";
   if (report.verdict)
-    text += fmt::format("**{}**: {} ({:.0f} % sure)\n\n",
+    text += fmt::format("**{}**: {}{}\n\n",
                         kPatternNames[static_cast<std::size_t>(report.verdict->pattern)],
-                        escaped(report.verdict->sentence), report.verdict->confidence * 100);
-  text += fmt::format("Source: {}{}, {:.1f} s.\n\n", is_virtual(report) ? "virtual GPUs, " : "",
-                      escaped(report.source_detail), report.duration_s);
+                        escaped(report.verdict->sentence), how_sure_words(*report.verdict));
+  if (report.source_kind == SourceKind::log)
+    text += escaped(log_sentence(report)) + ".\n\n";
+  else
+    text += fmt::format("Source: {}{}, {}.\n\n", is_virtual(report) ? "virtual GPUs, " : "",
+                        escaped(report.source_detail), watched_words(report));
   if (report.comparison && report.trace)
     text += changes_text(*report.comparison, input_name(report.source_detail));
   else if (report.comparison)
@@ -186,7 +189,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
                                         picture.column_s * static_cast<double>(kPictureColumns) /
                                             static_cast<double>(kLaneColumns));
   }
-  if (report.steps) text += steps_text(*report.steps);
+  if (report.steps && report.source_kind != SourceKind::log) text += steps_text(*report.steps);
   text += devices_text(report);
   if (report.trace) text += trace_text(*report.trace);
   if (report.loader) text += "## Data loader\n\n" + escaped(report.loader->sentence) + "\n\n";

@@ -160,17 +160,17 @@ std::string verdict_text(const Report& report, Colors colors, std::size_t width,
   }
   const std::string pattern(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)]);
   const std::string text =
-      wrapped(fmt::format("{}: {} ({:.0f} % sure)", pattern, printable(report.verdict->sentence),
-                          report.verdict->confidence * 100),
+      wrapped(fmt::format("{}: {}{}", pattern, printable(report.verdict->sentence),
+                          how_sure_words(*report.verdict)),
               0, width);
   const auto end = text.find(':');
   return colors == Colors::on ? paint.bold(text.substr(0, end)) + text.substr(end) : text;
 }
 
 // Figures of the job are of its own time, those of the GPUs of the whole.
-std::string watched_words(const Report& report) {
+std::string watched_and_worked_words(const Report& report) {
   constexpr double kMuchLess = 0.7;
-  std::string words = "watched " + seconds(report.duration_s);
+  std::string words = watched_words(report);
   if (report.jobs.empty() || report.jobs.front().gpus.empty()) return words;
   const Job& job = report.jobs.front();
   const double worked = job.ledger.gpu_seconds / static_cast<double>(job.gpus.size());
@@ -181,17 +181,16 @@ std::string watched_words(const Report& report) {
 
 // What was looked at, and for how long.
 std::string source_text(const Report& report, const Painter& paint) {
+  if (report.source_kind == SourceKind::log) return paint.faint(printable(log_sentence(report)));
   if (report.source_kind == SourceKind::probe || (report.gpus.empty() && report.steps))
     return paint.faint(fmt::format("no GPU was seen; {} watched", seconds(report.duration_s)));
   if (report.trace && report.source_kind == SourceKind::trace)
     return paint.faint(fmt::format("{}: {}", printable(input_name(report.source_detail)),
                                    trace_sentence(*report.trace)));
-  if (report.source_kind == SourceKind::log)
-    return paint.faint(fmt::format("messages in {}", printable(report.source_detail)));
-  return paint.faint(fmt::format("{} {}GPU{}, {}, {}", report.gpus.size(),
-                                 is_virtual(report) ? "virtual " : "",
-                                 report.gpus.size() == 1 ? "" : "s",
-                                 printable(report.source_detail), watched_words(report))) +
+  return paint.faint(
+             fmt::format("{} {}GPU{}, {}, {}", report.gpus.size(),
+                         is_virtual(report) ? "virtual " : "", report.gpus.size() == 1 ? "" : "s",
+                         printable(report.source_detail), watched_and_worked_words(report))) +
          (report.trace ? paint.faint("; traced: " + trace_sentence(*report.trace)) : "");
 }
 
@@ -292,7 +291,7 @@ std::string not_measured_text(const Report& report, const Painter& paint) {
   std::string text;
   for (const NotMeasured& entry : report.not_measured) {
     if (entry.reason.starts_with(kAbsent))
-      absent.push_back(printable(entry.signal));
+      absent.push_back(printable(signal_words(entry.signal)));
     else
       text += paint.faint(fmt::format("not measured: {}: {}", printable(entry.signal),
                                       printable(entry.reason))) +
@@ -318,7 +317,8 @@ std::string DiagnosisText::render(const Report& report) const {
   text += against_text(report, width, paint);
   if (const auto throughput = throughput_words(report))
     text += wrapped(*throughput, 0, width) + "\n";
-  if (report.steps) text += steps_text(*report.steps, width, paint);
+  if (report.steps && report.source_kind != SourceKind::log)
+    text += steps_text(*report.steps, width, paint);
   text += devices_text(report, width, paint);
   if (report.trace) text += trace_text(*report.trace, width, paint);
   if (report.loader) text += loader_text(*report.loader, width, paint);

@@ -34,6 +34,37 @@ WordTable time_table(const DeviceSignals& devices) {
   return table;
 }
 
+WordTable module_table(const std::vector<ModuleTime>& modules) {
+  constexpr double kRestWorthARow = 0.01;
+  const ModuleTime& all = modules.front();
+  const double whole_ms = all.forward_ms + all.backward_ms;
+  WordTable table{fmt::format("forward and backward by module, mean of {} step{}, {}", all.steps,
+                              all.steps == 1 ? "" : "s",
+                              all.on_gpu ? "as the GPU's queue took them" : "by the host's clock"),
+                  {"module", "class", "forward", "backward", "share"},
+                  {}};
+  const auto add = [&](std::string name, std::string kind, double forward, double backward) {
+    table.rows.push_back({printable(name), printable(kind), milliseconds_words(forward),
+                          milliseconds_words(backward),
+                          percent_words((forward + backward) / whole_ms)});
+  };
+  double forward_left = all.forward_ms;
+  double backward_left = all.backward_ms;
+  for (std::size_t i = 1; i < modules.size(); ++i) {
+    const ModuleTime& part = modules[i];
+    forward_left -= part.forward_ms;
+    backward_left -= part.backward_ms;
+    if (table.rows.size() < kMostRows &&
+        part.forward_ms + part.backward_ms >= kWorthSaying * whole_ms)
+      add(part.name, part.count > 1 ? fmt::format("{} x {}", part.count, part.kind) : part.kind,
+          part.forward_ms, part.backward_ms);
+  }
+  if (forward_left + backward_left >= kRestWorthARow * whole_ms)
+    add("outside of them", "", std::max(0.0, forward_left), std::max(0.0, backward_left));
+  if (!table.rows.empty()) add("all", all.kind, all.forward_ms, all.backward_ms);
+  return table;
+}
+
 // The lines that are worth a row.
 WordTable stack_table(const StackProfile& profile) {
   constexpr double kAFewStacks = 0.02;
@@ -169,6 +200,8 @@ bool stacks_name_the_lines(const Report& report) {
 std::vector<WordTable> device_tables(const Report& report) {
   std::vector<WordTable> tables;
   if (stacks_name_the_lines(report)) tables.push_back(stack_table(*report.stacks));
+  if (report.steps && report.steps->modules.size() > 2)
+    tables.push_back(module_table(report.steps->modules));
   if (report.steps && report.steps->devices) tables.push_back(time_table(*report.steps->devices));
   if (report.collectives) {
     tables.push_back(speed_table(*report.collectives));

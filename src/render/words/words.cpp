@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
 #include <functional>
 
@@ -231,6 +233,47 @@ std::string what_words(const PlaceSignals& place) {
   return std::string(functions.front());
 }
 
+namespace {
+
+// What a part waits for by its nature says nothing of it.
+bool goes_without_saying(StepPart part, ThreadDoing doing) {
+  const bool waits_for_others = doing == ThreadDoing::lock || doing == ThreadDoing::pipe;
+  switch (part) {
+    case StepPart::data_wait: return waits_for_others;           // its workers
+    case StepPart::backward: return doing == ThreadDoing::lock;  // autograd's own threads
+    case StepPart::collective_exposed: return waits_for_others || doing == ThreadDoing::socket;
+    default: return false;
+  }
+}
+
+constexpr PerDoing<std::string_view> kMeanwhile = {"",
+                                                   "reading files",
+                                                   "writing files",
+                                                   "waiting for a server",
+                                                   "waiting for another process",
+                                                   "asleep",
+                                                   "waiting for another thread",
+                                                   "in the GPU's driver",
+                                                   "waiting for a child process",
+                                                   "blocked"};
+
+// "93 % of it asleep"; empty where it ran for the most.
+std::string main_thread_words(const PlaceSignals& place) {
+  constexpr double kWorthTelling = 0.25;
+  if (!place.main_thread) return "";
+  double most = place.main_thread->waiting_for_a_core;
+  std::string_view what = "waiting for a core";
+  for (std::size_t i = 0; i < kMeanwhile.size(); ++i)
+    if (place.main_thread->blocked[i] > most &&
+        !goes_without_saying(place.part, static_cast<ThreadDoing>(i))) {
+      most = place.main_thread->blocked[i];
+      what = kMeanwhile[i];
+    }
+  return most < kWorthTelling ? "" : fmt::format("{:.0f} % of it {}", most * 100, what);
+}
+
+}  // namespace
+
 std::string how_often_words(const PlaceSignals& place) {
   std::string words;
   if (place.present > 0.95)
@@ -244,7 +287,46 @@ std::string how_often_words(const PlaceSignals& place) {
   const double calls = place.calls_a_step / std::max(place.present, 1e-9);
   if (calls > 1.5) words += fmt::format(", {:.0f} calls", calls);
   if (place.hidden_share > 0.5 * place.share) words += ", hidden behind the GPU";
+  if (const std::string meanwhile = main_thread_words(place); !meanwhile.empty())
+    words += ", " + meanwhile;
   return words;
+}
+
+std::string how_sure_words(const Verdict& verdict) {
+  return verdict.pattern == Pattern::unclear
+             ? ""
+             : fmt::format(" ({:.0f} % sure)", verdict.confidence * 100);
+}
+
+std::string signal_words(const std::string& signal) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kWords = {
+      {{"power_samples", "power every 20 ms"},
+       {"sm", "SM activity"},
+       {"tensor", "tensor cores"},
+       {"dram", "memory traffic"},
+       {"limits", "clock limits"},
+       {"busy", "utilization"}}};
+  const auto known = std::ranges::find(kWords, signal, &decltype(kWords)::value_type::first);
+  return known == kWords.end() ? signal : std::string(known->second);
+}
+
+std::string log_sentence(const Report& report) {
+  if (!report.steps) return "messages in " + report.source_detail;
+  const StepSignals& steps = *report.steps;
+  std::string text =
+      fmt::format("training log {}: its lines tell {} per step (median of {})",
+                  report.source_detail, milliseconds_words(steps.duration_p50_ms), steps.count);
+  if (const double wait = steps.share[index_of(StepPart::data_wait)]; wait > 0)
+    text += fmt::format(", {:.0f} % of it waiting for data", wait * 100);
+  return text;
+}
+
+std::string watched_words(const Report& report) {
+  if (report.duration_s == 0) return "one look";
+  if (!report.looks_without_times)
+    return "watched " +
+           format_duration(std::chrono::nanoseconds(std::llround(report.duration_s * 1e9)));
+  return fmt::format("{} looks, taken as one second apart", *report.looks_without_times);
 }
 
 std::string join_numbers(const std::vector<int>& numbers) {

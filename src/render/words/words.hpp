@@ -56,8 +56,16 @@ std::string milliseconds_words(double milliseconds);
 std::string short_place(const std::string& file, int line, std::size_t columns);
 // "Tensor.item"; of a place that was only looked at, the functions: "log_metrics".
 std::string what_words(const PlaceSignals& place);
-// "3.1 ms in every step", "30 ms in every 20th step, 4 calls".
+// "3.1 ms in every step", "30 ms in every 20th step, 4 calls, 93 % of it asleep".
 std::string how_often_words(const PlaceSignals& place);
+// Of a training log: "messages in run.log", and how long its steps took where it says so.
+std::string log_sentence(const Report& report);
+// " (97 % sure)"; empty of what is said to be unclear.
+std::string how_sure_words(const Verdict& verdict);
+// What a signal that a recording may lack is to people: "power every 20 ms".
+std::string signal_words(const std::string& signal);
+// "watched 12.5 s"; of a log without times "7 looks, taken as one second apart".
+std::string watched_words(const Report& report);
 // "0, 2".
 std::string join_numbers(const std::vector<int>& numbers);
 

@@ -158,6 +158,7 @@ struct Layout {
 };
 
 std::optional<Layout> layout_by_names(std::string_view line, char separator) {
+  if (has(line, "--query-") || has(line, "--format")) return std::nullopt;  // the command itself
   const auto names = csv_cells(line, separator);
   Layout layout;
   layout.header = true;
@@ -383,10 +384,26 @@ bool repeats_after(std::size_t apart, const Layout& layout, const CsvRows& rows)
   return true;
 }
 
+// GPUs of different models, one row each, look after look.
+std::size_t gpus_by_their_models(const Layout& layout, const CsvRows& rows) {
+  const auto column = std::ranges::find(layout.columns, Role::name, &Column::role);
+  if (column == layout.columns.end()) return 1;
+  const auto at = static_cast<std::size_t>(column - layout.columns.begin());
+  std::vector<std::string_view> models;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (at >= rows[i].size()) return 1;
+    const std::string_view model = rows[i][at];
+    if (std::ranges::find(models, model) == models.end()) models.push_back(model);
+    if (models[i % models.size()] != model) return 1;
+  }
+  return models.size();
+}
+
 // Rows with neither a time nor a GPU's number: how many GPUs they are of, in turn. One: nothing in
 // them tells.
 std::size_t gpus_in_turn(const Layout& layout, const CsvRows& rows) {
   constexpr std::size_t kMost = 16;
+  if (const std::size_t models = gpus_by_their_models(layout, rows); models > 1) return models;
   for (std::size_t gpus = 1; gpus <= std::min(kMost, rows.size() / 2); ++gpus)
     if (repeats_after(gpus, layout, rows)) return gpus;
   return 1;
@@ -454,9 +471,11 @@ class Rows {
     std::map<int, LogRow> rows;
     std::optional<int> gpu;
     std::string uuid;
+    std::string model;
     for (std::size_t at = 0; at < cells.size() && at < layout_.columns.size(); ++at) {
       const Column& column = layout_.columns[at];
       if (column.role == Role::uuid) uuid = cells[at];
+      if (column.role == Role::name) model = cells[at];
       if (column.role == Role::gpu) {
         std::string_view text = cells[at];
         // "GPU 0", "cuda:1"
@@ -465,6 +484,7 @@ class Rows {
           gpu = static_cast<int>(*number);
       }
     }
+    if (gpu && !model.empty() && !layout_.wide) gpu = told_apart(*gpu, model);
     if (!gpu && uuid.empty() && !layout_.wide) gpu = position(time);
     if (!gpu && !uuid.empty())
       gpu = uuids_.emplace(uuid, static_cast<int>(uuids_.size())).first->second;
@@ -484,9 +504,28 @@ class Rows {
     if (layout_.wide) builder_.end_tick();
   }
 
-  std::optional<ParsedLog> build() { return builder_.build(); }
+  std::optional<ParsedLog> build() {
+    auto log = builder_.build();
+    for (const auto& [gpu, models] : models_)
+      if (log && models.size() > 1)
+        log->notes.push_back(fmt::format(
+            "rows of {} models have the number {} ({}): they are of several machines, and are told "
+            "apart by {} added to the number",
+            models.size(), gpu, join(models, ", "), kOfAnotherMachine));
+    return log;
+  }
 
  private:
+  static constexpr int kOfAnotherMachine = 100;
+  // Several machines wrote into one file.
+  int told_apart(int gpu, const std::string& model) {
+    std::vector<std::string>& models = models_[gpu];
+    const auto known = std::ranges::find(models, model);
+    const auto place = static_cast<int>(known - models.begin());
+    if (known == models.end() && models.size() < kMostModels) models.push_back(model);
+    return gpu + kOfAnotherMachine * std::min(place, static_cast<int>(kMostModels) - 1);
+  }
+
   // Neither number nor uuid: rows of one time stamp are GPUs in order.
   int position(const std::optional<double>& time) {
     if (!time && gpus_in_turn_ > 1) return static_cast<int>(untimed_++ % gpus_in_turn_);
@@ -532,7 +571,9 @@ class Rows {
 
   Layout layout_;
   LogBuilder builder_;
+  static constexpr std::size_t kMostModels = 8;  // a node has one or two
   std::map<std::string, int> uuids_;
+  std::map<int, std::vector<std::string>> models_;
   std::optional<double> last_time_;
   int place_ = 0;
   std::size_t gpus_in_turn_;
@@ -605,7 +646,7 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   for (std::size_t i = begin; i < lines.size(); ++i) {
     if (trim(lines[i]).empty() || lines[i] == header) continue;
     auto cells = csv_cells(lines[i], separator);
-    if (cells.size() < 2) continue;
+    if (cells.size() < 2 || (layout && 2 * cells.size() < layout->columns.size())) continue;
     if (!layout) {
       if (width == 0) width = cells.size();
       if (cells.size() != width) continue;
@@ -656,7 +697,7 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   if (nobody_named && rows.size() > 1)
     log->notes.push_back(
         in_turn > 1 ? fmt::format("no column names the GPU: the rows are those of {} GPUs in turn, "
-                                  "by their memory and temperature",
+                                  "by their models, or by their memory and temperature",
                                   in_turn)
                     : "no column names the GPU: all rows are taken as one GPU's");
   return log;

@@ -8,6 +8,7 @@
 #include "base/redact.hpp"
 #include "base/text.hpp"
 #include "messages/known_messages.hpp"
+#include "sources/log/step_lines.hpp"
 
 namespace lockstep {
 namespace {
@@ -59,16 +60,11 @@ bool is_exception(std::string_view line) {
   return name.ends_with("Error") || name.ends_with("Exception");
 }
 
-bool holds_one_of(std::string_view line, std::initializer_list<std::string_view> words) {
-  return std::ranges::any_of(
-      words, [line](std::string_view word) { return line.find(word) != std::string_view::npos; });
-}
-
 constexpr std::size_t kOfOneEnd = 120;  // lines: all ranks' tracebacks together
 
 // Python prints a mistake in the text itself without the usual heading.
 bool has_a_traceback(const std::vector<std::string>& lines, std::size_t exception) {
-  const bool is_of_the_text = holds_one_of(lines[exception], {"SyntaxError", "IndentationError"});
+  const bool is_of_the_text = holds_any(lines[exception], {"SyntaxError", "IndentationError"});
   const std::size_t from = exception > kOfOneEnd ? exception - kOfOneEnd : 0;
   return std::ranges::any_of(lines.begin() + static_cast<std::ptrdiff_t>(from),
                              lines.begin() + static_cast<std::ptrdiff_t>(exception),
@@ -86,8 +82,8 @@ std::optional<std::size_t> exception_before(const std::vector<std::string>& line
   bool is_chained = false;
   for (std::size_t i = end; i-- > 0;) {
     if ((found ? *found : end) - i > (found ? kOfOneEnd : nearest)) break;
-    if (holds_one_of(lines[i], {"During handling of the above exception",
-                                "was the direct cause of the following exception"}))
+    if (holds_any(lines[i], {"During handling of the above exception",
+                             "was the direct cause of the following exception"}))
       is_chained = true;
     if (!is_exception(lines[i])) continue;
     if (!is_chained || !found) found = i;
@@ -101,12 +97,16 @@ std::optional<std::size_t> exception_before(const std::vector<std::string>& line
 std::optional<std::size_t> last_exception(const std::vector<std::string>& lines) {
   constexpr std::size_t kBehindIt = 20;
   for (std::size_t i = 0; i < lines.size(); ++i)
-    if (holds_one_of(lines[i], {"ChildFailedError", "Root Cause (first observed failure)",
-                                "exits with return code", "srun: error:"}))
+    if (holds_any(lines[i], {"ChildFailedError", "Root Cause (first observed failure)",
+                             "exits with return code", "srun: error:"}))
       if (const auto found = exception_before(lines, i, kOfOneEnd)) return found;
   std::size_t end = lines.size();
   while (end > 0 && trim(lines[end - 1]).empty()) --end;
-  return exception_before(lines, end, kBehindIt);
+  if (const auto found = exception_before(lines, end, kBehindIt)) return found;
+  // Of a paste of a few lines the heading may have stayed behind.
+  constexpr std::size_t kAPaste = 30;
+  if (end > 0 && end <= kAPaste && is_exception(lines[end - 1])) return end - 1;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -145,7 +145,17 @@ std::optional<ParsedLog> parse_training_log(const std::vector<std::string>& line
          Event{"message", std::nullopt,
                fmt::format("{}{} line {}: {}", name_of(code).id, entry.matched.sure ? "" : "?",
                            entry.line + 1, shown(lines[entry.line], *entry.matched.message))}});
-  std::ranges::sort(log.records, {}, &Record::t_ms);
+  // Means so far settle late, and the first steps warm up: of many lines the second half.
+  constexpr std::size_t kMany = 12;
+  const std::vector<StepLine> steps = step_lines(lines);
+  for (std::size_t i = steps.size() < kMany ? 0 : steps.size() / 2; i < steps.size(); ++i) {
+    StepMark mark;
+    mark.index = static_cast<std::int64_t>(i);
+    mark.duration_ms = steps[i].step_ms;
+    if (steps[i].data_ms) mark.spans_ms[index_of(StepPart::data_wait)] = *steps[i].data_ms;
+    log.records.push_back({static_cast<double>(steps[i].line), mark});
+  }
+  std::ranges::stable_sort(log.records, {}, &Record::t_ms);
   if (log.records.empty()) return std::nullopt;
   return log;
 }

@@ -29,6 +29,12 @@ std::optional<std::vector<std::string>> names_in(const std::string& line) {
   return has("gpu") && known ? std::optional(names) : std::nullopt;
 }
 
+// Pasted into a program as its comment, rows have the mark of the heading, too.
+bool is_row_behind_mark(std::string_view line) {
+  const std::string_view rest = trim(line.substr(1));
+  return !rest.empty() && rest.front() >= '0' && rest.front() <= '9';
+}
+
 struct ColumnRow {
   std::optional<double> time_s;
   std::map<std::string, std::string> cells;
@@ -136,8 +142,9 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
       if (interval_s) builder->taken_every(*interval_s);
       continue;
     }
-    if (line.starts_with("#") || names.empty() || trim(line).empty()) continue;
-    const std::string parted = parted_by_blanks(line);
+    if (names.empty() || trim(line).empty() || (line.starts_with("#") && !is_row_behind_mark(line)))
+      continue;
+    const std::string parted = parted_by_blanks(line.substr(line.starts_with("#") ? 1 : 0));
     const ColumnRow row = row_of(names, words_in(parted));
     const auto gpu = row.number("gpu");
     if (!gpu || *gpu < 0 || *gpu > 1023) continue;

@@ -94,8 +94,10 @@ void LogBuilder::assign_times(ParsedLog& log) {
   if (!timed) {
     for (std::size_t i = 0; i < rounds_.size(); ++i)
       times[i] = static_cast<double>(i) * 1000 * taken_every_s_.value_or(1);
-    if (rounds_.size() > 1 && !taken_every_s_)
+    if (rounds_.size() > 1 && !taken_every_s_) {
+      log.machine.times_are_known = false;
       log.notes.push_back("no time stamps: readings are taken as one second apart");
+    }
   } else {
     constexpr double kNoTimeOfDay = 1e8;
     const auto dated = std::ranges::count_if(

@@ -380,6 +380,29 @@ TEST(SlowHostCode, CostsAllThatItsLineAndItsFunctionDo) {
   EXPECT_EQ(findings.front().where.front().line, 40);
 }
 
+TEST(SlowHostCode, SaysThatItSleepsAndLeavesOutWhatItHadNoCoreFor) {
+  JobSignals job = healthy();
+  give(job, StepPart::other, 0.4);
+  job.steps->places.push_back(place(StepPart::other, "time.sleep", 40, 0.4));
+  MainThreadDoing doing;
+  doing.looks = 100;
+  doing.blocked[index_of(ThreadDoing::sleep)] = 0.7;
+  doing.waiting_for_a_core = 0.25;
+  doing.running = 0.05;
+  job.steps->main_thread[index_of(StepPart::other)] = doing;
+
+  const auto findings = found(find_slow_host_code, job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_NEAR(findings.front().lost_throughput, 0.3, 1e-9);
+  const auto sleeps = std::ranges::find(findings.front().evidence, "main_thread_sleeps",
+                                        [](const Evidence& one) { return one.signal; });
+  ASSERT_NE(sleeps, findings.front().evidence.end());
+  EXPECT_NEAR(sleeps->value, 0.28, 1e-9) << "of the time, as everywhere";
+
+  job.steps->main_thread[index_of(StepPart::other)]->waiting_for_a_core = 0.9;
+  EXPECT_THAT(found(find_slow_host_code, job), IsEmpty()) << "stolen cores are X709's";
+}
+
 TEST(LoaderWithoutWorkers, ByProbesIsWorthItAboveTheQueue) {
   JobSignals job = healthy();
   for (LoaderSetting& loader : job.settings->loaders) loader.workers = 0;

@@ -13,6 +13,7 @@
 #include "sources/nvidia_smi/query_log.hpp"
 #include "sources/nvidia_smi/table_log.hpp"
 #include "sources/parsed/cells.hpp"
+#include "sources/rocm_smi/rocm_smi_table.hpp"
 #include "sources/wandb/wandb_file.hpp"
 
 namespace lockstep {
@@ -69,6 +70,64 @@ TEST(NvidiaSmiCsv, WithNeitherTimeNorNumberIsReadByWhatChangesSlowly) {
     ASSERT_FALSE(log->notes.empty());
     EXPECT_NE(log->notes.back().find("2 GPUs in turn"), std::string::npos) << log->notes.back();
   }
+}
+
+TEST(NvidiaSmiCsv, WithNeitherTimeNorNumberHasAGpuForEachModel) {
+  const auto log = parse_csv_log(lines_of(
+      "$ time nvidia-smi --query-gpu=gpu_name,memory.used,utilization.gpu,power.draw --format=csv\n"
+      "name, memory.used [MiB], utilization.gpu [%], power.draw [W]\n"
+      "GeForce GTX 1080 Ti, 2856 MiB, 36 %, 106.56 W\n"
+      "GeForce GTX 1060 6GB, 4 MiB, 0 %, 5.68 W\n\n"));
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 1U) << "one look at two GPUs";
+  ASSERT_EQ(log->machine.gpus.size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].busy.value(), 0.36);
+  EXPECT_FALSE(
+      parse_csv_log(lines_of("name, memory.used [MiB], utilization.gpu [%]\n"
+                             "NVIDIA A100, 2856 MiB, 36 %\nNVIDIA A100, 4 MiB, 0 %\n")))
+      << "of one model nothing tells two GPUs from two looks";
+}
+
+TEST(NvidiaSmiCsv, OfSeveralMachinesInOneFileIsToldApartByModels) {
+  const auto log =
+      parse_csv_log(lines_of("index, name, utilization.gpu [%], power.draw [W]\n"
+                             "0, Tesla V100-PCIE-32GB, 96 %, 200.00 W\n"
+                             "0, Tesla V100-SXM2-32GB, 12 %, 60.00 W\n"
+                             "0, Tesla V100-PCIE-32GB, 97 %, 201.00 W\n"
+                             "0, Tesla V100-SXM2-32GB, 13 %, 61.00 W\n"));
+  ASSERT_TRUE(log);
+  ASSERT_EQ(log->machine.gpus.size(), 2U);
+  EXPECT_EQ(log->machine.gpus[1].index, 100);
+  EXPECT_NE(log->notes.back().find("several machines"), std::string::npos);
+}
+
+TEST(RocmSmi, TablesAreReadInTheirOldAndNewForms) {
+  const std::string rule(90, '=');
+  const auto log = parse_rocm_smi_table(lines_of(
+      "Device  Node  IDs              Temp        Power     Partitions          SCLK     MCLK     "
+      "Fan  Perf  PwrCap  VRAM%  GPU%  \n"
+      "              (DID,     GUID)  (Junction)  (Socket)  (Mem, Compute, ID)\n" +
+      rule +
+      "\n0       2     0x74a1,   28851  57.0\xC2\xB0"
+      "C      347.0W    NPS1, SPX, 0        2019Mhz  1300Mhz  0%   auto  750.0W  32%    100%  \n"
+      "1       3     0x74a1,   51499  53.0\xC2\xB0"
+      "C      N/A       NPS1, SPX, 0        2008Mhz  1300Mhz  0%   auto  750.0W  29%    7%  \n" +
+      rule + "\n"));
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 1U);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].busy.value(), 1.0);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[0].power_mw.value(), 347e3);
+  EXPECT_DOUBLE_EQ(*ticks[0].second[1].busy.value(), 0.07);
+  EXPECT_FALSE(ticks[0].second[1].power_mw.has_value()) << "not available is not the limit";
+  EXPECT_EQ(log->machine.gpus[0].power_limit_mw, 750e3);
+
+  const auto older = ticks_of(parse_rocm_smi_table(
+      lines_of("GPU  Temp (DieEdge)  AvgPwr  SCLK     MCLK     Fan  Perf  PwrCap  VRAM%  GPU%\n"
+               "0    31.0c           38.0W   300Mhz   1200Mhz  0%   auto  300.0W    0%   99%\n" +
+               rule + "\n0    31.0c\n")));
+  ASSERT_EQ(older.size(), 1U);
+  EXPECT_DOUBLE_EQ(*older[0].second[0].busy.value(), 0.99);
+  EXPECT_FALSE(parse_rocm_smi_table(lines_of("GPU  VRAM%  GPU%\nno rows\n")));
 }
 
 TEST(NvidiaSmiCsv, WhoseFewRowsMayBeOfOneGpuOrOfSeveralIsRefused) {

@@ -88,6 +88,102 @@ TEST(TrainingLog, KnowsWhetherOthersHoldTheMemory) {
               ElementsAre("L802"));
 }
 
+TEST(TrainingLog, DoubtsAGpuWithoutRoomThatHadRoom) {
+  const std::string asked = "torch.OutOfMemoryError: XPU out of memory. Tried to allocate ";
+  EXPECT_THAT(
+      told_in(asked + "2.00 MiB. GPU 0 has a total capacity of 31.89 GiB of which 31.82 GiB "
+                      "is free.\n"),
+      ElementsAre("B506?"));
+  EXPECT_THAT(
+      told_in(asked + "2.00 MiB. GPU 0 has a total capacity of 31.89 GiB of which 1.2 MiB is "
+                      "free.\n"),
+      ElementsAre("B506"));
+  EXPECT_THAT(told_in("CUDA out of memory. Tried to allocate 30.0 GiB (GPU 0; 79.1 GiB total "
+                      "capacity; 40.0 GiB already allocated; 38.0 GiB free; 40.2 GiB reserved in "
+                      "total by PyTorch)\n"),
+              ElementsAre("B506"))
+      << "less than twice what was asked for";
+}
+
+TEST(TrainingLog, DoesNotBlameTheOneThatTellsOfAPeersEnd) {
+  const std::string traceback =
+      "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\n";
+  for (
+      const std::string last :
+      {"RuntimeError: Connection reset by peer\n",
+       "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, remote process "
+       "exited "
+       "or there was a network error, NCCL version 2.21.5\nncclRemoteError: A call failed possibly "
+       "due to a network error or a remote process exiting prematurely.\n",
+       "RuntimeError: [14] is setting up NCCL communicator and retrieving ncclUniqueId from [0] "
+       "via "
+       "c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer\n",
+       "RuntimeError: [/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer "
+       "[172.17.0.2]:16786\n"})
+    EXPECT_THAT(told_in(traceback + last), ElementsAre("L806?")) << last;
+  EXPECT_THAT(told_in(traceback + "ConnectionError: no such bucket\n"), ElementsAre("L809"));
+}
+
+// Milliseconds of the last step line, and its share of waiting for data.
+std::pair<double, double> last_step_of(const std::string& text) {
+  const auto log = parse_training_log(log_lines(text));
+  if (!log) return {0, 0};
+  const auto* const step = std::get_if<StepMark>(&log->records.back().content);
+  if (step == nullptr) return {0, 0};
+  return {step->duration_ms,
+          step->spans_ms[index_of(StepPart::data_wait)].value_or(0) / step->duration_ms};
+}
+
+std::string thrice(const std::string& line) { return line + "\n" + line + "\n" + line + "\n"; }
+
+TEST(TrainingLog, TellsHowLongStepsTakeWhereItSaysSo) {
+  EXPECT_EQ(last_step_of(thrice("step:12/5100 train_time:2146ms step_avg:178.89ms")).first, 178.89);
+  EXPECT_EQ(last_step_of(thrice("[2024-05-01] iteration 10/ 500 | elapsed time per iteration (ms): "
+                                "6722.4 | learning rate: 1e-4"))
+                .first,
+            6722.4);
+  EXPECT_EQ(last_step_of(thrice("iter 100: loss 3.2, time 134.50ms, mfu 12.00%")).first, 134.5);
+  EXPECT_EQ(last_step_of(thrice(" 41%|####   | 366/903 [5:15<6:53, 46.16s/it]")).first, 46160);
+  EXPECT_EQ(last_step_of(thrice("Epoch 3: 10%|# | 36/90 [00:15<00:53, 4.00it/s, loss=0.1]")).first,
+            250);
+  EXPECT_EQ(last_step_of("epoch 1 loss 0.5\nepoch 2 loss 0.4\nepoch 3 loss 0.3\n").first, 0);
+  EXPECT_EQ(last_step_of("one 4.00it/s\n").first, 0) << "a line or two are no training";
+}
+
+TEST(TrainingLog, TellsWhatOfAStepIsWaitingForData) {
+  const auto [step, share] = last_step_of(
+      thrice("Epoch: [0][1760/5005]   Time 1.599 (2.648)      Data 1.296 (2.388)      Loss 5.6"));
+  EXPECT_EQ(step, 2648) << "the mean so far, not one batch";
+  EXPECT_NEAR(share, 0.902, 0.001);
+  const auto [mmcv, none] = last_step_of(
+      thrice("Epoch [1][50/7330] lr: 1e-3, eta: 1 day, time: 0.500, data_time: 0.050"));
+  EXPECT_EQ(mmcv, 500);
+  EXPECT_NEAR(none, 0.1, 1e-9);
+}
+
+TEST(TrainingLog, KnowsCudasErrorsWithoutPythonsHeading) {
+  EXPECT_THAT(told_in("[rank3]:[E115 ProcessGroupNCCL.cpp:1899] Process group watchdog thread "
+                      "terminated with exception: CUDA error: an illegal memory access was "
+                      "encountered\n"),
+              ElementsAre("L811"));
+  EXPECT_THAT(told_in("RuntimeError: CUDA error: device-side assert triggered\n"),
+              ElementsAre("L809"));
+  EXPECT_THAT(told_in("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 16x2)\n"),
+              ElementsAre("L809"))
+      << "a paste of the last line alone";
+  EXPECT_THAT(told_in("ValueError: cannot read sample 7, taking the next\nstep 12 loss 0.4\n"),
+              IsEmpty());
+}
+
+TEST(TrainingLog, KnowsHowGpusAndLinksGoDown) {
+  EXPECT_THAT(told_in("HW Exception by GPU node-9 (Agent handle: 0x63) reason :GPU Hang\n"),
+              ElementsAre("H605"));
+  EXPECT_THAT(told_in("what():  CUDA error: unknown error\n"), ElementsAre("H604?"));
+  EXPECT_THAT(told_in("net_ib.cc:1296 NCCL WARN NET/IB : Got completion from peer 10.2.0.5<33092> "
+                      "with error 12, opcode 0, len 0, vendor err 129 (Recv)\n"),
+              ElementsAre("L812"));
+}
+
 TEST(TrainingLog, SaysOfAKilledRankThatMemoryIsTheUsualReason) {
   EXPECT_THAT(told_in("  exitcode  : -9 (pid: 4242)\n"), ElementsAre("B508?"));
   EXPECT_THAT(told_in("torch.distributed.elastic: failed (exitcode: -9) local_rank: 0\n"),
@@ -121,7 +217,8 @@ TEST(TrainingLog, TellsADeviceMapFromATensorThatWasNotMoved) {
       ElementsAre("P101"));
   EXPECT_THAT(told_in("RuntimeError: Expected all tensors to be on the same device, but found at "
                       "least two devices, cuda:0 and cpu!\n"),
-              IsEmpty());
+              ElementsAre("L809"))
+      << "a defect of the program, no map";
 }
 
 TEST(TrainingLog, NeedsALauncherToCallAMissingGpuOneRankTooMany) {
@@ -155,11 +252,24 @@ TEST(TrainingLog, AnAddressThatDoesNotAnswerNeedsNoName) {
               ElementsAre("L804"));
 }
 
-TEST(TrainingLog, CountsTheMemoryThatOlderMessagesLeaveToOthers) {
+TEST(TrainingLog, CountsTheMemoryThatIsNeitherFreeNorPyTorchs) {
+  const auto cause_at = [](const char* sizes) {
+    return match_message(
+               std::string("CUDA out of memory. Tried to allocate 50.00 MiB (GPU 0; 31.75 "
+                           "GiB total capacity; ") +
+               sizes)
+        ->message->words;
+  };
+  EXPECT_EQ(cause_at("5.22 GiB already allocated; 44.69 MiB free; 5.22 GiB reserved in total by "
+                     "PyTorch)"),
+            kHeldElsewhere);
+  EXPECT_EQ(cause_at("28.2 GiB already allocated; 44.69 MiB free; 30.3 GiB reserved in total by "
+                     "PyTorch)"),
+            kOutOfMemory);
   EXPECT_THAT(told_in("CUDA out of memory. Tried to allocate 50.00 MiB (GPU 0; 31.75 GiB total "
                       "capacity; 5.22 GiB already allocated; 44.69 MiB free; 5.22 GiB reserved in "
                       "total by PyTorch)\n"),
-              ElementsAre("L802"));
+              ElementsAre("B506"));
   EXPECT_THAT(told_in("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 31.75 GiB total "
                       "capacity; 28.2 GiB already allocated; 44.69 MiB free; 30.3 GiB reserved in "
                       "total by PyTorch)\n"),
@@ -235,7 +345,8 @@ TEST(TrainingLog, AnExceptionThatWasCaughtEndsNothing) {
   std::string text = kTraceback + "[rank0]: ValueError: bad row, skipped\n";
   for (int i = 0; i < 100; ++i) text += "step " + std::to_string(i) + " loss 2.0\n";
   EXPECT_THAT(told_in(text), IsEmpty());
-  EXPECT_THAT(told_in("ValueError: without a traceback\n"), IsEmpty());
+  std::string told_only = text.substr(text.find("step 0"));
+  EXPECT_THAT(told_in(told_only + "ValueError: bad row\n" + told_only), IsEmpty());
 }
 
 }  // namespace

@@ -1,0 +1,136 @@
+#include "sources/log/step_lines.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "base/text.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr double kLongestStepMs = 3.6e6;
+
+// The number that begins the text, behind blanks, and what follows it.
+struct Number {
+  double value;
+  std::string_view rest;
+};
+std::optional<Number> number_at(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(begin);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || !std::isfinite(value) || value < 0) return std::nullopt;
+  return Number{value, text.substr(static_cast<std::size_t>(end - text.data()))};
+}
+
+// Behind a word that begins the line or follows no letter: "time: 0.3", but not "data_time: 0.3".
+std::optional<Number> number_behind(std::string_view line, std::string_view word) {
+  for (auto at = line.find(word); at != std::string_view::npos; at = line.find(word, at + 1)) {
+    const char before = at == 0 ? ' ' : line[at - 1];
+    const bool is_within = before == '_' || before == '.' || (before >= 'a' && before <= 'z') ||
+                           (before >= 'A' && before <= 'Z');
+    if (is_within) continue;
+    if (const auto number = number_at(line.substr(at + word.size()))) return number;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> in_ms(const std::optional<Number>& number, double unit_ms) {
+  const double value = number ? number->value * unit_ms : 0;
+  return value > 0 && value <= kLongestStepMs ? std::optional(value) : std::nullopt;
+}
+
+StepLine of_step(std::optional<double> step_ms, std::optional<double> data_ms = std::nullopt) {
+  return {0, step_ms.value_or(0), data_ms};
+}
+
+// PyTorch's ImageNet example and its many children: this batch, and in brackets the mean so far.
+// The mean is taken: one batch in ten may always be the one that a worker brings late.
+std::optional<double> mean_so_far(std::string_view line, std::string_view word) {
+  const auto now = number_behind(line, word);
+  if (!now) return std::nullopt;
+  const auto open = now->rest.find_first_not_of(" s\t");
+  if (open == std::string_view::npos || now->rest[open] != '(') return std::nullopt;
+  const auto mean = number_at(now->rest.substr(open + 1));
+  return mean ? std::optional(mean->value * 1e3) : std::nullopt;
+}
+StepLine time_and_data(std::string_view line) {
+  const auto step = mean_so_far(line, "Time");
+  const auto data = mean_so_far(line, "Data");
+  return step && data && *data <= *step ? of_step(step, data) : StepLine{};
+}
+
+// mmcv, Detectron2.
+StepLine time_and_data_time(std::string_view line) {
+  auto data = number_behind(line, "data_time:");
+  const auto step = in_ms(number_behind(line, "time:"), 1e3);
+  return step && data && data->value * 1e3 <= *step ? of_step(step, data->value * 1e3) : StepLine{};
+}
+
+StepLine megatron(std::string_view line) {
+  if (const auto step = in_ms(number_behind(line, "elapsed time per iteration (ms):"), 1))
+    return of_step(step);
+  return of_step(in_ms(number_behind(line, "elapsed time per iteration (s):"), 1e3));
+}
+
+StepLine nemo(std::string_view line) {
+  if (const auto step = in_ms(number_behind(line, "train_step_timing in s:"), 1e3))
+    return of_step(step);
+  return of_step(in_ms(number_behind(line, "train_step_timing in s="), 1e3));
+}
+
+StepLine step_average(std::string_view line) {
+  const auto number = number_behind(line, "step_avg:");
+  return number && number->rest.starts_with("ms") ? of_step(in_ms(number, 1)) : StepLine{};
+}
+
+// nanoGPT: "iter 100: loss 3.2, time 134.50ms, mfu 12.00%"
+StepLine time_in_ms(std::string_view line) {
+  if (!line.starts_with("iter ") && line.find("loss") == std::string_view::npos) return {};
+  const auto number = number_behind(line, "time ");
+  return number && number->rest.starts_with("ms") ? of_step(in_ms(number, 1)) : StepLine{};
+}
+
+// The last bar of the line: terminals write one over the other. "[00:12<01:03, 3.65s/it, loss=1]"
+StepLine progress_bar(std::string_view line) {
+  const auto seconds = line.rfind("s/it");
+  const auto rate = line.rfind("it/s");
+  const bool is_seconds =
+      seconds != std::string_view::npos && (rate == std::string_view::npos || seconds > rate);
+  const auto unit = is_seconds ? seconds : rate;
+  if (unit == std::string_view::npos) return {};
+  const std::string_view before = line.substr(0, unit);
+  const auto begin = before.find_last_not_of("0123456789.");
+  const auto number = number_at(before.substr(begin == std::string_view::npos ? 0 : begin + 1));
+  if (!number || number->value <= 0) return {};
+  return of_step(in_ms(Number{is_seconds ? number->value : 1 / number->value, {}}, 1e3));
+}
+
+constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,    nemo,
+                               step_average,  time_in_ms,         progress_bar};
+
+}  // namespace
+
+std::vector<StepLine> step_lines(const std::vector<std::string>& lines) {
+  constexpr std::size_t kFewest = 3;
+  std::array<std::vector<StepLine>, kForms.size()> found;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    // of bars that a terminal wrote over each other the last
+    const std::string_view line = trim(std::string_view(lines[i]).substr(lines[i].rfind('\r') + 1));
+    for (std::size_t form = 0; form < kForms.size(); ++form)
+      if (StepLine step = kForms[form](line); step.step_ms > 0) {
+        step.line = i;
+        found[form].push_back(step);
+        break;
+      }
+  }
+  auto& most = *std::ranges::max_element(found, {}, &std::vector<StepLine>::size);
+  return most.size() < kFewest ? std::vector<StepLine>() : std::move(most);
+}
+
+}  // namespace lockstep

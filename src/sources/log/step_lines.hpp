@@ -1,0 +1,21 @@
+// How long steps took, where a training log says so: "12.3 it/s", "elapsed time per iteration (ms):
+// 6722.4", "Time 0.35 (0.36) Data 0.30 (0.31)".
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct StepLine {
+  std::size_t line = 0;  // from 0
+  double step_ms = 0;
+  std::optional<double> data_ms;  // of it, waiting for the batch
+};
+
+// The lines of the form that most of them have. Empty: fewer than three of any.
+std::vector<StepLine> step_lines(const std::vector<std::string>& lines);
+
+}  // namespace lockstep
