@@ -97,6 +97,11 @@ void add_broken_probes(const Timeline& timeline, Report& report) {
       return text;
     };
     if (fact.name == "lost") lost[fact.rank] += parse_integer(value("records")).value_or(0);
+    if (fact.name == "modules_failed" && fact.rank == 0)
+      report.not_measured.push_back({"modules",
+                                     "forward and backward by module: the measuring "
+                                     "stopped (" +
+                                         value("why") + ")"});
     if (fact.name != "stopped") continue;
     const auto seen = std::ranges::count_if(timeline.steps, [&](const StepAt& step) {
       return step.step.rank == fact.rank && step.t_ms <= entry.t_ms;

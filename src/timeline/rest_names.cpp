@@ -95,7 +95,10 @@ StepPart part_of_torch(std::string_view function) {
       function.find("grads_with_norm") != std::string_view::npos)
     return StepPart::optimizer;
   // A model that is copied, whole or by its state, computes nothing and is not saved yet.
-  if (function == "__deepcopy__" || function == "clone" || function.ends_with("state_dict"))
+  const bool is_copied = function.starts_with("__") && function.ends_with("__") &&
+                         function != "__call__" && function != "__init__";
+  if (is_copied || function.starts_with("_reduce") || function.starts_with("_rebuild") ||
+      function == "clone" || function.ends_with("state_dict"))
     return StepPart::other;
   if (function == "grad" || function.find("backward") != std::string_view::npos)
     return StepPart::backward;
@@ -300,6 +303,7 @@ StepPart part_of_functions(std::string_view stack) {
         colon == std::string_view::npos ? entry : entry.substr(colon + 1);
     const std::string_view package =
         colon == std::string_view::npos ? std::string_view() : entry.substr(0, colon);
+    if (package == "torch.optim") return StepPart::optimizer;
     if (package == "torch") {
       by_torch = part_of_torch(function);
       continue;  // a user's `evaluate` below which torch computes says more

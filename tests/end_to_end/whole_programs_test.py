@@ -14,6 +14,7 @@ import second_try  # noqa: E402
 BINARY = os.environ["LOCKSTEP_BINARY"]
 TORCH = os.environ["LOCKSTEP_TORCH"]
 PYTHON = os.path.join(TORCH, "bin", "python")
+VIRTUAL = os.path.join(os.path.dirname(os.path.dirname(BINARY)), "lib/lockstep/virtual")
 SCRIPT = os.path.join(os.environ["LOCKSTEP_SOURCE_DIR"], "tests", "probes", "whole_programs.py")
 PEERS = glob.glob(os.path.join(os.path.dirname(TORCH), "peers", "lib", "python3*", "site-packages"))
 
@@ -61,7 +62,12 @@ class WholePrograms(unittest.TestCase):
         self.assertGreater(self.report_of("compiled_update")["steps"]["count"], 40)
 
     def test_forward_and_backward_are_told_by_module(self):
-        report = self.report_of("uneven_parts")
+        report = self.report_of(
+            "uneven_parts",
+            LOCKSTEP_VIRTUAL="1",
+            LD_LIBRARY_PATH=VIRTUAL,
+            LOCKSTEP_VIRTUAL_SCOPE=f"modules-{os.getpid()}",
+        )
         modules = {module["name"]: module for module in report["steps"]["modules"]}
         self.assertEqual(list(modules), ["all", "names", "layers.*", "head"])
         self.assertEqual((modules["layers.*"]["class"], modules["layers.*"]["count"]), ("Part", 3))

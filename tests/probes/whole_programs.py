@@ -5,6 +5,7 @@ usage: whole_programs.py sharded|compiled_update|skipping_scaler|server|logs_to_
 (sharded: under torchrun)
 """
 
+import os
 import sys
 import threading
 import time
@@ -157,11 +158,23 @@ class UnevenParts(torch.nn.Module):
         return self.head(x)["x"]
 
 
+def keep_a_virtual_gpu_busy():
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as name:
+        name.write("vgpu0")
+    while True:
+        began = time.perf_counter()
+        while time.perf_counter() < began + 0.002:
+            pass
+        time.sleep(0.008)
+
+
 def uneven_parts():
     """Forward 2 ms in each of three layers, 10 in the head, 3 outside; backward twice as long."""
     import copy
     import pickle
 
+    if "LOCKSTEP_VIRTUAL" in os.environ:
+        threading.Thread(target=keep_a_virtual_gpu_busy, daemon=True).start()
     torch.manual_seed(1)
     net = UnevenParts()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)

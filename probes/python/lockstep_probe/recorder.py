@@ -217,7 +217,7 @@ def raw_span(part, what, begin, end, flags=0, size=0, subject=0):
     span(part, what, begin, end, None, flags, size, subject)
 
 
-def _words(name, **values):
+def _words(name, /, **values):
     """name key=value ...: values are single words, spaces would end them."""
     words = [name] + [
         f"{key}={str(value).replace(' ', '_')}"
@@ -227,7 +227,7 @@ def _words(name, **values):
     return " ".join(words).encode("ascii", "replace")[:240]
 
 
-def fact(name, **values):
+def fact(name, /, **values):
     """A setting or a count."""
     if not (_failed or _stopped) and len(_queue) < _MOST_QUEUED:
         _queue.append(_words(name, **values))

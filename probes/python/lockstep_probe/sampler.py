@@ -189,6 +189,8 @@ def _package(name):
     parts = name.split("/")
     for marker in ("site-packages", "dist-packages"):
         if marker in parts[:-1]:
-            return parts[parts.index(marker) + 1].split(".")[0]
+            at = parts.index(marker) + 1
+            is_optimizer = parts[at : at + 2] == ["torch", "optim"]
+            return "torch.optim" if is_optimizer else parts[at].split(".")[0]
     folder = parts[-2] if len(parts) > 1 else ""
     return parts[-1].split(".")[0] if folder.startswith("python") else folder

@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kMostPlaces = 12;
 constexpr double kWorthALine = 0.005;
 constexpr std::size_t kPlaceColumns = 34;
+constexpr std::size_t kWhatColumns = 22;
 
 // One line, for runs whose trainer marked its steps and nothing else.
 std::string in_one_line(const StepSignals& steps) {
@@ -67,7 +68,7 @@ std::string by_place(const StepSignals& steps, std::size_t width) {
     if (steps.ranks.size() > 1 && place.ranks.size() < steps.ranks.size())
       ranks = fmt::format(", rank {}", join_numbers(place.ranks));
     table.add({fmt::format("{:.1f} %", place.share * 100), part_words(index_of(place.part)),
-               printable(what_words(place)),
+               cut_to(printable(what_words(place)), kWhatColumns),
                printable(short_place(place.place.file, place.place.line, kPlaceColumns)),
                how_often_words(place) + ranks});
   }

@@ -183,6 +183,12 @@ std::optional<std::string> undecided_words(const Report& report) {
   for (const Finding* const finding : possible)
     names.push_back(fmt::format("{} {} ({:.0f} %)", name_of(finding->code).id,
                                 name_of(finding->code).name, finding->confidence * 100));
+  if (report.steps && !report.steps->places.empty())
+    return fmt::format(
+        "{:.0f} % of the GPU time is not explained; what the host did is in the table of steps, "
+        "what "
+        "of it the GPU waited for only the GPU's own records would tell (the probe cuda)",
+        unknown * 100);
   const bool live =
       report.source_kind == SourceKind::nvml || report.source_kind == SourceKind::virtual_gpus;
   const bool no_stacks = std::ranges::any_of(report.not_measured, [](const NotMeasured& entry) {
@@ -257,7 +263,7 @@ constexpr PerDoing<std::string_view> kMeanwhile = {"",
                                                    "waiting for a child process",
                                                    "blocked"};
 
-// "93 % of it asleep"; empty where it ran for the most.
+// "93 % asleep"; empty where it ran for the most.
 std::string main_thread_words(const PlaceSignals& place) {
   constexpr double kWorthTelling = 0.25;
   if (!place.main_thread) return "";
@@ -269,7 +275,7 @@ std::string main_thread_words(const PlaceSignals& place) {
       most = place.main_thread->blocked[i];
       what = kMeanwhile[i];
     }
-  return most < kWorthTelling ? "" : fmt::format("{:.0f} % of it {}", most * 100, what);
+  return most < kWorthTelling ? "" : fmt::format("{:.0f} % {}", most * 100, what);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ std::string milliseconds_words(double milliseconds);
 std::string short_place(const std::string& file, int line, std::size_t columns);
 // "Tensor.item"; of a place that was only looked at, the functions: "log_metrics".
 std::string what_words(const PlaceSignals& place);
-// "3.1 ms in every step", "30 ms in every 20th step, 4 calls, 93 % of it asleep".
+// "3.1 ms in every step", "30 ms in every 20th step, 4 calls, 93 % asleep".
 std::string how_often_words(const PlaceSignals& place);
 // Of a training log: "messages in run.log", and how long its steps took where it says so.
 std::string log_sentence(const Report& report);

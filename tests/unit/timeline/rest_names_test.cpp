@@ -136,6 +136,7 @@ TEST(RestNames, BetweenTwoWaitsOfALineAreTheWaits) {
 
 TEST(PartOfFunctions, AModelThatIsCopiedIsNobodysPass) {
   EXPECT_EQ(part_of_functions("torch:__deepcopy__<step"), StepPart::other);
+  EXPECT_EQ(part_of_functions("torch:__getstate__<step"), StepPart::other);
   EXPECT_EQ(part_of_functions("torch:_save_to_state_dict<step"), StepPart::other);
   EXPECT_EQ(part_of_functions("torch:__deepcopy__<save_checkpoint"), StepPart::checkpoint);
   EXPECT_EQ(part_of_functions("torch:linear<step"), StepPart::forward);
@@ -148,6 +149,7 @@ TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
   EXPECT_EQ(part_of_functions("write<save_best<after_step"), StepPart::checkpoint);
   EXPECT_EQ(part_of_functions("torch:cross_entropy"), StepPart::forward);
   EXPECT_EQ(part_of_functions("torch:clip_grad_norm_"), StepPart::optimizer);
+  EXPECT_EQ(part_of_functions("torch.optim:wrapper"), StepPart::optimizer);
   EXPECT_EQ(part_of_functions(
                 "re:_compile<transformers:_save_checkpoint<transformers:_maybe_log_save_evaluate"),
             StepPart::checkpoint);
