@@ -233,6 +233,16 @@ std::vector<HostGpus> hosts_of(const std::vector<int>& gpus, const Signals& sign
   return hosts;
 }
 
+// What stands beside a GPU's lane is of the time that the headline speaks of: its job's.
+void tell_of_its_job(const JobSignals& job, Report& report) {
+  for (const GpuInJob& member : job.members)
+    for (GpuReport& gpu : report.gpus) {
+      if (gpu.info.index != member.index) continue;
+      if (gpu.busy && member.busy) gpu.busy = member.busy;
+      if (gpu.power_mw && member.power_mw) gpu.power_mw = member.power_mw;
+    }
+}
+
 // A picture of a thousand rows shows nothing: of a large fleet, the GPUs of the job that the
 // verdict is about.
 void keep_rows_of_first_job(Report& report) {
@@ -296,6 +306,7 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     for (Finding& finding : *list) finding.hosts = hosts_of(finding.gpus, signals);
   const auto add_job = [&](std::size_t at) {
     const JobSignals& job = signals.jobs[at];
+    tell_of_its_job(job, report);
     report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict, job.name,
                            hosts_of(job.gpus, signals), mean_busy(job),
                            at < diagnosis.ledgers.size() ? diagnosis.ledgers[at] : Ledger{}});

@@ -17,9 +17,12 @@ std::optional<double> mean_over_time(const Series<double>& series, const std::ve
   double sum = 0;
   double weight = 0;
   auto gap = gaps.begin();  // both are in the order of time
-  for (std::size_t i = 1; i < series.size(); ++i) {
-    const double from = series.t_ms[i - 1];
+  for (std::size_t i = 0; i < series.size(); ++i) {
     const double to = series.t_ms[i];
+    // the first one counts as the others do: as long as the second
+    const double from = i > 0               ? series.t_ms[i - 1]
+                        : series.size() > 1 ? 2 * to - series.t_ms[1]
+                                            : to;
     double covered = std::max(0.0, to - from);
     while (gap != gaps.end() && gap->to_ms <= from) ++gap;
     for (auto within = gap; within != gaps.end() && within->from_ms < to; ++within)
@@ -235,8 +238,11 @@ void tell_of_working_time(const Timeline& timeline, Signals& signals) {
       }
       const auto power = between(
           track.power_samples_mw.empty() ? track.power_mw : track.power_samples_mw, from, to);
-      if (power.size() >= kReadings)
+      if (power.size() >= kReadings) {
         gpu.power_mw = std::max(gpu.power_mw, mean_over_time(power, timeline.gaps));
+        for (GpuInJob& member : job.members)
+          if (member.index == gpu.index) member.power_mw = gpu.power_mw;
+      }
     }
 }
 

@@ -13,10 +13,16 @@ Timeline with_busy(std::vector<double> t_ms, std::vector<double> busy) {
 }
 
 TEST(GpuMeans, WeighEachReadingByTheTimeItStandsFor) {
-  // One second at 100 %, then nine at 0 %, read at uneven times.
-  const Timeline timeline = with_busy({0, 1000, 10'000}, {0.0, 1.0, 0.0});
+  // One second at 0 %, one at 100 %, then eight at 0 %, read at uneven times.
+  const Timeline timeline = with_busy({0, 1000, 9000}, {0.0, 1.0, 0.0});
 
   EXPECT_DOUBLE_EQ(*gpu_means(timeline).gpus[0].busy_fraction, 0.1);
+}
+
+TEST(GpuMeans, CountTheFirstReadingAsTheOthers) {
+  const Timeline timeline = with_busy({0, 1000, 2000, 3000}, {1.0, 0.0, 0.0, 0.0});
+
+  EXPECT_DOUBLE_EQ(*gpu_means(timeline).gpus[0].busy_fraction, 0.25);
 }
 
 TEST(GpuMeans, LeaveGapsOut) {
