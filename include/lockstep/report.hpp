@@ -48,6 +48,8 @@ struct Job {
   std::vector<HostGpus> hosts;  // where several machines were watched
   std::optional<double> busy;   // mean of its GPUs
   Ledger ledger;                // where their time went
+  // at the end, when nothing ran any more and its GPUs still held its memory
+  std::optional<double> held_after_s;
 };
 
 struct Throughput {

@@ -243,6 +243,25 @@ void tell_of_its_job(const JobSignals& job, Report& report) {
     }
 }
 
+// How long its GPUs hold a job's memory behind its last sign of work: it saves, waits, or hangs. A
+// notebook that lies open does so, too.
+std::optional<double> held_after_s(const Timeline& timeline, const JobSignals& job) {
+  constexpr double kOfTheWatch = 0.2;
+  constexpr double kLeastMs = 30'000;  // a save, an evaluation on the host
+  constexpr double kSameMemory = 0.8;
+  const double after_ms = timeline.to_ms - job.to_ms;
+  if (after_ms < kLeastMs || after_ms < kOfTheWatch * (timeline.to_ms - timeline.from_ms))
+    return std::nullopt;
+  for (const GpuInJob& member : job.members) {
+    const auto track = std::ranges::find_if(
+        timeline.gpus, [&](const GpuTrack& each) { return each.info.index == member.index; });
+    if (track == timeline.gpus.end() || !member.memory_bytes || track->memory_used_bytes.empty() ||
+        track->memory_used_bytes.values.back() < kSameMemory * *member.memory_bytes)
+      return std::nullopt;
+  }
+  return job.members.empty() ? std::nullopt : std::optional(after_ms / 1e3);
+}
+
 // A picture of a thousand rows shows nothing: of a large fleet, the GPUs of the job that the
 // verdict is about.
 void keep_rows_of_first_job(Report& report) {
@@ -309,7 +328,8 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     tell_of_its_job(job, report);
     report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict, job.name,
                            hosts_of(job.gpus, signals), mean_busy(job),
-                           at < diagnosis.ledgers.size() ? diagnosis.ledgers[at] : Ledger{}});
+                           at < diagnosis.ledgers.size() ? diagnosis.ledgers[at] : Ledger{},
+                           held_after_s(timeline, job)});
   };
   const bool any_job = diagnosis.first_job < signals.jobs.size();
   if (any_job) add_job(diagnosis.first_job);

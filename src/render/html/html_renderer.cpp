@@ -51,6 +51,7 @@ std::string HtmlRenderer::render(const Report& report) const {
   if (const auto throughput = throughput_words(report))
     html += fmt::format("<p>{}</p>", escaped(*throughput));
   if (const auto gpu_time = gpu_time_words(report)) html += fmt::format("<p>{}</p>", *gpu_time);
+  if (const auto held = held_after_words(report)) html += fmt::format("<p>{}</p>", escaped(*held));
   if (const auto undecided = undecided_words(report))
     html += fmt::format("<p>{}</p>", escaped(*undecided));
   if (!report.pictures.empty()) html += picture_html(report.pictures.front());

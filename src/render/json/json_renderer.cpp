@@ -100,6 +100,7 @@ Json job_json(const Job& job) {
                {"ranks", job.ranks},
                {"verdict", verdict_json(job.verdict)},
                {"ledger", ledger_json(job.ledger)}};
+  if (job.held_after_s) json["held_after_s"] = number(*job.held_after_s);
   if (!job.name.empty()) json["name"] = job.name;
   if (!job.hosts.empty()) {
     json["hosts"] = hosts_json(job.hosts);

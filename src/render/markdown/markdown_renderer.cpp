@@ -175,6 +175,7 @@ std::string MarkdownRenderer::render(const Report& report) const {
     text += fmt::format("No speedup: {}.\n\n", escaped(report.no_comparison));
   if (const auto throughput = throughput_words(report)) text += escaped(*throughput) + ".\n\n";
   if (const auto gpu_time = gpu_time_words(report)) text += *gpu_time + ".\n\n";
+  if (const auto held = held_after_words(report)) text += escaped(*held) + ".\n\n";
   if (const auto undecided = undecided_words(report)) text += escaped(*undecided) + ".\n\n";
   text += gpu_table(report);
   if (!report.pictures.empty()) {

@@ -167,7 +167,7 @@ std::string verdict_text(const Report& report, Colors colors, std::size_t width,
   return colors == Colors::on ? paint.bold(text.substr(0, end)) + text.substr(end) : text;
 }
 
-// Figures of the job are of its own time, those of the GPUs of the whole.
+// Figures are of the job's own time, where it has one.
 std::string watched_and_worked_words(const Report& report) {
   constexpr double kMuchLess = 0.7;
   std::string words = watched_words(report);
@@ -213,6 +213,7 @@ std::string account_text(const Report& report, std::size_t width) {
   if (const auto gpu_time = gpu_time_words(report);
       gpu_time && report.verdict && report.verdict->pattern != Pattern::idle)
     text += wrapped(*gpu_time, 0, width) + (report.findings.empty() ? "\n" : "");
+  if (const auto held = held_after_words(report)) text += wrapped(*held, 0, width) + "\n";
   if (const auto undecided = undecided_words(report)) text += wrapped(*undecided, 0, width) + "\n";
   return text;
 }
@@ -241,7 +242,8 @@ bool is_proven_healthy(const Report& report) {
       report.suspicions, [](const Finding& finding) { return finding.lost_throughput > 0.3; });
   const bool accounted =
       !report.probes_broke_off &&
-      (report.jobs.empty() || report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted);
+      (report.jobs.empty() || (!report.jobs.front().held_after_s &&
+                               report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted));
   return in_step && all_yes && !heavy_suspicion && accounted;
 }
 

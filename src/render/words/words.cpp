@@ -204,6 +204,14 @@ std::optional<std::string> undecided_words(const Report& report) {
                   : "lockstep profile -- CMD");
 }
 
+std::optional<std::string> held_after_words(const Report& report) {
+  if (report.jobs.empty() || !report.jobs.front().held_after_s) return std::nullopt;
+  return fmt::format(
+      "for the last {} nothing ran and its memory was still held: the job had ended without "
+      "letting go, waits for something on the host, or hangs (py-spy dump --pid PID shows where)",
+      format_duration(std::chrono::seconds(std::llround(*report.jobs.front().held_after_s))));
+}
+
 std::string command_words(const std::vector<std::string>& command) {
   std::vector<std::string> words;
   for (const std::string& word : command) words.push_back(printable(shell_quoted(word)));

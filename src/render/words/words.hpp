@@ -38,6 +38,9 @@ std::optional<std::string> gpu_time_words(const Report& report);
 std::optional<std::string> throughput_words(const Report& report);
 std::optional<std::string> undecided_words(const Report& report);
 
+// That the first job's GPUs hold its memory and nothing runs any more.
+std::optional<std::string> held_after_words(const Report& report);
+
 // After "no findings": nothing, or " in what was seen: ..." where a probe broke off.
 std::string_view as_far_as_seen(const Report& report);
 

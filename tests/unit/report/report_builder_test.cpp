@@ -70,6 +70,30 @@ TEST(Report, AJobsBusyTimeIsThatOfTheGpusThatWereRead) {
   EXPECT_DOUBLE_EQ(build_report(two_gpus(), signals, diagnosis).jobs.at(0).busy.value_or(0), 0.8);
 }
 
+// Two minutes, of which the job worked until `to_ms` and held 10 GB of each GPU.
+std::optional<double> held_after(double to_ms, double memory_at_the_end) {
+  Timeline timeline = two_gpus();
+  timeline.to_ms = 120'000;
+  for (GpuTrack& gpu : timeline.gpus)
+    gpu.memory_used_bytes = {{0, timeline.to_ms}, {10e9, memory_at_the_end}};
+  Signals signals;
+  signals.jobs.emplace_back();
+  signals.jobs.front().gpus = {0, 1};
+  signals.jobs.front().members = {{.index = 0, .memory_bytes = 10e9},
+                                  {.index = 1, .memory_bytes = 10e9}};
+  signals.jobs.front().to_ms = to_ms;
+  Diagnosis diagnosis;
+  diagnosis.verdicts.emplace_back();
+  return build_report(timeline, signals, diagnosis).jobs.at(0).held_after_s;
+}
+
+TEST(Report, SaysHowLongAJobThatRunsNoMoreHoldsItsMemory) {
+  EXPECT_DOUBLE_EQ(held_after(60'000, 10e9).value_or(0), 60);
+  EXPECT_EQ(held_after(60'000, 0), std::nullopt) << "it has ended and let go";
+  EXPECT_EQ(held_after(100'000, 10e9), std::nullopt) << "it may save or evaluate";
+  EXPECT_EQ(held_after(120'000, 10e9), std::nullopt) << "it works to the end";
+}
+
 TEST(Report, SaysOnceWhatNoGpuGave) {
   Timeline timeline = two_gpus();
   for (GpuTrack& gpu : timeline.gpus) gpu.missing = {{"sm", ReadingState::not_supported}};
