@@ -216,6 +216,12 @@ bool has_its_own_remedy(const Finding& finding) {
                              [](const Evidence& item) { return item.unit == "message"; });
 }
 
+bool is_made_in_the_training_thread(const Finding& finding) {
+  return std::ranges::any_of(finding.evidence, [](const Evidence& item) {
+    return item.signal == "made_in_the_training_thread";
+  });
+}
+
 void add_fixes(Finding& finding, const Signals& signals) {
   if (has_its_own_remedy(finding)) return;
   add_job_fixes(finding, signals);
@@ -227,9 +233,11 @@ void add_fixes(Finding& finding, const Signals& signals) {
       suited = kForShardedModels;
     if (job.settings && !suited) suited = suited_words(finding.code, *job.settings);
   }
-  finding.fixes.push_back({remedy->kind, remedy->safety,
-                           suited.value_or(std::string(remedy->description)),
-                           words_of(remedy->command), std::nullopt});
+  std::string words = suited.value_or(std::string(remedy->description));
+  if (finding.code == FindingCode::input_starved && is_made_in_the_training_thread(finding))
+    words = "the training thread makes the batches itself: move that into a Dataset, and " + words;
+  finding.fixes.push_back(
+      {remedy->kind, remedy->safety, std::move(words), words_of(remedy->command), std::nullopt});
 }
 
 std::string file_name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }

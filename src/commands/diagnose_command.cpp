@@ -379,7 +379,7 @@ Run configure_diagnose(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<DiagnoseOptions>();
   add_input_options(app, raw);
   app.add_option("MORE", typed->more_inputs,
-                 "traces of the other ranks, or recordings of the other machines")
+                 "traces or logs of the other ranks, or recordings of the other machines")
       ->type_name("FILES");
   app.add_option("--pid", raw.pid, "only this process and its children")->type_name("PID");
   app.add_option("--min-severity", typed->min_severity,

@@ -291,6 +291,11 @@ constexpr std::array kMessages = {
                  "Lightning was asked for GPUs that this process does not see",
                  "devices=\"auto\"; see what CUDA_VISIBLE_DEVICES and the scheduler leave to a "
                  "process: python -c \"import torch; print(torch.cuda.device_count())\""},
+    KnownMessage{
+        FindingCode::more_ranks_than_gpus, "There are not enough slots available in the system",
+        "mpirun was asked for more ranks than the cores or the hostfile allow",
+        "a hostfile with slots=N, one per GPU, or mpirun --use-hwthread-cpus; --oversubscribe "
+        "only where the GPUs are there"},
     KnownMessage{FindingCode::driver_too_old,
                  "CUDA driver version is insufficient for CUDA runtime version",
                  "the driver is older than this build of CUDA needs, or none is there",
@@ -438,7 +443,7 @@ constexpr std::array kMessages = {
         "the program failed before; NCCL_P2P_DISABLE=1 where peer access is not supported",
         MessageWeight::usual_reason},
     KnownMessage{
-        FindingCode::program_error, "CUDA error: device-side assert triggered",
+        FindingCode::program_error, kDeviceAssertion,
         "an assertion in a kernel failed: mostly an index out of range (a label beyond the "
         "classes, a token beyond the embedding)",
         "the line `Assertion ... failed` above it says which; CUDA_LAUNCH_BLOCKING=1 shows "
@@ -484,6 +489,10 @@ constexpr std::array kMessages = {
                  "Detected mismatch between collectives on ranks",
                  "ranks came to different collectives at the same moment",
                  "the message names both; look for a condition that differs from rank to rank"},
+    KnownMessage{FindingCode::rank_conditional_collective, kWatchdogsDiffer,
+                 "ranks took different paths and came to different calls",
+                 "look for a collective under a condition that differs from rank to rank; "
+                 "TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first mismatch, with both calls"},
     KnownMessage{FindingCode::rank_conditional_collective, "collective mismatch error",
                  "ranks came to a collective with different sizes or types",
                  "pad to one size, or gather sizes first; look for a condition that differs from "

@@ -44,6 +44,12 @@ inline constexpr std::string_view kRoomWasLeft = "Tried to allocate ... free";
 inline constexpr std::string_view kMismatchOfSizes =
     "Detected mismatch between collectives on ranks ... TensorShape";
 
+// Said by whoever compares what several ranks print.
+inline constexpr std::string_view kWatchdogsDiffer = "the ranks' watchdogs name different calls";
+
+// The assertion itself is printed by the kernel, above.
+inline constexpr std::string_view kDeviceAssertion = "CUDA error: device-side assert triggered";
+
 // An address needs no name server.
 inline constexpr std::string_view kNobodyAnswers = "client socket ... address of";
 

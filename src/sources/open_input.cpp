@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/file.hpp"
+#include "base/rank_of_file.hpp"
 #include "base/text.hpp"
 #include "lockstep/virtual_driver.hpp"
 #include "recording/reader.hpp"
@@ -315,30 +316,40 @@ bool is_progress(const std::vector<std::string>& lines) {
 // some twenty times as much in memory while a log is read; cut with a note
 constexpr std::size_t kLargestLog = 96U << 20U;
 
-Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream,
-                                         const SourceOptions& options) {
+struct LogText {
   std::vector<std::string> lines;
-  std::string text;
+  std::string text;  // as it stands in the file
   bool cut = false;
+};
+
+LogText read_log(LineStream& stream) {
+  LogText log;
   while (const auto line = stream.next()) {
-    lines.emplace_back(trim(*line).empty() ? std::string() : std::string(*line));
-    if (!lines.back().empty() && lines.back().back() == '\r') lines.back().pop_back();
-    text += lines.back();
-    text += '\n';
-    if (text.size() > kLargestLog) {
-      cut = true;
+    log.lines.emplace_back(trim(*line).empty() ? std::string() : std::string(*line));
+    if (!log.lines.back().empty() && log.lines.back().back() == '\r') log.lines.back().pop_back();
+    log.text += log.lines.back();
+    log.text += '\n';
+    if (log.text.size() > kLargestLog) {
+      log.cut = true;
       break;
     }
   }
-  if (!stream.remainder().empty() && !cut) {
-    lines.emplace_back(stream.remainder());
-    text += lines.back();
+  if (!stream.remainder().empty() && !log.cut) {
+    log.lines.emplace_back(stream.remainder());
+    log.text += log.lines.back();
   }
   // a byte order mark
-  if (!lines.empty() && lines.front().starts_with("\xEF\xBB\xBF")) lines.front().erase(0, 3);
-  take_quote_marks_off(lines);
-  take_common_blanks_off(lines);
-  take_names_of_tasks_off(lines);
+  if (!log.lines.empty() && log.lines.front().starts_with("\xEF\xBB\xBF"))
+    log.lines.front().erase(0, 3);
+  take_quote_marks_off(log.lines);
+  take_common_blanks_off(log.lines);
+  take_names_of_tasks_off(log.lines);
+  return log;
+}
+
+Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream,
+                                         const SourceOptions& options) {
+  const auto [lines, text, cut] = read_log(stream);
   if (trim(text).empty() && stream.overlong_lines() == 0)
     return Error{fmt::format("{} is empty", printable(path)),
                  "make a recording: lockstep record -o FILE --duration 10s"};
@@ -463,13 +474,44 @@ Result<OpenedInput> open_traces(const std::vector<std::string>& paths) {
   return OpenedInput(TraceFiles{paths});
 }
 
+// What the ranks of one run printed, a file each. Nothing where one of them holds readings.
+Result<std::unique_ptr<Source>> open_rank_logs(const std::vector<std::string>& paths) {
+  std::vector<LogText> texts;
+  for (const std::string& path : paths) {
+    auto stream = TRY(LineStream::open(path));
+    texts.push_back(read_log(stream));
+    if (parse_readings(texts.back().lines, texts.back().text)) return std::unique_ptr<Source>();
+  }
+  std::vector<OutputLog> logs;
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    logs.push_back({paths[i], rank_of_file(paths[i]), texts[i].lines});
+  auto log = parse_training_logs(logs);
+  if (!log)
+    return Error{fmt::format("none of {} and the {} given with it holds an error message that "
+                             "lockstep knows",
+                             printable(paths.front()),
+                             paths.size() == 2 ? std::string("other file")
+                                               : fmt::format("{} files", paths.size() - 1)),
+                 "give what the ranks of one run printed, a file a rank, or one other input"};
+  if (std::ranges::any_of(texts, &LogText::cut))
+    log->notes.push_back("only the first 96 MiB of a file were read");
+  return std::unique_ptr<Source>(std::make_unique<ParsedSource>(
+      std::move(*log), fmt::format("{} logs: {}", paths.size(), paths.front()),
+      std::vector<int>{}));
+}
+
 // Of several machines, or of several ranks of one.
-Result<OpenedInput> open_recordings(const std::vector<std::string>& paths,
-                                    const SourceOptions& options) {
+Result<OpenedInput> open_several(const std::vector<std::string>& paths,
+                                 const SourceOptions& options) {
   TRY(all_exist(std::span(paths).subspan(1)));
+  if (std::ranges::all_of(paths, is_regular) && std::ranges::none_of(paths, is_recording_file)) {
+    TRY(none_given_twice(paths, "give each log once"));
+    auto logs = TRY(open_rank_logs(paths));
+    if (logs) return OpenedInput(std::move(logs));
+  }
   if (!std::ranges::all_of(paths, is_recording_file))
-    return usage_error(fmt::format("one input at a time: '{}' is a second, and only recordings or "
-                                   "traces are read together",
+    return usage_error(fmt::format("one input at a time: '{}' is a second, and only recordings, "
+                                   "traces or what a run's ranks printed are read together",
                                    printable(paths[1])),
                        "compare two runs: lockstep diagnose RUN --against OTHER; or diagnose one "
                        "after the other");
@@ -503,7 +545,7 @@ Result<OpenedInput> open_input(const std::vector<std::string>& names,
   }
   if (is_flight_dump(first)) return OpenedInput(FlightDumpFiles{names});
   if (is_trace_file(first)) return open_traces(names);
-  if (!alone) return open_recordings(names, options);
+  if (!alone) return open_several(names, options);
   return OpenedInput(TRY(open_source(first, options)));
 }
 

@@ -40,6 +40,7 @@ double host_says_input(const HostSignals& host) {
 // that.
 constexpr double kQueueMs = 1.0;
 constexpr double kStarvedWorthwhile = 0.02;
+constexpr double kWorthTelling = 0.005;
 constexpr double kShortWaitMs = 5;      // a batch
 constexpr double kWorkersKeepUp = 0.8;  // of a step: what a batch takes, over the workers
 
@@ -101,6 +102,8 @@ std::optional<Finding> starved_from_probes(const JobSignals& job) {
   if (job.steps->hidden_data_wait)
     evidence.push_back(
         {"hidden_behind_the_gpu", *job.steps->hidden_data_wait, std::nullopt, "fraction"});
+  if (share - removable >= kWorthTelling)
+    evidence.push_back({"left_for_the_queue", share - removable, std::nullopt, "fraction"});
   if (by_hand >= kMostOfIt)
     evidence.push_back({"made_in_the_training_thread", by_hand, kMostOfIt, "fraction"});
   if (loader != nullptr) {

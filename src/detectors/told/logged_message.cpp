@@ -2,6 +2,8 @@
 //
 // Confused with: the same words in a log of something else (a test's output, a chat). The line is
 // shown as evidence.
+#include <algorithm>
+
 #include "detectors/all_detectors.hpp"
 #include "detectors/finding_tools.hpp"
 #include "messages/known_messages.hpp"
@@ -51,6 +53,11 @@ std::vector<Finding> find_logged_messages(const Seen& seen) {
     if (entry.event.kind != "message") continue;
     const Told told = told_by(entry.event.detail);
     if (told.message == nullptr) continue;
+    const auto known = std::ranges::find(findings, told.message->code, &Finding::code);
+    if (known != findings.end()) {
+      known->evidence.push_back({told.line, 1, std::nullopt, "message"});
+      continue;
+    }
     Finding finding = about_job(told.message->code, JobSignals{}, severity_of(*told.message),
                                 told.sure ? 0.9 : kAlsoSaidOfOthers, 0, {});
     finding.is_fault = true;

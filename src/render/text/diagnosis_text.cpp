@@ -281,8 +281,14 @@ std::string suspicion_text(const Finding& suspicion, std::size_t width) {
       wrapped(fmt::format("suspicion: {} {}{} ({:.0f} % sure{}): lockstep explain {}", name.id,
                           name.name, where, suspicion.confidence * 100, cost, name.id),
               0, width);
+  bool quotes_the_program = false;
   for (const Evidence& item : suspicion.evidence)
-    if (item.unit == "message") text += wrapped("seen: " + evidence_words(item), 3, width);
+    if (item.unit == "message") {
+      text += wrapped("seen: " + evidence_words(item), 3, width);
+      quotes_the_program = true;
+    }
+  if (quotes_the_program && !suspicion.fixes.empty())
+    text += wrapped("if so: " + printable(suspicion.fixes.front().description), 3, width);
   return text;
 }
 

@@ -79,6 +79,8 @@ constexpr std::array kPhrases = {
     Phrase{"there_while_the_gpus_rested", "it is there while the GPUs rest {} of the time"},
     Phrase{"launches_while_the_gpus_rest", "it launches while the GPUs rest {} of the time"},
     Phrase{"waiting_for_disk", "waits for the disk {} of the time"},
+    Phrase{"left_for_the_queue",
+           "{} of a step would stay: a batch that workers made takes 1 ms to arrive"},
     Phrase{"hidden_behind_the_gpu", "{} of it is hidden behind the GPU's work"},
     Phrase{"data_wait_share", "waits for data {} of a step"},
     Phrase{"data_wait_p50_ms", "{} in the median step"},

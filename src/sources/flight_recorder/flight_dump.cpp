@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/file.hpp"
+#include "base/rank_of_file.hpp"
 #include "base/text.hpp"
 #include "sources/flight_recorder/data_tree.hpp"
 
@@ -141,17 +142,6 @@ FlightEntry entry_from(const Dictionary& told, FlightDump& dump) {
   entry.between_two = is_true(told, "is_p2p");
   entry.where = own_line(list_in(told, "frames"));
   return entry;
-}
-
-// "/tmp/nccl_trace_rank_3"
-std::optional<int> rank_of_file(const std::string& path) {
-  const std::string name = std::filesystem::path(path).filename().string();
-  std::size_t at = name.size();
-  while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) --at;  // an ending
-  std::size_t from = at;
-  while (from > 0 && name[from - 1] >= '0' && name[from - 1] <= '9') --from;
-  const auto number = parse_integer(std::string_view(name).substr(from, at - from));
-  return number && *number < 1'000'000 ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
 }  // namespace

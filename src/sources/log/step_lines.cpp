@@ -116,7 +116,7 @@ constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,    n
 
 }  // namespace
 
-std::vector<StepLine> step_lines(const std::vector<std::string>& lines) {
+std::vector<StepLine> step_lines(std::span<const std::string> lines) {
   constexpr std::size_t kFewest = 3;
   std::array<std::vector<StepLine>, kForms.size()> found;
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,6 @@ struct StepLine {
 };
 
 // The lines of the form that most of them have. Empty: fewer than three of any.
-std::vector<StepLine> step_lines(const std::vector<std::string>& lines);
+std::vector<StepLine> step_lines(std::span<const std::string> lines);
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "messages/known_messages.hpp"
 #include "sources/log/step_lines.hpp"
+#include "sources/log/watchdog_lines.hpp"
 
 namespace lockstep {
 namespace {
@@ -63,7 +64,7 @@ bool is_exception(std::string_view line) {
 constexpr std::size_t kOfOneEnd = 120;  // lines: all ranks' tracebacks together
 
 // Python prints a mistake in the text itself without the usual heading.
-bool has_a_traceback(const std::vector<std::string>& lines, std::size_t exception) {
+bool has_a_traceback(std::span<const std::string> lines, std::size_t exception) {
   const bool is_of_the_text = holds_any(lines[exception], {"SyntaxError", "IndentationError"});
   const std::size_t from = exception > kOfOneEnd ? exception - kOfOneEnd : 0;
   return std::ranges::any_of(lines.begin() + static_cast<std::ptrdiff_t>(from),
@@ -76,7 +77,7 @@ bool has_a_traceback(const std::vector<std::string>& lines, std::size_t exceptio
 
 // The first of those that stand together before `end`, the last of them in the `nearest` lines
 // before it; of one that was raised while another was handled the last.
-std::optional<std::size_t> exception_before(const std::vector<std::string>& lines, std::size_t end,
+std::optional<std::size_t> exception_before(std::span<const std::string> lines, std::size_t end,
                                             std::size_t nearest) {
   std::optional<std::size_t> found;
   bool is_chained = false;
@@ -94,7 +95,7 @@ std::optional<std::size_t> exception_before(const std::vector<std::string>& line
 
 // A log may hold exceptions that were caught. What ended the program stands right before the
 // launcher's words, or at the end.
-std::optional<std::size_t> last_exception(const std::vector<std::string>& lines) {
+std::optional<std::size_t> last_exception(std::span<const std::string> lines) {
   constexpr std::size_t kBehindIt = 20;
   for (std::size_t i = 0; i < lines.size(); ++i)
     if (holds_any(lines[i], {"ChildFailedError", "Root Cause (first observed failure)",
@@ -109,43 +110,145 @@ std::optional<std::size_t> last_exception(const std::vector<std::string>& lines)
   return std::nullopt;
 }
 
-}  // namespace
+// ---- one run, in one log or in several ----
 
-std::optional<ParsedLog> parse_training_log(const std::vector<std::string>& lines) {
-  ParsedLog log;
-  log.kind = SourceKind::log;
-  log.machine.process_coverage = ProcessCoverage::none;
-  struct Found {
-    std::size_t line;
-    MatchedMessage matched;
-  };
-  // One of each kind is enough, since every rank prints the same: the first that is sure.
-  std::map<FindingCode, Found> found;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const auto matched = match_message(lines[i]);
-    if (!matched) continue;
-    const auto [known, is_new] = found.try_emplace(matched->message->code, Found{i, *matched});
-    if (!is_new && matched->sure && !known->second.matched.sure) known->second = {i, *matched};
+struct Place {
+  std::size_t log = 0;
+  std::size_t line = 0;
+};
+
+struct Found {
+  Place place;
+  MatchedMessage matched;
+};
+
+// Ranks that wait for one that is gone say this: its own error is the cause.
+bool is_a_consequence(FindingCode code) {
+  return code == FindingCode::nccl_timeout || code == FindingCode::ranks_missing;
+}
+
+bool ends_a_run(const MatchedMessage& matched) {
+  return matched.sure && matched.message->weight == MessageWeight::ends_the_run;
+}
+
+// One of each kind is enough, since every rank prints the same: the first that is sure.
+class FoundMessages {
+ public:
+  explicit FoundMessages(std::span<const OutputLog> logs)
+      : logs_(logs), explained_(logs.size()), told_of_others_(logs.size()) {
+    for (std::size_t log = 0; log < logs.size(); ++log)
+      for (std::size_t line = 0; line < logs[log].lines.size(); ++line)
+        if (const auto matched = match_message(logs[log].lines[line])) add({log, line}, *matched);
+    for (auto& [code, entry] : found_) {
+      entry.matched.sure = entry.matched.sure || is_spoken_for(entry);
+      if (ends_a_run(entry.matched)) note_end(code, entry.place.log);
+    }
   }
-  for (auto& [code, entry] : found)
-    entry.matched.sure =
-        entry.matched.sure || std::ranges::any_of(lines, [&entry](const std::string& line) {
-          return speaks_for(*entry.matched.message, line);
-        });
-  const bool is_explained = std::ranges::any_of(found, [](const auto& one) {
-    const MessageWeight weight = one.second.matched.message->weight;
-    return one.second.matched.sure && weight == MessageWeight::ends_the_run;
-  });
-  if (const auto line = is_explained ? std::nullopt : last_exception(lines);
-      line && !match_message(lines[*line]))
-    found[FindingCode::program_error] = {*line, {&known_message(kOwnError), true}};
-  for (const auto& [code, entry] : found)
-    log.records.push_back(
-        {static_cast<double>(entry.line),
-         Event{"message", std::nullopt,
-               fmt::format("{}{} line {}: {}", name_of(code).id, entry.matched.sure ? "" : "?",
-                           entry.line + 1, shown(lines[entry.line], *entry.matched.message))}});
-  // Means so far settle late, and the first steps warm up: of many lines the second half.
+
+  void add(Place place, const MatchedMessage& matched) {
+    const FindingCode code = matched.message->code;
+    const auto [known, is_new] = found_.try_emplace(code, Found{place, matched});
+    if (!is_new && matched.sure && !known->second.matched.sure) known->second = {place, matched};
+    if (ends_a_run(matched)) note_end(code, place.log);
+  }
+
+  // Some message tells why this log ends as it does.
+  bool explains(std::size_t log) const { return explained_[log] || told_of_others_[log]; }
+  // No more than that another rank did not come.
+  bool tells_of_others_alone(std::size_t log) const {
+    return told_of_others_[log] && !explained_[log];
+  }
+  const std::map<FindingCode, Found>& all() const { return found_; }
+
+ private:
+  void note_end(FindingCode code, std::size_t log) {
+    (is_a_consequence(code) ? told_of_others_ : explained_)[log] = true;
+  }
+  bool is_spoken_for(const Found& entry) const {
+    return std::ranges::any_of(logs_, [&](const OutputLog& log) {
+      return std::ranges::any_of(log.lines, [&](const std::string& line) {
+        return speaks_for(*entry.matched.message, line);
+      });
+    });
+  }
+
+  std::span<const OutputLog> logs_;
+  std::map<FindingCode, Found> found_;
+  std::vector<bool> explained_;
+  std::vector<bool> told_of_others_;
+};
+
+// The exception of a rank that did not wait with the others.
+std::optional<std::size_t> exception_of_one_of(const std::vector<int>& silent,
+                                               std::span<const std::string> lines) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto rank = rank_of_line(lines[i]);
+    if (rank && std::ranges::find(silent, *rank) != silent.end() && is_exception(lines[i]) &&
+        has_a_traceback(lines, i))
+      return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> own_error_of(const OutputLog& log, std::size_t at,
+                                        const FoundMessages& found, bool is_one_of_several) {
+  std::optional<std::size_t> line;
+  if (!found.explains(at))
+    line = last_exception(log.lines);
+  else if (found.tells_of_others_alone(at) && !is_one_of_several)
+    line = exception_of_one_of(compare_waits(watchdog_words(log.lines)).silent, log.lines);
+  return line && !match_message(log.lines[*line]) ? line : std::nullopt;
+}
+
+WatchdogWords watchdog_words_of(std::span<const OutputLog> logs) {
+  WatchdogWords all;
+  for (const OutputLog& log : logs) {
+    const WatchdogWords words = watchdog_words(log.lines, log.rank);
+    all.calls.insert(all.calls.end(), words.calls.begin(), words.calls.end());
+    all.named.insert(all.named.end(), words.named.begin(), words.named.end());
+  }
+  return all;
+}
+
+// "Loss.cu:250: nll_loss_forward: block: [0,0,0], thread: [3,0,0] Assertion `t >= 0` failed."
+std::optional<std::size_t> assertion_above(std::span<const std::string> lines, std::size_t end) {
+  for (std::size_t i = 0; i < end; ++i) {
+    const auto at = lines[i].find("Assertion `");
+    if (at != std::string::npos && lines[i].find("failed", at) != std::string::npos) return i;
+  }
+  return std::nullopt;
+}
+
+Record message(double t_ms, FindingCode code, bool sure, const std::string& words) {
+  return {t_ms, Event{"message", std::nullopt,
+                      fmt::format("{}{} {}", name_of(code).id, sure ? "" : "?", words)}};
+}
+
+void add_message(std::span<const OutputLog> logs, const Found& entry,
+                 std::vector<Record>& records) {
+  const KnownMessage& known = *entry.matched.message;
+  const auto t_ms = static_cast<double>(entry.place.line);
+  const auto add = [&](FindingCode code, const std::string& words) {
+    records.push_back(message(t_ms, code, entry.matched.sure, words));
+  };
+  const OutputLog& log = logs[entry.place.log];
+  const auto in_log = [&](std::size_t line, const std::string& words) {
+    return fmt::format("{}line {}: {}", log.name.empty() ? "" : log.name + " ", line + 1, words);
+  };
+  add(known.code, in_log(entry.place.line, shown(log.lines[entry.place.line], known)));
+  if (known.words == kDeviceAssertion)
+    if (const auto above = assertion_above(log.lines, entry.place.line))
+      add(known.code, in_log(*above, shown(log.lines[*above], known)));
+  if (known.code != FindingCode::nccl_timeout) return;
+  const ComparedWaits compared = compare_waits(watchdog_words_of(logs));
+  for (const std::string& words : compared.sentences) add(known.code, words);
+  if (!compared.different_calls.empty())
+    add(FindingCode::rank_conditional_collective,
+        fmt::format("{}: {}", kWatchdogsDiffer, compared.different_calls));
+}
+
+// Means so far settle late, and the first steps warm up: of many lines the second half.
+void add_steps(std::span<const std::string> lines, std::vector<Record>& records) {
   constexpr std::size_t kMany = 12;
   const std::vector<StepLine> steps = step_lines(lines);
   for (std::size_t i = steps.size() < kMany ? 0 : steps.size() / 2; i < steps.size(); ++i) {
@@ -153,8 +256,27 @@ std::optional<ParsedLog> parse_training_log(const std::vector<std::string>& line
     mark.index = static_cast<std::int64_t>(i);
     mark.duration_ms = steps[i].step_ms;
     if (steps[i].data_ms) mark.spans_ms[index_of(StepPart::data_wait)] = *steps[i].data_ms;
-    log.records.push_back({static_cast<double>(steps[i].line), mark});
+    records.push_back({static_cast<double>(steps[i].line), mark});
   }
+}
+
+}  // namespace
+
+std::optional<ParsedLog> parse_training_log(std::span<const std::string> lines) {
+  const OutputLog log{{}, {}, lines};
+  return parse_training_logs({&log, 1});
+}
+
+std::optional<ParsedLog> parse_training_logs(std::span<const OutputLog> logs) {
+  ParsedLog log;
+  log.kind = SourceKind::log;
+  log.machine.process_coverage = ProcessCoverage::none;
+  FoundMessages found(logs);
+  for (std::size_t at = 0; at < logs.size(); ++at)
+    if (const auto line = own_error_of(logs[at], at, found, logs.size() > 1))
+      found.add({at, *line}, {&known_message(kOwnError), true});
+  for (const auto& [code, entry] : found.all()) add_message(logs, entry, log.records);
+  add_steps(logs.front().lines, log.records);  // steps of several ranks are the same steps
   std::ranges::stable_sort(log.records, {}, &Record::t_ms);
   if (log.records.empty()) return std::nullopt;
   return log;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,17 @@
 
 namespace lockstep {
 
+// What one rank printed, or all of them together.
+struct OutputLog {
+  std::string name;         // empty: the only one
+  std::optional<int> rank;  // of lines that name none
+  std::span<const std::string> lines;
+};
+
 // Nothing where no line is known.
-std::optional<ParsedLog> parse_training_log(const std::vector<std::string>& lines);
+std::optional<ParsedLog> parse_training_log(std::span<const std::string> lines);
+
+// Logs of one run, a file a rank: what each of them says, and what they say compared.
+std::optional<ParsedLog> parse_training_logs(std::span<const OutputLog> logs);
 
 }  // namespace lockstep

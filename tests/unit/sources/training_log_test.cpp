@@ -349,5 +349,104 @@ TEST(TrainingLog, AnExceptionThatWasCaughtEndsNothing) {
   EXPECT_THAT(told_in(told_only + "ValueError: bad row\n" + told_only), IsEmpty());
 }
 
+std::string timed_out(int rank, int number, const std::string& call, const std::string& group) {
+  const std::string mark = "[rank" + std::to_string(rank) + "]:[E1 ProcessGroupNCCL.cpp:616] ";
+  const std::string sequence = std::to_string(number);
+  return mark +
+         "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + sequence +
+         ", OpType=" + call +
+         ", Timeout(ms)=600000) ran for 600012 milliseconds before timing out.\n" +
+         (group.empty() ? ""
+                        : mark + "[PG ID 0 PG GUID " + group +
+                              " Rank 0] Exception (either an error or timeout) detected by "
+                              "watchdog at work: " +
+                              sequence + ", last enqueued NCCL work: 9\n");
+}
+
+std::vector<std::string> details_of(const std::optional<ParsedLog>& log) {
+  std::vector<std::string> details;
+  if (log)
+    for (const Record& record : log->records)
+      if (const auto* event = std::get_if<Event>(&record.content)) details.push_back(event->detail);
+  return details;
+}
+
+const std::string kSum = "ALLREDUCE, NumelIn=10, NumelOut=10";
+const std::string kSend = "BROADCAST, NumelIn=1, NumelOut=1";
+const std::string kAll = "0(default_pg)";
+
+TEST(WatchdogLines, NameTheRankThatDoesNotWaitAndItsOwnError) {
+  const auto log = parse_training_log(
+      log_lines("[rank2]: Traceback (most recent call last):\n[rank2]: OSError: [Errno 5] x.tar\n" +
+                timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSum, kAll)));
+
+  EXPECT_THAT(
+      details_of(log),
+      ElementsAre("L809 line 2: [rank2]: OSError: [Errno 5] x.tar",
+                  HasSubstr("L808 line 3: [rank0]"),
+                  "L808 ranks 0, 1 wait in ALLREDUCE of 10 elements number 7",
+                  "L808 rank 2 speaks in this log and reports no time-out: look there first"));
+}
+
+TEST(WatchdogLines, OfAllRanksInOneCallBlameNone) {
+  EXPECT_THAT(details_of(parse_training_log(
+                  log_lines(timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSum, kAll)))),
+              ElementsAre(HasSubstr("L808 line 1"),
+                          "L808 ranks 0, 1 wait in ALLREDUCE of 10 elements number 7"));
+}
+
+TEST(WatchdogLines, ThatNameDifferentCallsOfOneGroupAreDifferentPaths) {
+  const auto told = [](const std::string& lines) {
+    return details_of(parse_training_log(log_lines(lines)));
+  };
+  EXPECT_THAT(told(timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSend, kAll) +
+                   timed_out(2, 7, kSum, kAll)),
+              ::testing::UnorderedElementsAre(
+                  HasSubstr("L808 line 1"),
+                  "C407 the ranks' watchdogs name different calls: ranks 0, 2 call ALLREDUCE of 10 "
+                  "elements, rank 1 calls BROADCAST of 1 elements as number 7"));
+  EXPECT_THAT(told(timed_out(0, 7, kSum, "119") + timed_out(1, 7, kSend, "112")),
+              ::testing::Not(::testing::Contains(HasSubstr("C407"))))
+      << "each group counts its own";
+  EXPECT_THAT(told(timed_out(0, 7, kSum, "") + timed_out(1, 7, kSend, "")),
+              ::testing::Not(::testing::Contains(HasSubstr("C407"))))
+      << "nobody says that they are one group";
+}
+
+TEST(WatchdogLines, SayWhoIsFurthestBehind) {
+  EXPECT_THAT(
+      details_of(
+          parse_training_log(log_lines(timed_out(0, 9, kSum, kAll) + timed_out(0, 11, kSum, kAll) +
+                                       timed_out(1, 4, kSum, kAll)))),
+      ::testing::Contains("L808 rank 1 waits in number 4, rank 0 waits in number 9: rank 1 is "
+                          "furthest behind, look there first"));
+}
+
+TEST(TrainingLogs, OfSeveralRanksAreReadTogether) {
+  const std::vector<std::string> waits = log_lines(
+      "step 1\n[E1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation "
+      "timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600012 "
+      "milliseconds before timing out.\n");
+  const std::vector<std::string> fails = log_lines(
+      "Traceback (most recent call last):\n  File \"train.py\", line 3\n"
+      "OSError: [Errno 5] Input/output error\n");
+  const std::vector<OutputLog> logs = {{"logs/0/stderr.log", 0, waits},
+                                       {"logs/1/stderr.log", 1, fails}};
+
+  EXPECT_THAT(
+      details_of(parse_training_logs(logs)),
+      ::testing::UnorderedElementsAre(
+          "L809 logs/1/stderr.log line 3: OSError: [Errno 5] Input/output error",
+          HasSubstr("L808 logs/0/stderr.log line 2"), "L808 rank 0 waits in ALLREDUCE number 7",
+          "L808 rank 1 speaks in this log and reports no time-out: look there first"));
+}
+
+TEST(TrainingLog, ShowsTheAssertionOfAKernel) {
+  EXPECT_THAT(details_of(parse_training_log(log_lines(
+                  "Loss.cu:250: nll_loss_forward: Assertion `t >= 0 && t < n_classes` failed.\n"
+                  "RuntimeError: CUDA error: device-side assert triggered\n"))),
+              ElementsAre(HasSubstr("L809 line 2"), HasSubstr("t < n_classes` failed")));
+}
+
 }  // namespace
 }  // namespace lockstep
