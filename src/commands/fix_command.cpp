@@ -23,6 +23,7 @@
 #include "render/text/paint.hpp"
 #include "render/text/verification_text.hpp"
 #include "render/words/words.hpp"
+#include "report/join_code.hpp"
 #include "report/verification.hpp"
 #include "runs/observation.hpp"
 #include "runs/verify_fix.hpp"
@@ -161,14 +162,83 @@ Status write_files(const std::vector<FileRewrite>& files) {
   return write_back(files, folder);
 }
 
+Result<int> fix_paths(const RunOptions& options, const FixOptions& typed, const CodeFilter& filter,
+                      const Wishes& wishes, const Project& project, const FixPlan& plan) {
+  auto renderer = TRY(renderer_for(options, typed.format));
+  TRY(put_result(options, renderer->render(report_of_plan(project, plan))));
+  if (typed.apply) {
+    const Patched patched = apply_in_memory(project, plan, wishes, filter,
+                                            typed.unsafe ? Apply::safe_and_unsafe : Apply::safe);
+    std::vector<FileRewrite> files;
+    for (const auto& [id, text] : patched.texts)
+      files.push_back({project.file(id).path(), project.file(id).text(), text});
+    TRY(write_files(files));
+    tell_applied(options, patched.applied, files);
+  }
+  const bool would_change = std::ranges::any_of(
+      plan.groups, [](const PatchGroup& group) { return group.safety != FixSafety::manual; });
+  if (typed.check && would_change) return exit_code::kFindings;
+  // A file that nobody could read is not in order.
+  return plan.unread > 0 ? exit_code::kCannotMeasure : exit_code::kDone;
+}
+
+std::string ids_of(const std::vector<FindingCode>& codes) {
+  std::vector<std::string> ids;
+  for (const FindingCode code : codes) ids.emplace_back(name_of(code).id);
+  return join(ids, ", ");
+}
+
+// Of a report without patches: its findings as the selection, in what the paths hold.
+Result<int> fix_what_was_found(const RunOptions& options, const FixOptions& typed,
+                               CodeFilter filter, Wishes wishes,
+                               const std::optional<Versions>& versions,
+                               const std::vector<FindingCode>& reported) {
+  const std::set<FindingCode> wanted = to_look_for_in_code(reported);
+  for (const FindingCode code : {FindingCode::memory_nearly_full, FindingCode::out_of_memory})
+    if (wanted.contains(code)) wishes.short_of_memory = code;
+  if (filter.select.empty())
+    filter.select = wanted;
+  else
+    std::erase_if(filter.select, [&](FindingCode code) { return !wanted.contains(code); });
+  auto project = TRY(read_project(typed.paths, versions));
+  // An empty selection would be all.
+  const FixPlan plan = filter.select.empty() ? FixPlan() : plan_fixes(project, wishes, filter);
+  if (plan.findings.empty()) {
+    TRY(put_result(options, fmt::format("the report carries no patch, and nothing in {} matches "
+                                        "its findings ({})\n",
+                                        printable(join(typed.paths, ", ")),
+                                        reported.empty() ? "it has none" : ids_of(reported))));
+    return exit_code::kDone;
+  }
+  std::vector<FindingCode> unmatched;
+  for (const FindingCode code : reported) {
+    const auto behind = to_look_for_in_code({&code, 1});
+    if (std::ranges::none_of(plan.findings, [&](const CodeFinding& finding) {
+          return behind.contains(finding.code);
+        }))
+      unmatched.push_back(code);
+  }
+  if (!options.quiet)
+    say(fmt::format("lockstep: what in the code matches the report's findings ({}){}\n",
+                    ids_of(reported),
+                    unmatched.empty() ? "" : "; nothing matches " + ids_of(unmatched)));
+  return fix_paths(options, typed, filter, wishes, project, plan);
+}
+
 Result<int> fix_from_report(const RunOptions& options, const FixOptions& typed,
-                            const CodeFilter& filter, const Wishes& wishes) {
+                            const CodeFilter& filter, const Wishes& wishes,
+                            const std::optional<Versions>& versions) {
   const auto text = read_small_file(typed.from, 256U << 20U);
   if (!text)
     return Error{
         fmt::format("cannot read the report {}: {}", printable(typed.from), std::strerror(errno)),
         "make one: lockstep diagnose --json -o report.json", ErrorKind::cannot_measure};
   auto patches = TRY(patches_of_report(*text, typed.from));
+  if (patches.empty() && !typed.paths.empty())
+    return fix_what_was_found(options, typed, filter, wishes, versions, codes_in_report(*text));
+  if (!typed.format.empty() || options.format == Format::json)
+    return usage_error("--from shows the report's own patches, as text",
+                       "leave --format away; the report itself is JSON already");
   std::erase_if(patches, [&](const ReportedPatch& patch) {
     return (!filter.select.empty() && !filter.select.contains(patch.code)) ||
            filter.ignore.contains(patch.code);
@@ -179,7 +249,11 @@ Result<int> fix_from_report(const RunOptions& options, const FixOptions& typed,
     shown += fmt::format("{} {}  [{}]  {}\n{}\n", name_of(patch.code).id, name_of(patch.code).name,
                          safety_word(patch.safety), printable(patch.description),
                          diff_text(patch.diff, 0, paint));
-  if (shown.empty()) shown = "the report carries no patch\n";
+  if (shown.empty() && typed.paths.empty())
+    shown =
+        fmt::format("the report carries no patch; where the code is: lockstep fix PATH --from {}\n",
+                    printable(typed.from));
+  if (shown.empty()) shown = "the report carries no patch of those asked for\n";
   TRY(put_result(options, shown));
   const bool any = std::ranges::any_of(patches, [](const ReportedPatch& patch) {
     return patch.group && patch.safety != FixSafety::manual;
@@ -316,7 +390,7 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
   auto ignore = TRY(codes_of(typed.ignore));
   auto wishes = TRY(checked_wishes(typed));
   auto versions = TRY(checked_versions(typed));
-  auto renderer = TRY(renderer_for(options, typed.format));
+  TRY(renderer_for(options, typed.format));
   if (typed.undo && (typed.apply || typed.check || !typed.from.empty()))
     return usage_error("--undo goes alone", "lockstep fix --undo [PATH]");
   if (typed.apply && typed.check)
@@ -325,10 +399,7 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
   for (const FindingCode code : {FindingCode::memory_nearly_full, FindingCode::out_of_memory})
     if (select.contains(code)) wishes.short_of_memory = code;
   const CodeFilter filter{std::move(select), std::move(ignore)};
-  if (!typed.from.empty() && (!typed.format.empty() || raw.json))
-    return usage_error("--from shows the report's own patches, as text",
-                       "leave --format away; the report itself is JSON already");
-  if (!typed.from.empty()) return fix_from_report(options, typed, filter, wishes);
+  if (!typed.from.empty()) return fix_from_report(options, typed, filter, wishes, versions);
   if (!typed.verify &&
       (typed.each || !typed.rounds.empty() || !typed.watch.empty() || options.duration))
     return usage_error("--each, --rounds, --duration and --watch belong to --verify",
@@ -343,20 +414,7 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
 
   auto project = TRY(read_project(typed.paths, versions));
   const FixPlan plan = plan_fixes(project, wishes, filter);
-  const Report report = report_of_plan(project, plan);
-  TRY(put_result(options, renderer->render(report)));
-  if (typed.apply) {
-    const Patched patched = apply_in_memory(project, plan, wishes, filter,
-                                            typed.unsafe ? Apply::safe_and_unsafe : Apply::safe);
-    std::vector<FileRewrite> files;
-    for (const auto& [id, text] : patched.texts)
-      files.push_back({project.file(id).path(), project.file(id).text(), text});
-    TRY(write_files(files));
-    tell_applied(options, patched.applied, files);
-  }
-  const bool would_change = std::ranges::any_of(
-      plan.groups, [](const PatchGroup& group) { return group.safety != FixSafety::manual; });
-  return typed.check && would_change ? exit_code::kFindings : exit_code::kDone;
+  return fix_paths(options, typed, filter, wishes, project, plan);
 }
 
 }  // namespace

@@ -212,6 +212,7 @@ class Planner {
         findings_in(input, [](FileId) { return true; }, [](const ScriptFacts&) { return true; });
     before_ = counts_of(plan_.findings);
     plan_.refusals = project_.refusals();
+    name_unread();
     leave_unasked();
     choose();
     refuse();
@@ -220,6 +221,16 @@ class Planner {
   }
 
  private:
+  void name_unread() {
+    for (FileId file = 0; file < project_.size(); ++file) {
+      if (!project_.file(file).asked_for()) continue;
+      std::string why = project_.file(file).why_not_read();
+      if (why.empty()) continue;
+      plan_.refusals.push_back({project_.file(file).name(), std::move(why)});
+      ++plan_.unread;
+    }
+  }
+
   // What was only read to understand the rest is not reported; a patch that would have to change it
   // too is shown only.
   void leave_unasked() {

@@ -23,6 +23,7 @@ struct FixPlan {
   std::vector<CodeFinding> findings;
   std::vector<PatchGroup> groups;
   std::vector<Refusal> refusals;
+  std::size_t unread = 0;    // files that were asked for and that the parser could not read
   std::size_t left_out = 0;  // findings that --select, --ignore or a comment keeps away
 };
 

@@ -90,6 +90,22 @@ Result<std::vector<ReportedPatch>> patches_of_report(const std::string& json_tex
   return patches;
 }
 
+std::vector<FindingCode> codes_in_report(const std::string& json_text) {
+  const auto report = nlohmann::json::parse(json_text, nullptr, false);
+  std::vector<FindingCode> codes;
+  for (const char* list : {"findings", "suspicions"}) {
+    if (!report.is_object() || !report.contains(list) || !report[list].is_array()) continue;
+    for (const auto& finding : report[list]) {
+      if (!finding.is_object() || !finding.contains("code") || !finding["code"].is_string())
+        continue;
+      const FindingName* const name = finding_named(finding["code"].get<std::string>());
+      if (name != nullptr && std::ranges::find(codes, name->code) == codes.end())
+        codes.push_back(name->code);
+    }
+  }
+  return codes;
+}
+
 Result<Rewritten> apply_reported(const std::vector<ReportedPatch>& patches, Apply wanted,
                                  const Wishes& wishes) {
   std::map<fs::path, Target> targets;

@@ -26,6 +26,8 @@ struct ReportedPatch {
 };
 Result<std::vector<ReportedPatch>> patches_of_report(const std::string& json_text,
                                                      const std::string& name);
+// The codes of its findings and suspicions; empty for what is no report.
+std::vector<FindingCode> codes_in_report(const std::string& json_text);
 
 struct Rewritten {
   std::vector<FileRewrite> files;

@@ -23,6 +23,22 @@ constexpr std::array kExplains = {
     Explains{FindingCode::unfused_optimizer, FindingCode::launch_bound},
 };
 
+// Code that may be behind a measurement without being enough to explain all of it.
+constexpr std::array kMayBeBehind = {
+    Explains{FindingCode::world_size_not_set, FindingCode::taking_turns},
+    Explains{FindingCode::world_size_not_set, FindingCode::one_gpu_leads},
+    Explains{FindingCode::world_size_not_set, FindingCode::idle_gpus},
+    Explains{FindingCode::taking_turns, FindingCode::idle_gpus},
+    Explains{FindingCode::pageable_copies, FindingCode::input_starved},
+    Explains{FindingCode::workers_restarted_each_epoch, FindingCode::input_starved},
+    Explains{FindingCode::every_rank_saves, FindingCode::checkpoint_stall},
+    Explains{FindingCode::sync_every_micro_step, FindingCode::exposed_collectives},
+    Explains{FindingCode::rank_conditional_collective, FindingCode::stuck_collective},
+    Explains{FindingCode::rank_conditional_collective, FindingCode::nccl_timeout},
+    Explains{FindingCode::uneven_batches, FindingCode::stuck_collective},
+    Explains{FindingCode::uneven_batches, FindingCode::nccl_timeout},
+};
+
 // Two independent signs of one thing.
 double together(double a, double b) { return 1 - (1 - a) * (1 - b); }
 
@@ -42,6 +58,17 @@ void take_fixes(Finding& measured, const Finding& code) {
 }
 
 }  // namespace
+
+std::set<FindingCode> to_look_for_in_code(std::span<const FindingCode> measured) {
+  std::set<FindingCode> codes(measured.begin(), measured.end());
+  const auto add_from = [&](const auto& rows) {
+    for (const Explains& row : rows)
+      if (std::ranges::find(measured, row.measured) != measured.end()) codes.insert(row.code);
+  };
+  add_from(kExplains);
+  add_from(kMayBeBehind);
+  return codes;
+}
 
 void join_code_findings(Report& report, const Report& code, const std::vector<int>& pids) {
   int last_group = 0;

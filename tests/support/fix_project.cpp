@@ -6,6 +6,11 @@
 
 namespace lockstep::testing {
 
+FixProject::FixProject(const std::vector<std::pair<std::string, std::string>>& files)
+    : FixProject() {
+  for (const auto& [name, text] : files) file(name, text);
+}
+
 FixProject& FixProject::file(const std::string& name, const std::string& text) {
   std::filesystem::create_directories(path(name).parent_path());
   std::ofstream(path(name), std::ios::binary) << text;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fix/engine.hpp"
@@ -13,6 +14,8 @@ namespace lockstep::testing {
 class FixProject {
  public:
   FixProject();
+  // Of these files: name and text.
+  explicit FixProject(const std::vector<std::pair<std::string, std::string>>& files);
   FixProject& file(const std::string& name, const std::string& text);
   FixProject& transformers(const std::string& version);  // the installed one
   FixProject& accelerate(const std::string& version);

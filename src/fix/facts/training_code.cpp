@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "fix/facts/launch_path.hpp"
 #include "fix/facts/launches.hpp"
 
 namespace lockstep {
@@ -451,6 +452,21 @@ std::optional<SplitMap> split_map(const Project& project, const CallAt& load) {
   const auto word = string_value(split.value);
   if (!is_split_word(word)) return std::nullopt;
   split.word = *word;
+  return split;
+}
+
+std::optional<SplitMap> split_map_alone(const Project& project, const CallAt& load,
+                                        const std::vector<std::string>& arguments) {
+  if (auto always = split_map(project, load)) return always;
+  const PythonModule& module = *project.file(load.file).python();
+  const PythonArgument* const argument = load.call->argument("device_map");
+  if (argument == nullptr) return std::nullopt;
+  const PathEvaluation alone(module, {.ranks = {}, .gpus = {}, .arguments = arguments});
+  const auto word = word_of(alone.value(argument->value));
+  if (!is_split_word(word)) return std::nullopt;
+  SplitMap split{argument->value, *word, false, true};
+  for (const PythonAssignment* const item : module.assigned(argument->value.text()))
+    if (string_value(item->value) == word) split.value = item->value;
   return split;
 }
 

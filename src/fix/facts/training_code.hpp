@@ -64,6 +64,9 @@ struct SplitMap {
   bool shared = false;  // others use the same variable or dict
 };
 std::optional<SplitMap> split_map(const Project& project, const CallAt& load);
+// The same where the script chooses by WORLD_SIZE: what plain python takes.
+std::optional<SplitMap> split_map_alone(const Project& project, const CallAt& load,
+                                        const std::vector<std::string>& arguments);
 // A map that is neither None, nor by rank, nor a split that split_map finds: who knows where the
 // layers go.
 bool has_unsettled_map(const Project& project, const CallAt& load);

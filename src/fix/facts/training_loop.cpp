@@ -88,6 +88,28 @@ Node boundary_of(const TrainingLoop& loop) {
   return {};
 }
 
+// The `if` whose both ways go through backward(), and one of them through the update.
+void find_fork(const TrainingCode& code, TrainingLoop& loop) {
+  for (Node node = loop.update->node.parent(), inner = loop.update->node; node && node != loop.loop;
+       inner = node, node = node.parent()) {
+    if (!node.is("if_statement")) continue;
+    if (node.field("condition").text().find('%') == std::string_view::npos ||
+        !node.descendants("elif_clause").empty())
+      return;
+    const auto is_passed = [&](bool on_the_updates_way) {
+      return std::ranges::any_of(code.all, [&](const CallAt& item) {
+        return item.file == loop.file && item.call->last_name() == "backward" &&
+               node.contains(item.call->node) &&
+               inner.contains(item.call->node) == on_the_updates_way;
+      });
+    };
+    if (!is_passed(true) || !is_passed(false)) return;
+    loop.fork = node;
+    loop.updates_in_else = inner.is("else_clause");
+    return;
+  }
+}
+
 }  // namespace
 
 std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOrigins& origins) {
@@ -133,6 +155,7 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
         backward.call->node.field("function").text().find(".scale(") != std::string_view::npos;
     loop.by_library = backward.call->positional(0) != nullptr;
     loop.boundary = boundary_of(loop);
+    if (!loop.boundary && !loop.passes) find_fork(code, loop);
     if (loop.loop.is("for_statement")) read_source(origins, loop);
     if (loop.source) loop.loaders = origins.calls(loop.file, loop.source, {"DataLoader"});
     loops.push_back(std::move(loop));
@@ -190,9 +213,12 @@ std::optional<EveryFew> every_few(Node condition) {
     few.counter = std::string(left.text());
     Node around = modulo.parent();
     while (around.is("parenthesized_expression")) around = around.parent();
-    few.equals_zero = around.is("comparison_operator") && around.children().size() == 2 &&
-                      around.child(1).text() == "0" &&
-                      around.text().find("==") != std::string_view::npos;
+    const bool with_zero = around.is("comparison_operator") && around.children().size() == 2 &&
+                           around.child(1).text() == "0";
+    few.equals_zero = with_zero && around.text().find("==") != std::string_view::npos;
+    few.differs_from_zero =  // `if i % 4:`
+        (with_zero && around.text().find("!=") != std::string_view::npos) ||
+        around.is("if_statement");
     if (around.is("not_operator")) few.equals_zero = true;
     return few;
   }

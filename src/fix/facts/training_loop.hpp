@@ -31,6 +31,9 @@ struct TrainingLoop {
   bool by_library = false;
   // the `if` around the update, where only some turns end with one
   Node boundary;
+  // `if …: with no_sync(): backward() else: backward(), update`, or the other way round
+  Node fork;
+  bool updates_in_else = false;
   std::vector<CallAt> loaders;  // the DataLoader(...) calls that it goes over
 
   bool accumulates() const { return passes || boundary; }
@@ -52,6 +55,7 @@ struct EveryFew {
   Node period;
   bool plus_one = false;
   bool equals_zero = false;  // else another remainder, or something else is asked
+  bool differs_from_zero = false;
 };
 std::optional<EveryFew> every_few(Node condition);
 

@@ -54,6 +54,8 @@ bool is_dockers(const std::string& name) {
 // Every line of a requirements file, what a Dockerfile installs, and every quoted requirement of a
 // project's own tables.
 void add_from_requirements(Versions& versions, const fs::path& file) {
+  std::error_code failed;
+  if (!fs::is_regular_file(file, failed)) return;  // a pipe of that name would wait for a writer
   const auto text = read_small_file(file);
   if (!text) return;
   const std::string from = file.filename().string();

@@ -34,8 +34,17 @@ const SyntaxTree* SourceFile::tree() const {
   std::call_once(parse_once_, [this] {
     if (const auto language = language_of(facts_.kind))
       tree_ = SyntaxTree::parse(*language, facts_.text);
+    gave_up_ = !tree_;
   });
   return tree_ ? &*tree_ : nullptr;
+}
+
+std::string SourceFile::why_not_read() const {
+  const auto language = language_of(facts_.kind);
+  if (!language || !gave_up_) return "";
+  return SyntaxTree::nests_too_deep(*language, facts_.text)
+             ? "it was not read: it nests deeper than its parser can follow"
+             : "it was not read: the parser gave up after 3 s of work";
 }
 
 const PythonModule* SourceFile::python() const {

@@ -40,6 +40,8 @@ class SourceFile {
   FileKind kind() const { return facts_.kind; }
   const std::string& text() const { return facts_.text; }
   const std::string& refusal() const { return facts_.refusal; }
+  // Why the parser could not read it; empty: it could, or nobody has asked yet.
+  std::string why_not_read() const;
   bool asked_for() const { return facts_.asked_for; }
   const std::vector<NotebookCell>& cells() const { return facts_.cells; }
   // Where a byte stands, for a reader: the file and its line, or the notebook's cell and its line
@@ -66,6 +68,7 @@ class SourceFile {
   Facts facts_;
   mutable std::once_flag parse_once_;
   mutable std::optional<SyntaxTree> tree_;
+  mutable bool gave_up_ = false;
   mutable std::once_flag python_once_;
   mutable std::optional<PythonModule> python_;
   mutable std::once_flag commands_once_;

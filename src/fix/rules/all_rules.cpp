@@ -7,6 +7,7 @@
 namespace lockstep {
 
 void plain_python(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void ranks_by_hand(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void device_map(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void attention(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void legacy_launcher(const RuleInput&, FileId, std::vector<CodeFinding>&);
@@ -55,6 +56,7 @@ namespace {
 constexpr std::array kRules = {
     Rule{"device-map", device_map, nullptr},
     Rule{"plain-python", plain_python, nullptr},
+    Rule{"ranks-by-hand", ranks_by_hand, nullptr},
     Rule{"legacy-launcher", nullptr, legacy_launcher},
     Rule{"launcher-counts", nullptr, launcher_counts},
     Rule{"accelerate-config", nullptr, accelerate_config},

@@ -51,6 +51,7 @@ ArgumentSet ArgumentSet::of_call(const PythonCall& call) {
   ArgumentSet set;
   set.carrier_ = Carrier::python;
   set.node_ = call.list;
+  set.span_ = call.list;
   set.open_ = call.has_splat;
   for (const PythonArgument& item : call.arguments) {
     if (item.name.empty()) continue;
@@ -65,22 +66,18 @@ ArgumentSet ArgumentSet::of_yaml(Node block_mapping) {
   ArgumentSet set;
   set.carrier_ = Carrier::yaml;
   set.node_ = block_mapping;
+  set.span_ = block_mapping;
   for (const Node& pair : block_mapping.children()) {
     if (!pair.is("block_mapping_pair")) continue;
-    Setting setting{unquoted_word(pair.field("key").text()),
-                    pair.field("key"),
-                    yaml_value(pair.field("value")),
-                    pair,
-                    {},
-                    {},
-                    {}};
-    if (setting.name == "<<") set.open_ = true;
-    // a change would reach every alias
+    // A change of what has an anchor would reach every alias.
     const bool shared = !pair.field("value").descendants("anchor").empty();
-    if (shared) setting.value = Node();
-    if (setting.value.is("plain_scalar") || setting.value.is("double_quote_scalar") ||
-        setting.value.is("single_quote_scalar"))
-      read_scalar(setting, setting.value.text());
+    const Node value = shared ? Node() : yaml_value(pair.field("value"));
+    Setting setting{
+        unquoted_word(pair.field("key").text()), pair.field("key"), value, pair, {}, {}, {}};
+    if (setting.name == "<<") set.open_ = true;
+    if (value.is("plain_scalar") || value.is("double_quote_scalar") ||
+        value.is("single_quote_scalar"))
+      read_scalar(setting, value.text());
     set.settings_.push_back(std::move(setting));
   }
   return set;
@@ -90,6 +87,7 @@ ArgumentSet ArgumentSet::of_json(Node object) {
   ArgumentSet set;
   set.carrier_ = Carrier::json;
   set.node_ = object;
+  set.span_ = object;
   for (const Node& pair : object.children()) {
     if (!pair.is("pair")) continue;
     Setting setting{unquoted_word(pair.field("key").text()),
@@ -99,8 +97,40 @@ ArgumentSet ArgumentSet::of_json(Node object) {
                     {},
                     {},
                     {}};
-    if (!setting.value.is("object") && !setting.value.is("array"))
+    if (!pair.field("value").is("object") && !pair.field("value").is("array"))
       read_scalar(setting, setting.value.text());
+    set.settings_.push_back(std::move(setting));
+  }
+  return set;
+}
+
+ArgumentSet ArgumentSet::of_command(const CommandLineInText& line, std::size_t first_word) {
+  ArgumentSet set;
+  set.carrier_ = Carrier::command;
+  const auto& words = line.words;
+  for (std::size_t i = first_word; i < words.size(); ++i) {
+    const CommandWord& word = words[i];
+    if (!set.span_) set.span_ = TextSpan(word.from, word.raw);
+    if (!word.value) set.open_ = true;  // "$EXTRA_ARGS" may be anything
+    const std::string_view raw = word.raw;
+    if (!raw.starts_with("--") || raw.size() < 3) continue;
+    const auto equals = raw.find('=');
+    const std::string_view name = raw.substr(2, std::min(equals, raw.size()) - 2);
+    Setting setting{
+        std::string(name), TextSpan(word.from + 2, name), {}, TextSpan(word.from, raw), {}, {}, {}};
+    std::ranges::replace(setting.name, '-', '_');
+    // What is written in quotes or over a variable is read, and left as it stands.
+    if (equals != std::string_view::npos) {
+      if (word.value) read_scalar(setting, std::string_view(*word.value).substr(equals + 1));
+      if (word.value == word.raw)
+        setting.value = TextSpan(word.from + equals + 1, raw.substr(equals + 1));
+    } else if (i + 1 < words.size() && !words[i + 1].raw.starts_with("--")) {
+      const CommandWord& value = words[++i];
+      if (value.value) read_scalar(setting, *value.value);
+      if (value.value == value.raw) setting.value = TextSpan(value.from, value.raw);
+    } else {
+      setting.truth = true;
+    }
     set.settings_.push_back(std::move(setting));
   }
   return set;
@@ -125,10 +155,11 @@ std::optional<std::string> ArgumentSet::word(std::string_view name) const {
   return setting == nullptr ? std::nullopt : setting->word;
 }
 
-bool ArgumentSet::can_grow() const { return !settings_.empty(); }
+bool ArgumentSet::can_grow() const { return !settings_.empty() && carrier_ != Carrier::command; }
 
 std::string ArgumentSet::written(std::string_view value) const {
   if (carrier_ == Carrier::python) return std::string(value);
+  if (carrier_ == Carrier::command) return unquoted_word(value);
   if (value == "True") return "true";
   if (value == "False") return "false";
   if (value == "None") return "null";
@@ -158,7 +189,8 @@ std::vector<Edit> ArgumentSet::rename(const Setting& setting, std::string_view n
 
 std::vector<Edit> ArgumentSet::add(std::string_view text, std::string_view name,
                                    std::string_view value) const {
-  if (settings_.empty() && (carrier_ != Carrier::python || open_)) return {};
+  if (carrier_ == Carrier::command || (settings_.empty() && (carrier_ != Carrier::python || open_)))
+    return {};
   const std::string_view line_ending = line_ending_of(text);
   if (carrier_ == Carrier::yaml) {
     // Under the last plain setting: what nests below the last key would take a new line into it.
@@ -180,7 +212,7 @@ std::vector<Edit> ArgumentSet::add(std::string_view text, std::string_view name,
                                 ? "\"" + std::string(name) + "\": " + written(value)
                                 : std::string(name) + "=" + written(value);
   // Arguments after the last named one (a splat) stay behind it.
-  Node last = settings_.empty() ? Node() : settings_.back().whole;
+  TextSpan last = settings_.empty() ? TextSpan() : settings_.back().whole;
   if (!last)
     for (const Node& item : node_.children())
       if (!item.is("comment")) last = item;
@@ -230,8 +262,8 @@ std::vector<Edit> without_range(std::string_view text, std::size_t from, std::si
 
 }  // namespace
 
-std::vector<Edit> without_items(std::string_view text, std::vector<Node> items) {
-  std::ranges::sort(items, [](const Node& a, const Node& b) { return a.from() < b.from(); });
+std::vector<Edit> without_items(std::string_view text, std::vector<TextSpan> items) {
+  std::ranges::sort(items, {}, &TextSpan::from);
   std::vector<Edit> edits;
   for (std::size_t first = 0; first < items.size();) {
     // Neighbours on one line go as one: each for itself they would fight over the comma between
@@ -249,6 +281,12 @@ std::vector<Edit> without_items(std::string_view text, std::vector<Node> items) 
 }
 
 std::vector<Edit> ArgumentSet::remove(std::string_view text, const Setting& setting) const {
+  if (carrier_ == Carrier::command) {
+    // With the blanks before it, and the backslash of a line of its own.
+    const auto before = text.substr(0, setting.whole.from()).find_last_not_of(" \t\r\n\\");
+    const std::size_t from = before == std::string_view::npos ? 0 : before + 1;
+    return {{from, setting.value ? setting.value.to() : setting.whole.to(), ""}};
+  }
   if (carrier_ == Carrier::yaml) {
     if (starts_its_line(text, setting.whole.from()))
       return {{line_start(text, setting.whole.from()),

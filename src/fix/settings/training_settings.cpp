@@ -7,13 +7,16 @@
 namespace lockstep {
 namespace {
 
+constexpr std::ptrdiff_t kEnoughOfAFile = 4;
+constexpr std::ptrdiff_t kEnoughOfALine = 2;  // of a script that parses them
+
 // Enough of the names of TrainingArguments to be meant for it.
-bool looks_like_arguments(const ArgumentSet& set) {
+bool looks_like_arguments(const ArgumentSet& set, std::ptrdiff_t enough) {
   if (!set.has("per_device_train_batch_size") && !set.has("output_dir")) return false;
   const auto known = std::ranges::count_if(set.settings(), [](const Setting& setting) {
     return ArgumentHistory::of_transformers().knows(setting.name);
   });
-  return known >= 4;
+  return known >= enough;
 }
 
 std::optional<TrainingSettings> recognised(FileId file, ArgumentSet set) {
@@ -24,7 +27,7 @@ std::optional<TrainingSettings> recognised(FileId file, ArgumentSet set) {
     return TrainingSettings{
         file, SettingsKind::llama_factory, "the LLaMA-Factory settings", std::move(set), nullptr,
         true};
-  if (looks_like_arguments(set))
+  if (looks_like_arguments(set, kEnoughOfAFile))
     return TrainingSettings{
         file, SettingsKind::arguments_file, "the training arguments", std::move(set), nullptr,
         true};
@@ -44,6 +47,11 @@ bool only_predict(const ScriptFacts& script, const CallAt& arguments) {
     return trainer.file == arguments.file && trainer.call->node.contains(arguments.call->node) &&
            no_data;
   });
+}
+// --do_eval without --do_train
+bool only_evaluates(const ArgumentSet& options) {
+  const bool evaluates = options.has("do_eval") || options.has("do_predict");
+  return options.truth("do_train") == false || (evaluates && !options.has("do_train"));
 }
 // Set again before anyone reads it: args = SFTConfig(...) and, further down, args =
 // GRPOConfig(...).
@@ -86,6 +94,13 @@ std::vector<TrainingSettings> settings_of_script(const Project& project,
                      std::string(item.call->last_name()), ArgumentSet::of_call(*item.call), &script,
                      of_library});
   }
+  if (script.code.parses_arguments)
+    for (const Launch& launch : script.launches) {
+      ArgumentSet options = ArgumentSet::of_command(*launch.line, launch.script_word + 1);
+      if (looks_like_arguments(options, kEnoughOfALine) && !only_evaluates(options))
+        found.push_back({launch.file, SettingsKind::command_line, "the command line",
+                         std::move(options), &script, false});
+    }
   return found;
 }
 

@@ -17,6 +17,7 @@ enum class SettingsKind : std::uint8_t {
   llama_factory,
   axolotl,
   arguments_file,  // JSON or YAML for HfArgumentParser, mixed with other classes' fields
+  command_line,    // options for HfArgumentParser, likewise
 };
 
 struct TrainingSettings {
@@ -27,6 +28,8 @@ struct TrainingSettings {
   const ScriptFacts* script = nullptr;  // the script that uses them, when it is known
   bool defaults_known = true;           // false: a class of the project may have others
 };
+
+inline Place place_of(FileId file, TextSpan span) { return {file, span.from(), span.to()}; }
 
 std::vector<TrainingSettings> settings_of_script(const Project& project, const ScriptFacts& script);
 // Nothing for a file that holds something else.

@@ -133,8 +133,10 @@ class ShellReader {
     if (const auto found = state_.variables.find(std::string(kVisible));
         found != state_.variables.end() && state_.exported.contains(found->first))
       line.visible_devices = found->second;
+    line.environment.insert(state_.exported.begin(), state_.exported.end());
     for (const Node& item : node.children()) {
       if (item.is("variable_assignment")) {
+        line.environment.emplace(item.field("name").text());
         if (item.field("name").text() == kVisible)
           line.visible_devices = evaluated(item.field("value"));
       } else if (item.is("command_name")) {
@@ -309,6 +311,22 @@ std::optional<ByteRange> inner_range(Node scalar) {
   return ByteRange{scalar.from() + 1, scalar.to() - 1};
 }
 
+// Where a job's command runs: Azure ML's `code: src`, SkyPilot's `workdir: .`.
+std::string folder_of(Node owner) {
+  for (const Node& pair : owner.children()) {
+    const std::string_view key = pair.field("key").text();
+    if (key != "code" && key != "workdir" && key != "working-directory") continue;
+    const auto range = inner_range(yaml_value(pair.field("value")));
+    const std::string_view folder =
+        range ? owner.text().substr(range->from - owner.from(), range->to - range->from)
+              : std::string_view();
+    if (!folder.empty() && folder.find_first_of(":${") == std::string_view::npos &&
+        !folder.starts_with('/'))
+      return std::string(folder.starts_with("./") ? folder.substr(2) : folder);
+  }
+  return "";
+}
+
 void read_shell_scalar(ShellText& into, Node scalar, std::string_view text, Node owner) {
   const auto range = inner_range(scalar);
   if (!range) return;
@@ -321,7 +339,9 @@ void read_shell_scalar(ShellText& into, Node scalar, std::string_view text, Node
     std::replace(shown.begin() + static_cast<std::ptrdiff_t>(range->from),
                  shown.begin() + static_cast<std::ptrdiff_t>(range->to), '\n', ' ');
   hide_templates(shown);
-  read_part(into, shown, text, {}, {}, owner);
+  ShellState start;
+  start.folder = folder_of(owner);
+  read_part(into, shown, text, std::move(start), {}, owner);
 }
 
 std::vector<Node> items_of(Node list) {
@@ -374,7 +394,7 @@ void read_word_list(ShellText& into, Node list, Node arguments, std::string_view
   line.from = list.from();
   line.to = list.to();
   line.owner = owner;
-  line.folder = "";
+  line.folder = folder_of(owner);
   for (const auto* const part : {&items, &more})
     for (const Node& item : *part) {
       const auto range = inner_range(item);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,8 @@ struct CommandLineInText {
   // CUDA_VISIBLE_DEVICES as set before the command or exported on the way to it: nothing: not set;
   // an inner nothing: not known.
   std::optional<std::optional<std::string>> visible_devices;
+  // Variables that are set before the command or exported on the way to it.
+  std::set<std::string, std::less<>> environment;
   std::size_t from = 0;
   std::size_t to = 0;
   WordStyle style = WordStyle::shell;

@@ -2,8 +2,8 @@
 
 #include <tree_sitter/api.h>
 
-#include <array>
-#include <chrono>
+#include <algorithm>
+#include <ctime>
 #include <memory>
 
 extern "C" {
@@ -17,7 +17,14 @@ namespace lockstep {
 namespace {
 
 // A file that keeps the parser busy for longer is garbage: 1 MB of Python takes about 0.2 s here.
-constexpr auto kLongest = std::chrono::seconds(3);
+// Of this thread's own time: on a busy machine, or after Ctrl-Z, a good file must still be read.
+constexpr double kLongestSeconds = 3;
+
+double seconds_of_this_thread() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
 
 const TSLanguage* grammar_of(Language language) {
   switch (language) {
@@ -35,7 +42,7 @@ const TSLanguage* as_grammar(const void* grammar) {
 
 struct Input {
   std::string_view text;
-  std::chrono::steady_clock::time_point give_up_at;
+  double give_up_at;
 };
 
 const char* read_text(void* payload, std::uint32_t offset, TSPoint, std::uint32_t* length) {
@@ -49,7 +56,7 @@ const char* read_text(void* payload, std::uint32_t offset, TSPoint, std::uint32_
 }
 
 bool took_too_long(TSParseState* state) {
-  return std::chrono::steady_clock::now() > static_cast<Input*>(state->payload)->give_up_at;
+  return seconds_of_this_thread() > static_cast<Input*>(state->payload)->give_up_at;
 }
 
 // A parser a thread: making one costs more than parsing a small file.
@@ -129,12 +136,40 @@ std::vector<Node> Node::descendants(std::string_view kind_wanted) const {
   return found;
 }
 
+bool SyntaxTree::nests_too_deep(Language language, std::string_view source) {
+  if (language != Language::yaml) return false;
+  // Each level begins at a column of its own, at most two at one (a list under its key).
+  constexpr std::size_t kMostColumns = 100;
+  std::vector<bool> begins;
+  std::size_t columns = 0;
+  for (std::size_t start = 0; start < source.size();) {
+    const std::size_t end = std::min(source.find('\n', start), source.size());
+    const std::string_view line = source.substr(start, end - start);
+    // Blanks, and what opens a level in the middle of a line: "- ", "? ", ": ".
+    std::size_t column = 0;
+    while ((column = line.find_first_not_of(" \t", column)) != std::string_view::npos) {
+      if (column >= begins.size()) begins.resize(column + 1);
+      if (!begins[column]) ++columns;
+      begins[column] = true;
+      const bool opens =
+          (line[column] == '-' || line[column] == '?' || line[column] == ':') &&
+          (column + 1 == line.size() || line[column + 1] == ' ' || line[column + 1] == '\t');
+      if (!opens) break;
+      ++column;
+    }
+    if (columns > kMostColumns) return true;
+    start = end + 1;
+  }
+  return false;
+}
+
 std::optional<SyntaxTree> SyntaxTree::parse(Language language, std::string_view source) {
+  if (nests_too_deep(language, source)) return std::nullopt;
   const TSLanguage* const grammar = grammar_of(language);
   TSParser* const parser = parser_of_this_thread();
   if (!ts_parser_set_language(parser, grammar)) return std::nullopt;
   ts_parser_reset(parser);
-  Input input{source, std::chrono::steady_clock::now() + kLongest};
+  Input input{source, seconds_of_this_thread() + kLongestSeconds};
   const std::unique_ptr<TSTree, decltype(&ts_tree_delete)> parsed(
       ts_parser_parse_with_options(parser, nullptr,
                                    {&input, read_text, TSInputEncodingUTF8, nullptr},

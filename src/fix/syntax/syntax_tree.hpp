@@ -61,9 +61,12 @@ struct ByteRange {
 
 class SyntaxTree {
  public:
-  // Nothing when the text takes longer than a few seconds to make sense of. The source must outlive
-  // the tree.
+  // Nothing when the text keeps the processor busy for longer than a few seconds, or is YAML that
+  // nests too deep. The source must outlive the tree.
   static std::optional<SyntaxTree> parse(Language language, std::string_view source);
+
+  // tree-sitter-yaml keeps what is open in 1,024 bytes, and writes past them at 254 levels.
+  static bool nests_too_deep(Language language, std::string_view source);
 
   Node root() const { return {*this, 0}; }
   Node at(std::uint32_t index) const { return {*this, index}; }

@@ -105,7 +105,11 @@ class Writer {
     const auto unsafe = count(FixSafety::unsafe);
     const auto manual = static_cast<std::size_t>(count(FixSafety::manual)) + shown_only;
     if (report.findings.empty()) {
-      text_ += paint_.good("nothing to fix") + "\n";
+      const bool all_read = std::ranges::none_of(report.not_measured, [](const NotMeasured& item) {
+        return item.reason.starts_with("it was not read");
+      });
+      text_ += all_read ? paint_.good("nothing to fix") + "\n"
+                        : std::string("nothing to fix in what could be read\n");
     } else {
       text_ += fmt::format("{} safe, {} unsafe, {} manual", safe, unsafe, manual);
       if (safe > 0)

@@ -275,5 +275,25 @@ TEST(FixEngine, HealthyProjectsAreLeftAlone) {
   EXPECT_TRUE(project.findings().empty()) << ::testing::PrintToString(project.findings());
 }
 
+TEST(FixEngine, NamesAFileThatNestsTooDeepForItsParser) {
+  std::string deep = "distributed_type: NO\n";
+  for (int level = 0; level < 254; ++level) deep += "? ";
+  FixProject project;
+  project.file("accelerate.yaml", deep + "\n");
+
+  EXPECT_EQ(project.plan().unread, 1U);
+  ASSERT_EQ(project.refusals().size(), 1U);
+  EXPECT_THAT(project.refusals().front(), HasSubstr("nests deeper"));
+}
+
+TEST(FixEngine, ReadsYamlThatNestsAsPeopleWriteIt) {
+  std::string nested = "distributed_type: NO\n";
+  for (std::size_t level = 0; level < 40; ++level) nested += std::string(2 * level, ' ') + "a:\n";
+  FixProject project;
+  project.file("accelerate.yaml", nested);
+
+  EXPECT_EQ(project.plan().unread, 0U);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/text.hpp"
+#include "fix/facts/launch_path.hpp"
 #include "fix/rules/launching/rank_hazards.hpp"
 #include "fix/settings/argument_set.hpp"
 
@@ -16,6 +18,66 @@ namespace {
 // Accelerate do not.
 bool batch_grows(const Project& project, const TrainingCode& code) {
   return !code.trains_with_trainer || trains_a_split_model(project, code);
+}
+
+// per_device_train_batch_size x accumulation x processes, on the path that this way to start takes.
+std::optional<double> global_batch(const Project& project, const ScriptFacts& script,
+                                   std::optional<int> ranks, int gpus) {
+  if (script.code.arguments.size() != 1) return std::nullopt;
+  const CallAt& call = script.code.arguments.front();
+  if (ArgumentSet::of_call(*call.call).is_open()) return std::nullopt;
+  const auto plain = std::ranges::find(script.launches, Launcher::python, &Launch::launcher);
+  const PathEvaluation path(
+      *project.file(call.file).python(),
+      {ranks, gpus,
+       plain != script.launches.end() ? plain->arguments() : std::vector<std::string>()});
+  double batch = ranks.value_or(1);
+  for (const auto& [name, default_value] :
+       {std::pair("per_device_train_batch_size", 8.0), {"gradient_accumulation_steps", 1.0}}) {
+    const PythonArgument* const given = call.call->argument(name);
+    const auto value =
+        given == nullptr ? std::optional(default_value) : number_of(path.value(given->value));
+    if (!value || *value <= 0) return std::nullopt;
+    batch *= *value;
+  }
+  return batch;
+}
+
+// What the script makes of its batch by itself, before and after.
+std::string words_of_own_branch(const Project& project, const ScriptFacts& script,
+                                const OwnBranch& branch, std::optional<int> processes) {
+  const std::string where = place_words(project, branch.place);
+  const auto before = [&](int gpus) {
+    auto batch = global_batch(project, script, std::nullopt, gpus);
+    if (batch && !batch_grows(project, script.code)) *batch *= gpus;  // nn.DataParallel's
+    return batch;
+  };
+  const int few = processes.value_or(2);
+  const int more = processes.value_or(4);
+  const auto was_few = before(few);
+  const auto was_more = before(more);
+  const auto is_few = global_batch(project, script, few, few);
+  const auto is_more = global_batch(project, script, more, more);
+  if (!was_few || !was_more || !is_few || !is_more)
+    return fmt::format(
+        "the script sets {} ({}) by whether there are several processes: what the global batch "
+        "becomes is not known from its text, compute it before you compare; each rank draws "
+        "its own data order",
+        branch.name, where);
+  const auto numbers = [&](double on_few, double on_more) {
+    return on_few == on_more
+               ? fmt::format("{:.0f}", on_few)
+               : fmt::format("{:.0f} on {} GPUs, {:.0f} on {}", on_few, few, on_more, more);
+  };
+  if (*was_few == *is_few && *was_more == *is_more)
+    return fmt::format(
+        "the script divides {} by its ranks itself ({}): the global batch stays {}; each rank "
+        "draws its own data order",
+        branch.name, where, numbers(*is_few, *is_more));
+  return fmt::format(
+      "the global batch changes from {} to {}: the script sets {} ({}) by whether there are "
+      "several processes; scale the learning rate, or divide it so that the batch stays",
+      numbers(*was_few, *was_more), numbers(*is_few, *is_more), branch.name, where);
 }
 
 // All plain lines of the script see as many GPUs, or it is not known.
@@ -94,10 +156,7 @@ std::string own_branch_fails(const Project& project, const ScriptFacts& script,
 std::string batch_words(const RuleInput& input, const ScriptFacts& script,
                         std::optional<int> processes) {
   if (const auto branch = own_batch_branch(input.project, script))
-    return fmt::format(
-        "the script divides {} by its ranks itself ({}): the global batch stays about what it was; "
-        "each rank draws its own data order",
-        branch->name, place_words(input.project, branch->place));
+    return words_of_own_branch(input.project, script, *branch, processes);
   if (script.is_launched_distributed() && trains_a_split_model(input.project, script.code))
     return "where the layers lie; the batch and the order of the data are as before";
   if (script.is_launched_distributed())

@@ -65,9 +65,7 @@ void check_loader_arguments(const RuleInput& input, const TrainingSettings& sett
       input.project.file(settings.file).path().filename().string().find("cpu") != std::string::npos)
     return;
   // Prompts are strings: nothing to make and nothing to copy. And a comment that says CPU means it.
-  const std::string_view call =
-      std::string_view(input.project.file(settings.file).text())
-          .substr(arguments.node().from(), arguments.node().to() - arguments.node().from());
+  const std::string_view call = arguments.span().text();
   if (arguments.has("num_generations") || call.find("# CPU") != std::string_view::npos ||
       call.find("on CPU") != std::string_view::npos)
     return;
@@ -91,7 +89,7 @@ void check_loader_arguments(const RuleInput& input, const TrainingSettings& sett
       restarts && is_taken(input.project, settings.file, "dataloader_persistent_workers");
   // Workers that are only now asked for should stay, too; and none can stay where there are none.
   const std::string together =
-      none && persists ? fmt::format("workers of {}:{}", settings.file, arguments.node().from())
+      none && persists ? fmt::format("workers of {}:{}", settings.file, arguments.span().from())
                        : "";
   const bool prefetches = arguments.number("dataloader_prefetch_factor").has_value();
   if (none && (!streams(settings) || prefetches))

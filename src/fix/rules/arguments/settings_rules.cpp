@@ -34,7 +34,7 @@ Place place_in(const TrainingSettings& settings, std::string_view name) {
   if (setting != nullptr) return place_of(settings.file, setting->whole);
   const Node node = settings.arguments.node();
   // The line of the call, not all its lines.
-  const Node owner = node.is("argument_list") ? node.parent() : node;
+  const TextSpan owner = node.is("argument_list") ? node.parent() : settings.arguments.span();
   return {settings.file, owner.from(), owner.from()};
 }
 
@@ -82,8 +82,7 @@ bool is_explained(const RuleInput& input, const TrainingSettings& settings, std:
   const std::string_view text = input.project.file(settings.file).text();
   if (setting == nullptr) {
     // Tried and taken away again: # dataloader_num_workers=16,
-    const Node node = settings.arguments.node();
-    const std::string_view call = text.substr(node.from(), node.to() - node.from());
+    const std::string_view call = settings.arguments.span().text();
     for (std::size_t at = call.find(name); at != std::string_view::npos;
          at = call.find(name, at + 1))
       if (trim(call.substr(line_start(call, at), at - line_start(call, at))).starts_with("#"))

@@ -200,7 +200,7 @@ std::vector<Edit> settled(const std::string& text, const CallAt& load, const Spl
                           bool keep_map) {
   const PythonArgument* const argument = load.call->argument("device_map");
   std::vector<Edit> edits;
-  std::vector<Node> gone;
+  std::vector<TextSpan> gone;
   // a shared variable stays as it is
   const Node at = split.shared && argument != nullptr ? argument->value : split.value;
   if (keep_map)
@@ -340,6 +340,33 @@ bool sees_one_gpu(const RuleInput& input, const ScriptFacts& script) {
          });
 }
 
+// A map that the script itself gives up where there are several ranks, and a line that starts one
+// process: the launch line is all that is wrong.
+void inspect_map_of_one_process(const RuleInput& input, const ScriptFacts& script,
+                                const CallAt& load, std::vector<CodeFinding>& findings) {
+  const auto plain = std::ranges::find(script.launches, Launcher::python, &Launch::launcher);
+  if (plain == script.launches.end()) return;
+  const auto split = split_map_alone(input.project, load, plain->arguments());
+  if (!split) return;
+  const std::string line =
+      place_words(input.project, {plain->file, plain->line->from, plain->line->to});
+  CodeFinding finding;
+  finding.code = FindingCode::taking_turns;
+  finding.severity = Severity::critical;
+  finding.reason = fmt::format(
+      "device_map=\"{}\" where WORLD_SIZE is not set, as {} starts it: each GPU gets some of the "
+      "layers, and one works while the others wait",
+      split->word, line);
+  finding.where = {place_of(load.file, split->value)};
+  Way way;
+  way.kind = FixKind::advice;
+  way.description = fmt::format(
+      "start one process per GPU ({}: X701): the script then gives each rank its own GPU", line);
+  way.effect = "all GPUs work at once instead of in turns; published: 1.8-1.9x on 2";
+  finding.ways.push_back(std::move(way));
+  findings.push_back(std::move(finding));
+}
+
 // {"": 0} is one GPU for one process, and the same GPU for all of many.
 void inspect_own_gpu(const RuleInput& input, const ScriptFacts& script, const CallAt& load,
                      std::vector<CodeFinding>& findings) {
@@ -451,6 +478,8 @@ void device_map(const RuleInput& input, const ScriptFacts& script,
           split && !is_kept_to_one_gpu(*load.call)) {
         findings.push_back(finding_of(input, script, load, *split));
         any = true;
+      } else if (!split) {
+        inspect_map_of_one_process(input, script, load, findings);
       }
       inspect_own_gpu(input, script, load, findings);
     }

@@ -166,7 +166,7 @@ std::vector<std::string> launcher_words(const Launch& launch, const std::string&
   return words;
 }
 
-std::string reason_for(const Project& project, const ScriptFacts& script,
+std::string reason_for(const Project& project, const ScriptFacts& script, const Launch& launch,
                        const std::string& visible, const std::string& devices) {
   const TrainingCode& code = script.code;
   if (shards_by_arguments(code))
@@ -177,7 +177,7 @@ std::string reason_for(const Project& project, const ScriptFacts& script,
                   visible.empty() ? "" : fmt::format(" for the {} GPUs of {}", devices, visible));
   if (code.trains_with_trainer) {
     const bool split = std::ranges::any_of(code.trained_loads, [&](std::size_t load) {
-      return split_map(project, code.loads[load]).has_value();
+      return split_map_alone(project, code.loads[load], launch.arguments()).has_value();
     });
     return lead + (split ? "with a split model the GPUs take turns, and Trainer says nothing"
                          : "where several GPUs are visible Trainer falls back to nn.DataParallel, "
@@ -275,13 +275,12 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
   CodeFinding finding;
   finding.code = FindingCode::world_size_not_set;
   finding.severity = Severity::critical;
-  finding.reason = reason_for(project, script, visible.from, processes);
+  finding.reason = reason_for(project, script, launch, visible.from, processes);
   const auto branch = own_batch_branch(project, script);
   if (branch)
-    finding.reason += fmt::format(
-        "; the script's own branch for several processes then sets {} ({}), so the batch settings "
-        "of the other branch no longer apply",
-        branch->name, place_words(project, branch->place));
+    finding.reason +=
+        fmt::format("; the script sets {} ({}) by whether there are several processes",
+                    branch->name, place_words(project, branch->place));
   finding.where = {{launch.file, launch.line->words[launch.first_word].from,
                     launch.line->words[launch.script_word].to}};
   if (script_changes_too) finding.group = launch_group(script.code.script);

@@ -70,6 +70,18 @@ bool skips_turns(const TrainingLoop& loop) {
   });
 }
 
+// The `if` that decides whether a turn ends with an update.
+Node decision_of(const TrainingLoop& loop) { return loop.boundary ? loop.boundary : loop.fork; }
+
+// enumerate()'s, or that of `for i in range(n)`.
+std::string counter_of(const TrainingLoop& loop) {
+  const Node over = loop.loop.field("right");
+  const Node target = loop.loop.field("left");
+  const bool counts = loop.counter.empty() && over.field("function").text() == "range" &&
+                      over.field("arguments").children().size() == 1 && target.is("identifier");
+  return counts ? std::string(target.text()) : loop.counter;
+}
+
 // model.require_backward_grad_sync = <the update's condition>: it has to change with it.
 Node sync_condition(const RuleInput& input, const TrainingLoop& loop) {
   for (const PythonAssignment& item : module_of(input, loop.file).assignments())
@@ -93,14 +105,15 @@ bool steps_after(const RuleInput& input, const TrainingLoop& loop) {
 MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script,
                                const TrainingLoop& loop) {
   MendedBoundary mended;
-  if (!loop.boundary || loop.by_library || loop.optimizers != 1 || loop.counter.empty() ||
-      loop.update->node.from() < loop.backward->node.from())
+  const std::string counter = counter_of(loop);
+  if (!decision_of(loop) || loop.by_library || loop.optimizers != 1 || counter.empty() ||
+      (loop.boundary && loop.update->node.from() < loop.backward->node.from()))
     return mended;
-  const Node condition = loop.boundary.field("condition");
+  const Node condition = decision_of(loop).field("condition");
   const auto few = every_few(condition);
-  if (!few || !few->equals_zero || few->counter != loop.counter ||
-      is_assigned_in(input, loop, loop.counter) || number_value(few->period) == 1 ||
-      loop.first_count < 0)
+  if (!few || !(loop.updates_in_else ? few->differs_from_zero : few->equals_zero) ||
+      few->counter != counter || is_assigned_in(input, loop, counter) ||
+      number_value(few->period) == 1 || loop.first_count < 0)
     return mended;
   // The same `if` must not be about something else: an optimizer that is stepped rarely on purpose
   // has its gradients cleared in every turn.
@@ -113,13 +126,12 @@ MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script
   const bool simple = condition.text().find(" and ") == std::string_view::npos &&
                       condition.text().find('\n') == std::string_view::npos &&
                       !knows_the_end(condition);
-  const std::string turn =
-      loop.first_count == 0 ? fmt::format("{} + 1", loop.counter) : loop.counter;
+  const std::string turn = loop.first_count == 0 ? fmt::format("{} + 1", counter) : counter;
   const bool counts_right = loop.first_count == 0 ? few->plus_one : !few->plus_one;
   if (simple && !counts_right && loop.first_count <= 1) {
     mended.off_by_one = true;
-    mended.faults.push_back(fmt::format(
-        "the first update comes after one pass: `{}` is true at once", condition.text()));
+    mended.faults.push_back(fmt::format("the first update comes after one pass: `{}` is {} at once",
+                                        condition.text(), loop.updates_in_else ? "false" : "true"));
   }
   const bool has_length =
       loop.source && (loop.source.is("identifier") || loop.source.is("attribute")) &&
@@ -131,14 +143,18 @@ MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script
         "the passes after the last boundary of an epoch have no update of their own");
   }
   if (mended.off_by_one || mended.loses_tail) {
+    const std::string_view asks = loop.updates_in_else ? "!=" : "==";
     const std::string window = loop.first_count == 0
-                                   ? fmt::format("({}) % {} == 0", turn, mended.period)
-                                   : fmt::format("{} % {} == 0", turn, mended.period);
+                                   ? fmt::format("({}) % {} {} 0", turn, mended.period, asks)
+                                   : fmt::format("{} % {} {} 0", turn, mended.period, asks);
     mended.condition =
-        window +
-        (mended.loses_tail ? fmt::format(" or {} == len({})", turn, loop.source.text()) : "");
+        window + (mended.loses_tail
+                      ? fmt::format(" {} {} {} len({})", loop.updates_in_else ? "and" : "or", turn,
+                                    asks, loop.source.text())
+                      : "");
   }
-  if (!is_divided(input, script, loop, *few)) {
+  // Both ways of a fork have a loss of their own.
+  if (loop.boundary && !is_divided(input, script, loop, *few)) {
     mended.undivided = true;
     mended.faults.push_back(fmt::format(
         "the loss is not divided by {}: gradients are the sum of the passes, not their mean",
@@ -154,7 +170,7 @@ void accumulation_boundary(const RuleInput& input, const ScriptFacts& script,
     if (mended.faults.empty()) continue;
     std::string reason;
     for (const std::string& fault : mended.faults) reason += (reason.empty() ? "" : "; ") + fault;
-    const Node condition = loop.boundary.field("condition");
+    const Node condition = decision_of(loop).field("condition");
     const Node loss = loss_of(loop);
     std::vector<Edit> edits;
     if (!mended.condition.empty())
@@ -166,16 +182,18 @@ void accumulation_boundary(const RuleInput& input, const ScriptFacts& script,
            fmt::format(fmt::runtime(bare ? "({} / {})" : "{} / {}"), loss.text(), mended.period)});
     }
     // Syncs that are left out by the old condition would leave the new updates without theirs.
-    const Node sync = sync_condition(input, loop);
+    const Node sync = loop.boundary ? sync_condition(input, loop) : Node();
     if (sync && !mended.condition.empty())
       edits.push_back({sync.from(), sync.to(), mended.condition});
-    const bool tied = !sync && !mended.condition.empty() && leaves_syncs_out(input, script);
+    // A fork's own condition is that of its no_sync().
+    const bool tied =
+        !sync && !loop.fork && !mended.condition.empty() && leaves_syncs_out(input, script);
     if (tied) edits.clear();
     propose({.code = FindingCode::accumulation_boundary,
              .severity = mended.is_patched() ? Severity::warning : Severity::info,
              .safety = mended.is_patched() ? FixSafety::unsafe : FixSafety::manual,
              .confidence = mended.off_by_one ? 0.9 : 0.75,
-             .where = {place_of(loop.file, loop.boundary)},
+             .where = {place_of(loop.file, decision_of(loop))},
              .reason = std::move(reason),
              .description = fmt::format(
                  "update after every whole window{}{}{}",

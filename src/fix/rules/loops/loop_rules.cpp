@@ -187,6 +187,20 @@ bool is_streamed(const RuleInput& input, const ScriptFacts& script, const CallAt
   return false;
 }
 
+std::vector<Origin> ingredients_of(const ScriptFacts& script, FileId file, Node expression) {
+  constexpr std::size_t kMost = 64;
+  std::vector<Origin> all = script.origins->of(file, expression).all;
+  std::set<std::pair<FileId, std::uint32_t>> seen;
+  for (const Origin& origin : all) seen.insert({origin.file, origin.expression.index()});
+  for (std::size_t next = 0; next < all.size() && all.size() < kMost; ++next) {
+    const Origin one = all[next];
+    for (const Node& name : one.expression.descendants("identifier"))
+      for (const Origin& part : script.origins->of(one.file, name).all)
+        if (seen.insert({part.file, part.expression.index()}).second) all.push_back(part);
+  }
+  return all;
+}
+
 std::vector<const PythonCall*> calls_in_turn(const RuleInput& input, const TrainingLoop& loop) {
   std::vector<const PythonCall*> found;
   for (const PythonCall& call : module_of(input, loop.file).calls())

@@ -74,6 +74,9 @@ bool joins_always(const ScriptFacts& script);
 Node dataset_of(const PythonCall& loader);
 bool is_streamed(const RuleInput& input, const ScriptFacts& script, const CallAt& loader);
 
+// What a value is made of: its origins, and those of the names in them, some steps back.
+std::vector<Origin> ingredients_of(const ScriptFacts& script, FileId file, Node expression);
+
 // Calls that stand in a turn of the loop, in order.
 std::vector<const PythonCall*> calls_in_turn(const RuleInput& input, const TrainingLoop& loop);
 // How many times a name is given a value within a loop's body.

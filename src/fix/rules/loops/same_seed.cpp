@@ -9,6 +9,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
 
 #include "fix/rules/loops/loop_rules.hpp"
 
@@ -16,34 +19,55 @@ namespace lockstep {
 namespace {
 
 bool has_words(const RuleInput& input, const ScriptFacts& script,
-               std::initializer_list<std::string_view> words) {
+               std::span<const std::string_view> words) {
   const auto files = files_of(script);
   return std::ranges::any_of(files, [&](FileId file) {
+    const std::string_view text = text_of(input, file);
     return std::ranges::any_of(words, [&](std::string_view word) {
-      return text_of(input, file).find(word) != std::string_view::npos;
+      auto at = text.find(word);
+      // Python's own random, and not NumPy's
+      while (at != std::string_view::npos && at > 0 && text[at - 1] == '.' &&
+             word.starts_with("random."))
+        at = text.find(word, at + 1);
+      return at != std::string_view::npos;
     });
   });
 }
+
+// Transformers' models have dropout as they come.
+constexpr auto kDraws = std::to_array<std::string_view>(
+    {"Dropout", "dropout", "RandomCrop", "RandomResizedCrop", "RandomHorizontalFlip", "RandAugment",
+     "ColorJitter", "randn(", "randn_like", "torch.rand", "AutoModelFor", "TransformerEncoderLayer",
+     "TransformerDecoderLayer"});
+constexpr auto kNumpyDraws = std::to_array<std::string_view>(
+    {"np.random.rand", "np.random.uniform", "np.random.normal", "np.random.binomial"});
+constexpr auto kPythonDraws = std::to_array<std::string_view>(
+    {"random.random(", "random.uniform(", "random.randint(", "random.gauss(", "random.randrange("});
+constexpr auto kMustAgree = std::to_array<std::string_view>(
+    {"random_split", "train_test_split", "torch.randperm", "np.random", "random.shuffle",
+     "random.sample", "RandomSampler", "Subset"});
+
+// A seed, and what draws from it while a model trains. Shuffles and splits are left out: all ranks
+// must do those alike.
+struct SeededBy {
+  std::string_view call;
+  std::span<const std::string_view> draws;
+};
+constexpr std::array kSeeds = {
+    SeededBy{"torch.manual_seed", kDraws},          SeededBy{"torch.cuda.manual_seed", kDraws},
+    SeededBy{"torch.cuda.manual_seed_all", kDraws}, SeededBy{"numpy.random.seed", kNumpyDraws},
+    SeededBy{"random.seed", kPythonDraws},
+};
 
 }  // namespace
 
 void same_seed(const RuleInput& input, const ScriptFacts& script,
                std::vector<CodeFinding>& findings) {
   if (!is_hand_made_ddp(script) || script.loops.empty()) return;
-  const bool random =
-      has_words(input, script,
-                {"Dropout", "dropout", "RandomCrop", "RandomResizedCrop", "RandomHorizontalFlip",
-                 "RandAugment", "ColorJitter", "randn(", "randn_like", "torch.rand"});
-  if (!random) return;
-  const bool must_agree =
-      has_words(input, script,
-                {"random_split", "train_test_split", "torch.randperm", "np.random",
-                 "random.shuffle", "random.sample", "RandomSampler", "Subset"});
+  const bool must_agree = has_words(input, script, kMustAgree);
   for (const CallAt& item : script.code.all) {
-    if (item.call->full_name != "torch.manual_seed" &&
-        item.call->full_name != "torch.cuda.manual_seed" &&
-        item.call->full_name != "torch.cuda.manual_seed_all")
-      continue;
+    const auto seeded = std::ranges::find(kSeeds, item.call->full_name, &SeededBy::call);
+    if (seeded == kSeeds.end() || !has_words(input, script, seeded->draws)) continue;
     const PythonArgument* const seed = item.call->positional(0);
     if (seed == nullptr) continue;
     const Origins origins = script.origins->of(item.file, seed->value);
@@ -69,8 +93,8 @@ void same_seed(const RuleInput& input, const ScriptFacts& script,
                        "are the same on all of them",
              .description = fmt::format(
                  "after the model and the data are made, seed once more with the rank: "
-                 "torch.manual_seed({} + rank){}",
-                 seed->value.text(),
+                 "{}({} + rank){}",
+                 item.call->callee, seed->value.text(),
                  must_agree ? "; the splits of the data must keep the common seed" : ""),
              .effect = "N ranks see N masks",
              .changes = "the random numbers of all ranks but the first"},

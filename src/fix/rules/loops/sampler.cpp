@@ -18,16 +18,11 @@ namespace {
 // The way to the data knows of ranks: Subset(data, range(rank, …)), data.shard(world, rank), a
 // function that is given the rank.
 bool is_shared_out(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
-  const Origins origins = script.origins->of(loader.file, dataset_of(*loader.call));
-  if (!origins.complete) return true;
-  for (const Origin& origin : origins.all) {
+  if (!script.origins->of(loader.file, dataset_of(*loader.call)).complete) return true;
+  for (const Origin& origin : ingredients_of(script, loader.file, dataset_of(*loader.call))) {
     if (speaks_of_ranks(origin.expression)) return true;
     const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
     if (made == nullptr) continue;
-    // What the dataset itself is made of.
-    for (const PythonArgument& argument : made->arguments)
-      for (const Origin& part : script.origins->of(origin.file, argument.value).all)
-        if (speaks_of_ranks(part.expression)) return true;
     if (const Node own = class_named(input, script, made->last_name()); own && speaks_of_ranks(own))
       return true;
   }

@@ -44,7 +44,7 @@ void uneven_shards(const RuleInput&, const ScriptFacts& script,
     for (const CallAt& loader : loop.loaders) {
       const PythonArgument* const drop = loader.call->argument("drop_last");
       if (drop != nullptr && bool_value(drop->value) != false) continue;
-      for (const Origin& origin : script.origins->of(loader.file, dataset_of(*loader.call)).all) {
+      for (const Origin& origin : ingredients_of(script, loader.file, dataset_of(*loader.call))) {
         if (!is_strided(origin.expression)) continue;
         propose(
             {.code = FindingCode::uneven_batches,

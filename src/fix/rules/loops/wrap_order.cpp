@@ -15,9 +15,10 @@ void wrap_order(const RuleInput&, const ScriptFacts& script, std::vector<CodeFin
     if (model == nullptr) continue;
     for (const Origin& origin : script.origins->of(wrap.file, model->value).all) {
       const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
-      if (made == nullptr || made->full_name != "torch.compile" ||
-          (origin.file == wrap.file && made->node.from() > wrap.call->node.from()))
-        continue;
+      const bool is_later = made != nullptr && origin.file == wrap.file &&
+                            made->node.from() > wrap.call->node.from() &&
+                            !wrap.call->node.contains(made->node);  // DDP(torch.compile(model))
+      if (made == nullptr || made->full_name != "torch.compile" || is_later) continue;
       propose({.code = FindingCode::compile_before_ddp,
                .severity = Severity::info,
                .confidence = 0.7,
