@@ -58,6 +58,8 @@ struct Wishes {
   GlobalBatch batch = GlobalBatch::grow;
   Preset preset = Preset::none;
   std::optional<int> gpus;  // how many there are, where no line says so
+  // Of a job that runs: its report says how to start it from now on.
+  bool launch_is_told = false;
   // B502 or B506, where a run showed it or the user says so
   std::optional<FindingCode> short_of_memory;
 };

@@ -43,6 +43,7 @@ std::optional<Report> code_report(const RunningScript& running) {
   if (!project || !project->at(*script)) return std::nullopt;
   Wishes wishes;
   wishes.gpus = running.gpus;
+  wishes.launch_is_told = true;
   wishes.short_of_memory = running.short_of_memory;
   FixPlan plan = plan_fixes(*project, wishes, {});
   Report report = report_of_plan(*project, plan);

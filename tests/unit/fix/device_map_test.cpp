@@ -9,9 +9,11 @@ namespace {
 using testing::FixProject;
 using testing::trainer_script;
 
+constexpr const char* kSeveralRanks = "torchrun --standalone --nproc_per_node=2 train.py\n";
+
 std::string mended(const std::string& script) {
   FixProject project;
-  project.file("train.py", script);
+  project.file("train.py", script).file("run.sh", kSeveralRanks);
   return project.after("train.py");
 }
 
@@ -25,6 +27,15 @@ TEST(DeviceMap, IsTakenAwayFromAModelThatTrainerPlaces) {
   EXPECT_EQ(mended(trainer_script("device_map=\"auto\"", "")), trainer_script("", ""));
   EXPECT_EQ(mended(trainer_script("device_map='balanced', torch_dtype=x", "")),
             trainer_script("torch_dtype=x", ""));
+}
+
+TEST(DeviceMap, IsShownOnlyWhereNothingStartsTheScript) {
+  const std::string script = trainer_script("device_map=\"auto\"", "");
+  FixProject project;
+  project.file("train.py", script);
+
+  EXPECT_EQ(project.safety(FindingCode::taking_turns), FixSafety::manual);
+  EXPECT_EQ(project.after("train.py"), script);
 }
 
 TEST(DeviceMap, GoesWithItsLineAndKeepsTheComment) {
@@ -118,7 +129,7 @@ TEST(DeviceMap, OfferedWaysComeInTheOrderOfTheirCost) {
   const auto ways = project.plan().findings.front().ways;
 
   ASSERT_EQ(ways.size(), 5U);
-  EXPECT_EQ(ways[0].safety, FixSafety::unsafe);
+  EXPECT_EQ(ways[0].safety, FixSafety::manual) << "no line here starts it";
   EXPECT_EQ(ways[1].command.front(), "torchrun");
   EXPECT_NE(ways[2].description.find("one GPU"), std::string::npos);
   EXPECT_NE(ways[3].description.find("FSDP"), std::string::npos);
@@ -139,11 +150,13 @@ TEST(DeviceMap, OfAModelThatFitsNoGpuIsShownWithFsdpFirst) {
 
 TEST(DeviceMap, OfALargeModelWithAdaptersFitsAndIsOffered) {
   FixProject project;
-  project.file(
-      "train.py",
-      "from transformers import AutoModel, Trainer\nfrom peft import get_peft_model\nmodel = "
-      "AutoModel.from_pretrained(\"meta-llama/Llama-2-13b-hf\", device_map=\"auto\")\nmodel = "
-      "get_peft_model(model, c)\ntrainer = Trainer(model)\ntrainer.train()\n");
+  project
+      .file(
+          "train.py",
+          "from transformers import AutoModel, Trainer\nfrom peft import get_peft_model\nmodel = "
+          "AutoModel.from_pretrained(\"meta-llama/Llama-2-13b-hf\", device_map=\"auto\")\nmodel = "
+          "get_peft_model(model, c)\ntrainer = Trainer(model)\ntrainer.train()\n")
+      .file("run.sh", kSeveralRanks);
 
   EXPECT_EQ(project.safety(FindingCode::taking_turns), FixSafety::unsafe);
 }
@@ -215,7 +228,9 @@ void PrintTo(const Untouched& untouched, std::ostream* out) { *out << untouched.
 class DeviceMapStays : public ::testing::TestWithParam<Untouched> {};
 TEST_P(DeviceMapStays, ByteForByte) {
   EXPECT_FALSE(found(GetParam().script)) << GetParam().why;
-  EXPECT_EQ(mended(GetParam().script), GetParam().script) << GetParam().why;
+  FixProject project;
+  project.file("train.py", GetParam().script);
+  EXPECT_EQ(project.after("train.py"), GetParam().script) << GetParam().why;
 }
 INSTANTIATE_TEST_SUITE_P(
     MustNotTouch, DeviceMapStays,

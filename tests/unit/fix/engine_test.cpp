@@ -77,7 +77,7 @@ TEST(FixEngine, ReportsAndDoesNotEditAFileWithASyntaxErrorNearby) {
 TEST(FixEngine, EditsAFileWithASyntaxErrorFarAway) {
   std::string far = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\ndef broken(:\n    pass\n";
   FixProject project;
-  project.file("train.py", kBad + far);
+  project.file("train.py", kBad + far).file("run.sh", "torchrun --nproc_per_node=2 train.py\n");
 
   EXPECT_NE(project.after("train.py"), kBad + far);
 }

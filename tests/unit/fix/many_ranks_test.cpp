@@ -261,7 +261,8 @@ TEST(LegacyLauncher, LeavesNoneToScriptsThatAskForIt) {
 
 TEST(DeviceMap, StaysOnAGpuForAModelThatIsCalledBeforeItTrains) {
   FixProject project;
-  project.file("train.py", trainer_script("device_map=\"auto\"", "", "out = model(sample)\n"));
+  project.file("train.py", trainer_script("device_map=\"auto\"", "", "out = model(sample)\n"))
+      .file("run.sh", "torchrun --nproc_per_node=2 train.py\n");
 
   EXPECT_NE(project.after("train.py").find("LOCAL_RANK"), std::string::npos)
       << project.after("train.py");
@@ -270,13 +271,15 @@ TEST(DeviceMap, StaysOnAGpuForAModelThatIsCalledBeforeItTrains) {
 TEST(DeviceMap, OfAnAccelerateLoopThatSavesTheWrapperIsShownOnly) {
   const auto safety = [](const std::string& save) {
     FixProject project;
-    project.file("train.py",
-                 "from accelerate import Accelerator\nfrom transformers import "
-                 "AutoModelForCausalLM\naccelerator = Accelerator()\nmodel = "
-                 "AutoModelForCausalLM.from_pretrained(\"m\", device_map=\"auto\")\n"
-                 "model, optimizer = accelerator.prepare(model, optimizer)\nfor batch in loader:\n "
-                 "   accelerator.backward(model(**batch).loss)\n" +
-                     save);
+    project
+        .file("train.py",
+              "from accelerate import Accelerator\nfrom transformers import "
+              "AutoModelForCausalLM\naccelerator = Accelerator()\nmodel = "
+              "AutoModelForCausalLM.from_pretrained(\"m\", device_map=\"auto\")\n"
+              "model, optimizer = accelerator.prepare(model, optimizer)\nfor batch in loader:\n "
+              "   accelerator.backward(model(**batch).loss)\n" +
+                  save)
+        .file("run.sh", "torchrun --nproc_per_node=2 train.py\n");
     return project.safety(FindingCode::taking_turns);
   };
 

@@ -282,6 +282,11 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
   // Shown only: what would run out of memory (then FSDP is the way, and that is the user's to
   // choose), what other scripts load through the same lines, and what names a GPU elsewhere.
   const std::string hazard = hazard_beside_the_map(project, code);
+  // One process and a whole model are nn.DataParallel or one busy GPU: the map goes together with
+  // the line that starts several. (Without, 0 of 15 such patches on public repositories were
+  // right.)
+  const bool is_started_so = changes_launch_line(input, script) ||
+                             script.is_launched_distributed() || input.wishes.launch_is_told;
   if (const std::string more = work_of_every_rank(code); !more.empty()) way.changes += "; " + more;
   // The split may be there because the model does not fit one GPU, and the code does not say how
   // large it is.
@@ -290,9 +295,13 @@ CodeFinding finding_of(const RuleInput& input, const ScriptFacts& script, const 
         "; this needs a model that fits one GPU whole, about 16 bytes a parameter with Adam: the "
         "code does not name it, see FSDP below where it does not fit";
   if (!hazard.empty()) way.description += "; first " + hazard;
+  if (!is_started_so)
+    way.description +=
+        "; no line here starts it: take the map away together with the line that "
+        "does, which becomes torchrun";
   const bool decided =
-      needs.fits_80_gb && hazard.empty() && !uses_the_wrapper(code) && !code.pinned &&
-      companion.possible && !inputs_on_first_gpu && can_read_rank &&
+      is_started_so && needs.fits_80_gb && hazard.empty() && !uses_the_wrapper(code) &&
+      !code.pinned && companion.possible && !inputs_on_first_gpu && can_read_rank &&
       !(split.shared && load.call->argument("device_map") == nullptr) &&
       (flags.empty() || !flag_edits.empty()) && !is_loaded_elsewhere(input, script, load.file);
   way.safety = decided ? FixSafety::unsafe : FixSafety::manual;

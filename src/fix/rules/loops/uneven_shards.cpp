@@ -18,7 +18,7 @@ bool is_strided(Node expression) {
   const auto slices = expression.descendants("slice");
   if (std::ranges::any_of(slices, [](const Node& slice) {
         return slice.children().size() >= 2 && names_a_rank(slice.child(0)) &&
-               speaks_of_ranks(slice.children().back());
+               slice.text().find("::") != std::string_view::npos;
       }))
     return true;
   for (const Node& call : expression.descendants("call"))
