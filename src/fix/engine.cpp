@@ -9,6 +9,8 @@
 
 #include "base/in_parallel.hpp"
 #include "base/text.hpp"
+#include "fix/python/bindings.hpp"
+#include "fix/python/statements.hpp"
 
 namespace lockstep {
 namespace {
@@ -195,6 +197,34 @@ std::size_t damage_of(const SourceFile& file) {
   return damage;
 }
 
+// A name that edits bring into a place where it may have no value; empty: they bring none.
+std::string unset_name(const SourceFile& patched, const std::vector<Edit>& edits) {
+  if (patched.kind() != FileKind::python || patched.tree() == nullptr) return "";
+  std::vector<ByteRange> fresh;
+  std::ptrdiff_t moved = 0;
+  for (const Edit& edit : edits) {  // in order
+    const auto from = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(edit.from) + moved);
+    fresh.push_back({from, from + edit.text.size()});
+    moved += static_cast<std::ptrdiff_t>(edit.text.size()) -
+             static_cast<std::ptrdiff_t>(edit.to - edit.from);
+  }
+  const auto is_fresh = [&](const Node& node) {
+    return std::ranges::any_of(fresh, [&](const ByteRange& range) {
+      return range.from <= node.from() && node.to() <= range.to;
+    });
+  };
+  for (const Node& name : patched.tree()->root().descendants("identifier")) {
+    if (!is_fresh(name) || !is_read(name) || is_certainly_bound(name, name.text())) continue;
+    // The statement has leant on it before.
+    const auto beside = statement_of(name).descendants("identifier");
+    if (std::ranges::none_of(beside, [&](const Node& other) {
+          return other.text() == name.text() && !is_fresh(other) && is_read(other);
+        }))
+      return std::string(name.text());
+  }
+  return "";
+}
+
 std::map<std::pair<FindingCode, FileId>, int> counts_of(const std::vector<CodeFinding>& findings) {
   std::map<std::pair<FindingCode, FileId>, int> counts;
   for (const CodeFinding& finding : findings) ++counts[{finding.code, finding.where.front().file}];
@@ -355,6 +385,10 @@ class Planner {
           (after.file(file).tree() == nullptr ||
            damage_of(after.file(file)) > damage_of(project_.file(file))))
         return fmt::format("{} would no longer be right", after.file(file).name());
+    for (const auto& [file, edits] : group.edits)
+      if (const std::string name = unset_name(after.file(file), edits); !name.empty())
+        return fmt::format("`{}` may have no value where it would stand in {}", name,
+                           after.file(file).name());
     const auto touched = [&](const ScriptFacts& script) {
       if (texts.contains(script.code.script)) return true;
       for (const CallAt& call : script.code.all)

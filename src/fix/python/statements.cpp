@@ -121,6 +121,17 @@ Node condition_around(Node node) {
   return {};
 }
 
+bool stands_under_the_same(Node loop, Node partner, Node other) {
+  for (Node inner = partner, outer = partner.parent(); outer && inner != loop;
+       inner = outer, outer = outer.parent()) {
+    const bool decides = outer.is("if_statement") || outer.is("try_statement") ||
+                         outer.is("while_statement") || outer.is("match_statement");
+    // The way within it counts: `if` and its `else` are two.
+    if (decides && inner != outer.field("condition") && !inner.contains(other)) return false;
+  }
+  return true;
+}
+
 std::string indent_step(std::string_view text) {
   std::size_t from = 0;
   while (from < text.size()) {

@@ -29,6 +29,9 @@ bool is_loop(Node node);
 Node loop_around(Node node);
 // The nearest `if` around a node within its function, other than that of a script's main part.
 Node condition_around(Node node);
+// Whether everything that a node stands under within a loop (conditions, handlers) is around
+// another node, too: a call beside its partner is met whenever that is.
+bool stands_under_the_same(Node loop, Node partner, Node other);
 // The function around a node; none: the module.
 inline Node function_around(Node node) { return node.enclosing("function_definition"); }
 

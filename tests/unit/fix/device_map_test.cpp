@@ -63,9 +63,18 @@ TEST(DeviceMap, OfAQuantisedModelBecomesTheRanksOwnGpu) {
 }
 
 TEST(DeviceMap, UsesTheQuotesOfTheWordItReplaces) {
-  EXPECT_NE(mended(trainer_script("load_in_8bit=True, device_map='auto'", "", "import os\n"))
+  EXPECT_NE(mended("import os\n" + trainer_script("load_in_8bit=True, device_map='auto'", ""))
                 .find("device_map={'': int(os.environ.get('LOCAL_RANK', 0))}"),
             std::string::npos);
+}
+
+TEST(DeviceMap, IsShownOnlyWhereItsNewWordsWouldHaveNoValueYet) {
+  const std::string later =
+      trainer_script("load_in_8bit=True, device_map='auto'", "", "import os\n");
+  FixProject project;
+  project.file("train.py", later).file("run.sh", kSeveralRanks);
+
+  EXPECT_EQ(project.after("train.py"), later) << "os is imported behind the load";
 }
 
 TEST(DeviceMap, StaysOnAGpuWhereTheModelIsUsedBeforeItTrains) {

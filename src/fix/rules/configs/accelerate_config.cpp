@@ -11,7 +11,7 @@
 #include "base/text.hpp"
 #include "fix/knowledge/argument_history.hpp"
 #include "fix/rule.hpp"
-#include "fix/settings/argument_set.hpp"
+#include "fix/settings/training_settings.hpp"
 
 namespace lockstep {
 namespace {

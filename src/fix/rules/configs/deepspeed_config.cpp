@@ -4,7 +4,7 @@
 // around each; it is a tool for an afternoon. steps_per_print: 1 writes a line, and reads the loss
 // scale and the throughput, in every step.
 #include "fix/rule.hpp"
-#include "fix/settings/argument_set.hpp"
+#include "fix/settings/training_settings.hpp"
 
 namespace lockstep {
 namespace {

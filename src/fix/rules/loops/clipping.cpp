@@ -49,9 +49,11 @@ void clipping(const RuleInput& input, const ScriptFacts& script,
            .effect = "the clip sees the gradients as they are",
            .changes = "steps are as large as was meant: the learning rate may have been tuned "
                       "around the fault",
-           // In every pass of an accumulation a second unscale_ would end the run.
+           // In every pass of an accumulation a second unscale_ would end the run; where the
+           // scaler steps under a condition, there may be none without it.
            .files = {{loop.file,
-                      loop.boundary && !loop.boundary.contains((*clip)->node)
+                      (loop.boundary && !loop.boundary.contains((*clip)->node)) ||
+                              !stands_under_the_same(loop.loop, loop.update->node, (*clip)->node)
                           ? std::vector<Edit>{}
                           : line_above(text, statement,
                                        fmt::format("{}.unscale_({})", scaler,

@@ -58,6 +58,39 @@ bool may_be_minus_one(std::string_view text, const std::string& rank) {
   return false;
 }
 
+// What is alike on all ranks: a model's or an optimizer's state, and what stands beside it in the
+// checkpoint. A batch, a prediction, a loss is a rank's own.
+bool is_alike_on_all_ranks(const ScriptFacts& script, const CallAt& save) {
+  const PythonArgument* const object = save.call->given("obj", 0);
+  if (object == nullptr) return false;
+  const auto speaks_of_state = [](std::string_view text) {
+    return text.find("state_dict") != std::string_view::npos ||
+           text.find("model") != std::string_view::npos ||
+           text.find("net") != std::string_view::npos ||
+           text.find("checkpoint") != std::string_view::npos ||
+           text.find("ckpt") != std::string_view::npos ||
+           text.find("state") != std::string_view::npos ||
+           text.find("weights") != std::string_view::npos;
+  };
+  if (speaks_of_state(object->value.text())) return true;
+  const auto origins = script.origins->of(save.file, object->value).all;
+  return std::ranges::any_of(
+      origins, [&](const Origin& origin) { return speaks_of_state(origin.expression.text()); });
+}
+
+// On the way of an exception, or where this rank's own numbers have it (a loss that is NaN): the
+// others may not come there.
+bool is_on_a_ranks_own_way(Node save) {
+  for (Node outer = save.parent(); outer; outer = outer.parent()) {
+    if (outer.is("except_clause")) return true;
+    if (!outer.is("if_statement")) continue;
+    const std::string_view condition = outer.field("condition").text();
+    for (const std::string_view word : {"isnan", "isinf", "isfinite", "is_nan", "nan_"})
+      if (condition.find(word) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void every_rank_saves(const RuleInput& input, const ScriptFacts& script,
@@ -71,7 +104,9 @@ void every_rank_saves(const RuleInput& input, const ScriptFacts& script,
     if (item.call->node.enclosing("class_definition") && !function_around(item.call->node))
       continue;
     if (runs_on_every_rank(*script.origins, item.file, item.call->node) != true) continue;
-    if (save && (is_named_by_rank(script, item) || is_decided_above(item.call->node))) continue;
+    if (save && (is_named_by_rank(script, item) || is_decided_above(item.call->node) ||
+                 is_on_a_ranks_own_way(item.call->node) || !is_alike_on_all_ranks(script, item)))
+      continue;
     // a stand-in of their own
     if (tracker && item.call->callee.starts_with("wandb.") &&
         !module_of(input, item.file).assigned("wandb").empty())

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "fix/python/bindings.hpp"
+
 namespace lockstep {
 namespace {
 
@@ -211,7 +213,7 @@ std::vector<const PythonCall*> calls_in_turn(const RuleInput& input, const Train
 
 bool is_assigned_in(const RuleInput& input, const TrainingLoop& loop, std::string_view name) {
   const auto& all = module_of(input, loop.file).assignments();
-  if (std::ranges::any_of(all, [&](const PythonAssignment& item) {
+  if (binds(loop.body(), name) || std::ranges::any_of(all, [&](const PythonAssignment& item) {
         return item.target == name && loop.body().contains(item.statement);
       }))
     return true;

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/text.hpp"
 #include "fix/rules/loops/loop_rules.hpp"
@@ -138,8 +139,19 @@ bool is_read_each_turn(const TrainingLoop& loop, const std::string& name, Node o
   return false;
 }
 
+// A host that still waits elsewhere in the step gains little from one wait less.
+constexpr const char* kLastWait = "the host queues the next step while the GPU still works";
+std::string effect_of_one_less(std::size_t waits) {
+  if (waits < 2) return kLastWait;
+  return fmt::format(
+      "one wait less a step; {} {} still, and until {} gone the host waits all the "
+      "same",
+      waits - 1 == 1 ? std::string("another") : fmt::format("{} others", waits - 1),
+      waits - 1 == 1 ? "waits" : "wait", waits - 1 == 1 ? "it is" : "they are");
+}
+
 void sums(const RuleInput& input, const TrainingLoop& loop, const PythonCall& read,
-          const std::string& name, std::vector<CodeFinding>& findings) {
+          const std::string& name, std::size_t waits, std::vector<CodeFinding>& findings) {
   const std::string_view text = text_of(input, loop.file);
   const Node statement = statement_of(read.node);
   std::vector<Edit> edits;
@@ -159,7 +171,7 @@ void sums(const RuleInput& input, const TrainingLoop& loop, const PythonCall& re
            .reason = fmt::format("{} waits for the GPU in every step, to add a number up",
                                  read.node.text()),
            .description = fmt::format("add {} up on the GPU and read it once after the loop", name),
-           .effect = "the host queues the next step while the GPU still works",
+           .effect = effect_of_one_less(waits),
            .changes = fmt::format(
                "{} is summed in the loss's own precision instead of double: its last digits", name),
            .files = {{loop.file, in_order(std::move(edits))}}},
@@ -167,7 +179,7 @@ void sums(const RuleInput& input, const TrainingLoop& loop, const PythonCall& re
 }
 
 void lines(const RuleInput& input, const TrainingLoop& loop, const PythonCall& call,
-           std::vector<CodeFinding>& findings) {
+           std::size_t waits, std::vector<CodeFinding>& findings) {
   const Node statement = statement_of(call.node);
   const std::string_view text = text_of(input, loop.file);
   std::vector<Edit> edits;
@@ -177,16 +189,17 @@ void lines(const RuleInput& input, const TrainingLoop& loop, const PythonCall& c
   const bool reads = std::ranges::any_of(call.arguments, [&](const PythonArgument& argument) {
     return is_of_loss(loop, argument.value);
   });
-  propose({.code = FindingCode::logging_too_often,
-           .confidence = 0.75,
-           .where = {place_of(loop.file, call.node)},
-           .reason = fmt::format("{} runs in every step{}", call.callee,
-                                 reads ? ", and waits for the GPU to have the value" : ""),
-           .description = fmt::format("write every {} steps", kEvery),
-           .effect = "the host queues the next step while the GPU still works",
-           .changes = fmt::format("what is written: one line in {}", kEvery),
-           .files = {{loop.file, std::move(edits)}}},
-          findings);
+  propose(
+      {.code = FindingCode::logging_too_often,
+       .confidence = 0.75,
+       .where = {place_of(loop.file, call.node)},
+       .reason = fmt::format("{} runs in every step{}", call.callee,
+                             reads ? ", and waits for the GPU to have the value" : ""),
+       .description = fmt::format("write every {} steps", kEvery),
+       .effect = reads ? effect_of_one_less(waits) : std::string("no line to write in most steps"),
+       .changes = fmt::format("what is written: one line in {}", kEvery),
+       .files = {{loop.file, std::move(edits)}}},
+      findings);
 }
 
 }  // namespace
@@ -195,6 +208,11 @@ void reads_each_step(const RuleInput& input, const ScriptFacts& script,
                      std::vector<CodeFinding>& findings) {
   if (!asks_for_cuda(input, script)) return;
   for (const TrainingLoop& loop : script.loops) {
+    // Statements of a turn that wait for the GPU.
+    std::set<std::size_t> waiting;
+    for (const PythonCall* const read : reads_in(input, loop))
+      waiting.insert(statement_of(read->node).from());
+    const std::size_t waits = waiting.size();
     std::vector<Node> told;
     const auto is_told = [&](Node node) {
       return std::ranges::any_of(told, [&](const Node& other) { return other.contains(node); });
@@ -210,14 +228,14 @@ void reads_each_step(const RuleInput& input, const ScriptFacts& script,
                argument.value.text().find(".item()") != std::string_view::npos;
       });
       if (!reads && (bar || call->callee != "print")) continue;
-      lines(input, loop, *call, findings);
+      lines(input, loop, *call, waits, findings);
       told.push_back(statement_of(call->node));
     }
     for (const PythonCall* const read : reads_in(input, loop)) {
       if (is_told(read->node)) continue;
       told.push_back(statement_of(read->node));
       if (const std::string name = summed_name(*read); !name.empty()) {
-        sums(input, loop, *read, name, findings);
+        sums(input, loop, *read, name, waits, findings);
         continue;
       }
       propose(
@@ -227,7 +245,7 @@ void reads_each_step(const RuleInput& input, const ScriptFacts& script,
            .reason = fmt::format("{} waits for the GPU in every step", read->node.text()),
            .description =
                "keep it on the GPU (detach()) and read it every few steps, or once after the loop",
-           .effect = "the host queues the next step while the GPU still works",
+           .effect = effect_of_one_less(waits),
            .changes = "when the value is known"},
           findings);
     }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "fix/rules/loops/loop_rules.hpp"
 
@@ -27,6 +28,17 @@ bool is_shared_out(const RuleInput& input, const ScriptFacts& script, const Call
       return true;
   }
   return false;
+}
+
+bool writes_each_turn(const RuleInput& input, const TrainingLoop& loop) {
+  static constexpr std::array<std::string_view, 10> kWrites = {
+      "save",   "dump",     "savez",      "savetxt",     "imwrite",
+      "to_csv", "writerow", "save_image", "write_image", "imsave"};
+  const auto calls = calls_in_turn(input, loop);
+  return std::ranges::any_of(calls, [&](const PythonCall* call) {
+    return std::ranges::find(kWrites, call->last_name()) != kWrites.end() &&
+           in_every_turn(loop.loop, call->node);
+  });
 }
 
 }  // namespace
@@ -63,8 +75,10 @@ void sampler(const RuleInput& input, const ScriptFacts& script,
          epochs.front().file == loader.file && !named.empty() &&
          (function_around(epochs.front().loop) == function_around(loader.call->node) ||
           !function_around(loader.call->node)));
+    // Shared out, a loop that writes one thing for each sample would write a part on each rank.
+    const bool writes = writes_each_turn(input, loop);
     // A DistributedSampler needs the group: not where a run of one process does without.
-    if (by_name && known_shuffle && told && joins_always(script)) {
+    if (by_name && known_shuffle && told && !writes && joins_always(script)) {
       std::vector<Edit> edits;
       const std::string made = fmt::format("DistributedSampler({}{})", dataset.text(),
                                            shuffles ? "" : ", shuffle=False");
@@ -82,20 +96,24 @@ void sampler(const RuleInput& input, const ScriptFacts& script,
           edits.push_back(std::move(edit));
       files.push_back({loader.file, in_order(std::move(edits))});
     }
-    propose({.code = FindingCode::unsharded_data,
-             .severity = Severity::critical,
-             .confidence = 0.85,
-             .where = {place_of(loader.file, loader.call->node), place_of(loop.file, loop.loop)},
-             .reason = "the model is wrapped in DDP, and the loader has no DistributedSampler: "
-                       "every rank goes over all of the data",
-             .description = shuffles ? "share the data out with a DistributedSampler (the shuffle "
-                                       "moves into it), and tell it the epoch"
-                                     : "share the data out with a DistributedSampler",
-             .effect = "an epoch takes 1/N of the steps on N ranks",
-             .changes = "steps in an epoch: 1/N; the order of the data; a schedule counted in "
-                        "steps ends later",
-             .files = std::move(files)},
-            findings);
+    propose(
+        {.code = FindingCode::unsharded_data,
+         .severity = Severity::critical,
+         .confidence = 0.85,
+         .where = {place_of(loader.file, loader.call->node), place_of(loop.file, loop.loop)},
+         .reason = "the model is wrapped in DDP, and the loader has no DistributedSampler: "
+                   "every rank goes over all of the data",
+         .description = std::string(shuffles ? "share the data out with a DistributedSampler (the "
+                                               "shuffle moves into it), and tell it the epoch"
+                                             : "share the data out with a DistributedSampler") +
+                        (writes ? "; the loop writes in every turn: each rank would write its "
+                                  "part alone, so look at that first"
+                                : ""),
+         .effect = "an epoch takes 1/N of the steps on N ranks",
+         .changes = "steps in an epoch: 1/N; the order of the data; a schedule counted in "
+                    "steps ends later",
+         .files = std::move(files)},
+        findings);
   }
 }
 
