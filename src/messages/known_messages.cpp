@@ -114,17 +114,49 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::out_of_memory, "CUBLAS_STATUS_ALLOC_FAILED",
                  "a GPU had no room for cuBLAS's workspace",
                  "smaller batch; free memory of other processes on the GPU"},
-    KnownMessage{FindingCode::nccl_timeout, "Watchdog caught collective operation timeout",
-                 "a rank did not come to a collective in time; the ranks that print this are the "
-                 "ones that waited",
-                 "find the rank that is missing before raising any timeout: compare SeqNum and "
-                 "OpType across ranks, look for the rank that does not "
-                 "print this, and for a collective under `if rank == 0`, uneven batches or a "
-                 "crashed loader there"},
+    KnownMessage{
+        FindingCode::nccl_timeout, "Watchdog caught collective operation timeout",
+        "a rank did not come to a collective in time; the ranks that print this are the "
+        "ones that waited",
+        "find the rank that did not come before raising any timeout: an error of its own, a "
+        "collective under `if rank == 0`, fewer batches, a crashed loader, or one that still "
+        "saves, loads or prepares data"},
     KnownMessage{FindingCode::ranks_missing, "waiting for clients ... clients joined",
                  "fewer ranks came to the rendezvous than WORLD_SIZE promises",
                  "start all ranks, or start them with one command: torchrun --standalone "
                  "--nproc_per_node=N"},
+    KnownMessage{FindingCode::ranks_missing, "connect() timed out. Original timeout was",
+                 "nobody answers at the rendezvous: the first node's rank is not started, ended, "
+                 "or cannot be reached",
+                 "start all ranks; nc -vz MASTER_ADDR MASTER_PORT from the others; on one machine "
+                 "torchrun --standalone --nproc_per_node=N"},
+    KnownMessage{FindingCode::network_path, "No route to host, retrying",
+                 "the other host cannot be reached by the address that NCCL or the launcher took",
+                 "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME with the interface that joins the "
+                 "hosts (ip -br addr), or a firewall between them",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::nccl_timeout, "Some NCCL operations have failed or timed out",
+                 "a collective failed or timed out; which one stands in the lines above, and why "
+                 "in the log of the rank that failed first",
+                 "find the first error in the logs of all ranks: lockstep diagnose rank*.log",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::program_error, "NCCL error ... invalid usage",
+                 "NCCL was asked for what it cannot do: mostly two ranks on one GPU, or ranks that "
+                 "disagree about the group",
+                 "NCCL_DEBUG=WARN says which; one GPU per rank (torch.cuda.set_device(LOCAL_RANK), "
+                 "CUDA_VISIBLE_DEVICES of each process)",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::allocator_thrash, "pytorch allocator cache flushes since last step",
+                 "memory is so full that PyTorch gives its cache back and asks the driver anew, in "
+                 "each step: that can make steps many times longer",
+                 "a smaller micro batch or shorter sequences; gradient checkpointing; "
+                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "
+                 "get_accelerator().empty_cache() on all ranks at the same moment",
+                 MessageWeight::costs},
+    KnownMessage{FindingCode::out_of_memory, "THCudaCheck FAIL ... out of memory",
+                 "a GPU had no room for the next tensor",
+                 "smaller batch and more accumulation steps; gradient checkpointing; see who else "
+                 "is on the GPU: nvidia-smi"},
     KnownMessage{FindingCode::ranks_missing, "Timed out waiting ... clients joined",
                  "fewer ranks came to the rendezvous than WORLD_SIZE promises",
                  "start all ranks, or start them with one command: torchrun --standalone "
@@ -408,6 +440,10 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::ended_from_outside, "DUE TO PREEMPTION",
                  "the scheduler gave the nodes to another job",
                  "sbatch --requeue, and save often enough to go on from there"},
+    KnownMessage{FindingCode::ended_from_outside, "*** ... CANCELLED AT",
+                 "the scheduler ended the job: somebody called scancel, or a limit was reached",
+                 "sacct -j JOB --format=State,ExitCode,Reason tells which",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::ended_from_outside,
                  "DataLoader worker ... killed by signal: Terminated",
                  "somebody ended a loader's worker (SIGTERM), mostly with the whole job",
@@ -458,6 +494,8 @@ constexpr std::array kMessages = {
                  MessageWeight::usual_reason},
     KnownMessage{FindingCode::host_memory_full, " Killed    ... python", kKilled, kWhoKilled,
                  MessageWeight::usual_reason},
+    KnownMessage{FindingCode::host_memory_full, kKilledAlone, kKilled, kWhoKilled,
+                 MessageWeight::usual_reason, false},
     KnownMessage{FindingCode::host_memory_full, "exits with return code = -9", kKilled, kWhoKilled,
                  MessageWeight::usual_reason},
     KnownMessage{FindingCode::find_unused_parameters,
@@ -529,8 +567,10 @@ constexpr std::array kMessages = {
                  "the driver does not reach a GPU that is there",
                  "dmesg shows an Xid; reset or reboot; check power and seating"},
     KnownMessage{
-        FindingCode::ecc_or_xid, "NVRM: Xid", "the driver reported a hardware or driver error",
-        "look the number up in NVIDIA's Xid catalogue; 79 and 119 need a reset or a reboot"},
+        FindingCode::ecc_or_xid, kXid,
+        "the driver reported an error of a GPU, or of a program on it",
+        "what the number says decides: 13, 31, 43 and 45 are mostly the program's own; others need "
+        "a reset (nvidia-smi --gpu-reset -i N) or a reboot; lockstep explain H604"},
     KnownMessage{FindingCode::ecc_or_xid, "uncorrectable ECC error encountered",
                  "a GPU's memory failed", "take the GPU out of use and reset it: nvidia-smi -r"},
     KnownMessage{FindingCode::gpu_held_by_others,
@@ -542,6 +582,13 @@ constexpr std::array kMessages = {
                  "all CUDA-capable devices are busy or unavailable",
                  "another process holds the GPU exclusively",
                  "nvidia-smi shows who; nvidia-smi -c 0 allows sharing"},
+    KnownMessage{
+        FindingCode::program_error, kRankEnded,
+        "a rank ended with an error of its own, and this text holds the launcher's summary "
+        "alone",
+        "its traceback stands further up, or in that rank's own log: torchrun -r 3 "
+        "--log-dir logs; @record around main() puts it into the summary",
+        MessageWeight::usual_reason, false},
     KnownMessage{FindingCode::program_error, kOwnError,
                  "the program itself ended with an exception",
                  "mend that first: the launcher's words behind it (ChildFailedError, exit codes, "

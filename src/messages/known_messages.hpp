@@ -50,6 +50,16 @@ inline constexpr std::string_view kWatchdogsDiffer = "the ranks' watchdogs name 
 // The assertion itself is printed by the kernel, above.
 inline constexpr std::string_view kDeviceAssertion = "CUDA error: device-side assert triggered";
 
+// "NVRM: Xid (PCI:0000:3b:00): 79, pid=…": the number decides what it means.
+inline constexpr std::string_view kXid = "NVRM: Xid";
+
+// The shell's one word for a program that got SIGKILL.
+inline constexpr std::string_view kKilledAlone = "Killed";
+
+// torchrun's summary: "exitcode  : 1 (pid: 78971)", "failed (exitcode: 1) local_rank: 0". Where
+// nothing else tells why.
+inline constexpr std::string_view kRankEnded = "exitcode ... local_rank";
+
 // An address needs no name server.
 inline constexpr std::string_view kNobodyAnswers = "client socket ... address of";
 

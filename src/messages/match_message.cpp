@@ -192,6 +192,7 @@ bool both_are_the_same_operation(std::string_view line) {
 
 std::optional<MatchedMessage> match_message(std::string_view line) {
   static const FirstLetters first_letters;
+  if (trim(line) == kKilledAlone) return MatchedMessage{&known_message(kKilledAlone), false};
   if (!first_letters.may_begin_in(line)) return std::nullopt;
   for (const KnownMessage& message : known_messages()) {
     if (!message.by_words || !holds(line, message.words)) continue;

@@ -184,18 +184,28 @@ std::vector<CheckItem> checklist_of(const JobSignals& job, const Verdict& verdic
   return items;
 }
 
+bool is_in_use(const GpuSignals& gpu) {
+  constexpr double kHolds = 0.7e9;  // bytes; a driver's own is less
+  return gpu.busy_fraction.value_or(0) >= 0.05 || gpu.memory_used_bytes.value_or(0) >= kHolds;
+}
+
+std::string gpus_words(const std::vector<int>& gpus) {
+  std::string words = "GPU ";
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    words += (i > 0 ? ", " : "") + std::to_string(gpus[i]);
+  return words;
+}
+
 // One look at the GPUs still answers what it can: those of the first job that hold or do something,
 // side by side.
 std::vector<CheckItem> snapshot_checklist(const Signals& signals, const std::vector<int>& of_job) {
-  constexpr double kHolds = 0.7e9;  // a driver's own is less
   std::vector<double> busy;
   std::vector<double> memory;
   std::vector<double> power;
   std::size_t in_use = 0;
   for (const GpuSignals& gpu : signals.gpus) {
     if (!of_job.empty() && std::ranges::find(of_job, gpu.index) == of_job.end()) continue;
-    if (gpu.busy_fraction.value_or(0) < 0.05 && gpu.memory_used_bytes.value_or(0) < kHolds)
-      continue;
+    if (!is_in_use(gpu)) continue;
     ++in_use;
     if (gpu.busy_fraction) busy.push_back(*gpu.busy_fraction);
     if (gpu.memory_used_bytes) memory.push_back(*gpu.memory_used_bytes);
@@ -207,16 +217,29 @@ std::vector<CheckItem> snapshot_checklist(const Signals& signals, const std::vec
     return *std::ranges::min_element(values) / *std::ranges::max_element(values);
   };
   std::vector<CheckItem> items;
-  if (busy.size() == in_use)
+  // Busy for half of the time or more and all alike: that is together, as far as so few looks tell.
+  constexpr double kAlike = 0.8;
+  constexpr double kHalf = 0.5;
+  if (busy.size() == in_use) {
+    const double least = *std::ranges::min_element(busy);
+    const double most = *std::ranges::max_element(busy);
+    std::optional<bool> together;
+    if (least >= kBusyTogether || (least >= kHalf && least >= kAlike * most)) together = true;
+    if (least < kHalf * most) together = false;
     items.push_back({"GPUs busy together",
-                     "in this one look from " + percent(*std::ranges::min_element(busy)) + " to " +
-                         percent(*std::ranges::max_element(busy)),
-                     *std::ranges::min_element(busy) >= kBusyTogether});
-  else
+                     (signals.ticks > 1 ? "in " + std::to_string(signals.ticks) + " looks from "
+                                        : std::string("in this one look from ")) +
+                         percent(least) + " to " + percent(most),
+                     together});
+  } else {
     items.push_back({"GPUs busy together", "was not read of all GPUs", std::nullopt});
+  }
   items.push_back(similar("memory", "the lowest holds", balance(memory)));
   items.push_back(similar("power", "the lowest draws", balance(power)));
-  items.push_back({"no turns", "one look shows none", std::nullopt});
+  items.push_back({"no turns", "that takes many looks, one after the other", std::nullopt});
+  // Beside a table of more GPUs: of which it speaks.
+  if (in_use < static_cast<std::size_t>(std::ranges::count_if(signals.gpus, is_in_use)))
+    for (CheckItem& item : items) item.measured = gpus_words(of_job) + ": " + item.measured;
   return items;
 }
 
@@ -325,7 +348,8 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     for (Finding& finding : *list) finding.hosts = hosts_of(finding.gpus, signals);
   const auto add_job = [&](std::size_t at) {
     const JobSignals& job = signals.jobs[at];
-    tell_of_its_job(job, report);
+    // So few looks are of no job's time: all figures are of all of them.
+    if (signals.ticks >= kFewestTicks) tell_of_its_job(job, report);
     report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict, job.name,
                            hosts_of(job.gpus, signals), mean_busy(job),
                            at < diagnosis.ledgers.size() ? diagnosis.ledgers[at] : Ledger{},

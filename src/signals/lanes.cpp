@@ -16,6 +16,9 @@ constexpr double kWorkingOfLimit = 0.5;
 // 2.2 h of 20 ms samples; longer runs get a coarser grid
 constexpr std::size_t kMostBins = 400'000;
 constexpr double kReachSpacings = 1.5;
+// Logs of a reading a second, whose stamps drift by a millisecond.
+constexpr double kCoarseMs = 500;
+constexpr double kDriftMs = 5;
 // SMs: a GPU that never has a fifth of them at work is not a lane full of noise
 constexpr double kLeastFull = 0.2;
 
@@ -37,17 +40,20 @@ Lanes empty_grid(double from_ms, double to_ms, double step_ms, std::size_t gpus)
   return lanes;
 }
 
-// Each bin takes the reading nearest to its middle, when one is near enough.
+// Each bin takes the reading nearest to its middle, when one is near enough; of two that are
+// equally near the later, which speaks of the time before it. Clocks drift by a millisecond:
+// without a little room one reading counts twice and the next not at all.
 void lay(const Series<double>& series, const std::function<double(double)>& scale,
          const Lanes& grid, std::vector<double>& row) {
   if (series.empty()) return;
   const double reach =
       kReachSpacings * std::max(spacing_of(series).value_or(grid.step_ms), grid.step_ms);
+  const double room = grid.step_ms >= kCoarseMs ? kDriftMs : 0;
   std::size_t at = 0;
   for (std::size_t bin = 0; bin < row.size(); ++bin) {
     const double middle = grid.time_of(bin);
     while (at + 1 < series.size() &&
-           std::abs(series.t_ms[at + 1] - middle) <= std::abs(series.t_ms[at] - middle))
+           std::abs(series.t_ms[at + 1] - middle) <= std::abs(series.t_ms[at] - middle) + room)
       ++at;
     if (std::abs(series.t_ms[at] - middle) <= reach) row[bin] = scale(series.values[at]);
   }

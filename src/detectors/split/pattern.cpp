@@ -575,7 +575,10 @@ JobVerdict judge_from_outside(const JobSignals& job, const Signals& signals) {
             busy_and_hardly_drawing(job, signals),
         {});
   if (!busy_is_known(job))
-    return unclear(job, "utilization was never read: it would tell work from rest.", {});
+    return unclear(job,
+                   "utilization was read too seldom, or never, on some of them: it would tell work "
+                   "from rest.",
+                   {});
   if (is_idle(job)) {
     const double worked = most_busy(job, signals);
     std::string sentence =

@@ -26,9 +26,17 @@ Told told_by(const std::string& detail) {
   for (const KnownMessage& known : known_messages()) {
     const std::string_view id = name_of(known.code).id;
     if (!detail.starts_with(id)) continue;
-    const auto matched = match_message(detail);
+    auto matched = match_message(detail);
+    if (const auto words = detail.find(": "); !matched && words != std::string::npos)
+      matched = match_message(detail.substr(words + 2));
     const bool same = matched && matched->message->code == known.code;
-    return {same ? matched->message : &known, detail.substr(id.size(), 1) != "?",
+    // An exception of the program's own is no message that words tell.
+    const KnownMessage& own_error = known_message(kOwnError);
+    const bool is_summary = detail.find("exitcode") != std::string::npos;
+    const KnownMessage& other = known.code != own_error.code ? known
+                                : is_summary                 ? known_message(kRankEnded)
+                                                             : own_error;
+    return {same ? matched->message : &other, detail.substr(id.size(), 1) != "?",
             detail.substr(detail.find(' ') + 1)};
   }
   if (const auto matched = match_message(detail)) return {matched->message, matched->sure, detail};

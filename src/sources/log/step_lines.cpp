@@ -65,6 +65,42 @@ StepLine time_and_data(std::string_view line) {
   return step && data && *data <= *step ? of_step(step, data) : StepLine{};
 }
 
+// Of "[0][200/5005]" the 200: which batch of its epoch a line tells of.
+std::optional<double> batch_of_epoch(std::string_view line) {
+  const auto slash = line.find('/');
+  if (slash == std::string_view::npos || line.find(']', slash) == std::string_view::npos)
+    return std::nullopt;
+  const auto open = line.substr(0, slash).rfind('[');
+  if (open == std::string_view::npos) return std::nullopt;
+  const auto number = parse_integer(trim(line.substr(open + 1, slash - open - 1)));
+  return number ? std::optional(static_cast<double>(*number)) : std::nullopt;
+}
+
+// A mean so far holds the first batch of its epoch, for which all workers start: what lies between
+// two lines of an epoch is their difference. Lines without a number stay as they are.
+std::vector<StepLine> between_means(const std::vector<StepLine>& means,
+                                    std::span<const std::string> lines) {
+  std::vector<StepLine> between;
+  for (std::size_t i = 1; i < means.size(); ++i) {
+    const auto before = batch_of_epoch(lines[means[i - 1].line]);
+    const auto now = batch_of_epoch(lines[means[i].line]);
+    if (!before || !now) return means;
+    if (*now <= *before) continue;  // the next epoch
+    const auto mean = [&](double first, double second) {
+      return std::max(0.0, (second * (*now + 1) - first * (*before + 1)) / (*now - *before));
+    };
+    StepLine step = means[i];
+    step.step_ms = mean(means[i - 1].step_ms, means[i].step_ms);
+    step.data_ms = std::min(step.step_ms, mean(*means[i - 1].data_ms, *means[i].data_ms));
+    // The mean of many counts as many.
+    constexpr double kAsMany = 20;
+    if (step.step_ms > 0)
+      between.insert(between.end(), static_cast<std::size_t>(std::min(kAsMany, *now - *before)),
+                     step);
+  }
+  return between.empty() ? means : between;
+}
+
 // mmcv, Detectron2.
 StepLine time_and_data_time(std::string_view line) {
   auto data = number_behind(line, "data_time:");
@@ -96,8 +132,20 @@ StepLine time_in_ms(std::string_view line) {
   return number && number->rest.starts_with("ms") ? of_step(in_ms(number, 1)) : StepLine{};
 }
 
+// Bars that are no steps of the training.
+bool is_another_bar(std::string_view line) {
+  static constexpr std::array<std::string_view, 18> kOthers = {
+      "valid", "test",  "sanity", "predict", "eval",    "infer",   "generat", "download", "load",
+      "map",   "token", "filter", "fetch",   "extract", "preproc", "sav",     "running",  "resolv"};
+  const std::string start = lower_case(line.substr(0, 24));
+  const std::string_view words = trim(std::string_view(start));
+  return std::ranges::any_of(kOthers,
+                             [&](std::string_view other) { return words.starts_with(other); });
+}
+
 // The last bar of the line: terminals write one over the other. "[00:12<01:03, 3.65s/it, loss=1]"
 StepLine progress_bar(std::string_view line) {
+  if (is_another_bar(line)) return {};
   const auto seconds = line.rfind("s/it");
   const auto rate = line.rfind("it/s");
   const bool is_seconds =
@@ -130,6 +178,9 @@ std::vector<StepLine> step_lines(std::span<const std::string> lines) {
       }
   }
   auto& most = *std::ranges::max_element(found, {}, &std::vector<StepLine>::size);
+  // Two lines that are two hundred batches apart are the mean of two hundred.
+  constexpr std::size_t kMeansOfMany = 2;
+  if (&most == &found.front() && most.size() >= kMeansOfMany) most = between_means(most, lines);
   return most.size() < kFewest ? std::vector<StepLine>() : std::move(most);
 }
 

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/redact.hpp"
 #include "base/text.hpp"
+#include "lockstep/xid.hpp"
 #include "messages/known_messages.hpp"
 #include "sources/log/step_lines.hpp"
 #include "sources/log/watchdog_lines.hpp"
@@ -200,6 +202,50 @@ std::optional<std::size_t> own_error_of(const OutputLog& log, std::size_t at,
   return line && !match_message(log.lines[*line]) ? line : std::nullopt;
 }
 
+// "exitcode  : 1 (pid: 78971)", "failed (exitcode: 1) local_rank: 0"
+std::optional<std::size_t> rank_that_ended(std::span<const std::string> lines) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto at = lines[i].find("exitcode");
+    if (at == std::string::npos) continue;
+    const std::string_view rest = std::string_view(lines[i]).substr(at + 8);
+    const auto digit = rest.find_first_not_of(" :");
+    if (digit != std::string_view::npos && rest[digit] >= '1' && rest[digit] <= '9') return i;
+  }
+  return std::nullopt;
+}
+
+// "NVRM: Xid (PCI:0000:3b:00): 79, pid=…"
+std::optional<int> xid_of(const std::string& line) {
+  const auto at = line.find(kXid);
+  const auto close = at == std::string::npos ? at : line.find("): ", at);
+  if (close == std::string::npos) return std::nullopt;
+  const std::string_view rest = std::string_view(line).substr(close + 3);
+  const auto number = parse_integer(rest.substr(0, rest.find_first_not_of("0123456789")));
+  return number && *number < 1000 ? std::optional(static_cast<int>(*number)) : std::nullopt;
+}
+
+// Each number once, with what it means and on how many GPUs it came.
+std::vector<std::string> xids_in(std::span<const OutputLog> logs) {
+  std::vector<int> order;
+  std::map<int, std::set<std::string>> gpus;
+  for (const OutputLog& log : logs)
+    for (const std::string& line : log.lines)
+      if (const auto xid = xid_of(line)) {
+        if (!gpus.contains(*xid)) order.push_back(*xid);
+        const auto open = line.find('(', line.find(kXid));
+        gpus[*xid].insert(line.substr(open + 1, line.find(')', open) - open - 1));
+      }
+  std::vector<std::string> sentences;
+  for (const int xid : order) {
+    const std::string_view meaning = meaning_of_xid(xid);
+    sentences.push_back(fmt::format(
+        "Xid {} on {}: {}", xid,
+        gpus[xid].size() == 1 ? *gpus[xid].begin() : fmt::format("{} GPUs", gpus[xid].size()),
+        meaning.empty() ? "look it up in NVIDIA's catalogue" : meaning));
+  }
+  return sentences;
+}
+
 WatchdogWords watchdog_words_of(std::span<const OutputLog> logs) {
   WatchdogWords all;
   for (const OutputLog& log : logs) {
@@ -235,16 +281,20 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
   const auto in_log = [&](std::size_t line, const std::string& words) {
     return fmt::format("{}line {}: {}", log.name.empty() ? "" : log.name + " ", line + 1, words);
   };
+  // What the ranks say compared stands first: the line itself names the victims.
+  if (known.code == FindingCode::nccl_timeout) {
+    const ComparedWaits compared = compare_waits(watchdog_words_of(logs));
+    for (const std::string& words : compared.sentences) add(known.code, words);
+    if (!compared.different_calls.empty())
+      add(FindingCode::rank_conditional_collective,
+          fmt::format("{}: {}", kWatchdogsDiffer, compared.different_calls));
+  }
   add(known.code, in_log(entry.place.line, shown(log.lines[entry.place.line], known)));
   if (known.words == kDeviceAssertion)
     if (const auto above = assertion_above(log.lines, entry.place.line))
       add(known.code, in_log(*above, shown(log.lines[*above], known)));
-  if (known.code != FindingCode::nccl_timeout) return;
-  const ComparedWaits compared = compare_waits(watchdog_words_of(logs));
-  for (const std::string& words : compared.sentences) add(known.code, words);
-  if (!compared.different_calls.empty())
-    add(FindingCode::rank_conditional_collective,
-        fmt::format("{}: {}", kWatchdogsDiffer, compared.different_calls));
+  if (known.words == kXid)
+    for (const std::string& words : xids_in(logs)) add(known.code, words);
 }
 
 // Means so far settle late, and the first steps warm up: of many lines the second half.
@@ -275,6 +325,8 @@ std::optional<ParsedLog> parse_training_logs(std::span<const OutputLog> logs) {
   for (std::size_t at = 0; at < logs.size(); ++at)
     if (const auto line = own_error_of(logs[at], at, found, logs.size() > 1))
       found.add({at, *line}, {&known_message(kOwnError), true});
+    else if (const auto summary = rank_that_ended(logs[at].lines); summary && found.all().empty())
+      found.add({at, *summary}, {&known_message(kRankEnded), false});
   for (const auto& [code, entry] : found.all()) add_message(logs, entry, log.records);
   add_steps(logs.front().lines, log.records);  // steps of several ranks are the same steps
   std::ranges::stable_sort(log.records, {}, &Record::t_ms);

@@ -74,6 +74,7 @@ using RanksByCall = std::vector<std::pair<std::string, std::vector<int>>>;
 RanksByCall by_call(const std::vector<const TimedOutCall*>& calls) {
   RanksByCall result;
   for (const TimedOutCall* const call : calls) {
+    if (call->operation.empty()) continue;
     const std::string words = sizes_must_agree(*call) ? words_of_call(*call) : call->operation;
     const auto known = std::ranges::find(result, words, &RanksByCall::value_type::first);
     if (known == result.end())
@@ -97,10 +98,15 @@ void compare_group(const std::string& group, const std::vector<const TimedOutCal
   if (by_sequence.size() > 1) {
     constexpr std::size_t kMost = 4;
     std::vector<std::string> places;
-    for (const auto& [sequence, ranks] : by_sequence)
-      if (places.size() < kMost)
-        places.push_back(fmt::format("{} {} number {}", words_of_ranks(ranks),
-                                     verb(ranks, "waits in", "wait in"), sequence));
+    for (const auto& [sequence, ranks] : by_sequence) {
+      if (places.size() == kMost) break;
+      const auto one = std::ranges::find_if(calls, [&, number = sequence](const auto* call) {
+        return call->sequence == number && !call->operation.empty();
+      });
+      places.push_back(fmt::format("{} {} {}number {}", words_of_ranks(ranks),
+                                   verb(ranks, "waits in", "wait in"),
+                                   one == calls.end() ? "" : words_of_call(**one) + " ", sequence));
+    }
     const std::vector<int>& last = by_sequence.begin()->second;
     result.sentences.push_back(fmt::format("{}{}: {} {} furthest behind{}, look there first",
                                            join(places, ", "), of_group, words_of_ranks(last),
@@ -110,10 +116,12 @@ void compare_group(const std::string& group, const std::vector<const TimedOutCal
   }
   const auto apart = by_call(calls);
   const auto& [sequence, ranks] = *by_sequence.begin();
-  if (apart.size() == 1) {
-    result.sentences.push_back(fmt::format("{} {} {} number {}{}", words_of_ranks(ranks),
-                                           verb(ranks, "waits in", "wait in"),
-                                           words_of_call(*calls.front()), sequence, of_group));
+  if (apart.size() < 2) {
+    const auto named = std::ranges::find_if(
+        calls, [](const TimedOutCall* call) { return !call->operation.empty(); });
+    result.sentences.push_back(fmt::format(
+        "{} {} {} number {}{}", words_of_ranks(ranks), verb(ranks, "waits in", "wait in"),
+        named == calls.end() ? "call" : words_of_call(**named), sequence, of_group));
     return;
   }
   std::vector<std::string> ways;
@@ -158,13 +166,21 @@ WatchdogWords watchdog_words(std::span<const std::string> lines, std::optional<i
     if (std::string group = group_of_line(line); !group.empty())
       if (const auto sequence = sequence_of_group_line(line))
         groups[{*of_line, *sequence}] = std::move(group);
-    if (line.find("Watchdog caught collective operation timeout") == std::string::npos) continue;
-    const auto sequence = count_behind(line, "SeqNum=");
+    // The second line that a watchdog prints does not say which operation; the first may be cut
+    // off.
+    const bool names_call =
+        line.find("Watchdog caught collective operation timeout") != std::string::npos;
+    const bool names_number = line.find("detected by watchdog at work") != std::string::npos;
+    const auto sequence = names_call     ? count_behind(line, "SeqNum=")
+                          : names_number ? sequence_of_group_line(line)
+                                         : std::nullopt;
     if (!sequence) continue;
     TimedOutCall call{
         *of_line, {}, *sequence, field_behind(line, "OpType="), field_behind(line, "NumelIn=")};
     const auto [known, is_new] = calls.try_emplace(*of_line, call);
-    if (!is_new && *sequence < known->second.sequence) known->second = std::move(call);
+    const bool says_more = *sequence == known->second.sequence && known->second.operation.empty();
+    if (!is_new && (*sequence < known->second.sequence || says_more))
+      known->second = std::move(call);
   }
   WatchdogWords words;
   for (auto& [of_rank, call] : calls) {

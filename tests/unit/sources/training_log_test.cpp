@@ -383,16 +383,16 @@ TEST(WatchdogLines, NameTheRankThatDoesNotWaitAndItsOwnError) {
   EXPECT_THAT(
       details_of(log),
       ElementsAre("L809 line 2: [rank2]: OSError: [Errno 5] x.tar",
-                  HasSubstr("L808 line 3: [rank0]"),
                   "L808 ranks 0, 1 wait in ALLREDUCE of 10 elements number 7",
-                  "L808 rank 2 speaks in this log and reports no time-out: look there first"));
+                  "L808 rank 2 speaks in this log and reports no time-out: look there first",
+                  HasSubstr("L808 line 3: [rank0]")));
 }
 
 TEST(WatchdogLines, OfAllRanksInOneCallBlameNone) {
   EXPECT_THAT(details_of(parse_training_log(
                   log_lines(timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSum, kAll)))),
-              ElementsAre(HasSubstr("L808 line 1"),
-                          "L808 ranks 0, 1 wait in ALLREDUCE of 10 elements number 7"));
+              ElementsAre("L808 ranks 0, 1 wait in ALLREDUCE of 10 elements number 7",
+                          HasSubstr("L808 line 1")));
 }
 
 TEST(WatchdogLines, ThatNameDifferentCallsOfOneGroupAreDifferentPaths) {
@@ -418,7 +418,8 @@ TEST(WatchdogLines, SayWhoIsFurthestBehind) {
       details_of(
           parse_training_log(log_lines(timed_out(0, 9, kSum, kAll) + timed_out(0, 11, kSum, kAll) +
                                        timed_out(1, 4, kSum, kAll)))),
-      ::testing::Contains("L808 rank 1 waits in number 4, rank 0 waits in number 9: rank 1 is "
+      ::testing::Contains("L808 rank 1 waits in ALLREDUCE of 10 elements number 4, rank 0 waits in "
+                          "ALLREDUCE of 10 elements number 9: rank 1 is "
                           "furthest behind, look there first"));
 }
 
@@ -446,6 +447,71 @@ TEST(TrainingLog, ShowsTheAssertionOfAKernel) {
                   "Loss.cu:250: nll_loss_forward: Assertion `t >= 0 && t < n_classes` failed.\n"
                   "RuntimeError: CUDA error: device-side assert triggered\n"))),
               ElementsAre(HasSubstr("L809 line 2"), HasSubstr("t < n_classes` failed")));
+}
+
+TEST(WatchdogLines, OfARankWhoseFirstLineWasCutOffCountAsWaiting) {
+  const std::string cut =
+      "[rank1]:[E1 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 1] Exception (either an error or timeout) "
+      "detected by watchdog at work: 7, last enqueued NCCL work: 9.\n";
+  EXPECT_THAT(details_of(parse_training_log(log_lines(timed_out(0, 7, kSum, "") + cut))),
+              ElementsAre("L808 ranks 0, 1 wait in ALLREDUCE of 10 elements number 7",
+                          HasSubstr("L808 line 1")));
+}
+
+TEST(TrainingLog, TellsEachXidAndWhatItMeans) {
+  EXPECT_THAT(
+      details_of(
+          parse_training_log(log_lines("NVRM: Xid (PCI:0000:05:00): 43, pid=1, Ch 8\n"
+                                       "NVRM: Xid (PCI:0000:05:00): 43, pid=2, Ch 8\n"
+                                       "NVRM: Xid (PCI:0000:08:00): 94, Contained: SM (0x1)\n"))),
+      ElementsAre(HasSubstr("H604 line 1"), HasSubstr("H604 Xid 43 on PCI:0000:05:00: the "),
+                  HasSubstr("H604 Xid 94 on PCI:0000:08:00: an uncorrectable memory")));
+}
+
+TEST(TrainingLog, SuspectsFromASummaryAloneThatARankEndedWithAnErrorOfItsOwn) {
+  const std::string summary =
+      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+      "[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : 1 (pid: 78971)\n";
+  EXPECT_THAT(told_in(summary), ElementsAre("L809?"));
+  EXPECT_THAT(told_in("Traceback (most recent call last):\nValueError: no\n" + summary),
+              ElementsAre("L809"))
+      << "its own error stands above";
+  EXPECT_THAT(told_in("step 1\n  exitcode  : 0 (pid: 7)\n"), IsEmpty());
+}
+
+TEST(TrainingLog, OneWordOfTheShellIsAKilledProgram) {
+  EXPECT_THAT(told_in("step 1 loss 2.1\nKilled\n"), ElementsAre("B508?"));
+  EXPECT_THAT(told_in("step 1 loss 2.1\nKilled the learning rate\n"), IsEmpty());
+}
+
+std::vector<StepMark> steps_in(const std::string& text) {
+  std::vector<StepMark> steps;
+  if (const auto log = parse_training_log(log_lines(text)))
+    for (const Record& record : log->records)
+      if (const auto* step = std::get_if<StepMark>(&record.content)) steps.push_back(*step);
+  return steps;
+}
+
+TEST(TrainingLog, LeavesTheFirstBatchOfAnEpochOutOfMeansSoFar) {
+  const auto steps = steps_in(
+      "Epoch: [1][0/200]\tTime 17.0 (17.0)\tData 12.0 (12.0)\n"
+      "Epoch: [1][100/200]\tTime 3.0 (3.16)\tData 0.0 (0.22)\n"
+      "Epoch: [2][0/200]\tTime 15.0 (15.0)\tData 11.0 (11.0)\n"
+      "Epoch: [2][100/200]\tTime 3.0 (3.14)\tData 0.0 (0.21)\n");
+
+  ASSERT_FALSE(steps.empty());
+  EXPECT_NEAR(steps.back().duration_ms, 3021, 5) << "(3.14 x 101 - 15) / 100";
+  EXPECT_NEAR(steps.back().spans_ms[index_of(StepPart::data_wait)].value_or(0), 102, 5);
+}
+
+TEST(TrainingLog, TakesNoValidationForSteps) {
+  const auto steps = steps_in(
+      "Epoch 1:  10%| | 1/10 [00:01<00:09, 1.25s/it]\nValidating:  10%| | 1/9 [00:03, 3.04s/it]\n"
+      "Validating:  20%| | 2/9 [00:06, 3.50s/it]\nEpoch 1:  20%| | 2/10 [00:02, 1.27s/it]\n"
+      "Epoch 1:  30%| | 3/10 [00:03, 1.26s/it]\n");
+
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_NEAR(steps.front().duration_ms, 1250, 1);
 }
 
 }  // namespace
