@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.hpp"
 
 namespace lockstep {
@@ -17,6 +19,16 @@ Result<std::set<FindingCode>> codes_of(const std::vector<std::string>& words) {
     for (const std::string_view part : split(word, ',')) {
       if (const FindingName* const found = finding_named(part)) {
         codes.insert(found->code);
+        continue;
+      }
+      // "D2", "X": a family, or a part of it
+      const bool is_prefix =
+          !part.empty() && part.size() < 4 &&
+          std::ranges::any_of(
+              known, [&](const std::string& id) { return id.size() == 4 && id.starts_with(part); });
+      if (is_prefix) {
+        for (const FindingName& name : kFindingNames)
+          if (name.id.starts_with(part)) codes.insert(name.code);
         continue;
       }
       const auto near = nearest(part, known);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iostream>
 #include <memory>
 
 #include "base/file.hpp"
@@ -11,7 +12,9 @@
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "commands/finding_codes.hpp"
+#include "commands/fix_settings.hpp"
 #include "commands/version.hpp"
+#include "fix/chosen_patches.hpp"
 #include "fix/engine.hpp"
 #include "fix/fix_report.hpp"
 #include "fix/reported_patches.hpp"
@@ -37,7 +40,15 @@ namespace fs = std::filesystem;
 struct FixOptions {
   std::vector<std::string> paths;
   bool apply = false;
+  std::string apply_words;  // behind --apply: "3,5", or a path
+  std::set<int> numbers;
+  bool interactive = false;
   bool unsafe = false;
+  bool safe = false;
+  bool diff = false;
+  std::vector<std::string> exclude;
+  std::string baseline;
+  std::string write_baseline;
   bool undo = false;
   bool check = false;
   std::vector<std::string> select;
@@ -162,21 +173,67 @@ Status write_files(const std::vector<FileRewrite>& files) {
   return write_back(files, folder);
 }
 
+// Shows each patch and asks: yes, no, all that are left, quit. An end of the answers is quit.
+std::set<int> ask_for_each(const Project& project, const FixPlan& plan, Colors colors) {
+  const Painter paint(colors);
+  std::set<int> chosen;
+  bool all = false;
+  for (const PatchGroup& group : plan.groups) {
+    std::string shown = fmt::format("\npatch {} of {}, {}\n", group.number, plan.groups.size(),
+                                    safety_word(group.safety));
+    for (const std::size_t position : group.findings) {
+      const CodeFinding& finding = plan.findings[position];
+      shown +=
+          fmt::format("  {} {}  {}: {}\n", name_of(finding.code).id, name_of(finding.code).name,
+                      place_words(project, finding.where.front()), printable(finding.reason));
+      if (!finding.ways.empty() && !finding.ways.front().changes.empty())
+        shown += fmt::format("  changes: {}\n", printable(finding.ways.front().changes));
+    }
+    std::map<FileId, std::string> texts;
+    for (const auto& [file, edits] : group.edits)
+      texts[file] = edited(project.file(file).text(), edits);
+    say(shown + "\n" + diff_text(diff_of_texts(project, texts), 0, paint) + "\n");
+    while (!all) {
+      say("apply it? [y]es, [n]o, [a]ll that are left, [q]uit: ");
+      std::string answer;
+      if (!std::getline(std::cin, answer) || answer == "q") return chosen;
+      all = answer == "a";
+      if (answer == "y" || answer == "a") chosen.insert(group.number);
+      if (answer == "y" || answer == "n") break;
+    }
+    if (all) chosen.insert(group.number);
+  }
+  return chosen;
+}
+
 Result<int> fix_paths(const RunOptions& options, const FixOptions& typed, const CodeFilter& filter,
                       const Wishes& wishes, const Project& project, const FixPlan& plan) {
   auto renderer = TRY(renderer_for(options, typed.format));
-  TRY(put_result(options, renderer->render(report_of_plan(project, plan))));
-  if (typed.apply) {
-    const Patched patched = apply_in_memory(project, plan, wishes, filter,
-                                            typed.unsafe ? Apply::safe_and_unsafe : Apply::safe);
-    std::vector<FileRewrite> files;
-    for (const auto& [id, text] : patched.texts)
-      files.push_back({project.file(id).path(), project.file(id).text(), text});
-    TRY(write_files(files));
-    tell_applied(options, patched.applied, files);
+  const bool asks = typed.apply || typed.interactive;
+  std::set<int> numbers = typed.numbers;
+  if (typed.interactive) numbers = ask_for_each(project, plan, options.colors);
+  // Asked one by one, patches have been shown; as a diff they are what would be written.
+  if (!typed.interactive && !typed.diff)
+    TRY(put_result(options, renderer->render(report_of_plan(project, plan))));
+  if (asks || typed.diff) {
+    const Patched patched =
+        !numbers.empty() || typed.interactive
+            ? TRY(apply_numbers(project, plan, numbers))
+            : apply_in_memory(project, plan, wishes, filter,
+                              typed.unsafe ? Apply::safe_and_unsafe : Apply::safe);
+    if (typed.diff) {
+      TRY(put_result(options, diff_of_texts(project, patched.texts)));
+    } else {
+      std::vector<FileRewrite> files;
+      for (const auto& [id, text] : patched.texts)
+        files.push_back({project.file(id).path(), project.file(id).text(), text});
+      TRY(write_files(files));
+      tell_applied(options, patched.applied, files);
+    }
   }
-  const bool would_change = std::ranges::any_of(
-      plan.groups, [](const PatchGroup& group) { return group.safety != FixSafety::manual; });
+  const bool would_change = std::ranges::any_of(plan.groups, [&](const PatchGroup& group) {
+    return group.safety == FixSafety::safe || (group.safety == FixSafety::unsafe && !typed.safe);
+  });
   if (typed.check && would_change) return exit_code::kFindings;
   // A file that nobody could read is not in order.
   return plan.unread > 0 ? exit_code::kCannotMeasure : exit_code::kDone;
@@ -200,7 +257,7 @@ Result<int> fix_what_was_found(const RunOptions& options, const FixOptions& type
     filter.select = wanted;
   else
     std::erase_if(filter.select, [&](FindingCode code) { return !wanted.contains(code); });
-  auto project = TRY(read_project(typed.paths, versions));
+  auto project = TRY(read_project(typed.paths, versions, Neighbours::context, {}, typed.exclude));
   // An empty selection would be all.
   const FixPlan plan = filter.select.empty() ? FixPlan() : plan_fixes(project, wishes, filter);
   if (plan.findings.empty()) {
@@ -328,9 +385,9 @@ Result<int> verify_patches(const RunOptions& options, const FixOptions& typed,
     return usage_error("no command to measure with",
                        "write it after --: lockstep fix . --verify -- python train.py");
   auto how = TRY(checked_verify(options, typed));
-  auto project =
-      TRY(read_project(typed.paths.empty() ? std::vector<std::string>{"."} : typed.paths, installed,
-                       Neighbours::context, {command_as_file(options.command, how.folder)}));
+  auto project = TRY(read_project(typed.paths.empty() ? std::vector<std::string>{"."} : typed.paths,
+                                  installed, Neighbours::context,
+                                  {command_as_file(options.command, how.folder)}, typed.exclude));
   auto versions = versions_to_measure(project, wishes, filter,
                                       typed.unsafe ? Apply::safe_and_unsafe : Apply::safe,
                                       typed.each, options.command);
@@ -384,21 +441,81 @@ Result<int> verify_patches(const RunOptions& options, const FixOptions& typed,
   return helped ? exit_code::kDone : exit_code::kFindings;
 }
 
-Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
+// One fingerprint a line, so that two of them merge.
+Result<std::set<std::string>> read_baseline(const std::string& path) {
+  const auto text = read_small_file(path, 64U << 20U);
+  if (!text)
+    return Error{
+        fmt::format("cannot read the baseline {}: {}", printable(path), std::strerror(errno)),
+        "make one: lockstep fix PATH --write-baseline " + printable(path),
+        ErrorKind::cannot_measure};
+  std::set<std::string> known;
+  for (const std::string_view line : split(*text, '\n'))
+    if (!trim(line).empty() && !line.starts_with('#')) known.emplace(trim(line));
+  return known;
+}
+
+Result<int> write_baseline(const RunOptions& options, const FixOptions& typed,
+                           const Project& project, const FixPlan& plan) {
+  std::set<std::string> lines;
+  for (const CodeFinding& finding : plan.findings) lines.insert(fingerprint_of(project, finding));
+  std::string text =
+      "# findings of lockstep fix that are known: code, file, and a hash of the line\n";
+  for (const std::string& line : lines) text += line + "\n";
+  TRY(write_file_atomically(typed.write_baseline, text));
+  if (!options.quiet)
+    say(fmt::format("lockstep: {} finding{} written to {}\n", lines.size(),
+                    lines.size() == 1 ? "" : "s", printable(typed.write_baseline)));
+  return exit_code::kDone;
+}
+
+// What is typed comes before what the project says, except for exclude, which adds up.
+Status take_settings(FixOptions& typed, CodeFilter& filter) {
+  std::error_code failed;
+  const fs::path first = typed.paths.empty() ? fs::path(".") : fs::path(typed.paths.front());
+  const auto settings = TRY(fix_settings_of(
+      fs::is_directory(first, failed) ? first : fs::absolute(first, failed).parent_path()));
+  if (typed.select.empty()) typed.select = settings.select;
+  if (typed.ignore.empty()) typed.ignore = settings.ignore;
+  typed.exclude.insert(typed.exclude.end(), settings.exclude.begin(), settings.exclude.end());
+  for (const auto& [glob, codes] : settings.per_file_ignores)
+    filter.per_file.emplace_back(glob, TRY(codes_of(codes)));
+  return Done{};
+}
+
+// `--apply 3,5 PATH`, and `--apply PATH`.
+Status settle_apply(FixOptions& typed) {
+  if (typed.apply_words.empty()) return Done{};
+  if (const auto numbers = patch_numbers(typed.apply_words))
+    typed.numbers = *numbers;
+  else
+    typed.paths.insert(typed.paths.begin(), typed.apply_words);
+  if (!typed.numbers.empty() && typed.interactive)
+    return usage_error("--interactive asks for each patch, and --apply names some",
+                       "give one of them");
+  return Done{};
+}
+
+Result<int> run_fix(const RawOptions& raw, FixOptions typed) {
   auto options = TRY(check(raw));
-  auto select = TRY(codes_of(typed.select));
-  auto ignore = TRY(codes_of(typed.ignore));
+  TRY(settle_apply(typed));
+  CodeFilter filter;
+  if (!typed.undo) TRY(take_settings(typed, filter));
+  filter.select = TRY(codes_of(typed.select));
+  filter.ignore = TRY(codes_of(typed.ignore));
   auto wishes = TRY(checked_wishes(typed));
   auto versions = TRY(checked_versions(typed));
   TRY(renderer_for(options, typed.format));
   if (typed.undo && (typed.apply || typed.check || !typed.from.empty()))
     return usage_error("--undo goes alone", "lockstep fix --undo [PATH]");
-  if (typed.apply && typed.check)
-    return usage_error("--apply writes and --check only looks", "give one of them");
+  if (typed.check && (typed.apply || typed.interactive || typed.diff))
+    return usage_error("--check only looks, and --apply, --interactive and --diff do more",
+                       "give one of them");
+  if (typed.safe && typed.unsafe)
+    return usage_error("--safe and --unsafe at once", "give one of them");
   if (typed.undo) return undo(options, typed);
   for (const FindingCode code : {FindingCode::memory_nearly_full, FindingCode::out_of_memory})
-    if (select.contains(code)) wishes.short_of_memory = code;
-  const CodeFilter filter{std::move(select), std::move(ignore)};
+    if (filter.select.contains(code)) wishes.short_of_memory = code;
   if (!typed.from.empty()) return fix_from_report(options, typed, filter, wishes, versions);
   if (!typed.verify &&
       (typed.each || !typed.rounds.empty() || !typed.watch.empty() || options.duration))
@@ -412,8 +529,10 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
     return usage_error("no file or folder to look at",
                        "lockstep fix . looks at the folder you are in");
 
-  auto project = TRY(read_project(typed.paths, versions));
+  auto project = TRY(read_project(typed.paths, versions, Neighbours::context, {}, typed.exclude));
+  if (!typed.baseline.empty()) filter.known = TRY(read_baseline(typed.baseline));
   const FixPlan plan = plan_fixes(project, wishes, filter);
+  if (!typed.write_baseline.empty()) return write_baseline(options, typed, project, plan);
   return fix_paths(options, typed, filter, wishes, project, plan);
 }
 
@@ -422,10 +541,27 @@ Result<int> run_fix(const RawOptions& raw, const FixOptions& typed) {
 Run configure_fix(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<FixOptions>();
   app.add_option("PATH", typed->paths, "files and folders to look at")->type_name("PATH");
-  app.add_flag("--apply", typed->apply, "write the safe patches");
+  auto* const apply =
+      app.add_option("--apply", typed->apply_words,
+                     "write the safe patches, or those of these numbers: --apply 3,5")
+          ->expected(0, 1)
+          ->type_name("NUMBERS");
+  app.add_flag("-i,--interactive", typed->interactive,
+               "show each patch and ask whether to write it");
+  app.add_flag("--diff", typed->diff, "print what --apply would write, for patch -p1");
   app.add_flag("--unsafe", typed->unsafe, "with --apply: write those too that may change results");
   app.add_flag("--undo", typed->undo, "take the newest --apply back, exactly");
   app.add_flag("--check", typed->check, "for CI: end with 1 when a patch could be applied");
+  app.add_flag("--safe", typed->safe, "with --check: count the safe patches alone");
+  app.add_option("--exclude", typed->exclude, "pass over such paths: 'legacy/', '*_old.py'")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->type_name("PATTERNS");
+  app.add_option("--baseline", typed->baseline, "leave the findings of this file out")
+      ->type_name("FILE");
+  app.add_option("--write-baseline", typed->write_baseline,
+                 "write all findings to this file, to be left out from now on")
+      ->type_name("FILE");
   app.add_option("--select", typed->select, "only these findings, by code: P101,X701")
       ->allow_extra_args(false)
       ->type_name("CODES");
@@ -468,7 +604,10 @@ Run configure_fix(CLI::App& app, RawOptions& raw) {
   app.add_option("--color", raw.color, "auto, always or never (NO_COLOR is honoured)")
       ->type_name("WHEN");
   add_common_options(app, raw);
-  return [typed, &raw] { return run_fix(raw, *typed); };
+  return [typed, apply, &raw] {
+    typed->apply = apply->count() > 0;
+    return run_fix(raw, *typed);
+  };
 }
 
 }  // namespace lockstep

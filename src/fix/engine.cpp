@@ -9,6 +9,7 @@
 
 #include "base/in_parallel.hpp"
 #include "base/text.hpp"
+#include "fix/project/path_patterns.hpp"
 #include "fix/python/bindings.hpp"
 #include "fix/python/statements.hpp"
 
@@ -141,6 +142,34 @@ bool is_ignored(const Project& project, const CodeFinding& finding) {
   return trim(above).starts_with("#") && ignores(above, finding.code);
 }
 
+// The codes in "# lockstep: ignore[...]" that are none.
+std::vector<std::string> unknown_codes_in(std::string_view line) {
+  constexpr std::string_view kMark = "lockstep: ignore[";
+  const auto mark = line.find(kMark);
+  if (mark == std::string_view::npos || line.substr(0, mark).find('#') == std::string_view::npos)
+    return {};
+  const std::string_view rest = line.substr(mark + kMark.size());
+  std::vector<std::string> unknown;
+  for (const std::string_view word : split(rest.substr(0, rest.find(']')), ','))
+    if (!trim(word).empty() && finding_named(trim(word)) == nullptr)
+      unknown.emplace_back(trim(word));
+  return unknown;
+}
+
+bool is_left_out(const Project& project, const CodeFilter& filter, const CodeFinding& finding) {
+  if (filter.ignore.contains(finding.code) || is_ignored(project, finding)) return true;
+  const std::string& name = project.file(finding.where.front().file).name();
+  for (const auto& [glob, codes] : filter.per_file)
+    if (codes.contains(finding.code) &&
+        (matches_glob(glob, name) || matches_glob("**/" + glob, name)))
+      return true;
+  return false;
+}
+
+bool is_known(const Project& project, const CodeFilter& filter, const CodeFinding& finding) {
+  return !filter.known.empty() && filter.known.contains(fingerprint_of(project, finding));
+}
+
 bool wants(const CodeFilter& filter, FindingCode code) {
   return (filter.select.empty() || filter.select.contains(code)) && !filter.ignore.contains(code);
 }
@@ -243,9 +272,11 @@ class Planner {
     before_ = counts_of(plan_.findings);
     plan_.refusals = project_.refusals();
     name_unread();
+    name_unknown_codes();
     leave_unasked();
     choose();
     refuse();
+    merge_alike();
     group();
     return std::move(plan_);
   }
@@ -258,6 +289,22 @@ class Planner {
       if (why.empty()) continue;
       plan_.refusals.push_back({project_.file(file).name(), std::move(why)});
       ++plan_.unread;
+    }
+  }
+
+  // A typing mistake in a comment would let everything through.
+  void name_unknown_codes() {
+    for (FileId file = 0; file < project_.size(); ++file) {
+      const SourceFile& source = project_.file(file);
+      if (!source.asked_for() || source.text().find("lockstep: ignore[") == std::string::npos)
+        continue;
+      int number = 0;
+      for (const std::string_view line : split(source.text(), '\n')) {
+        ++number;
+        for (const std::string& code : unknown_codes_in(line))
+          plan_.refusals.push_back({fmt::format("{}:{}", source.name(), number),
+                                    fmt::format("ignores '{}', which is no finding's code", code)});
+      }
     }
   }
 
@@ -290,16 +337,19 @@ class Planner {
   void choose() {
     std::set<std::string> broken;
     std::set<std::string> chosen;
+    std::set<std::string> fresh;  // what a baseline does not hold in full is told in full
     for (const CodeFinding& finding : plan_.findings) {
       if (finding.group.empty()) continue;
-      if (filter_.ignore.contains(finding.code) || is_ignored(project_, finding))
-        broken.insert(finding.group);
+      if (!is_known(project_, filter_, finding)) fresh.insert(finding.group);
+      if (is_left_out(project_, filter_, finding)) broken.insert(finding.group);
       if (wants(filter_, finding.code)) chosen.insert(finding.group);
     }
     plan_.left_out = std::erase_if(plan_.findings, [&](const CodeFinding& finding) {
       if (!finding.group.empty())
-        return broken.contains(finding.group) || !chosen.contains(finding.group);
-      return !wants(filter_, finding.code) || is_ignored(project_, finding);
+        return broken.contains(finding.group) || !chosen.contains(finding.group) ||
+               !fresh.contains(finding.group);
+      return !wants(filter_, finding.code) || is_left_out(project_, filter_, finding) ||
+             is_known(project_, filter_, finding);
     });
   }
 
@@ -319,6 +369,75 @@ class Planner {
           way.safety = FixSafety::manual;
           break;
         }
+  }
+
+  // Whether one is the other at another line.
+  static bool are_alike(const CodeFinding& a, const CodeFinding& b) {
+    if (a.code != b.code || a.rule != b.rule || a.reason != b.reason || !a.group.empty() ||
+        !b.group.empty() || a.where.front().file != b.where.front().file ||
+        a.ways.size() != b.ways.size())
+      return false;
+    return std::ranges::equal(a.ways, b.ways, [](const Way& x, const Way& y) {
+      return x.safety == y.safety && x.description == y.description && x.changes == y.changes &&
+             x.files.size() == y.files.size() && x.command == y.command;
+    });
+  }
+
+  // Eighty lines of one kind are one finding with eighty places, and one patch.
+  void merge_alike() {
+    constexpr std::size_t kMany = 5;  // a few are better read one by one
+    using Key = std::tuple<FindingCode, FileId, std::string>;
+    const auto key_of = [](const CodeFinding& finding) {
+      return Key(finding.code, finding.where.front().file, finding.reason);
+    };
+    std::map<Key, std::size_t> counts;
+    for (const CodeFinding& finding : plan_.findings) ++counts[key_of(finding)];
+    std::vector<CodeFinding> merged;
+    std::map<Key, std::size_t> first_of;
+    std::map<std::size_t, std::vector<int>> also;  // lines
+    for (CodeFinding& finding : plan_.findings) {
+      const Key key = key_of(finding);
+      const auto [known, fresh] = first_of.try_emplace(key, merged.size());
+      if (!fresh && counts[key] >= kMany && are_alike(merged[known->second], finding) &&
+          takes_edits_of(merged[known->second], finding)) {
+        also[known->second].push_back(line_of(finding.where.front()));
+        merged[known->second].where.push_back(finding.where.front());
+      } else {
+        merged.push_back(std::move(finding));
+      }
+    }
+    for (const auto& [position, lines] : also) merged[position].reason += same_at(lines);
+    plan_.findings = std::move(merged);
+  }
+
+  // Puts the edits of one into the other, unless they are in each other's way.
+  static bool takes_edits_of(CodeFinding& into, const CodeFinding& from) {
+    std::vector<Way> ways = into.ways;
+    for (std::size_t i = 0; i < ways.size(); ++i)
+      for (std::size_t k = 0; k < ways[i].files.size(); ++k) {
+        Change& change = ways[i].files[k];
+        const Change& more = from.ways[i].files[k];
+        if (change.file != more.file) return false;
+        change.edits.insert(change.edits.end(), more.edits.begin(), more.edits.end());
+        change.edits = in_order(std::move(change.edits));
+        if (overlap(change.edits)) return false;
+      }
+    into.ways = std::move(ways);
+    return true;
+  }
+
+  int line_of(const Place& place) const {
+    return line_number(project_.file(place.file).text(), place.from);
+  }
+
+  static std::string same_at(const std::vector<int>& lines) {
+    constexpr std::size_t kNamed = 5;
+    std::vector<std::string> named;
+    for (std::size_t i = 0; i < lines.size() && i < kNamed; ++i)
+      named.push_back(std::to_string(lines[i]));
+    return fmt::format(
+        "; the same at line{} {}{}", lines.size() == 1 ? "" : "s", join(named, ", "),
+        lines.size() > kNamed ? fmt::format(" and {} more", lines.size() - kNamed) : "");
   }
 
   void group() {
@@ -444,6 +563,18 @@ class Planner {
 };
 
 }  // namespace
+
+std::string fingerprint_of(const Project& project, const CodeFinding& finding) {
+  const Place& place = finding.where.front();
+  const std::string& text = project.file(place.file).text();
+  const std::size_t start = line_start(text, place.from);
+  const std::string_view line =
+      trim(std::string_view(text).substr(start, line_end(text, place.from) - start));
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  for (const char c : line) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return fmt::format("{} {} {:016x}", name_of(finding.code).id, project.file(place.file).name(),
+                     hash);
+}
 
 FixPlan plan_fixes(const Project& project, const Wishes& wishes, const CodeFilter& filter) {
   return Planner(project, wishes, filter).plan();

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fix/rule.hpp"
@@ -30,7 +31,13 @@ struct FixPlan {
 struct CodeFilter {
   std::set<FindingCode> select;  // empty: all
   std::set<FindingCode> ignore;
+  // in files whose name fits: a glob, from the folder that names are shown from
+  std::vector<std::pair<std::string, std::set<FindingCode>>> per_file;
+  std::set<std::string> known;  // fingerprints: a baseline's
 };
+
+// What stays the same of a finding when lines above it come and go.
+std::string fingerprint_of(const Project& project, const CodeFinding& finding);
 
 FixPlan plan_fixes(const Project& project, const Wishes& wishes, const CodeFilter& filter);
 

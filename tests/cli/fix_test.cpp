@@ -373,6 +373,153 @@ TEST(Fix, AWriteThatFailsInTheMiddleChangesNothing) {
             3);
 }
 
+// ---- what people who know ruff expect ----
+
+TEST(Fix, AppliesThePatchesOfTheseNumbersAlone) {
+  Work work;
+  const ProgramEnd end = work.fix({"--apply", "1", work.path()});
+
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("1 patch applied"));
+  EXPECT_EQ(work.fix({"--undo"}).code, 0);
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+  const ProgramEnd unknown = work.fix({"--apply", "1,77", work.path()});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("patch 77 is none of those shown"));
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain) << "all or none";
+}
+
+TEST(Fix, AsksForEachPatchAndWritesWhatWasAnsweredWithYes) {
+  Work work;
+  const auto answered = [&](const std::string& answers) {
+    return run_program(
+        {"sh", "-c",
+         "printf '" + answers + "' | " + testing::lockstep_program() + " fix -i " + work.path()},
+        {{"XDG_STATE_HOME", (work.state / "state").string()}});
+  };
+  EXPECT_EQ(answered("n\nq\n").code, 0);
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain);
+  EXPECT_EQ(content_of(work.tree / "run.sh"), kRun);
+  EXPECT_EQ(answered("").code, 0) << "an end of the answers is an end";
+  EXPECT_EQ(content_of(work.tree / "run.sh"), kRun);
+
+  EXPECT_EQ(answered("a\n").code, 0);
+  EXPECT_THAT(content_of(work.tree / "run.sh"), HasSubstr("torchrun"));
+}
+
+TEST(Fix, PrintsOneDiffOfAllThatWouldBeWritten) {
+  Work work;
+  const ProgramEnd diff = work.fix({"--diff", "--unsafe", work.path()});
+  work.tree.write("all.diff", diff.out);
+
+  EXPECT_EQ(diff.code, 0) << diff.err;
+  EXPECT_EQ(content_of(work.tree / "run.sh"), kRun) << "nothing is written";
+  if (run_program({"sh", "-c", "command -v patch"}).code != 0)
+    GTEST_SKIP() << "patch is not installed here";
+  const ProgramEnd patched =
+      run_program({"sh", "-c", "cd " + work.path() + " && patch -p1 < all.diff"});
+  EXPECT_EQ(patched.code, 0) << patched.out << patched.err;
+  const std::string by_patch = content_of(work.tree / "train.py");
+  work.tree.write("train.py", kTrain);
+  work.tree.write("run.sh", kRun);
+  EXPECT_EQ(work.fix({"--apply", "--unsafe", work.path()}).code, 0);
+  EXPECT_EQ(content_of(work.tree / "train.py"), by_patch);
+}
+
+TEST(Fix, TakesWhatTheProjectSaysInItsPyproject) {
+  Work work;
+  work.tree.write("pyproject.toml", "[tool.lockstep]\nignore = [\"X702\"]\n");
+  EXPECT_THAT(work.fix({work.path()}).out, Not(HasSubstr("X702")));
+  EXPECT_THAT(work.fix({"--ignore", "P101", work.path()}).out, HasSubstr("X702"))
+      << "what is typed comes first";
+  work.tree.write("pyproject.toml",
+                  "[tool.lockstep.per-file-ignores]\n\"train.py\" = [\"X7\", \"P\"]\n");
+  EXPECT_THAT(work.fix({work.path()}).out, Not(HasSubstr("train.py:")));
+  work.tree.write("pyproject.toml", "[tool.lockstep]\nexclude = [\"*.sh\"]\n");
+  EXPECT_THAT(work.fix({work.path()}).out, Not(HasSubstr("run.sh")));
+
+  work.tree.write("pyproject.toml", "[tool.lockstep]\nignor = [\"X702\"]\n");
+  const ProgramEnd wrong = work.fix({work.path()});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("does not know 'ignor'"));
+  work.tree.write("pyproject.toml", "[tool.other\nbroken\n");
+  EXPECT_EQ(work.fix({work.path()}).code, 0) << "not our mistake to tell";
+}
+
+TEST(Fix, PassesOverWhatGitignoreNames) {
+  Work work;
+  work.tree.write(".gitignore", "# made\nold/\n*.tmp.sh\n!keep.tmp.sh\n");
+  work.tree.write("old/run.sh", kRun);
+  work.tree.write("a.tmp.sh", kRun);
+  work.tree.write("keep.tmp.sh", kRun);
+  const std::string out = work.fix({work.path()}).out;
+
+  EXPECT_THAT(out, Not(HasSubstr("old/run.sh")));
+  EXPECT_THAT(out, Not(HasSubstr("a.tmp.sh")));
+  EXPECT_THAT(out, HasSubstr("keep.tmp.sh"));
+}
+
+TEST(Fix, LeavesTheFindingsOfABaselineOut) {
+  Work work;
+  const std::string file = (work.state / "known.txt").string();
+  EXPECT_EQ(work.fix({work.path(), "--write-baseline", file}).code, 0);
+  EXPECT_EQ(work.fix({work.path(), "--baseline", file, "--check"}).code, 0);
+
+  work.tree.write("run.sh", "#!/bin/bash\necho more\nCUDA_VISIBLE_DEVICES=0,1 python train.py\n");
+  EXPECT_EQ(work.fix({work.path(), "--baseline", file, "--check"}).code, 0) << "lines move";
+  work.tree.write("new.sh", kRun);
+  EXPECT_EQ(work.fix({work.path(), "--baseline", file, "--check"}).code, 1);
+}
+
+TEST(Fix, SelectsFamiliesAndCountsSafePatchesAlone) {
+  Work work;
+  EXPECT_THAT(work.fix({"--select", "X", work.path()}).out, HasSubstr("X702"));
+  EXPECT_THAT(work.fix({"--select", "D2", work.path()}).out, Not(HasSubstr("X702")));
+  EXPECT_EQ(work.fix({"--select", "Z", work.path()}).code, 2);
+  EXPECT_EQ(work.fix({"--check", work.path()}).code, 1);
+  EXPECT_EQ(work.fix({"--check", "--safe", "--select", "P101", work.path()}).code, 0);
+}
+
+TEST(Fix, TellsACodeInACommentThatIsNone) {
+  Work work;
+  work.tree.write("run.sh", "CUDA_VISIBLE_DEVICES=0 python train.py  # lockstep: ignore[X999]\n");
+  EXPECT_THAT(work.fix({work.path()}).out, HasSubstr("ignores 'X999'"));
+}
+
+TEST(Fix, SarifHoldsTheReplacementsAndAFingerprint) {
+  Work work;
+  const Json log = Json::parse(work.fix({"--format", "sarif", work.path()}).out);
+  const Json& result = log["runs"][0]["results"][0];
+
+  EXPECT_FALSE(result["partialFingerprints"]["lockstep/v1"].get<std::string>().empty());
+  const Json& change = result["fixes"][0]["artifactChanges"][0];
+  EXPECT_FALSE(change["replacements"].empty());
+  EXPECT_GE(change["replacements"][0]["deletedRegion"]["startLine"].get<int>(), 1);
+  EXPECT_FALSE(log["runs"][0]["tool"]["driver"]["rules"][0]["shortDescription"]["text"]
+                   .get<std::string>()
+                   .empty());
+}
+
+TEST(Fix, TheHookAndTheActionOfThisTreeNameOptionsThatThereAre) {
+  Work work;
+  const std::filesystem::path root = testing::source_tree();
+  const std::string hooks = content_of(root / ".pre-commit-hooks.yaml");
+  EXPECT_THAT(hooks, HasSubstr("entry: lockstep fix --check\n"));
+  EXPECT_THAT(hooks, HasSubstr("entry: lockstep fix --apply\n"));
+  EXPECT_EQ(
+      work.fix({"--check", (work.tree / "train.py").string(), (work.tree / "run.sh").string()})
+          .code,
+      1);
+  EXPECT_EQ(
+      work.fix({"--apply", (work.tree / "train.py").string(), (work.tree / "run.sh").string()})
+          .code,
+      0)
+      << "pre-commit gives names behind --apply";
+  const std::string action = content_of(root / "action.yml");
+  EXPECT_THAT(action, HasSubstr("--format sarif -o \"$SARIF\""));
+  EXPECT_THAT(action, HasSubstr("--format github --check"));
+}
+
 TEST(Fix, ReadOnlyFoldersAreLeftAsTheyAre) {
   if (::geteuid() == 0 && run_program({"sh", "-c", "command -v setpriv"}).code != 0)
     GTEST_SKIP() << "root may write anywhere, and setpriv is not here to be another user";

@@ -80,14 +80,15 @@ class Project {
   std::shared_ptr<Imports> imports_;
 };
 
-// Reads files and folders. Hidden folders, virtual environments, caches and other people's packages
-// are passed over.
+// Reads files and folders. Hidden folders, virtual environments, caches, other people's packages,
+// what .gitignore names, and `exclude`, patterns alike, are passed over; what is named is read.
 enum class Neighbours : std::uint8_t { context, editable };  // of a file that is named alone
 // `more`: files that are not on the disk, such as the command that the user typed, as a launch
 // line.
 Result<Project> read_project(const std::vector<std::string>& paths,
                              const std::optional<Versions>& assumed,
                              Neighbours neighbours = Neighbours::context,
-                             std::vector<SourceFile::Facts> more = {});
+                             std::vector<SourceFile::Facts> more = {},
+                             const std::vector<std::string>& exclude = {});
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include "base/file.hpp"
 #include "base/in_parallel.hpp"
 #include "base/text.hpp"
+#include "fix/project/path_patterns.hpp"
 #include "fix/project/project.hpp"
 
 namespace lockstep {
@@ -131,7 +132,10 @@ struct Candidate {
 
 class Walk {
  public:
-  Walk(Project::Contents& into, Neighbours neighbours) : into_(into), neighbours_(neighbours) {}
+  Walk(Project::Contents& into, Neighbours neighbours, const std::vector<std::string>& exclude)
+      : into_(into), neighbours_(neighbours) {
+    for (const std::string& pattern : exclude) excluded_.add(into_.root, pattern);
+  }
 
   Status add(const std::string& given) {
     std::error_code failed;
@@ -181,8 +185,24 @@ class Walk {
     Refusal refusal;
   };
 
+  bool is_passed_over(const fs::path& path, bool is_folder) const {
+    return ignored_.match(path, is_folder) || excluded_.match(path, is_folder);
+  }
+
+  // The .gitignore files from the repository's own folder down to this one.
+  void add_gitignores_above(const fs::path& root) {
+    std::vector<fs::path> folders = {root};
+    std::error_code failed;
+    while (!fs::exists(folders.back() / ".git", failed) && folders.back().has_relative_path())
+      folders.push_back(folders.back().parent_path());
+    if (!fs::exists(folders.back() / ".git", failed)) folders = {root};  // no repository
+    for (auto above = folders.rbegin(); above != folders.rend(); ++above)
+      ignored_.add_gitignore_of(*above);
+  }
+
   void folder(const fs::path& root) {
     std::error_code failed;
+    add_gitignores_above(root);
     for (auto at = fs::recursive_directory_iterator(
              root, fs::directory_options::skip_permission_denied, failed);
          at != fs::recursive_directory_iterator(); at.increment(failed)) {
@@ -192,12 +212,16 @@ class Walk {
       if (at->is_directory(failed) && !at->is_symlink(failed)) {
         const bool skipped = name.starts_with(".") ||
                              std::ranges::find(kPassedOver, name) != kPassedOver.end() ||
-                             name.ends_with(".egg-info") || fs::exists(path / "pyvenv.cfg", failed);
-        if (skipped) at.disable_recursion_pending();
+                             name.ends_with(".egg-info") ||
+                             fs::exists(path / "pyvenv.cfg", failed) || is_passed_over(path, true);
+        if (skipped)
+          at.disable_recursion_pending();
+        else
+          ignored_.add_gitignore_of(path);
         continue;
       }
       if (at->is_symlink(failed) || at->is_regular_file(failed)) {
-        if (!kind_by_name(path) && path.has_extension()) continue;
+        if ((!kind_by_name(path) && path.has_extension()) || is_passed_over(path, false)) continue;
         candidates_.push_back({path, !is_test(path, root), false});
       }
     }
@@ -276,6 +300,8 @@ class Walk {
 
   Project::Contents& into_;
   Neighbours neighbours_;
+  PathPatterns ignored_;
+  PathPatterns excluded_;
   std::vector<Candidate> candidates_;
 };
 
@@ -337,10 +363,11 @@ void add_requirements(Project::Contents& contents, const Versions& otherwise) {
 
 Result<Project> read_project(const std::vector<std::string>& paths,
                              const std::optional<Versions>& assumed, Neighbours neighbours,
-                             std::vector<SourceFile::Facts> more) {
+                             std::vector<SourceFile::Facts> more,
+                             const std::vector<std::string>& exclude) {
   Project::Contents contents;
   contents.root = root_of(paths);
-  Walk walk(contents, neighbours);
+  Walk walk(contents, neighbours, exclude);
   for (const std::string& path : paths) TRY(walk.add(path));
   walk.read_all();
   for (SourceFile::Facts& facts : more)

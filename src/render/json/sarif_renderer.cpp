@@ -1,8 +1,11 @@
 #include "render/json/sarif_renderer.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "base/text.hpp"
 
 namespace lockstep {
 namespace {
@@ -32,6 +35,60 @@ std::string uri_of(const std::string& path) {
   return uri;
 }
 
+// The hunks of a unified diff as SARIF's replacements: whole lines, from the file as it stands.
+Json changes_of(std::string_view diff) {
+  Json changes = Json::array();
+  std::size_t from = 0;
+  std::size_t count = 0;
+  std::string fresh;
+  bool in_hunk = false;
+  const auto close_hunk = [&] {
+    if (in_hunk)
+      changes.back()["replacements"].push_back(
+          {{"deletedRegion",
+            {{"startLine", from}, {"startColumn", 1}, {"endLine", from + count}, {"endColumn", 1}}},
+           {"insertedContent", {{"text", fresh}}}});
+    fresh.clear();
+    in_hunk = false;
+  };
+  const auto lines = split(diff, '\n');
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    if (line.starts_with("--- ") && i + 1 < lines.size() && lines[i + 1].starts_with("+++ b/")) {
+      close_hunk();
+      changes.push_back(
+          {{"artifactLocation",
+            {{"uri", uri_of(std::string(lines[i + 1].substr(6)))}, {"uriBaseId", "ROOT"}}},
+           {"replacements", Json::array()}});
+      ++i;
+    } else if (line.starts_with("@@ -") && !changes.empty()) {
+      close_hunk();
+      const std::string_view range = line.substr(4, line.find(' ', 4) - 4);
+      const auto comma = range.find(',');
+      from = parse_unsigned(range.substr(0, comma)).value_or(1);
+      count =
+          comma == std::string_view::npos ? 1 : parse_unsigned(range.substr(comma + 1)).value_or(1);
+      in_hunk = true;
+    } else if (in_hunk && (line.starts_with('+') || line.starts_with(' '))) {
+      fresh += line.substr(1);
+      fresh += '\n';
+    }
+  }
+  close_hunk();
+  return changes;
+}
+
+// The same for the same finding in another run, whatever lines came above it.
+std::string fingerprint_of(const Finding& finding) {
+  const std::string file = finding.where.empty() ? std::string() : finding.where.front().file;
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  for (const char c : std::string(name_of(finding.code).id) + "\n" + file + "\n" + finding.reason)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  std::string hex;
+  for (int shift = 60; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(hash >> shift) & 15U];
+  return hex;
+}
+
 Json result_of(const Finding& finding) {
   const FindingName& name = name_of(finding.code);
   std::string message = finding.reason;
@@ -45,14 +102,19 @@ Json result_of(const Finding& finding) {
   Json result = {{"ruleId", name.id},
                  {"level", level_of(finding.severity)},
                  {"message", {{"text", message}}},
-                 {"locations", locations}};
+                 {"locations", locations},
+                 {"partialFingerprints", {{"lockstep/v1", fingerprint_of(finding)}}}};
   Json properties = Json::object();
   if (!finding.fixes.empty()) {
     const Fix& fix = finding.fixes.front();
     properties["safety"] = fix.safety == FixSafety::safe     ? "safe"
                            : fix.safety == FixSafety::unsafe ? "unsafe"
                                                              : "manual";
-    if (fix.diff) properties["diff"] = *fix.diff;
+    if (fix.diff) {
+      properties["diff"] = *fix.diff;
+      result["fixes"] = {{{"description", {{"text", fix.description}}},
+                          {"artifactChanges", changes_of(*fix.diff)}}};
+    }
     if (!fix.changes.empty()) properties["changes"] = fix.changes;
   }
   if (!properties.empty()) result["properties"] = properties;
@@ -72,7 +134,8 @@ std::string SarifRenderer::render(const Report& report) const {
   for (const FindingCode code : codes)
     rules.push_back({{"id", name_of(code).id},
                      {"name", name_of(code).name},
-                     {"shortDescription", {{"text", name_of(code).name}}},
+                     {"shortDescription", {{"text", name_of(code).summary}}},
+                     {"fullDescription", {{"text", name_of(code).summary}}},
                      {"help", {{"text", "lockstep explain " + std::string(name_of(code).id)}}}});
   std::string root = report.source_detail;
   if (!root.ends_with('/')) root += '/';

@@ -38,7 +38,8 @@ class Writer {
       diff(*last->fixes.front().diff);
     }
     for (const NotMeasured& item : report.not_measured)
-      labelled("not edited", fmt::format("{}: {}", item.signal, item.reason));
+      labelled(item.reason.starts_with("ignores ") ? "comment" : "not edited",
+               fmt::format("{}: {}", item.signal, item.reason));
     summary(report);
     return std::move(text_);
   }

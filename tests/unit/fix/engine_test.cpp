@@ -275,6 +275,26 @@ TEST(FixEngine, HealthyProjectsAreLeftAlone) {
   EXPECT_TRUE(project.findings().empty()) << ::testing::PrintToString(project.findings());
 }
 
+TEST(FixEngine, ManyLinesOfOneKindAreOneFindingWithManyPlaces) {
+  std::string script =
+      "import torch\nfrom torch.utils.data import DataLoader\nmodel = model.cuda()\n";
+  for (int i = 0; i < 6; ++i)
+    script +=
+        "for x in loader:\n    loss = model(x.cuda()).sum()\n    loss.backward()\n"
+        "    optimizer.step()\n    last = loss.item()\n";
+  FixProject project;
+  project.file("train.py", script);
+
+  std::size_t waits = 0;
+  for (const CodeFinding& finding : project.plan().findings)
+    if (finding.code == FindingCode::host_sync_every_step) {
+      ++waits;
+      EXPECT_EQ(finding.where.size(), 6U);
+      EXPECT_THAT(finding.reason, HasSubstr("the same at lines"));
+    }
+  EXPECT_EQ(waits, 1U);
+}
+
 TEST(FixEngine, NamesAFileThatNestsTooDeepForItsParser) {
   std::string deep = "distributed_type: NO\n";
   for (int level = 0; level < 254; ++level) deep += "? ";
