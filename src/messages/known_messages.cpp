@@ -125,6 +125,31 @@ constexpr std::array kMessages = {
                  "fewer ranks came to the rendezvous than WORLD_SIZE promises",
                  "start all ranks, or start them with one command: torchrun --standalone "
                  "--nproc_per_node=N"},
+    KnownMessage{
+        FindingCode::rank_conditional_collective, kDesync,
+        "the ranks are no longer at the same collective, and PyTorch names who",
+        "look at what the named ranks did instead: a condition on the rank, fewer batches, an "
+        "error that was caught"},
+    KnownMessage{FindingCode::host_memory_full, "ray.exceptions.OutOfMemoryError",
+                 "Ray's memory monitor ended a worker: the machine's memory was nearly full",
+                 "fewer workers a node, smaller caches, or more memory; RAY_memory_usage_threshold "
+                 "moves the limit"},
+    KnownMessage{FindingCode::host_memory_full, "Memory on the node ... was running was",
+                 "Ray's memory monitor ended a worker: the machine's memory was nearly full",
+                 "fewer workers a node, smaller caches, or more memory; RAY_memory_usage_threshold "
+                 "moves the limit"},
+    KnownMessage{FindingCode::ranks_missing, "A worker died or was killed while executing",
+                 "one of Ray's workers ended: killed, crashed, or its node left",
+                 "its own log tells why (ray logs, /tmp/ray/session_latest/logs); memory is the "
+                 "usual reason: dmesg | grep -i oom",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "RendezvousConnectionError",
+                 "nobody answers at the rendezvous: its node is not started, ended, or cannot be "
+                 "reached",
+                 "start the node of --rdzv-endpoint first; nc -vz HOST PORT from the others"},
+    KnownMessage{FindingCode::ranks_missing, "RendezvousTimeoutError",
+                 "fewer nodes came to the rendezvous than --nnodes asks for",
+                 "start all nodes with the same --rdzv-id and --rdzv-endpoint"},
     KnownMessage{FindingCode::ranks_missing, "connect() timed out. Original timeout was",
                  "nobody answers at the rendezvous: the first node's rank is not started, ended, "
                  "or cannot be reached",
@@ -185,8 +210,7 @@ constexpr std::array kMessages = {
                  "find the rank that is missing, crashed first, or still saves: compare what each "
                  "of them printed last"},
     KnownMessage{
-        FindingCode::rank_conditional_collective,
-        "were submitted to be reduced, gathered or broadcasted by subset of ranks",
+        FindingCode::rank_conditional_collective, kStalledOfHorovod,
         "some ranks came to a collective (Horovod's), the others did not",
         "missing are the ranks that the message lists so, or those that it does not list as "
         "ready: look what they printed last, and for a condition that differs from rank "
@@ -297,14 +321,18 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::unknown_accelerate_field, "The config file at ... had unknown keys",
                  "the Accelerate configuration has keys that this version does not know",
                  "remove them, or write the file anew: accelerate config"},
-    KnownMessage{FindingCode::port_in_use, "EADDRINUSE",
-                 "another process holds the rendezvous port, often a run that was not ended",
-                 "torchrun --standalone picks a free port; or --master-port with another number; "
-                 "find the holder: ss -ltnp"},
-    KnownMessage{FindingCode::port_in_use, "Address already in use",
-                 "another process holds the rendezvous port, often a run that was not ended",
-                 "torchrun --standalone picks a free port; or --master-port with another number; "
-                 "find the holder: ss -ltnp"},
+    KnownMessage{
+        FindingCode::port_in_use, "EADDRINUSE",
+        "the port is taken: by a run that was not ended, or twice by this one (a store of its own "
+        "on the launcher's port)",
+        "ss -ltnp shows who holds it: end that, or take another port (--master-port, "
+        "MASTER_PORT; torchrun --standalone takes a free one)"},
+    KnownMessage{
+        FindingCode::port_in_use, "Address already in use",
+        "the port is taken: by a run that was not ended, or twice by this one (a store of its own "
+        "on the launcher's port)",
+        "ss -ltnp shows who holds it: end that, or take another port (--master-port, "
+        "MASTER_PORT; torchrun --standalone takes a free one)"},
     KnownMessage{FindingCode::port_in_use,
                  "The server socket has failed to listen on any local network address",
                  "another process holds the rendezvous port",
@@ -434,6 +462,18 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::host_memory_full, "DefaultCPUAllocator: ... allocate memory",
                  "the machine had no memory for a tensor on the CPU",
                  "load checkpoints with mmap=True or on one rank at a time; fewer loader workers"},
+    KnownMessage{FindingCode::ended_from_outside, "DUE TO NODE FAILURE",
+                 "a node of the job failed, and the scheduler ended all of it",
+                 "sbatch --requeue and checkpoints to go on from; sinfo -R tells what is known of "
+                 "the node"},
+    KnownMessage{FindingCode::ended_from_outside, "DUE TO JOB REQUEUE",
+                 "the scheduler put the job back into its queue: it starts anew, often on other "
+                 "nodes",
+                 "let it go on from its newest checkpoint; scontrol show job JOB tells why"},
+    KnownMessage{FindingCode::ended_from_outside, "srun: error: Node failure on",
+                 "a node of the job failed",
+                 "sbatch --requeue and checkpoints to go on from; sinfo -R tells what is known of "
+                 "the node"},
     KnownMessage{FindingCode::ended_from_outside, "DUE TO TIME LIMIT",
                  "the scheduler ended the job at its time limit",
                  "ask for more time (sbatch --time), and save often enough to go on from there"},
@@ -505,12 +545,13 @@ constexpr std::array kMessages = {
                  "DistributedDataParallel(..., find_unused_parameters=False); in Transformers "
                  "ddp_find_unused_parameters=False",
                  MessageWeight::costs},
-    KnownMessage{FindingCode::find_unused_parameters,
-                 "Expected to have finished reduction in the prior iteration",
-                 "some parameters got no gradient, and DDP waits for all of them; the message ends "
-                 "with which",
-                 "make every parameter part of the loss, freeze those that are not trained before "
-                 "DDP is made, or find_unused_parameters=True where that is meant"},
+    KnownMessage{
+        FindingCode::find_unused_parameters,
+        "Expected to have finished reduction in the prior iteration",
+        "some parameters got no gradient, and DDP waits for all of them; newer messages end with "
+        "which",
+        "make every parameter part of the loss, freeze those that are not trained before "
+        "DDP is made, or find_unused_parameters=True where that is meant"},
     KnownMessage{FindingCode::find_unused_parameters, "Expected to mark a variable ready only once",
                  "a parameter got its gradient twice in one pass: find_unused_parameters beside "
                  "checkpointed blocks, or a module that is called twice",

@@ -60,6 +60,15 @@ inline constexpr std::string_view kKilledAlone = "Killed";
 // nothing else tells why.
 inline constexpr std::string_view kRankEnded = "exitcode ... local_rank";
 
+// The next lines name the ranks: "[1] finished collective #2, but didn't join collective #3".
+inline constexpr std::string_view kDesync = "ranks that caused the desync are";
+
+// Added by the reader, who has the whole line: what is shown of it is shorter.
+inline constexpr std::string_view kOtherSizes = "the same operation on both, with other sizes";
+
+inline constexpr std::string_view kStalledOfHorovod =
+    "were submitted to be reduced, gathered or broadcasted by subset of ranks";
+
 // An address needs no name server.
 inline constexpr std::string_view kNobodyAnswers = "client socket ... address of";
 

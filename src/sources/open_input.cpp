@@ -371,9 +371,10 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
         "memory.used,power.draw --format=csv -l 1"};
   if (!log)
     return Error{
-        fmt::format("{} is no input that lockstep knows: neither readings of GPUs nor an error "
-                    "message (it starts with '{}')",
-                    printable(path), printable(first_words(lines))),
+        fmt::format(
+            "{} is no input that lockstep knows: no readings of GPUs, and no message that it "
+            "knows (it starts with '{}')",
+            printable(path), printable(first_words(lines))),
         "give a recording (lockstep record -o FILE), a profiler's trace, a log of nvidia-smi, "
         "gpustat or W&B, CSV with time, gpu and util columns, or a "
         "training log that holds an error; without an input it looks at this machine's GPUs"};

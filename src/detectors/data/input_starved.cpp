@@ -130,6 +130,10 @@ std::optional<Finding> starved_from_steps(const JobSignals& job) {
                               std::min(share, most_that_can_be_lost(job)),
                               {{"data_wait_share", share, kStarvedWaitShare, "fraction"},
                                {"data_wait_p50_ms", job.steps->p50_ms[wait], std::nullopt, "ms"}});
+  // In bursts: the usual step has its batch, and few steps wait for all.
+  if (job.steps->p50_ms[wait] < 0.5 * share * job.steps->mean_ms())
+    finding.evidence.push_back(
+        {"data_wait_longest_ms", job.steps->max_ms[wait], std::nullopt, "ms"});
   finding.rung = 1;
   return finding;
 }

@@ -548,9 +548,21 @@ std::string busy_and_hardly_drawing(const JobSignals& job, const Signals& signal
     most = std::max(most, *gpu.power_mw / *gpu.info.power_limit_mw);
   }
   if (most <= 0 || most > kHardly) return "";
+  // Who may be the one that they wait for: it holds a model, too, and does nothing.
+  constexpr double kHoldsAModel = 2e9;
+  std::vector<int> resting;
+  for (const GpuSignals& gpu : signals.gpus)
+    if (gpu.busy_fraction.value_or(1) < 0.05 && gpu.memory_used_bytes.value_or(0) > kHoldsAModel)
+      resting.push_back(gpu.index);
+  const std::string waited_for =
+      resting.empty() ? ""
+                      : " " + gpu_names(resting) + (resting.size() == 1 ? " holds" : " hold") +
+                            " memory and " + (resting.size() == 1 ? "does" : "do") +
+                            " nothing: perhaps what the others wait for.";
   return " All read 100 % busy and draw at most " + percent(most) +
          " of their power limit, as GPUs do that wait for each other (and those that run small "
-         "kernels).";
+         "kernels)." +
+         waited_for;
 }
 
 // Of the whole watch, by the GPU that worked most.
@@ -654,7 +666,7 @@ Verdict verdict_without_jobs(const Signals& signals) {
             drawing.empty() ? "Utilization is not in the input: whether a GPU works is not known."
                             : "Utilization is not in the input; " + gpu_names(drawing) +
                                   (drawing.size() == 1 ? " draws" : " draw") +
-                                  " more power than without work."};
+                                  " more than 130 W, as a GPU without work hardly does."};
   }
   if (signals.ticks < 4)
     return {Pattern::unclear, 0.5,

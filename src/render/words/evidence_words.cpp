@@ -84,6 +84,7 @@ constexpr std::array kPhrases = {
     Phrase{"hidden_behind_the_gpu", "{} of it is hidden behind the GPU's work"},
     Phrase{"data_wait_share", "waits for data {} of a step"},
     Phrase{"data_wait_p50_ms", "{} in the median step"},
+    Phrase{"data_wait_longest_ms", "{} in the longest"},
     // the GPU
     Phrase{"filled_while_busy", "its kernels fill {} of the GPU while it is busy"},
     Phrase{"power_of_limit", "it draws {} of its power limit"},

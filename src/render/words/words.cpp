@@ -328,8 +328,11 @@ std::string log_sentence(const Report& report) {
   if (!report.steps) return "messages in " + report.source_detail;
   const StepSignals& steps = *report.steps;
   std::string text =
-      fmt::format("training log {}: its lines tell {} per step (median of {})",
-                  report.source_detail, milliseconds_words(steps.duration_p50_ms), steps.count);
+      fmt::format("training log {}: its lines tell {} per step (median of {}{})",
+                  report.source_detail, milliseconds_words(steps.duration_p50_ms), steps.count,
+                  steps.mean_ms() > 1.5 * steps.duration_p50_ms
+                      ? fmt::format("; {} on average", milliseconds_words(steps.mean_ms()))
+                      : "");
   if (const double wait = steps.share[index_of(StepPart::data_wait)]; wait > 0)
     text += fmt::format(", {:.0f} % of it waiting for data", wait * 100);
   return text;

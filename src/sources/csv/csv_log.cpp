@@ -360,6 +360,9 @@ std::optional<Layout> layout_by_content(const CsvRows& rows) {
   return layout.usable() && clear ? std::optional(layout) : std::nullopt;
 }
 
+// So few rows may be one look of nvidia-smi at several GPUs, or several looks at one.
+constexpr std::size_t kOneLookAtMost = 16;
+
 // Whether rows that far apart are of the same GPU: memory and temperature change slowly.
 bool repeats_after(std::size_t apart, const Layout& layout, const CsvRows& rows) {
   constexpr double kMemoryMoves = 0.02;  // of it
@@ -404,6 +407,11 @@ std::size_t gpus_by_their_models(const Layout& layout, const CsvRows& rows) {
 std::size_t gpus_in_turn(const Layout& layout, const CsvRows& rows) {
   constexpr std::size_t kMost = 16;
   if (const std::size_t models = gpus_by_their_models(layout, rows); models > 1) return models;
+  // Temperatures of a few rows may be alike by chance: memory is what tells GPUs apart.
+  const bool has_memory = std::ranges::any_of(layout.columns, [](const Column& column) {
+    return column.role == Role::memory_used || column.role == Role::memory_total;
+  });
+  if (!has_memory && rows.size() <= kOneLookAtMost) return 1;
   for (std::size_t gpus = 1; gpus <= std::min(kMost, rows.size() / 2); ++gpus)
     if (repeats_after(gpus, layout, rows)) return gpus;
   return 1;
@@ -426,9 +434,6 @@ std::optional<double> time_of(const Layout& layout, const std::vector<std::strin
   }
   return time;
 }
-
-// So few rows may be one look of nvidia-smi at several GPUs, or several looks at one.
-constexpr std::size_t kOneLookAtMost = 16;
 
 // Rows so near to each other are GPUs of one look, in a log that names no GPU: much nearer than
 // looks are. A log of one GPU at 20 Hz has all of its rows 50 ms apart.

@@ -76,6 +76,20 @@ std::optional<double> batch_of_epoch(std::string_view line) {
   return number ? std::optional(static_cast<double>(*number)) : std::nullopt;
 }
 
+// Lines of nearly every batch: what each says of its own, the first of an epoch left out.
+std::vector<StepLine> means_of_batches(std::span<const std::string> lines,
+                                       const std::vector<StepLine>& means) {
+  std::vector<StepLine> batches;
+  for (const StepLine& mean : means) {
+    const std::string_view line = lines[mean.line];
+    const auto step = in_ms(number_behind(line, "Time"), 1e3);
+    const auto data = number_behind(line, "Data");
+    if (batch_of_epoch(line).value_or(1) > 0 && step && data)
+      batches.push_back({mean.line, *step, std::min(*step, data->value * 1e3)});
+  }
+  return batches;
+}
+
 // A mean so far holds the first batch of its epoch, for which all workers start: what lies between
 // two lines of an epoch is their difference. Lines without a number stay as they are.
 std::vector<StepLine> between_means(const std::vector<StepLine>& means,
@@ -90,6 +104,8 @@ std::vector<StepLine> between_means(const std::vector<StepLine>& means,
       return std::max(0.0, (second * (*now + 1) - first * (*before + 1)) / (*now - *before));
     };
     StepLine step = means[i];
+    // Means are printed to the millisecond: their difference over a few batches is mostly rounding.
+    if (*now - *before < 5) return means_of_batches(lines, means);
     step.step_ms = mean(means[i - 1].step_ms, means[i].step_ms);
     step.data_ms = std::min(step.step_ms, mean(*means[i - 1].data_ms, *means[i].data_ms));
     // The mean of many counts as many.

@@ -63,6 +63,14 @@ bool is_exception(std::string_view line) {
   return name.ends_with("Error") || name.ends_with("Exception");
 }
 
+// NCCL, the store and the rendezvous speak of others; a wrapper speaks of its child.
+bool is_of_the_programs_own(std::string_view exception) {
+  return !holds_any(
+      exception, {"NCCL", "nccl", "ProcessGroup", "DistBackendError", "DistStoreError", "TCPStore",
+                  "c10d", "Rendezvous", "Connection reset", "Broken pipe",
+                  "exited with non-zero status", "non-zero exit status", "exited with code"});
+}
+
 constexpr std::size_t kOfOneEnd = 120;  // lines: all ranks' tracebacks together
 
 // Python prints a mistake in the text itself without the usual heading.
@@ -199,11 +207,16 @@ std::optional<std::size_t> own_error_of(const OutputLog& log, std::size_t at,
     line = last_exception(log.lines);
   else if (found.tells_of_others_alone(at) && !is_one_of_several)
     line = exception_of_one_of(compare_waits(watchdog_words(log.lines)).silent, log.lines);
-  return line && !match_message(log.lines[*line]) ? line : std::nullopt;
+  return line && !match_message(log.lines[*line]) && is_of_the_programs_own(log.lines[*line])
+             ? line
+             : std::nullopt;
 }
 
-// "exitcode  : 1 (pid: 78971)", "failed (exitcode: 1) local_rank: 0"
+// "exitcode  : 1 (pid: 78971)", "failed (exitcode: 1) local_rank: 0"; a wrapper's own exception.
 std::optional<std::size_t> rank_that_ended(std::span<const std::string> lines) {
+  if (const auto wrapper = last_exception(lines);
+      wrapper && holds_any(lines[*wrapper], {"exited with", "non-zero exit status"}))
+    return wrapper;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto at = lines[i].find("exitcode");
     if (at == std::string::npos) continue;
@@ -212,6 +225,23 @@ std::optional<std::size_t> rank_that_ended(std::span<const std::string> lines) {
     if (digit != std::string_view::npos && rest[digit] >= '1' && rest[digit] <= '9') return i;
   }
   return std::nullopt;
+}
+
+// Horovod's "[missing ranks: 0, 3]" of all its stalled operations.
+std::string missing_ranks(std::span<const OutputLog> logs) {
+  constexpr std::string_view kMissing = "[missing ranks: ";
+  std::map<std::string, std::size_t> operations;  // by who is missing
+  for (const OutputLog& log : logs)
+    for (const std::string& line : log.lines)
+      if (const auto at = line.find(kMissing); at != std::string::npos) {
+        const std::string rest = line.substr(at + kMissing.size());
+        ++operations[rest.substr(0, rest.find(']'))];
+      }
+  std::vector<std::string> words;
+  for (const auto& [ranks, count] : operations)
+    words.push_back(
+        fmt::format("missing: rank {} (in {} operation{})", ranks, count, count == 1 ? "" : "s"));
+  return join(words, "; ");
 }
 
 // "NVRM: Xid (PCI:0000:3b:00): 79, pid=…"
@@ -289,7 +319,15 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
       add(FindingCode::rank_conditional_collective,
           fmt::format("{}: {}", kWatchdogsDiffer, compared.different_calls));
   }
-  add(known.code, in_log(entry.place.line, shown(log.lines[entry.place.line], known)));
+  add(known.code,
+      in_log(entry.place.line, shown(log.lines[entry.place.line], known)) +
+          (known.words == kMismatchOfSizes ? fmt::format("; {}", kOtherSizes) : std::string()));
+  if (known.words == kDesync)
+    for (std::size_t i = entry.place.line + 1;
+         i < log.lines.size() && trim(log.lines[i]).starts_with('['); ++i)
+      add(known.code, in_log(i, shown(log.lines[i], known)));
+  if (known.words == kStalledOfHorovod)
+    if (const std::string missing = missing_ranks(logs); !missing.empty()) add(known.code, missing);
   if (known.words == kDeviceAssertion)
     if (const auto above = assertion_above(log.lines, entry.place.line))
       add(known.code, in_log(*above, shown(log.lines[*above], known)));

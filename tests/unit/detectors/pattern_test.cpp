@@ -333,7 +333,8 @@ TEST(Idle, IsNotSaidOfALogWithoutUtilization) {
   const Verdict working = judge_machine(signals, {}).verdict;
   EXPECT_EQ(working.pattern, Pattern::unclear);
   EXPECT_EQ(working.sentence,
-            "Utilization is not in the input; GPU 0 and 1 draw more power than without work.");
+            "Utilization is not in the input; GPU 0 and 1 draw more than 130 W, as a GPU without "
+            "work hardly does.");
 
   for (GpuSignals& gpu : signals.gpus) gpu.power_highest_mw = 75'000;
   EXPECT_EQ(judge_machine(signals, {}).verdict.pattern, Pattern::unclear);

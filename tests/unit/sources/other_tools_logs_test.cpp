@@ -72,6 +72,12 @@ TEST(NvidiaSmiCsv, WithNeitherTimeNorNumberIsReadByWhatChangesSlowly) {
   }
 }
 
+TEST(NvidiaSmiCsv, OfAFewRowsWithoutMemoryIsNotTakenForGpusInTurn) {
+  std::string rows = "power.draw [W], utilization.gpu [%], temperature.gpu\n67.97 W, 0 %, 28\n";
+  for (int i = 0; i < 7; ++i) rows += "87.1 W, 100 %, 3" + std::to_string(i % 3) + "\n";
+  EXPECT_FALSE(parse_csv_log(lines_of(rows))) << "one look at eight GPUs, or eight at one";
+}
+
 TEST(NvidiaSmiCsv, WithNeitherTimeNorNumberHasAGpuForEachModel) {
   const auto log = parse_csv_log(lines_of(
       "$ time nvidia-smi --query-gpu=gpu_name,memory.used,utilization.gpu,power.draw --format=csv\n"

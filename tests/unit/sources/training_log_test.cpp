@@ -514,5 +514,51 @@ TEST(TrainingLog, TakesNoValidationForSteps) {
   EXPECT_NEAR(steps.front().duration_ms, 1250, 1);
 }
 
+TEST(TrainingLog, DoesNotCallNcclsOrAChildsErrorTheProgramsOwn) {
+  EXPECT_THAT(told_in("Traceback (most recent call last):\n"
+                      "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:825, unhandled system "
+                      "error, NCCL version 2.7.8\n"),
+              ElementsAre("L812?"));
+  EXPECT_THAT(told_in("Traceback (most recent call last):\n  raise RuntimeError(\n"
+                      "RuntimeError: Step 1 exited with non-zero status 1\n"),
+              ElementsAre("L809?"));
+  EXPECT_THAT(told_in("Traceback (most recent call last):\n"
+                      "RuntimeError: mat1 and mat2 shapes cannot be multiplied\n"),
+              ElementsAre("L809"));
+}
+
+TEST(TrainingLog, TellsWhoIsMissingWhereTheTextNamesThem) {
+  EXPECT_THAT(
+      details_of(parse_training_log(log_lines(
+          "One or more tensors were submitted to be reduced, gathered or broadcasted by "
+          "subset of ranks\nbroadcast_0 [missing ranks: 0]\nbroadcast_1 [missing ranks: 0]\n"))),
+      ::testing::Contains("C407 missing: rank 0 (in 2 operations)"));
+  EXPECT_THAT(details_of(parse_training_log(log_lines(
+                  "the lagging/dead/mismatched ranks that caused the desync are:\n"
+                  "  [1] finished collective #2, but didn't join collective #3\nStack trace\n"))),
+              ElementsAre(HasSubstr("C407 line 1"), HasSubstr("C407 line 2: [1] finished")));
+}
+
+TEST(TrainingLog, KnowsHowSchedulersEndJobs) {
+  EXPECT_THAT(
+      told_in("slurmstepd: error: *** JOB 1 ON a CANCELLED AT 2022 DUE TO NODE FAILURE ***"),
+      ElementsAre("L810"));
+  EXPECT_THAT(told_in("slurmstepd: error: *** JOB 1 ON a CANCELLED AT 2022 DUE TO JOB REQUEUE ***"),
+              ElementsAre("L810"));
+  EXPECT_THAT(told_in("slurmstepd: error: *** STEP 1.0 ON a CANCELLED AT 2021-05-23T08:46:02 ***"),
+              ElementsAre("L810?"))
+      << "somebody's scancel, or a limit";
+}
+
+TEST(TrainingLog, TakesBatchesAsTheyArePrintedWhereEachIs) {
+  std::string text;
+  for (int batch = 0; batch < 6; ++batch)
+    text += "Epoch: [0][" + std::to_string(batch) + "/90]\tTime 0.150 (8.0)\tData 0.001 (7.9)\n";
+  const auto steps = steps_in(text);
+
+  ASSERT_EQ(steps.size(), 5U) << "the first of its epoch starts the workers";
+  EXPECT_NEAR(steps.front().duration_ms, 150, 1e-6) << "no difference of rounded means";
+}
+
 }  // namespace
 }  // namespace lockstep
