@@ -11,11 +11,19 @@ bool ScriptFacts::is_launched_distributed() const {
                              [](const Launch& launch) { return launch.is_distributed(); });
 }
 
+std::vector<const TrainingLoop*> ScriptFacts::all_loops() const {
+  std::vector<const TrainingLoop*> all;
+  for (const TrainingLoop& loop : loops) all.push_back(&loop);
+  for (const TrainingLoop& loop : spread_loops) all.push_back(&loop);
+  return all;
+}
+
 ScriptFacts script_facts(const Project& project, FileId script) {
   ScriptFacts facts;
   facts.code = training_code(project, script);
   facts.origins = std::make_shared<ValueOrigins>(project, facts.code);
   facts.loops = training_loops(facts.code, *facts.origins);
+  facts.spread_loops = spread_loops(facts.code, *facts.origins);
   return facts;
 }
 

@@ -71,6 +71,10 @@ struct ScriptFacts {
   // Of scripts with a training loop of their own.
   std::shared_ptr<const ValueOrigins> origins;
   std::vector<TrainingLoop> loops;
+  std::vector<TrainingLoop> spread_loops;
+
+  // Both kinds, for rules that ask what a loop goes over.
+  std::vector<const TrainingLoop*> all_loops() const;
 
   bool is_launched_distributed() const;
 };

@@ -10,9 +10,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 10> kMainWords = {
-    "is_main_process", "main_process", "is_master", "master_process", "is_main",
-    "is_rank_0",       "is_rank_zero", "rank_zero", "is_chief",       "is_primary"};
+constexpr std::array<std::string_view, 13> kMainWords = {
+    "is_root",   "world_master",   "is_lead",   "is_main_process", "main_process",
+    "is_master", "master_process", "is_main",   "is_rank_0",       "is_rank_zero",
+    "rank_zero", "is_chief",       "is_primary"};
 
 bool has_main_word(std::string_view text) {
   return std::ranges::any_of(

@@ -163,6 +163,41 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
   return loops;
 }
 
+std::vector<TrainingLoop> spread_loops(const TrainingCode& code, const ValueOrigins& origins) {
+  std::vector<TrainingLoop> loops;
+  for (const CallAt& backward : code.all) {
+    if (backward.call->last_name() != "backward" || loop_around(backward.call->node)) continue;
+    const Node turn = function_around(backward.call->node);
+    if (!turn || is_one_of(turn.field("name").text(), {"backward", "closure"})) continue;
+    const auto update = std::ranges::find_if(code.all, [&](const CallAt& item) {
+      return item.file == backward.file && turn.contains(item.call->node) && is_update(*item.call);
+    });
+    if (update == code.all.end()) continue;
+    for (const CallAt& caller : origins.callers(backward.file, turn)) {
+      const Node around = loop_around(caller.call->node);
+      const bool known = std::ranges::any_of(loops, [&](const TrainingLoop& other) {
+        return other.file == caller.file && other.loop == around;
+      });
+      if (!around.is("for_statement") || turn.contains(around) || known) continue;
+      TrainingLoop loop;
+      loop.file = caller.file;
+      loop.loop = around;
+      loop.function = function_around(around);
+      loop.epochs = loop_around(around);
+      loop.backward = backward.call;
+      loop.update = update->call;
+      loop.optimizers = 1;
+      loop.by_library = backward.call->positional(0) != nullptr;
+      loop.turn = turn;
+      loop.turn_file = backward.file;
+      read_source(origins, loop);
+      if (loop.source) loop.loaders = origins.calls(loop.file, loop.source, {"DataLoader"});
+      loops.push_back(std::move(loop));
+    }
+  }
+  return loops;
+}
+
 bool in_every_turn(Node loop, Node node) {
   for (Node outer = node.parent(), inner = node; outer && inner != loop;
        inner = outer, outer = outer.parent()) {

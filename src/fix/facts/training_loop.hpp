@@ -35,6 +35,9 @@ struct TrainingLoop {
   Node fork;
   bool updates_in_else = false;
   std::vector<CallAt> loaders;  // the DataLoader(...) calls that it goes over
+  // of a loop whose turn is a function of its own: that function, with backward() and the update
+  Node turn;
+  FileId turn_file = 0;
 
   bool accumulates() const { return passes || boundary; }
   // A turn's statements.
@@ -42,6 +45,9 @@ struct TrainingLoop {
 };
 
 std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOrigins& origins);
+// Trainers as classes: `for batch in self.loader: self._run_batch(batch)`. Their turns stand in
+// another function, so only rules that ask what they go over take them.
+std::vector<TrainingLoop> spread_loops(const TrainingCode& code, const ValueOrigins& origins);
 
 // Whether a node is met in every turn of a loop: under no condition and in no handler.
 bool in_every_turn(Node loop, Node node);

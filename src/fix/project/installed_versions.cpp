@@ -183,8 +183,12 @@ Versions required_versions(const fs::path& folder) {
     const bool requirements =
         name.starts_with("requirements") &&
         (name.ends_with(".txt") || name.ends_with(".lock") || name.ends_with(".in"));
-    if (requirements || is_dockers(name) || name == "pyproject.toml" || name == "setup.py" ||
-        name == "setup.cfg" ||
+    // conda list --export, pip freeze
+    const bool listed = name.ends_with(".txt") && (name.find("package") != std::string::npos ||
+                                                   name.find("freeze") != std::string::npos ||
+                                                   name.find("conda") != std::string::npos);
+    if (requirements || listed || is_dockers(name) || name == "pyproject.toml" ||
+        name == "setup.py" || name == "setup.cfg" ||
         (name.find("env") != std::string::npos &&
          (name.ends_with(".yml") || name.ends_with(".yaml"))))
       files.push_back(entry.path());

@@ -44,7 +44,8 @@ bool imports(Node statement, std::string_view name) {
                           whole.substr(0, whole.find('.')) == name))
       return true;
   }
-  return !statement.descendants("wildcard_import").empty();
+  // Anything may come with *, though not a method's own.
+  return name != "self" && name != "cls" && !statement.descendants("wildcard_import").empty();
 }
 
 // What this node itself does, without what stands within it.

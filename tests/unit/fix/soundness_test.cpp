@@ -170,5 +170,135 @@ TEST(Soundness, AWaitIsTheLastOneOnlyWhereNoOtherIsLeft) {
   EXPECT_THAT(effects("    last = loss.item()\n"), Not(HasSubstr("the host queues")));
 }
 
+// ---- what strict readers of public repositories found ----
+
+TEST(PublicCode, ALossThatApexScalesIsDividedBefore) {
+  EXPECT_THAT(patched_text(under_ddp("for i, x in enumerate(loader):\n"
+                                     "    loss = model(x).sum()\n"
+                                     "    loss = loss / steps\n"
+                                     "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n"
+                                     "        scaled_loss.backward()\n"
+                                     "    if (i + 1) % steps == 0:\n"
+                                     "        optimizer.step()\n")),
+              Not(HasSubstr("scaled_loss /")));
+}
+
+TEST(PublicCode, ASaveIntoMemoryIsEveryRanksOwn) {
+  EXPECT_FALSE(finds_saves("file = io.BytesIO()\ntorch.save(net.state_dict(), file)\n"));
+  EXPECT_FALSE(finds_saves("if is_root:\n    torch.save(net.state_dict(), \"last.pt\")\n"));
+  EXPECT_FALSE(
+      finds_saves("if tpu:\n    xm.save(net)\nelif self.is_world_master():\n"
+                  "    torch.save(net.state_dict(), \"last.pt\")\n"));
+}
+
+TEST(PublicCode, AMethodsOwnIsNoNameOfAFunction) {
+  EXPECT_FALSE(is_certainly_bound(
+      SyntaxTree::parse(Language::python, "from x import *\nself\n")->root(), "self"));
+}
+
+TEST(PublicCode, ADatasetThatShufflesItselfNeedsNoEpoch) {
+  FixProject project;
+  project.file("train.py", under_ddp("sampler = DistributedSampler(data)\n"
+                                     "loader = DataLoader(data, sampler=sampler)\n"
+                                     "for epoch in range(3):\n"
+                                     "    data.shuffle(epoch)\n"
+                                     "    for x in loader:\n"
+                                     "        model(x).sum().backward()\n"
+                                     "        optimizer.step()\n"));
+  EXPECT_FALSE(project.finds("D205 train.py"));
+}
+
+TEST(PublicCode, ASamplerOfTheProjectsOwnMayFollowTheTraining) {
+  const auto safety = [](const std::string& sampler) {
+    FixProject project;
+    project.file("train.py",
+                 "import torch\nfrom torch.utils.data import DataLoader\n"
+                 "class Adaptive:\n    def update(self, loss):\n        self.x = loss\n"
+                 "if __name__ == \"__main__\":\n"
+                 "    model = torch.nn.Linear(8, 8).cuda()\n"
+                 "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                 "    loader = DataLoader(make(), batch_sampler=" +
+                     sampler +
+                     ")\n"
+                     "    for x in loader:\n"
+                     "        model(x.cuda()).sum().backward()\n"
+                     "        optimizer.step()\n");
+    return project.safety(FindingCode::loader_without_workers);
+  };
+  EXPECT_EQ(safety("Adaptive()"), FixSafety::manual);
+  EXPECT_EQ(safety("BatchSampler(order, 8, False)"), FixSafety::unsafe);
+}
+
+std::string with_device(const std::string& rank, const std::string& more) {
+  return patched_text(
+      "import os, torch\nimport torch.distributed as dist\n"
+      "rank = " +
+      rank +
+      "\ndist.init_process_group(\"nccl\")\n"
+      "torch.cuda.set_device(rank)\n" +
+      more +
+      "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8).cuda())\n"
+      "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+      "for x in loader:\n    model(x).sum().backward()\n    optimizer.step()\n");
+}
+
+TEST(PublicCode, ARankIsAGpusNumberOnlyRightBehindCuda) {
+  EXPECT_THAT(
+      with_device("int(os.environ[\"RANK\"])", "print(f\"rank {rank}, using cuda: yes\")\n"),
+      HasSubstr("print(f\"rank {rank}, using"));
+  EXPECT_THAT(with_device("int(os.environ[\"RANK\"])", "place = f\"{device}:{rank}\"\n"),
+              HasSubstr("torch.cuda.set_device(rank)"))
+      << "the other place would no longer agree";
+  EXPECT_THAT(with_device("int(os.environ.get(\"RANK\", 0))", ""),
+              HasSubstr("set_device(int(os.environ.get(\"LOCAL_RANK\", 0)))"))
+      << "a run without a launcher goes on as it did";
+}
+
+TEST(PublicCode, ACollatorThatMovesBatchesToTheGpuHasNoWorkers) {
+  FixProject project;
+  project.file("train.py",
+               "from transformers import AutoModel, Trainer, TrainingArguments\n"
+               "def collate(examples):\n    return tokens(examples).to(device)\n"
+               "model = AutoModel.from_pretrained(\"x\")\n"
+               "args = TrainingArguments(output_dir=\"out\", dataloader_pin_memory=False)\n"
+               "Trainer(model=model, args=args, data_collator=collate).train()\n");
+  EXPECT_FALSE(project.finds("D202 train.py"));
+  EXPECT_FALSE(project.finds("D203 train.py"));
+}
+
+TEST(TrainersAsClasses, AreFollowedFromTheirLoopToTheirTurn) {
+  const auto trainer = [](const std::string& sampler, const std::string& read) {
+    return under_ddp(
+        "class Trainer:\n"
+        "    def __init__(self, model, loader):\n"
+        "        self.model = DDP(model)\n"
+        "        self.loader = loader\n"
+        "    def _run_batch(self, x):\n"
+        "        loss = self.model(x).sum()\n"
+        "        loss.backward()\n"
+        "        optimizer.step()\n" +
+        read +
+        "    def _run_epoch(self, epoch):\n"
+        "        for x in self.loader:\n"
+        "            self._run_batch(x.cuda())\n"
+        "    def train(self):\n"
+        "        for epoch in range(3):\n"
+        "            self._run_epoch(epoch)\n"
+        "data = torch.randn(64, 8)\n"
+        "Trainer(net, DataLoader(data" +
+        sampler + ")).train()\n");
+  };
+  const auto finds = [](const std::string& script, const std::string& finding) {
+    FixProject project;
+    project.file("train.py", script);
+    return project.finds(finding);
+  };
+  EXPECT_TRUE(finds(trainer("", ""), "D204 train.py"));
+  EXPECT_TRUE(finds(trainer(", sampler=DistributedSampler(data)", ""), "D205 train.py"));
+  EXPECT_FALSE(finds(trainer(", sampler=DistributedSampler(data)", ""), "D204 train.py"));
+  EXPECT_TRUE(finds(trainer("", "        print(loss.item())\n"), "S301 train.py"));
+  EXPECT_FALSE(finds(trainer("", ""), "S301 train.py"));
+}
+
 }  // namespace
 }  // namespace lockstep

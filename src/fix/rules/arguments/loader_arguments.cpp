@@ -50,6 +50,21 @@ bool makes_cuda_tensors(const TrainingSettings& settings) {
          });
 }
 
+// A collator that moves its batch to the GPU: neither workers nor pinned memory fit it.
+bool collates_on_the_gpu(const RuleInput& input, const TrainingSettings& settings) {
+  if (settings.script == nullptr) return false;
+  return std::ranges::any_of(settings.script->code.trainers, [&](const CallAt& trainer) {
+    const PythonArgument* const collator = trainer.call->argument("data_collator");
+    if (collator == nullptr) return false;
+    for (const PythonFunction& function : input.project.file(trainer.file).python()->functions())
+      if (function.name == collator->value.text() &&
+          (function.node.text().find(".to(") != std::string_view::npos ||
+           function.node.text().find(".cuda(") != std::string_view::npos))
+        return true;
+    return false;
+  });
+}
+
 bool has_main_part(const RuleInput& input, const TrainingSettings& settings) {
   return settings.script == nullptr ||
          input.project.file(settings.script->code.script).text().find("__main__") !=
@@ -73,7 +88,9 @@ void check_loader_arguments(const RuleInput& input, const TrainingSettings& sett
       steps && *steps > 0 && *steps <= kTooFewStepsForWorkers)
     return;
   const bool for_apple = is_for_apple(input, settings);
-  if ((for_apple && !has_main_part(input, settings)) || makes_cuda_tensors(settings)) return;
+  if ((for_apple && !has_main_part(input, settings)) || makes_cuda_tensors(settings) ||
+      collates_on_the_gpu(input, settings))
+    return;
   const Setting* const workers = arguments.find("dataloader_num_workers");
   // Unset is 0 where Trainer's default counts: in a call that is seen whole, and not where
   // generating takes the time.

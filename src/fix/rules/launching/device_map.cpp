@@ -448,7 +448,11 @@ void inspect_flags(const RuleInput& input, const ScriptFacts& script,
   const FileId file = script.code.script;
   const PythonModule& module = *input.project.file(file).python();
   const auto flags = flags_of(module);
-  if (flags.empty() || !script.code.trains_with_trainer || !script.code.starts_itself.empty())
+  // model_parallel alone does nothing: Trainer asks for both.
+  const bool is_asked_for = std::ranges::any_of(flags, [](const PythonAssignment& flag) {
+    return flag.target.ends_with(".is_parallelizable");
+  });
+  if (!is_asked_for || !script.code.trains_with_trainer || !script.code.starts_itself.empty())
     return;
   CodeFinding finding;
   finding.code = FindingCode::taking_turns;

@@ -32,7 +32,10 @@ bool is_divided(const RuleInput& input, const ScriptFacts& script, const Trainin
   if (loss.is("binary_operator") || !loss.is("identifier")) return true;
   const std::string name(loss.text());
   // bound by `with amp.scale_loss(loss) as scaled_loss`, or elsewhere
-  if (!is_assigned_in(input, loop, name)) return true;
+  const auto aliases = loop.body().descendants("as_pattern_target");
+  if (!is_assigned_in(input, loop, name) ||
+      std::ranges::any_of(aliases, [&](const Node& alias) { return alias.text() == name; }))
+    return true;
   const auto speaks_of_period = [&](std::string_view text) {
     return text.find('/') != std::string_view::npos ||
            text.find(few.period.text()) != std::string_view::npos;

@@ -26,12 +26,15 @@ bool saves_in_parts(const ScriptFacts& script) {
   });
 }
 
+// Or not written to a file at all: io.BytesIO().
 bool is_named_by_rank(const ScriptFacts& script, const CallAt& save) {
   const PythonArgument* const path = save.call->given("f", 1);
   if (path == nullptr || names_a_rank(path->value)) return true;
   const Origins origins = script.origins->of(save.file, path->value);
-  return std::ranges::any_of(origins.all,
-                             [](const Origin& origin) { return names_a_rank(origin.expression); });
+  return std::ranges::any_of(origins.all, [](const Origin& origin) {
+    return names_a_rank(origin.expression) ||
+           origin.expression.text().find("BytesIO") != std::string_view::npos;
+  });
 }
 
 // `if not self.save_to_disk: return` at the head of the function: somebody has decided who writes.

@@ -66,6 +66,21 @@ bool collates_locally(const ScriptFacts& script, const CallAt& loader) {
   return collate->value.is("lambda") || (function != nullptr && function_around(function->node));
 }
 
+// A sampler of the project's own may follow what the training has found; workers fetch batches
+// ahead of it.
+bool chooses_batches_itself(const RuleInput& input, const ScriptFacts& script,
+                            const CallAt& loader) {
+  for (const char* name : {"batch_sampler", "sampler"}) {
+    const PythonArgument* const given = loader.call->argument(name);
+    if (given == nullptr) continue;
+    for (const Origin& origin : script.origins->of(loader.file, given->value).all)
+      if (const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
+          made != nullptr && class_named(input, script, made->last_name()))
+        return true;
+  }
+  return false;
+}
+
 bool has_main_part(const RuleInput& input, const ScriptFacts& script) {
   return text_of(input, script.code.script).find("__main__") != std::string_view::npos;
 }
@@ -73,7 +88,9 @@ bool has_main_part(const RuleInput& input, const ScriptFacts& script) {
 // Whether a loop over this loader shows its batch on the way to the GPU: else there is nothing to
 // pin for.
 bool is_copied(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
-  return std::ranges::any_of(script.loops, [&](const TrainingLoop& loop) {
+  const auto loops = script.all_loops();
+  return std::ranges::any_of(loops, [&](const TrainingLoop* one) {
+    const TrainingLoop& loop = *one;
     if (std::ranges::none_of(loop.loaders,
                              [&](const CallAt& other) { return other.call == loader.call; }))
       return false;
@@ -93,12 +110,12 @@ std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script,
   edits[loader.file] =
       ArgumentSet::of_call(*loader.call).set(text_of(input, loader.file), "pin_memory", "True");
   if (edits[loader.file].empty()) return {};
-  for (const TrainingLoop& loop : script.loops)
-    if (loop.loaders.size() == 1 && loop.loaders.front().call == loader.call)
-      for (const PythonCall* const copy : waiting_copies(input, script, loop))
+  for (const TrainingLoop* const loop : script.all_loops())
+    if (loop->loaders.size() == 1 && loop->loaders.front().call == loader.call)
+      for (const PythonCall* const copy : waiting_copies(input, script, *loop))
         for (Edit& edit :
-             ArgumentSet::of_call(*copy).set(text_of(input, loop.file), "non_blocking", "True"))
-          edits[loop.file].push_back(std::move(edit));
+             ArgumentSet::of_call(*copy).set(text_of(input, loop->file), "non_blocking", "True"))
+          edits[loop->file].push_back(std::move(edit));
   std::vector<Change> files;
   for (auto& [file, list] : edits) files.push_back({file, in_order(std::move(list))});
   return files;
@@ -118,7 +135,8 @@ void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const 
   if (!positional && (workers == nullptr || workers->number == 0) &&
       !arguments.has("multiprocessing_context"))
     propose({.code = FindingCode::loader_without_workers,
-             .safety = has_main_part(input, script) && !collates_locally(script, loader)
+             .safety = has_main_part(input, script) && !collates_locally(script, loader) &&
+                               !chooses_batches_itself(input, script, loader)
                            ? FixSafety::unsafe
                            : FixSafety::manual,
              .where = {place},
@@ -159,8 +177,10 @@ void hand_loader(const RuleInput& input, const ScriptFacts& script,
   if (!asks_for_cuda(input, script)) return;
   // Apple's GPUs have no pinned memory, and macOS starts workers anew
   if (text_of(input, script.code.script).find("mps") != std::string_view::npos) return;
-  for (const TrainingLoop& loop : script.loops)
-    for (const CallAt& loader : loop.loaders) check_hand_loader(input, script, loader, findings);
+  std::set<const PythonCall*> looked_at;  // two loops may go over one loader
+  for (const TrainingLoop* const loop : script.all_loops())
+    for (const CallAt& loader : loop->loaders)
+      if (looked_at.insert(loader.call).second) check_hand_loader(input, script, loader, findings);
 }
 
 }  // namespace lockstep

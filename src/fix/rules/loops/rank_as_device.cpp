@@ -60,6 +60,21 @@ std::vector<Node> device_numbers(const PythonCall& call) {
   return found;
 }
 
+// As the rank itself is read: by SLURM's name or torchrun's, with a default or without.
+std::string local_rank(const Origins& ways, char quote) {
+  bool slurm = false;
+  bool has_default = false;
+  for (const Origin& origin : ways.all) {
+    slurm = slurm || environment_read_in(origin.expression).contains("SLURM_PROCID");
+    for (const Node& call : origin.expression.descendants("call"))
+      has_default = has_default || (environment_read_in(call).contains("RANK") &&
+                                    call.field("arguments").children().size() == 2);
+  }
+  const char* const name = slurm ? "SLURM_LOCALID" : "LOCAL_RANK";
+  return has_default ? fmt::format("int(os.environ.get({0}{1}{0}, 0))", quote, name)
+                     : fmt::format("int(os.environ[{0}{1}{0}])", quote, name);
+}
+
 }  // namespace
 
 void rank_as_device(const RuleInput& input, const ScriptFacts& script,
@@ -80,29 +95,27 @@ void rank_as_device(const RuleInput& input, const ScriptFacts& script,
           in_string && number.enclosing("string").text().find('"') != std::string_view::npos ? '\''
                                                                                              : '"';
       auto& list = edits[item.file];
-      const Origins ways = script.origins->of(item.file, number);
-      const bool slurm = std::ranges::any_of(ways.all, [](const Origin& origin) {
-        return environment_read_in(origin.expression).contains("SLURM_PROCID");
-      });
-      list.push_back({number.from(), number.to(),
-                      fmt::format("int(os.environ[{0}{1}{0}])", quote,
-                                  slurm ? "SLURM_LOCALID" : "LOCAL_RANK")});
+      list.push_back(
+          {number.from(), number.to(), local_rank(script.origins->of(item.file, number), quote)});
       for (Edit& edit : needed_import(module, "os")) list.push_back(std::move(edit));
     }
   // device = f"cuda:{rank}", wherever it stands; what is put together in other ways is not
   // followed.
   for (const FileId file : files_of(script))
     for (const Node& text : module_of(input, file).tree().root().descendants("string")) {
-      if (text.text().find("cuda:") == std::string_view::npos) continue;
       for (const Node& part : text.descendants("interpolation")) {
         const Node number = part.child(0);
         if (kind_of(script, file, number) != RankKind::global) continue;
+        const std::string_view before = text.text().substr(0, part.from() - text.from());
+        // f"{device}:{rank}": what else follows the rank would no longer agree
+        if (before.ends_with("}:")) possible = false;
+        if (!before.ends_with("cuda:")) continue;
         const PythonModule& module = module_of(input, file);
         possible = possible && can_import(module, "os", number);
         where.push_back(place_of(file, number));
         const char quote = text.text().find('"') != std::string_view::npos ? '\'' : '"';
         edits[file].push_back(
-            {number.from(), number.to(), fmt::format("int(os.environ[{0}LOCAL_RANK{0}])", quote)});
+            {number.from(), number.to(), local_rank(script.origins->of(file, number), quote)});
         for (Edit& edit : needed_import(module, "os")) edits[file].push_back(std::move(edit));
       }
       // "cuda:{}".format(rank)

@@ -150,6 +150,20 @@ std::string effect_of_one_less(std::size_t waits) {
       waits - 1 == 1 ? "waits" : "wait", waits - 1 == 1 ? "it is" : "they are");
 }
 
+// Statements of a turn that wait for the GPU, whatever they read.
+std::size_t waits_of_a_turn(const RuleInput& input, const TrainingLoop& loop) {
+  static constexpr std::array<std::string_view, 5> kWaits = {"item", "cpu", "tolist", "numpy",
+                                                             "synchronize"};
+  std::set<std::size_t> waiting;
+  for (const PythonCall* const read : reads_in(input, loop))
+    waiting.insert(statement_of(read->node).from());
+  for (const PythonCall* const call : calls_in_turn(input, loop))
+    if (std::ranges::find(kWaits, call->last_name()) != kWaits.end() && call->arguments.empty() &&
+        in_every_turn(loop.loop, call->node))
+      waiting.insert(statement_of(call->node).from());
+  return waiting.size();
+}
+
 void sums(const RuleInput& input, const TrainingLoop& loop, const PythonCall& read,
           const std::string& name, std::size_t waits, std::vector<CodeFinding>& findings) {
   const std::string_view text = text_of(input, loop.file);
@@ -202,17 +216,39 @@ void lines(const RuleInput& input, const TrainingLoop& loop, const PythonCall& c
       findings);
 }
 
+// A turn that is a function of its own: it does not know which turn it is, so its reads are shown.
+void reads_of_a_turn(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop,
+                     std::vector<CodeFinding>& findings) {
+  for (const PythonCall& call : module_of(input, loop.turn_file).calls()) {
+    const Node object = call.node.field("function").field("object");
+    if (!loop.turn.contains(call.node) || call.last_name() != "item" || !call.arguments.empty() ||
+        !object || !is_of_loss(loop, object) ||
+        !in_every_turn(loop.turn.field("body"), call.node) ||
+        runs_on_every_rank(*script.origins, loop.turn_file, call.node) == false)
+      continue;
+    propose(
+        {.code = FindingCode::host_sync_every_step,
+         .safety = FixSafety::manual,
+         .confidence = 0.7,
+         .where = {place_of(loop.turn_file, call.node), place_of(loop.file, loop.loop)},
+         .reason = fmt::format("{} waits for the GPU in every step", call.node.text()),
+         .description = "return the loss itself (loss.detach()), and read it every few steps in "
+                        "the loop that calls this",
+         .effect = kLastWait,
+         .changes = "when the value is known"},
+        findings);
+  }
+}
+
 }  // namespace
 
 void reads_each_step(const RuleInput& input, const ScriptFacts& script,
                      std::vector<CodeFinding>& findings) {
   if (!asks_for_cuda(input, script)) return;
+  for (const TrainingLoop& loop : script.spread_loops)
+    reads_of_a_turn(input, script, loop, findings);
   for (const TrainingLoop& loop : script.loops) {
-    // Statements of a turn that wait for the GPU.
-    std::set<std::size_t> waiting;
-    for (const PythonCall* const read : reads_in(input, loop))
-      waiting.insert(statement_of(read->node).from());
-    const std::size_t waits = waiting.size();
+    const std::size_t waits = waits_of_a_turn(input, loop);
     std::vector<Node> told;
     const auto is_told = [&](Node node) {
       return std::ranges::any_of(told, [&](const Node& other) { return other.contains(node); });

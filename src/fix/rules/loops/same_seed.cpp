@@ -63,7 +63,7 @@ constexpr std::array kSeeds = {
 
 void same_seed(const RuleInput& input, const ScriptFacts& script,
                std::vector<CodeFinding>& findings) {
-  if (!is_hand_made_ddp(script) || script.loops.empty()) return;
+  if (!is_hand_made_ddp(script) || script.all_loops().empty()) return;
   const bool must_agree = has_words(input, script, kMustAgree);
   for (const CallAt& item : script.code.all) {
     const auto seeded = std::ranges::find(kSeeds, item.call->full_name, &SeededBy::call);

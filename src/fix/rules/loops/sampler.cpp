@@ -46,8 +46,10 @@ bool writes_each_turn(const RuleInput& input, const TrainingLoop& loop) {
 void sampler(const RuleInput& input, const ScriptFacts& script,
              std::vector<CodeFinding>& findings) {
   if (!is_hand_made_ddp(script)) return;
-  for (const TrainingLoop& loop : script.loops) {
-    if (loop.by_library || wrapped_model(script, loop).empty() || loop.loaders.size() != 1)
+  for (const TrainingLoop* const one : script.all_loops()) {
+    const TrainingLoop& loop = *one;
+    if (loop.by_library || (!loop.turn && wrapped_model(script, loop).empty()) ||
+        loop.loaders.size() != 1)
       continue;
     const CallAt& loader = loop.loaders.front();
     const ArgumentSet arguments = ArgumentSet::of_call(*loader.call);

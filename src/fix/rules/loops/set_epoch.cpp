@@ -26,6 +26,14 @@ bool calls_set_epoch(const RuleInput& input, const ScriptFacts& script) {
          });
 }
 
+// dataset.shuffle(epoch): the order is another way's.
+bool shuffles_by_itself(const ScriptFacts& script) {
+  return std::ranges::any_of(script.code.all, [](const CallAt& item) {
+    return item.call->last_name() == "shuffle" && item.call->positional(0) != nullptr &&
+           item.call->positional(0)->value.text().find("epoch") != std::string_view::npos;
+  });
+}
+
 bool runs_once(const EpochLoop& epochs) {
   const std::string_view range = epochs.loop.field("right").text();
   return range == "range(1)";
@@ -38,11 +46,16 @@ std::string sampler_words(const RuleInput& input, const TrainingLoop& loop, cons
   const Node scope = function_around(epochs.loop);
   const auto name_of = [&](const CallAt& made) -> std::string {
     if (made.file != epochs.file) return "";
-    for (const PythonAssignment& item : module.assignments())
-      if (item.value == made.call->node &&
-          (item.function == scope || !item.function || item.target.starts_with("self.")) &&
-          !item.element)
+    for (const PythonAssignment& item : module.assignments()) {
+      // self.x means something within its class alone
+      const bool of_this_class =
+          item.target.starts_with("self.") &&
+          epochs.loop.enclosing("class_definition") == item.statement.enclosing("class_definition");
+      if (item.value == made.call->node && !item.element &&
+          (item.target.starts_with("self.") ? of_this_class
+                                            : item.function == scope || !item.function))
         return item.target;
+    }
     return "";
   };
   if (std::string name = name_of(sampler); !name.empty()) return name;
@@ -66,10 +79,10 @@ std::string told_the_epoch(std::string_view text, const std::string& sampler,
 void set_epoch(const RuleInput& input, const ScriptFacts& script,
                std::vector<CodeFinding>& findings) {
   if (!script.code.accelerators.empty() || !script.code.trainers.empty() ||
-      calls_set_epoch(input, script))
+      calls_set_epoch(input, script) || shuffles_by_itself(script))
     return;
-  for (const TrainingLoop& loop : script.loops)
-    for (const CallAt& loader : loop.loaders) {
+  for (const TrainingLoop* const one : script.all_loops())
+    for (const TrainingLoop& loop = *one; const CallAt& loader : loop.loaders) {
       const PythonArgument* const given = loader.call->argument("sampler");
       if (given == nullptr) continue;
       for (const CallAt& sampler :

@@ -40,8 +40,8 @@ void uneven_shards(const RuleInput&, const ScriptFacts& script,
             item.call->callee.find("model") != std::string::npos);
   });
   if (joins) return;
-  for (const TrainingLoop& loop : script.loops)
-    for (const CallAt& loader : loop.loaders) {
+  for (const TrainingLoop* const loop : script.all_loops())
+    for (const CallAt& loader : loop->loaders) {
       const PythonArgument* const drop = loader.call->argument("drop_last");
       if (drop != nullptr && bool_value(drop->value) != false) continue;
       for (const Origin& origin : ingredients_of(script, loader.file, dataset_of(*loader.call))) {
