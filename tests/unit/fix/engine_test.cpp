@@ -275,6 +275,34 @@ TEST(FixEngine, HealthyProjectsAreLeftAlone) {
   EXPECT_TRUE(project.findings().empty()) << ::testing::PrintToString(project.findings());
 }
 
+TEST(FixEngine, VeryManyFindingsOfOneKindEachHaveTheirPatch) {
+  std::string yaml = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\n";
+  for (int i = 0; i < 40; ++i) yaml += "ddp_unknown_key_" + std::to_string(i) + ": 1\n";
+  FixProject project;
+  project.file("accelerate.yaml", yaml);
+
+  EXPECT_EQ(project.findings().size(), 40U);
+}
+
+TEST(FixEngine, ASecondRunHasNothingLeftToWrite) {
+  FixProject project;
+  project.file("train.py",
+               "import torch\nfrom torch.utils.data import DataLoader\n"
+               "if __name__ == \"__main__\":\n"
+               "    model = torch.nn.Linear(8, 8).cuda()\n"
+               "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+               "    loader = DataLoader(make())\n"
+               "    for x in loader:\n"
+               "        model(x.cuda()).sum().backward()\n"
+               "        optimizer.step()\n");
+  const std::string once = project.after("train.py");
+  FixProject again;
+  again.file("train.py", once);
+
+  EXPECT_THAT(once, HasSubstr("pin_memory=True"));
+  EXPECT_EQ(again.after("train.py"), once);
+}
+
 TEST(FixEngine, ManyLinesOfOneKindAreOneFindingWithManyPlaces) {
   std::string script =
       "import torch\nfrom torch.utils.data import DataLoader\nmodel = model.cuda()\n";
