@@ -305,6 +305,39 @@ class RankWalk {
   WalkedFunctions& functions_;
 };
 
+// The same with alternatives that are alike taken for one: `if a: …, barrier() elif b: …,
+// barrier()` is a barrier, for what the two conditions leave out is not seen here.
+std::vector<std::string> without_like_ways(const std::vector<std::string>& words) {
+  struct Open {
+    std::string bracket;
+    std::vector<std::string> inner;
+    std::optional<std::vector<std::string>> first_way;  // of an if( that has just closed in it
+  };
+  std::vector<Open> open(1);
+  for (const std::string& word : words) {
+    if (word.ends_with('(')) {
+      open.push_back({word, {}, {}});
+      continue;
+    }
+    if (word != ")" || open.size() == 1) {
+      open.back().inner.push_back(word);
+      open.back().first_way.reset();
+      continue;
+    }
+    const Open closed = std::move(open.back());
+    open.pop_back();
+    Open& outer = open.back();
+    // The first way stands for both.
+    const bool is_alike =
+        closed.bracket == "else(" && outer.first_way && *outer.first_way == closed.inner;
+    outer.first_way.reset();
+    if (is_alike) continue;
+    if (closed.bracket == "if(") outer.first_way = closed.inner;
+    outer.inner.insert(outer.inner.end(), closed.inner.begin(), closed.inner.end());
+  }
+  return open.front().inner;
+}
+
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words)
@@ -337,7 +370,9 @@ std::vector<SplitPath> split_paths(const Project& project, const TrainingCode& c
     RankWalk others(origins, false, functions);
     const auto of_main = main.block(body.file, body.block);
     const auto of_others = others.block(body.file, body.block);
-    if (of_main.words == of_others.words) continue;
+    if (of_main.words == of_others.words ||
+        without_like_ways(of_main.words) == without_like_ways(of_others.words))
+      continue;
     SplitPath split{body.file, {}, nullptr, joined(of_main.words), joined(of_others.words)};
     for (const Node& statement : body.block.descendants("if_statement")) {
       if ((function_around(statement) ? function_around(statement) : body.owner) != body.owner ||

@@ -266,6 +266,23 @@ TEST(PublicCode, ACollatorThatMovesBatchesToTheGpuHasNoWorkers) {
   EXPECT_FALSE(project.finds("D203 train.py"));
 }
 
+TEST(PublicCode, ABarrierOnEachOfTwoWaysIsOneBarrier) {
+  const auto finds = [](const std::string& last) {
+    FixProject project;
+    project.file("train.py", under_ddp("rank = dist.get_rank()\n"
+                                       "if rank != 0:\n    dist.barrier()\n"
+                                       "if name == \"a\":\n    data = load_a()\n"
+                                       "    if rank == 0:\n        dist.barrier()\n"
+                                       "elif name == \"b\":\n    data = load_b()\n" +
+                                       last +
+                                       "for x in loader:\n    model(x).sum().backward()\n"
+                                       "    optimizer.step()\n"));
+    return project.finds("C407 train.py");
+  };
+  EXPECT_FALSE(finds("    if rank == 0:\n        dist.barrier()\n"));
+  EXPECT_TRUE(finds("    if rank == 0:\n        dist.all_reduce(data)\n"));
+}
+
 TEST(TrainersAsClasses, AreFollowedFromTheirLoopToTheirTurn) {
   const auto trainer = [](const std::string& sampler, const std::string& read) {
     return under_ddp(
