@@ -76,13 +76,10 @@ class WholePrograms(unittest.TestCase):
             ("head", 10, 20),
             ("all", 19, 32),
         ):
-            # sleeps take some longer, never less
-            self.assertAlmostEqual(
-                modules[name]["forward_ms"], forward_ms * 1.1, delta=0.2 * forward_ms
-            )
-            self.assertAlmostEqual(
-                modules[name]["backward_ms"], backward_ms * 1.1, delta=0.2 * backward_ms
-            )
+            # Sleeps take longer where cores are shared (1.4 times was seen), never less.
+            for direction, slept_ms in (("forward_ms", forward_ms), ("backward_ms", backward_ms)):
+                self.assertGreater(modules[name][direction], 0.95 * slept_ms)
+                self.assertLess(modules[name][direction], 1.9 * slept_ms)
         main_thread = {part["name"]: part["main_thread"] for part in report["steps"]["parts"]}
         self.assertGreater(main_thread["forward"]["blocked"]["sleep"], 0.6)
 
