@@ -1,6 +1,7 @@
 #include "base/text.hpp"
 
 #include <fmt/format.h>
+#include <cstdint>
 
 #include <algorithm>
 #include <array>
@@ -277,6 +278,14 @@ std::optional<std::string> from_utf16(std::string_view bytes) {
     }
   }
   return text;
+}
+
+std::string hash_words(std::string_view text) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  std::string words;
+  for (int shift = 60; shift >= 0; shift -= 4) words += "0123456789abcdef"[(hash >> shift) & 15U];
+  return words;
 }
 
 }  // namespace lockstep

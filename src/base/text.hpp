@@ -61,4 +61,7 @@ void say(std::string_view words);
 // such mark.
 std::optional<std::string> from_utf16(std::string_view bytes);
 
+// The same words give the same sixteen letters, in every run and on every machine (FNV-1a).
+std::string hash_words(std::string_view text);
+
 }  // namespace lockstep

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iostream>
 #include <memory>
 
 #include "base/file.hpp"
@@ -12,7 +11,8 @@
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
 #include "commands/finding_codes.hpp"
-#include "commands/fix_settings.hpp"
+#include "commands/fix_options.hpp"
+#include "commands/fix_writing.hpp"
 #include "commands/version.hpp"
 #include "fix/chosen_patches.hpp"
 #include "fix/engine.hpp"
@@ -36,85 +36,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As typed, beside the shared options.
-struct FixOptions {
-  std::vector<std::string> paths;
-  bool apply = false;
-  std::string apply_words;  // behind --apply: "3,5", or a path
-  std::set<int> numbers;
-  bool interactive = false;
-  bool unsafe = false;
-  bool safe = false;
-  bool diff = false;
-  std::vector<std::string> exclude;
-  std::string baseline;
-  std::string write_baseline;
-  bool undo = false;
-  bool check = false;
-  std::vector<std::string> select;
-  std::vector<std::string> ignore;
-  std::string format;
-  std::string from;
-  std::string preset;
-  std::string global_batch;
-  std::string gpus;
-  std::vector<std::string> assume;
-  bool verify = false;
-  bool each = false;
-  std::string rounds;
-  std::string watch;
-};
-
-Result<Wishes> checked_wishes(const FixOptions& typed) {
-  Wishes wishes;
-  if (typed.preset == "standard")
-    wishes.preset = Preset::standard;
-  else if (typed.preset == "fast")
-    wishes.preset = Preset::fast;
-  else if (!typed.preset.empty())
-    return usage_error(fmt::format("--preset {} is unknown", printable(typed.preset)),
-                       "use standard or fast");
-  if (typed.global_batch == "keep")
-    wishes.batch = GlobalBatch::keep;
-  else if (!typed.global_batch.empty() && typed.global_batch != "grow")
-    return usage_error(fmt::format("--global-batch {} is unknown", printable(typed.global_batch)),
-                       "use grow (batch x N) or keep (accumulation / N)");
-  if (!typed.gpus.empty()) {
-    const auto count = parse_integer(typed.gpus);
-    if (!count || *count < 1 || *count > 1024)
-      return usage_error(fmt::format("--gpus {} is no number of GPUs", printable(typed.gpus)),
-                         "give how many one machine has: --gpus 4");
-    wishes.gpus = static_cast<int>(*count);
-  }
-  if (wishes.preset != Preset::none && wishes.batch == GlobalBatch::keep)
-    return usage_error("--preset and --global-batch keep both choose the accumulation",
-                       "give one of them; a preset keeps the batch that each GPU has");
-  return wishes;
-}
-
-Result<std::optional<Versions>> checked_versions(const FixOptions& typed) {
-  if (typed.assume.empty()) return std::optional<Versions>();
-  Versions versions;
-  for (const std::string& word : typed.assume) {
-    const auto equals = word.find('=');
-    const auto digits = word.find_first_not_of('=', std::min(word.size(), equals));
-    const auto version = Version::parse(equals == std::string::npos || digits == std::string::npos
-                                            ? ""
-                                            : std::string_view(word).substr(digits));
-    const std::string package = word.substr(0, equals);
-    if (package != "transformers" && package != "accelerate" && package != "torch" &&
-        package != "trl")
-      return usage_error(
-          fmt::format("--assume {} names a package that no rule asks for", printable(word)),
-          "transformers, accelerate, torch and trl count");
-    if (!version)
-      return usage_error(fmt::format("--assume {} is no version", printable(word)),
-                         "write it so: --assume transformers=4.44.2");
-    versions.emplace(package, KnownVersion{*version, "--assume", true});
-  }
-  return std::optional(std::move(versions));
-}
-
 Result<std::unique_ptr<Renderer>> renderer_for(const RunOptions& options,
                                                const std::string& format) {
   if (format == "json" || (format.empty() && options.format == Format::json))
@@ -127,83 +48,6 @@ Result<std::unique_ptr<Renderer>> renderer_for(const RunOptions& options,
         options.colors, options.output.empty() ? terminal_width() : std::nullopt));
   return usage_error(fmt::format("--format {} is unknown here", printable(format)),
                      "use text, json, sarif or github");
-}
-
-// What was written, in words.
-void tell_applied(const RunOptions& options, std::size_t patches,
-                  const std::vector<FileRewrite>& files) {
-  if (options.quiet) return;
-  constexpr std::size_t kNamed = 8;
-  std::vector<std::string> names;
-  for (const FileRewrite& file : files)
-    if (names.size() < kNamed) names.push_back(printable(file.path.string()));
-  if (files.size() > kNamed) names.push_back("...");
-  if (files.empty())
-    say("lockstep: nothing was written\n");
-  else
-    say(fmt::format(
-        "lockstep: {} {} applied, {} written: {}\n  take it back: lockstep fix --undo\n", patches,
-        patches == 1 ? "patch" : "patches",
-        files.size() == 1 ? "one file" : fmt::format("{} files", files.size()), join(names, ", ")));
-}
-
-Result<int> undo(const RunOptions& options, const FixOptions& typed) {
-  std::vector<fs::path> paths;
-  std::error_code failed;
-  for (const std::string& path : typed.paths) {
-    fs::path absolute = fs::absolute(path, failed).lexically_normal();
-    paths.push_back(absolute.filename().empty() ? absolute.parent_path() : absolute);
-  }
-  const auto folder = TRY(undo_folder());
-  // What was applied to this folder first; only then what was applied elsewhere.
-  auto restored =
-      undo_newest(folder, paths.empty() ? std::vector{fs::current_path(failed)} : paths);
-  if (!restored && paths.empty() && restored.error().kind == ErrorKind::usage)
-    restored = undo_newest(folder, {});
-  if (!restored) return std::move(restored).error();
-  std::string text;
-  for (const fs::path& path : *restored)
-    text += fmt::format("restored {}\n", printable(path.string()));
-  TRY(put_result(options, text));
-  return exit_code::kDone;
-}
-
-Status write_files(const std::vector<FileRewrite>& files) {
-  const auto folder = TRY(undo_folder());
-  return write_back(files, folder);
-}
-
-// Shows each patch and asks: yes, no, all that are left, quit. An end of the answers is quit.
-std::set<int> ask_for_each(const Project& project, const FixPlan& plan, Colors colors) {
-  const Painter paint(colors);
-  std::set<int> chosen;
-  bool all = false;
-  for (const PatchGroup& group : plan.groups) {
-    std::string shown = fmt::format("\npatch {} of {}, {}\n", group.number, plan.groups.size(),
-                                    safety_word(group.safety));
-    for (const std::size_t position : group.findings) {
-      const CodeFinding& finding = plan.findings[position];
-      shown +=
-          fmt::format("  {} {}  {}: {}\n", name_of(finding.code).id, name_of(finding.code).name,
-                      place_words(project, finding.where.front()), printable(finding.reason));
-      if (!finding.ways.empty() && !finding.ways.front().changes.empty())
-        shown += fmt::format("  changes: {}\n", printable(finding.ways.front().changes));
-    }
-    std::map<FileId, std::string> texts;
-    for (const auto& [file, edits] : group.edits)
-      texts[file] = edited(project.file(file).text(), edits);
-    say(shown + "\n" + diff_text(diff_of_texts(project, texts), 0, paint) + "\n");
-    while (!all) {
-      say("apply it? [y]es, [n]o, [a]ll that are left, [q]uit: ");
-      std::string answer;
-      if (!std::getline(std::cin, answer) || answer == "q") return chosen;
-      all = answer == "a";
-      if (answer == "y" || answer == "a") chosen.insert(group.number);
-      if (answer == "y" || answer == "n") break;
-    }
-    if (all) chosen.insert(group.number);
-  }
-  return chosen;
 }
 
 Result<int> fix_paths(const RunOptions& options, const FixOptions& typed, const CodeFilter& filter,
@@ -439,61 +283,6 @@ Result<int> verify_patches(const RunOptions& options, const FixOptions& typed,
   TRY(put_result(options, text));
   if (write) TRY(write_patched(options, project, versions.back().project, versions.size() - 1));
   return helped ? exit_code::kDone : exit_code::kFindings;
-}
-
-// One fingerprint a line, so that two of them merge.
-Result<std::set<std::string>> read_baseline(const std::string& path) {
-  const auto text = read_small_file(path, 64U << 20U);
-  if (!text)
-    return Error{
-        fmt::format("cannot read the baseline {}: {}", printable(path), std::strerror(errno)),
-        "make one: lockstep fix PATH --write-baseline " + printable(path),
-        ErrorKind::cannot_measure};
-  std::set<std::string> known;
-  for (const std::string_view line : split(*text, '\n'))
-    if (!trim(line).empty() && !line.starts_with('#')) known.emplace(trim(line));
-  return known;
-}
-
-Result<int> write_baseline(const RunOptions& options, const FixOptions& typed,
-                           const Project& project, const FixPlan& plan) {
-  std::set<std::string> lines;
-  for (const CodeFinding& finding : plan.findings) lines.insert(fingerprint_of(project, finding));
-  std::string text =
-      "# findings of lockstep fix that are known: code, file, and a hash of the line\n";
-  for (const std::string& line : lines) text += line + "\n";
-  TRY(write_file_atomically(typed.write_baseline, text));
-  if (!options.quiet)
-    say(fmt::format("lockstep: {} finding{} written to {}\n", lines.size(),
-                    lines.size() == 1 ? "" : "s", printable(typed.write_baseline)));
-  return exit_code::kDone;
-}
-
-// What is typed comes before what the project says, except for exclude, which adds up.
-Status take_settings(FixOptions& typed, CodeFilter& filter) {
-  std::error_code failed;
-  const fs::path first = typed.paths.empty() ? fs::path(".") : fs::path(typed.paths.front());
-  const auto settings = TRY(fix_settings_of(
-      fs::is_directory(first, failed) ? first : fs::absolute(first, failed).parent_path()));
-  if (typed.select.empty()) typed.select = settings.select;
-  if (typed.ignore.empty()) typed.ignore = settings.ignore;
-  typed.exclude.insert(typed.exclude.end(), settings.exclude.begin(), settings.exclude.end());
-  for (const auto& [glob, codes] : settings.per_file_ignores)
-    filter.per_file.emplace_back(glob, TRY(codes_of(codes)));
-  return Done{};
-}
-
-// `--apply 3,5 PATH`, and `--apply PATH`.
-Status settle_apply(FixOptions& typed) {
-  if (typed.apply_words.empty()) return Done{};
-  if (const auto numbers = patch_numbers(typed.apply_words))
-    typed.numbers = *numbers;
-  else
-    typed.paths.insert(typed.paths.begin(), typed.apply_words);
-  if (!typed.numbers.empty() && typed.interactive)
-    return usage_error("--interactive asks for each patch, and --apply names some",
-                       "give one of them");
-  return Done{};
 }
 
 Result<int> run_fix(const RawOptions& raw, FixOptions typed) {

@@ -9,14 +9,10 @@
 
 #include "base/in_parallel.hpp"
 #include "base/text.hpp"
-#include "fix/project/path_patterns.hpp"
-#include "fix/python/bindings.hpp"
-#include "fix/python/statements.hpp"
+#include "fix/patch_checks.hpp"
 
 namespace lockstep {
 namespace {
-
-constexpr int kErrorIsNear = 5;  // lines: a parser's idea of where a mistake stands is that good
 
 constexpr std::size_t kWorthThreads = 8;
 
@@ -111,147 +107,6 @@ std::vector<CodeFinding> findings_in(const RuleInput& input,
            std::tuple(b.where.front().file, b.where.front().from);
   });
   return all;
-}
-
-// `lockstep: ignore[P101]` in a comment on the line or alone on the line above; without a code it
-// speaks of all.
-bool ignores(std::string_view line, FindingCode code) {
-  const auto mark = line.find("lockstep: ignore");
-  if (mark == std::string_view::npos || line.substr(0, mark).find('#') == std::string_view::npos)
-    return false;
-  const std::string_view rest = line.substr(mark + std::string_view("lockstep: ignore").size());
-  if (!rest.starts_with("[")) return true;
-  for (const std::string_view word :
-       split(rest.substr(
-                 1, rest.find(']') == std::string_view::npos ? rest.size() : rest.find(']') - 1),
-             ','))
-    if (trim(word) == name_of(code).id || trim(word) == name_of(code).name) return true;
-  return false;
-}
-
-bool is_ignored(const Project& project, const CodeFinding& finding) {
-  const Place& place = finding.where.front();
-  const std::string_view text = project.file(place.file).text();
-  const std::size_t start = line_start(text, place.from);
-  const std::size_t end = line_end(text, std::max(place.from, place.to == 0 ? 0 : place.to - 1));
-  for (const std::string_view line : split(text.substr(start, end - start), '\n'))
-    if (ignores(line, finding.code)) return true;
-  if (start == 0) return false;
-  const std::string_view above =
-      text.substr(line_start(text, start - 1), start - line_start(text, start - 1));
-  return trim(above).starts_with("#") && ignores(above, finding.code);
-}
-
-// The codes in "# lockstep: ignore[...]" that are none.
-std::vector<std::string> unknown_codes_in(std::string_view line) {
-  constexpr std::string_view kMark = "lockstep: ignore[";
-  const auto mark = line.find(kMark);
-  if (mark == std::string_view::npos || line.substr(0, mark).find('#') == std::string_view::npos)
-    return {};
-  const std::string_view rest = line.substr(mark + kMark.size());
-  std::vector<std::string> unknown;
-  for (const std::string_view word : split(rest.substr(0, rest.find(']')), ','))
-    if (!trim(word).empty() && finding_named(trim(word)) == nullptr)
-      unknown.emplace_back(trim(word));
-  return unknown;
-}
-
-bool is_left_out(const Project& project, const CodeFilter& filter, const CodeFinding& finding) {
-  if (filter.ignore.contains(finding.code) || is_ignored(project, finding)) return true;
-  const std::string& name = project.file(finding.where.front().file).name();
-  for (const auto& [glob, codes] : filter.per_file)
-    if (codes.contains(finding.code) &&
-        (matches_glob(glob, name) || matches_glob("**/" + glob, name)))
-      return true;
-  return false;
-}
-
-bool is_known(const Project& project, const CodeFilter& filter, const CodeFinding& finding) {
-  return !filter.known.empty() && filter.known.contains(fingerprint_of(project, finding));
-}
-
-bool wants(const CodeFilter& filter, FindingCode code) {
-  return (filter.select.empty() || filter.select.contains(code)) && !filter.ignore.contains(code);
-}
-
-// Why an edit of this file may not be; empty: it may.
-std::string objection(const SourceFile& file, const std::vector<Edit>& edits) {
-  if (!file.refusal().empty()) return file.refusal();
-  if (file.tree() == nullptr)
-    return file.kind() == FileKind::makefile ? "" : "no parser could make sense of it";
-  if (file.tree()->errors().empty()) return "";
-  std::vector<int> lines;
-  for (const Edit& edit : edits) lines.push_back(line_number(file.text(), edit.from));
-  int first = 1;
-  std::size_t counted = 0;
-  for (const ByteRange& error : file.tree()->errors()) {  // in order: lines are counted once
-    first += static_cast<int>(
-        std::count(file.text().begin() + static_cast<std::ptrdiff_t>(counted),
-                   file.text().begin() + static_cast<std::ptrdiff_t>(error.from), '\n'));
-    counted = error.from;
-    const int last =
-        first + static_cast<int>(
-                    std::count(file.text().begin() + static_cast<std::ptrdiff_t>(error.from),
-                               file.text().begin() + static_cast<std::ptrdiff_t>(error.to), '\n'));
-    if (std::ranges::any_of(lines, [&](int line) {
-          return line >= first - kErrorIsNear && line <= last + kErrorIsNear;
-        }))
-      return fmt::format("it has a syntax error near line {}: mend that first", first);
-  }
-  return "";
-}
-
-// What a compiler would object to: places outside the grammar, and names that a call is given
-// twice.
-std::size_t damage_of(const SourceFile& file) {
-  if (file.tree() == nullptr) return 0;
-  std::size_t damage = file.tree()->errors().size();
-  // Python's parser here does not mind a header whose block is missing.
-  if (file.kind() == FileKind::python)
-    for (std::uint32_t index = 0; index < file.tree()->size(); ++index) {
-      const Node node = file.tree()->at(index);
-      const char* const body = node.is("if_statement") ? "consequence"
-                               : node.is("for_statement") || node.is("while_statement") ||
-                                       node.is("with_statement") || node.is("function_definition")
-                                   ? "body"
-                                   : nullptr;
-      if (body != nullptr && node.field(body).children().empty()) ++damage;
-    }
-  if (const PythonModule* const module = file.python())
-    for (const PythonCall& call : module->calls()) {
-      std::set<std::string_view> names;
-      for (const PythonArgument& argument : call.arguments)
-        if (!argument.name.empty() && !names.insert(argument.name).second) ++damage;
-    }
-  return damage;
-}
-
-// A name that edits bring into a place where it may have no value; empty: they bring none.
-std::string unset_name(const SourceFile& patched, const std::vector<Edit>& edits) {
-  if (patched.kind() != FileKind::python || patched.tree() == nullptr) return "";
-  std::vector<ByteRange> fresh;
-  std::ptrdiff_t moved = 0;
-  for (const Edit& edit : edits) {  // in order
-    const auto from = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(edit.from) + moved);
-    fresh.push_back({from, from + edit.text.size()});
-    moved += static_cast<std::ptrdiff_t>(edit.text.size()) -
-             static_cast<std::ptrdiff_t>(edit.to - edit.from);
-  }
-  const auto is_fresh = [&](const Node& node) {
-    return std::ranges::any_of(fresh, [&](const ByteRange& range) {
-      return range.from <= node.from() && node.to() <= range.to;
-    });
-  };
-  for (const Node& name : patched.tree()->root().descendants("identifier")) {
-    if (!is_fresh(name) || !is_read(name) || is_certainly_bound(name, name.text())) continue;
-    // The statement has leant on it before.
-    const auto beside = statement_of(name).descendants("identifier");
-    if (std::ranges::none_of(beside, [&](const Node& other) {
-          return other.text() == name.text() && !is_fresh(other) && is_read(other);
-        }))
-      return std::string(name.text());
-  }
-  return "";
 }
 
 std::map<std::pair<FindingCode, FileId>, int> counts_of(const std::vector<CodeFinding>& findings) {
@@ -590,18 +445,6 @@ class Planner {
 };
 
 }  // namespace
-
-std::string fingerprint_of(const Project& project, const CodeFinding& finding) {
-  const Place& place = finding.where.front();
-  const std::string& text = project.file(place.file).text();
-  const std::size_t start = line_start(text, place.from);
-  const std::string_view line =
-      trim(std::string_view(text).substr(start, line_end(text, place.from) - start));
-  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const char c : line) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  return fmt::format("{} {} {:016x}", name_of(finding.code).id, project.file(place.file).name(),
-                     hash);
-}
 
 FixPlan plan_fixes(const Project& project, const Wishes& wishes, const CodeFilter& filter) {
   return Planner(project, wishes, filter).plan();

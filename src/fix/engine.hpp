@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "fix/left_out.hpp"
 #include "fix/rule.hpp"
 
 namespace lockstep {
@@ -27,17 +27,6 @@ struct FixPlan {
   std::size_t unread = 0;    // files that were asked for and that the parser could not read
   std::size_t left_out = 0;  // findings that --select, --ignore or a comment keeps away
 };
-
-struct CodeFilter {
-  std::set<FindingCode> select;  // empty: all
-  std::set<FindingCode> ignore;
-  // in files whose name fits: a glob, from the folder that names are shown from
-  std::vector<std::pair<std::string, std::set<FindingCode>>> per_file;
-  std::set<std::string> known;  // fingerprints: a baseline's
-};
-
-// What stays the same of a finding when lines above it come and go.
-std::string fingerprint_of(const Project& project, const CodeFinding& finding);
 
 FixPlan plan_fixes(const Project& project, const Wishes& wishes, const CodeFilter& filter);
 

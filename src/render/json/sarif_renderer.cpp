@@ -1,7 +1,6 @@
 #include "render/json/sarif_renderer.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -81,12 +80,7 @@ Json changes_of(std::string_view diff) {
 // The same for the same finding in another run, whatever lines came above it.
 std::string fingerprint_of(const Finding& finding) {
   const std::string file = finding.where.empty() ? std::string() : finding.where.front().file;
-  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const char c : std::string(name_of(finding.code).id) + "\n" + file + "\n" + finding.reason)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  std::string hex;
-  for (int shift = 60; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(hash >> shift) & 15U];
-  return hex;
+  return hash_words(std::string(name_of(finding.code).id) + "\n" + file + "\n" + finding.reason);
 }
 
 Json result_of(const Finding& finding) {
