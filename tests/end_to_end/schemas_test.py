@@ -70,6 +70,8 @@ with tempfile.TemporaryDirectory() as folder:
             'from transformers import AutoModel, Trainer\nmodel = AutoModel.from_pretrained("x", device_map="auto")\n'
             "trainer = Trainer(model=model)\ntrainer.train()\n"
         )
+    with open(os.path.join(folder, "run.sh"), "w") as file:  # a map goes with its launch line
+        file.write("torchrun --nproc_per_node=2 train.py\n")
     with open(os.path.join(folder, "x.ipynb"), "w") as file:
         json.dump(
             {
