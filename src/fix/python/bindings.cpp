@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -145,13 +146,17 @@ bool is_bound_before(Node block, Node statement, std::string_view name) {
 }  // namespace
 
 bool binds(Node within, std::string_view name) {
-  if (!within) return false;
-  if (binds_itself(within, name)) return true;
-  const auto children = within.children();
-  return std::ranges::any_of(children, [&](const Node& child) {
-    if (has_its_own_names(child)) return binds_itself(child, name);
-    return binds(child, name);
-  });
+  // No recursion: a text may nest as deep as it likes.
+  std::vector<Node> open;
+  if (within) open.push_back(within);
+  while (!open.empty()) {
+    const Node node = open.back();
+    open.pop_back();
+    if (binds_itself(node, name)) return true;
+    if (node != within && has_its_own_names(node)) continue;
+    for (const Node& child : node.children()) open.push_back(child);
+  }
+  return false;
 }
 
 bool is_certainly_bound(Node at, std::string_view name) {
