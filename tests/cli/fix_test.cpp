@@ -373,6 +373,23 @@ TEST(Fix, AWriteThatFailsInTheMiddleChangesNothing) {
             3);
 }
 
+TEST(Fix, TakesAReportWithoutPatchesForTheSelection) {
+  Work work;
+  const auto report_of = [&](const std::string& code) {
+    work.state.write("report.json", "{\"lockstep_report\": 1, \"findings\": [{\"code\": \"" + code +
+                                        "\", \"fixes\": []}]}");
+    return (work.state / "report.json").string();
+  };
+  const ProgramEnd matched = work.fix({work.path(), "--from", report_of("P102")});
+  EXPECT_EQ(matched.code, 0) << matched.err;
+  EXPECT_THAT(matched.out, HasSubstr("X701")) << "plain python may be behind P102";
+  EXPECT_THAT(matched.out, Not(HasSubstr("X702")));
+
+  EXPECT_THAT(work.fix({work.path(), "--from", report_of("S304")}).out,
+              HasSubstr("nothing in " + work.path() + " matches its findings (S304)"));
+  EXPECT_THAT(work.fix({"--from", report_of("P101")}).out, HasSubstr("lockstep fix PATH --from"));
+}
+
 // ---- what people who know ruff expect ----
 
 TEST(Fix, AppliesThePatchesOfTheseNumbersAlone) {
