@@ -1,13 +1,13 @@
 #include "base/text.hpp"
 
 #include <fmt/format.h>
-#include <cstdint>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 
 namespace lockstep {
@@ -278,6 +278,15 @@ std::optional<std::string> from_utf16(std::string_view bytes) {
     }
   }
   return text;
+}
+
+std::string ranks_words(const std::vector<int>& ranks) {
+  constexpr std::size_t kMost = 8;
+  std::string words = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size() && i < kMost; ++i)
+    words += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > kMost ? words + " and " + std::to_string(ranks.size() - kMost) + " more"
+                              : words;
 }
 
 std::string hash_words(std::string_view text) {

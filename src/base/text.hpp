@@ -61,6 +61,9 @@ void say(std::string_view words);
 // such mark.
 std::optional<std::string> from_utf16(std::string_view bytes);
 
+// "rank 3", "ranks 0, 1, 2"; of very many the first eight.
+std::string ranks_words(const std::vector<int>& ranks);
+
 // The same words give the same sixteen letters, in every run and on every machine (FNV-1a).
 std::string hash_words(std::string_view text);
 

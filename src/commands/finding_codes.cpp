@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/text.hpp"
 
 namespace lockstep {
@@ -22,15 +20,13 @@ Result<std::set<FindingCode>> codes_of(const std::vector<std::string>& words) {
         continue;
       }
       // "D2", "X": a family, or a part of it
-      const bool is_prefix =
-          !part.empty() && part.size() < 4 &&
-          std::ranges::any_of(
-              known, [&](const std::string& id) { return id.size() == 4 && id.starts_with(part); });
-      if (is_prefix) {
-        for (const FindingName& name : kFindingNames)
-          if (name.id.starts_with(part)) codes.insert(name.code);
-        continue;
-      }
+      bool is_family = false;
+      for (const FindingName& name : kFindingNames)
+        if (!part.empty() && name.id.starts_with(part)) {
+          codes.insert(name.code);
+          is_family = true;
+        }
+      if (is_family) continue;
       const auto near = nearest(part, known);
       return usage_error(fmt::format("'{}' is no finding's code", printable(part)),
                          near ? fmt::format("did you mean {}?", *near)

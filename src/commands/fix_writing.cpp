@@ -11,7 +11,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "commands/command_line.hpp"
-#include "fix/chosen_patches.hpp"
+#include "fix/fix_report.hpp"
 #include "render/text/fix_text.hpp"
 #include "render/words/words.hpp"
 #include "runs/exit_code.hpp"
@@ -78,10 +78,7 @@ std::set<int> ask_for_each(const Project& project, const FixPlan& plan, Colors c
       if (!finding.ways.empty() && !finding.ways.front().changes.empty())
         shown += fmt::format("  changes: {}\n", printable(finding.ways.front().changes));
     }
-    std::map<FileId, std::string> texts;
-    for (const auto& [file, edits] : group.edits)
-      texts[file] = edited(project.file(file).text(), edits);
-    say(shown + "\n" + diff_text(diff_of_texts(project, texts), 0, paint) + "\n");
+    say(shown + "\n" + diff_text(diff_of(project, group.edits), 0, paint) + "\n");
     while (!all) {
       say("apply it? [y]es, [n]o, [a]ll that are left, [q]uit: ");
       std::string answer;

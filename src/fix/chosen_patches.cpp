@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "fix/fix_report.hpp"
 
 namespace lockstep {
 namespace {
@@ -109,12 +110,9 @@ std::vector<Edit> line_edits(std::string_view before, std::string_view after) {
 }
 
 std::string diff_of_texts(const Project& project, const std::map<FileId, std::string>& texts) {
-  std::string diff;
-  for (const auto& [file, text] : texts) {
-    const SourceFile& source = project.file(file);
-    diff += unified_diff(source.name(), source.text(), line_edits(source.text(), text));
-  }
-  return diff;
+  std::map<FileId, std::vector<Edit>> edits;
+  for (const auto& [file, text] : texts) edits[file] = line_edits(project.file(file).text(), text);
+  return diff_of(project, edits);
 }
 
 }  // namespace lockstep

@@ -226,58 +226,58 @@ class Planner {
         }
   }
 
-  // Whether one is the other at another line.
+  // Whether one is the other at another line of the same file.
   static bool are_alike(const CodeFinding& a, const CodeFinding& b) {
-    if (a.code != b.code || a.rule != b.rule || a.reason != b.reason || !a.group.empty() ||
-        !b.group.empty() || a.where.front().file != b.where.front().file ||
-        a.ways.size() != b.ways.size())
-      return false;
-    return std::ranges::equal(a.ways, b.ways, [](const Way& x, const Way& y) {
-      return x.safety == y.safety && x.description == y.description && x.changes == y.changes &&
-             x.files.size() == y.files.size() && x.command == y.command;
-    });
+    return a.rule == b.rule && a.group.empty() && b.group.empty() &&
+           std::ranges::equal(a.ways, b.ways, [](const Way& x, const Way& y) {
+             return x.safety == y.safety && x.description == y.description &&
+                    x.changes == y.changes && x.command == y.command &&
+                    std::ranges::equal(x.files, y.files, {}, &Change::file, &Change::file);
+           });
   }
 
   // Eighty lines of one kind are one finding with eighty places, and one patch.
   void merge_alike() {
     constexpr std::size_t kMany = 5;  // a few are better read one by one
-    using Key = std::tuple<FindingCode, FileId, std::string>;
-    const auto key_of = [](const CodeFinding& finding) {
-      return Key(finding.code, finding.where.front().file, finding.reason);
-    };
-    std::map<Key, std::size_t> counts;
-    for (const CodeFinding& finding : plan_.findings) ++counts[key_of(finding)];
-    std::vector<CodeFinding> merged;
-    std::map<Key, std::size_t> first_of;
-    std::map<std::size_t, std::vector<int>> also;  // lines
-    for (CodeFinding& finding : plan_.findings) {
-      const Key key = key_of(finding);
-      const auto [known, fresh] = first_of.try_emplace(key, merged.size());
-      if (!fresh && counts[key] >= kMany && are_alike(merged[known->second], finding) &&
-          takes_edits_of(merged[known->second], finding)) {
-        also[known->second].push_back(line_of(finding.where.front()));
-        merged[known->second].where.push_back(finding.where.front());
-      } else {
-        merged.push_back(std::move(finding));
-      }
+    std::map<std::tuple<FindingCode, FileId, std::string>, std::vector<std::size_t>> alike;
+    for (std::size_t i = 0; i < plan_.findings.size(); ++i) {
+      const CodeFinding& finding = plan_.findings[i];
+      auto& members = alike[{finding.code, finding.where.front().file, finding.reason}];
+      if (members.empty() || are_alike(plan_.findings[members.front()], finding))
+        members.push_back(i);
     }
-    for (const auto& [position, lines] : also) merged[position].reason += same_at(lines);
-    plan_.findings = std::move(merged);
+    std::set<std::size_t> joined_ones;
+    for (const auto& [key, members] : alike)
+      if (members.size() >= kMany && join_to_first(members))
+        joined_ones.insert(members.begin() + 1, members.end());
+    std::vector<CodeFinding> kept;
+    for (std::size_t i = 0; i < plan_.findings.size(); ++i)
+      if (!joined_ones.contains(i)) kept.push_back(std::move(plan_.findings[i]));
+    plan_.findings = std::move(kept);
   }
 
-  // Puts the edits of one into the other, unless they are in each other's way.
-  static bool takes_edits_of(CodeFinding& into, const CodeFinding& from) {
-    std::vector<Way> ways = into.ways;
-    for (std::size_t i = 0; i < ways.size(); ++i)
-      for (std::size_t k = 0; k < ways[i].files.size(); ++k) {
-        Change& change = ways[i].files[k];
-        const Change& more = from.ways[i].files[k];
-        if (change.file != more.file) return false;
-        change.edits.insert(change.edits.end(), more.edits.begin(), more.edits.end());
-        change.edits = in_order(std::move(change.edits));
-        if (overlap(change.edits)) return false;
+  // Not where their edits are in each other's way.
+  bool join_to_first(const std::vector<std::size_t>& members) {
+    CodeFinding& first = plan_.findings[members.front()];
+    std::vector<Way> ways = first.ways;
+    for (std::size_t way = 0; way < ways.size(); ++way)
+      for (std::size_t file = 0; file < ways[way].files.size(); ++file) {
+        std::vector<Edit>& edits = ways[way].files[file].edits;
+        for (std::size_t i = 1; i < members.size(); ++i) {
+          const auto& more = plan_.findings[members[i]].ways[way].files[file].edits;
+          edits.insert(edits.end(), more.begin(), more.end());
+        }
+        edits = in_order(std::move(edits));
+        if (overlap(edits)) return false;
       }
-    into.ways = std::move(ways);
+    first.ways = std::move(ways);
+    std::vector<int> lines;
+    for (std::size_t i = 1; i < members.size(); ++i) {
+      const Place& place = plan_.findings[members[i]].where.front();
+      first.where.push_back(place);
+      lines.push_back(line_of(place));
+    }
+    first.reason += same_at(lines);
     return true;
   }
 

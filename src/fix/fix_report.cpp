@@ -7,7 +7,6 @@
 #include "base/text.hpp"
 
 namespace lockstep {
-namespace {
 
 std::string diff_of(const Project& project, const std::map<FileId, std::vector<Edit>>& edits) {
   std::string text;
@@ -15,6 +14,8 @@ std::string diff_of(const Project& project, const std::map<FileId, std::vector<E
     text += unified_diff(project.file(file).name(), project.file(file).text(), list);
   return text;
 }
+
+namespace {
 
 Fix fix_of(const Project& project, const Way& way) {
   Fix fix;

@@ -86,6 +86,10 @@ const KnownMessage& known_message(std::string_view words);
 // Transformers' and Accelerate's own code for a device_map.
 bool speaks_for(const KnownMessage& message, std::string_view another_line);
 
+// That a rank or a child ended with an error of its own, said by whoever started it: a wrapper's
+// exception, torchrun's "exitcode  : 1 (pid: 78971)".
+bool speaks_of_a_child(std::string_view line);
+
 // The message that a line holds. Not `sure`: the same words are said of other things, too, and
 // nothing in the line tells which.
 struct MatchedMessage {

@@ -196,7 +196,9 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
   if (!first_letters.may_begin_in(line)) return std::nullopt;
   for (const KnownMessage& message : known_messages()) {
     if (!message.by_words || !holds(line, message.words)) continue;
-    if (message.words == kMismatchOfSizes && !both_are_the_same_operation(line)) continue;
+    if (message.words == kMismatchOfSizes && !both_are_the_same_operation(line) &&
+        line.find(kOtherSizes) == std::string_view::npos)
+      continue;
     if (message.code == FindingCode::out_of_memory && had_room(line))
       return MatchedMessage{&known_message(kRoomWasLeft), false};
     if (message.words == kOutOfMemory && sizes_leave_much_to_others(line))
@@ -220,6 +222,17 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
     return MatchedMessage{&message, message.weight != MessageWeight::usual_reason};
   }
   return std::nullopt;
+}
+
+bool speaks_of_a_child(std::string_view line) {
+  if (holds_any(line, {"exited with non-zero status", "non-zero exit status", "exited with code"}))
+    return true;
+  constexpr std::string_view kCode = "exitcode";
+  const auto at = line.find(kCode);
+  if (at == std::string_view::npos) return false;
+  line.remove_prefix(at + kCode.size());
+  const auto digit = line.find_first_not_of(" :");
+  return digit != std::string_view::npos && line[digit] >= '1' && line[digit] <= '9';
 }
 
 bool speaks_for(const KnownMessage& message, std::string_view another_line) {

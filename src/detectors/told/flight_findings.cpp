@@ -4,17 +4,10 @@
 #include <map>
 #include <string>
 
+#include "base/text.hpp"
+
 namespace lockstep {
 namespace {
-
-std::string ranks_words(const std::vector<int>& ranks) {
-  constexpr std::size_t kMost = 8;
-  std::string words = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size() && i < kMost; ++i)
-    words += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
-  return ranks.size() > kMost ? words + " and " + std::to_string(ranks.size() - kMost) + " more"
-                              : words;
-}
 
 std::string name_of_call(const StuckCollective& stuck) {
   return (stuck.operation.empty() ? "collective" : stuck.operation) + " number " +

@@ -29,16 +29,11 @@ Told told_by(const std::string& detail) {
     auto matched = match_message(detail);
     if (const auto words = detail.find(": "); !matched && words != std::string::npos)
       matched = match_message(detail.substr(words + 2));
-    if (detail.find(kOtherSizes) != std::string::npos)
-      matched = MatchedMessage{&known_message(kMismatchOfSizes), true};
     const bool same = matched && matched->message->code == known.code;
     // An exception of the program's own is no message that words tell.
     const KnownMessage& own_error = known_message(kOwnError);
-    const bool is_summary = detail.find("exitcode") != std::string::npos ||
-                            detail.find("exited with") != std::string::npos ||
-                            detail.find("non-zero exit status") != std::string::npos;
     const KnownMessage& other = known.code != own_error.code ? known
-                                : is_summary                 ? known_message(kRankEnded)
+                                : speaks_of_a_child(detail)  ? known_message(kRankEnded)
                                                              : own_error;
     return {same ? matched->message : &other, detail.substr(id.size(), 1) != "?",
             detail.substr(detail.find(' ') + 1)};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fix/project/project.hpp"
@@ -77,6 +78,12 @@ inline bool has_map(const CallAt& load) {
 }
 // Whether an expression takes the rank, the world size or the like into account.
 bool speaks_of_ranks(Node expression);
+
+// Whether code moves tensors to a device: such batches cannot be made by workers, nor pinned.
+inline bool moves_to_a_device(std::string_view code) {
+  return code.find(".cuda(") != std::string_view::npos ||
+         code.find(".to(") != std::string_view::npos;
+}
 
 // A file that is started, as far as it shows: it has a main part, or trains as soon as it is read.
 bool looks_like_a_script(const SourceFile& file);

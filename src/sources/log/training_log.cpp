@@ -63,12 +63,11 @@ bool is_exception(std::string_view line) {
   return name.ends_with("Error") || name.ends_with("Exception");
 }
 
-// NCCL, the store and the rendezvous speak of others; a wrapper speaks of its child.
-bool is_of_the_programs_own(std::string_view exception) {
-  return !holds_any(
+// NCCL, the store and the rendezvous speak of others.
+bool speaks_of_others(std::string_view exception) {
+  return holds_any(
       exception, {"NCCL", "nccl", "ProcessGroup", "DistBackendError", "DistStoreError", "TCPStore",
-                  "c10d", "Rendezvous", "Connection reset", "Broken pipe",
-                  "exited with non-zero status", "non-zero exit status", "exited with code"});
+                  "c10d", "Rendezvous", "Connection reset", "Broken pipe"});
 }
 
 constexpr std::size_t kOfOneEnd = 120;  // lines: all ranks' tracebacks together
@@ -200,31 +199,30 @@ std::optional<std::size_t> exception_of_one_of(const std::vector<int>& silent,
   return std::nullopt;
 }
 
-std::optional<std::size_t> own_error_of(const OutputLog& log, std::size_t at,
-                                        const FoundMessages& found, bool is_one_of_several) {
-  std::optional<std::size_t> line;
-  if (!found.explains(at))
-    line = last_exception(log.lines);
-  else if (found.tells_of_others_alone(at) && !is_one_of_several)
-    line = exception_of_one_of(compare_waits(watchdog_words(log.lines)).silent, log.lines);
-  return line && !match_message(log.lines[*line]) && is_of_the_programs_own(log.lines[*line])
-             ? line
-             : std::nullopt;
-}
+struct Ended {
+  std::size_t line = 0;
+  MatchedMessage matched;
+};
 
-// "exitcode  : 1 (pid: 78971)", "failed (exitcode: 1) local_rank: 0"; a wrapper's own exception.
-std::optional<std::size_t> rank_that_ended(std::span<const std::string> lines) {
-  if (const auto wrapper = last_exception(lines);
-      wrapper && holds_any(lines[*wrapper], {"exited with", "non-zero exit status"}))
-    return wrapper;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const auto at = lines[i].find("exitcode");
-    if (at == std::string::npos) continue;
-    const std::string_view rest = std::string_view(lines[i]).substr(at + 8);
-    const auto digit = rest.find_first_not_of(" :");
-    if (digit != std::string_view::npos && rest[digit] >= '1' && rest[digit] <= '9') return i;
+// What ended the program where no message tells: an exception of its own, or the word of whoever
+// started it, which is worth something only where nothing else is known.
+std::optional<Ended> untold_end(const OutputLog& log, std::size_t at, const FoundMessages& found,
+                                bool is_one_of_several) {
+  std::optional<std::size_t> exception;
+  if (!found.explains(at))
+    exception = last_exception(log.lines);
+  else if (found.tells_of_others_alone(at) && !is_one_of_several)
+    exception = exception_of_one_of(compare_waits(watchdog_words(log.lines)).silent, log.lines);
+  if (exception && !match_message(log.lines[*exception]) &&
+      !speaks_of_others(log.lines[*exception]) && !speaks_of_a_child(log.lines[*exception]))
+    return Ended{*exception, {&known_message(kOwnError), true}};
+  if (!found.all().empty()) return std::nullopt;
+  if (!exception || !speaks_of_a_child(log.lines[*exception])) {
+    const auto summary = std::ranges::find_if(log.lines, speaks_of_a_child);
+    if (summary == log.lines.end()) return std::nullopt;
+    exception = static_cast<std::size_t>(summary - log.lines.begin());
   }
-  return std::nullopt;
+  return Ended{*exception, {&known_message(kRankEnded), false}};
 }
 
 // Horovod's "[missing ranks: 0, 3]" of all its stalled operations.
@@ -361,10 +359,8 @@ std::optional<ParsedLog> parse_training_logs(std::span<const OutputLog> logs) {
   log.machine.process_coverage = ProcessCoverage::none;
   FoundMessages found(logs);
   for (std::size_t at = 0; at < logs.size(); ++at)
-    if (const auto line = own_error_of(logs[at], at, found, logs.size() > 1))
-      found.add({at, *line}, {&known_message(kOwnError), true});
-    else if (const auto summary = rank_that_ended(logs[at].lines); summary && found.all().empty())
-      found.add({at, *summary}, {&known_message(kRankEnded), false});
+    if (const auto ended = untold_end(logs[at], at, found, logs.size() > 1))
+      found.add({at, ended->line}, ended->matched);
   for (const auto& [code, entry] : found.all()) add_message(logs, entry, log.records);
   add_steps(logs.front().lines, log.records);  // steps of several ranks are the same steps
   std::ranges::stable_sort(log.records, {}, &Record::t_ms);

@@ -1,7 +1,6 @@
 #include "sources/log/watchdog_lines.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -50,14 +49,6 @@ std::optional<std::int64_t> sequence_of_group_line(std::string_view line) {
   return std::nullopt;
 }
 
-std::string words_of_ranks(const std::vector<int>& ranks) {
-  constexpr std::size_t kMost = 8;
-  if (ranks.size() <= kMost)
-    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
-  return fmt::format("ranks {} and {} more", fmt::join(ranks.begin(), ranks.begin() + kMost, ", "),
-                     ranks.size() - kMost);
-}
-
 std::string words_of_call(const TimedOutCall& call) {
   return call.size.empty() ? call.operation
                            : fmt::format("{} of {} elements", call.operation, call.size);
@@ -103,13 +94,13 @@ void compare_group(const std::string& group, const std::vector<const TimedOutCal
       const auto one = std::ranges::find_if(calls, [&, number = sequence](const auto* call) {
         return call->sequence == number && !call->operation.empty();
       });
-      places.push_back(fmt::format("{} {} {}number {}", words_of_ranks(ranks),
+      places.push_back(fmt::format("{} {} {}number {}", ranks_words(ranks),
                                    verb(ranks, "waits in", "wait in"),
                                    one == calls.end() ? "" : words_of_call(**one) + " ", sequence));
     }
     const std::vector<int>& last = by_sequence.begin()->second;
     result.sentences.push_back(fmt::format("{}{}: {} {} furthest behind{}, look there first",
-                                           join(places, ", "), of_group, words_of_ranks(last),
+                                           join(places, ", "), of_group, ranks_words(last),
                                            verb(last, "is", "are"),
                                            group.empty() ? " if these are one group" : ""));
     return;
@@ -119,15 +110,15 @@ void compare_group(const std::string& group, const std::vector<const TimedOutCal
   if (apart.size() < 2) {
     const auto named = std::ranges::find_if(
         calls, [](const TimedOutCall* call) { return !call->operation.empty(); });
-    result.sentences.push_back(fmt::format(
-        "{} {} {} number {}{}", words_of_ranks(ranks), verb(ranks, "waits in", "wait in"),
-        named == calls.end() ? "call" : words_of_call(**named), sequence, of_group));
+    result.sentences.push_back(
+        fmt::format("{} {} {} number {}{}", ranks_words(ranks), verb(ranks, "waits in", "wait in"),
+                    named == calls.end() ? "call" : words_of_call(**named), sequence, of_group));
     return;
   }
   std::vector<std::string> ways;
   for (const auto& [words, callers] : apart)
     ways.push_back(
-        fmt::format("{} {} {}", words_of_ranks(callers), verb(callers, "calls", "call"), words));
+        fmt::format("{} {} {}", ranks_words(callers), verb(callers, "calls", "call"), words));
   const std::string told = fmt::format("{} as number {}{}", join(ways, ", "), sequence, of_group);
   // Without the group's name these may be calls of different groups.
   if (group.empty())
@@ -210,7 +201,7 @@ ComparedWaits compare_waits(const WatchdogWords& words) {
       result.silent.push_back(rank);
   if (!result.silent.empty())
     result.sentences.push_back(fmt::format(
-        "{} {} in this log and {} no time-out: look there first", words_of_ranks(result.silent),
+        "{} {} in this log and {} no time-out: look there first", ranks_words(result.silent),
         verb(result.silent, "speaks", "speak"), verb(result.silent, "reports", "report")));
   return result;
 }

@@ -57,9 +57,7 @@ bool collates_on_the_gpu(const RuleInput& input, const TrainingSettings& setting
     const PythonArgument* const collator = trainer.call->argument("data_collator");
     if (collator == nullptr) return false;
     for (const PythonFunction& function : input.project.file(trainer.file).python()->functions())
-      if (function.name == collator->value.text() &&
-          (function.node.text().find(".to(") != std::string_view::npos ||
-           function.node.text().find(".cuda(") != std::string_view::npos))
+      if (function.name == collator->value.text() && moves_to_a_device(function.node.text()))
         return true;
     return false;
   });

@@ -39,13 +39,9 @@ bool is_in_memory(const RuleInput& input, const ScriptFacts& script, const CallA
 
 // Its class moves samples to the GPU, or there is a collate function that may.
 bool makes_gpu_tensors(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
-  const auto on_gpu = [](std::string_view text) {
-    return text.find(".cuda(") != std::string_view::npos ||
-           text.find(".to(") != std::string_view::npos;
-  };
   for (const Origin& origin : script.origins->of(loader.file, dataset_of(*loader.call)).all) {
     const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
-    if (made != nullptr && on_gpu(class_named(input, script, made->last_name()).text()))
+    if (made != nullptr && moves_to_a_device(class_named(input, script, made->last_name()).text()))
       return true;
   }
   const PythonArgument* const collate = loader.call->argument("collate_fn");
@@ -54,7 +50,7 @@ bool makes_gpu_tensors(const RuleInput& input, const ScriptFacts& script, const 
       script.origins->function(loader.file, collate->value.text());
   return function == nullptr ? collate->value.text().find('.') == std::string_view::npos &&
                                    !collate->value.is("identifier")
-                             : on_gpu(function->node.text());
+                             : moves_to_a_device(function->node.text());
 }
 
 // A function within a function cannot be handed to a worker that is started anew.
