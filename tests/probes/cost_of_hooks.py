@@ -1,6 +1,6 @@
-"""What the Python probe's hooks cost on a step of about 6 ms.
+"""What the Python probe's hooks cost on a step of about 6 ms, or on one of 700 kernels that the host limits.
 
-usage: cost_of_hooks.py PROBE_FOLDER [BLOCKS]; prints JSON: the median step without the probe in ms, and what the probe adds to a
+usage: cost_of_hooks.py PROBE_FOLDER [BLOCKS [gpu]]; prints JSON: the median step without the probe in ms, and what the probe adds to a
 step in ms in its first seconds, when it looks often, and from then on
 """
 
@@ -16,7 +16,7 @@ os.environ["LOCKSTEP_PROBE_FOLDER"] = rings.name
 import torch
 import torch.utils.data._utils.fetch as fetch
 import torch.utils.data.dataloader as dataloader
-from by_turns import measure
+from by_turns import measure, narrow_gpt, small_net
 from lockstep_probe import (
     collector,
     loader,
@@ -60,6 +60,7 @@ without, added = measure(
     int(sys.argv[2]) if len(sys.argv) > 2 else 101,
     switch,
     kind=lambda: "at_first" if sampler._looks < sampler._LOOKS_AT_FIRST else "later",
+    program=narrow_gpt if sys.argv[3:] == ["gpu"] else small_net,
 )
 print(
     json.dumps({"without_ms": without, **{f"adds_{when}_ms": more for when, more in added.items()}})

@@ -10,7 +10,10 @@ import time
 from . import device, places, recorder
 
 _PERIOD_S = 0.01
-_LATER_PERIOD_S = 0.1  # a look takes the interpreter from the program for some 0.2 ms
+_LATER_PERIOD_S = 0.1
+_LONGEST_PERIOD_S = 0.5
+# Of the time, that looks may take later on: they have the interpreter meanwhile, and the program waits.
+_SHARE = 0.002
 _LOOKS_AT_FIRST = 500
 # many at a time: the first record of a batch costs ten times what the next ones do
 _WRITE_EVERY_S = 0.1
@@ -61,17 +64,22 @@ def _run():
 
     stop_file = os.path.join(os.environ.get("LOCKSTEP_PROBE_FOLDER", ""), "stop")
     last = recorder.now()
+    look_s = 0.0
     looked_ns = last
     wrote_ns = last
     samples = os.environ.get("LOCKSTEP_PROBE_SAMPLES") != "0"
     _processor_fact()
     while recorder.active():
-        period = _PERIOD_S if _looks < _LOOKS_AT_FIRST else _LATER_PERIOD_S
+        period = _PERIOD_S
+        if _looks >= _LOOKS_AT_FIRST:
+            period = min(max(_LATER_PERIOD_S, look_s / _SHARE), _LONGEST_PERIOD_S)
         (_sleep if samples else time.sleep)(period)
         now = recorder.now()
         try:
             if samples:
+                began_s = time.thread_time()
                 _look(now, now - last)
+                look_s = time.thread_time() - began_s
             if now - wrote_ns > _WRITE_EVERY_S * 1e9:
                 wrote_ns = now
                 while not recorder.write_queued(recorder._AT_ONCE):

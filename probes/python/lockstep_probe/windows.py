@@ -6,7 +6,7 @@ window begins behind steps without CUPTI, and CUPTI leaves the process behind ea
 other thread has run since the first steps (one that calls CUDA meanwhile could take the program
 down). What a
 window costs, switching included, is measured against the steps around it, and windows are as rare
-as it takes for the whole run to be slowed by less than 1 %. All ranks count the same steps, and the
+as it takes for the whole run to be slowed by less than 1 %, with all that the hooks and the sampler cost beside them. All ranks count the same steps, and the
 distances are powers of two: windows of several ranks fall on the same steps and are waited for
 once.
 """
@@ -21,10 +21,10 @@ import time
 from . import recorder, sampler
 
 STEPS = 8  # of a window
-FIRST, SECOND = 8, 32  # the steps behind which they begin: a short run has them, too
+# The steps behind which they begin: a run of some hundred steps has three, whatever they cost.
+FIRST, SECOND, THIRD = 8, 32, 128
 LATER_FIRST, LATER_SECOND = 16, 48  # where CUPTI will stay: only steps before are without it
-SHARE = 0.008  # of the time, that windows may cost
-GUESS = 0.1  # until it is measured
+SHARE = 0.005  # of the time, that windows may cost
 LEAST = 0.02  # noise can make a window look free
 NEAREST = 32  # steps from one to the next, at least
 REFILL = 4  # steps that a host may take to be ahead of its GPU again
@@ -207,9 +207,10 @@ def _learn(steps, now):
 
 def _next(steps, cost):
     """The step behind which the next window begins."""
-    wanted = max(LEAST, cost if len(_costs) > 2 else max(cost, GUESS)) * STEPS / SHARE
-    distance = NEAREST
-    while distance < wanted:
-        distance *= 2
+    distance = THIRD
+    if len(_costs) > 2:
+        distance = NEAREST
+        while distance < max(LEAST, cost) * STEPS / SHARE:
+            distance *= 2
     begin = steps - steps % distance + distance
     return begin if begin - STEPS >= steps else begin + distance

@@ -140,7 +140,9 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record,
       fact->rank = process.rank;
       if (fact->name == "lost") {
         const auto lost = fact->values.find("records");
-        damaged_ += lost != fact->values.end() ? parse_unsigned(lost->second).value_or(0) : 0;
+        const auto count =
+            lost != fact->values.end() ? parse_unsigned(lost->second).value_or(0) : 0;
+        (owner.role == LOCKSTEP_ROLE_CUDA ? without_times_ : damaged_) += count;
         return;
       }
       if (fact->name == "cuda_probe" && tell_windows(*fact, process.accountant.device())) return;

@@ -43,6 +43,8 @@ class ProbeReader {
 
   bool any() const { return wire_.any(); }
   std::uint64_t dropped() const { return wire_.dropped() + damaged_; }
+  // Kernels and copies of which CUPTI did not say when they ran.
+  std::uint64_t without_times() const { return without_times_; }
   // Whether a process of this role wrote anything.
   bool heard(lockstep_role role) const { return heard_[role]; }
 
@@ -72,6 +74,7 @@ class ProbeReader {
   std::map<int, Fetches> fetches_;  // of loader workers, by their rank's pid
   bool heard_[LOCKSTEP_ROLES] = {};
   std::uint64_t damaged_ = 0;
+  std::uint64_t without_times_ = 0;
 };
 
 }  // namespace lockstep

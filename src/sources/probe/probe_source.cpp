@@ -3,6 +3,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/clock.hpp"
 
 namespace lockstep {
@@ -54,8 +56,13 @@ void ProbeSource::finish() {
 std::vector<NotMeasured> ProbeSource::not_measured() const {
   std::vector<NotMeasured> list = gpus_ ? gpus_->not_measured() : std::vector<NotMeasured>();
   if (probes_.dropped() > 0)
-    list.push_back({"steps", std::to_string(probes_.dropped()) +
-                                 " records of probes were overwritten before they were read"});
+    list.push_back(
+        {"steps",
+         std::to_string(probes_.dropped()) +
+             " records of probes were lost: overwritten before they were read, or never finished"});
+  if (probes_.without_times() > 0)
+    list.push_back({"gpu records", fmt::format("CUPTI did not say when {} of the kernels ran",
+                                               probes_.without_times())});
   return list;
 }
 

@@ -282,6 +282,19 @@ TEST(ProbeReader, CountsWhatTheProbeItselfLost) {
   EXPECT_EQ(reader.dropped(), 41U);
 }
 
+TEST(ProbeReader, TellsKernelsWithoutTimesFromLostRecords) {
+  const testing::TemporaryFolder folder;
+  RingWriter writer(folder.path(), kPid, LOCKSTEP_WIRE_PROBE_SLOTS, "cuda-");
+  writer.header().role = LOCKSTEP_ROLE_CUDA;
+  ProbeReader reader(folder.path());
+  reader.follow_all();
+  writer.fact("lost records=3");
+
+  EXPECT_TRUE(reader.read_to_the_end().empty());
+  EXPECT_EQ(reader.without_times(), 3U);
+  EXPECT_EQ(reader.dropped(), 0U);
+}
+
 TEST(ProbeReader, SumsUpWhatAWorkerFetchesForItsRank) {
   const testing::TemporaryFolder folder;
   RingWriter rank(folder.path(), 10, LOCKSTEP_WIRE_PROBE_SLOTS);
