@@ -24,9 +24,9 @@ double host_says_input(const HostSignals& host) {
   if (host.loader_workers && *host.loader_workers == 0) {
     // nobody does anything: it waits for people, not for data
     if (!reads && host.main_cpu.value_or(1) < 0.3) return 0.45;
-    // A main thread that is busy may make batches, launch kernels or compute something else. Where
-    // looks never found it reading, it was that in four of six programs on an H200.
-    return reads ? 0.75 : host.doing ? 0.45 : 0.5;
+    // A main thread that is busy may make batches, launch kernels or compute something else: told
+    // once, as D202.
+    return reads ? 0.75 : 0.45;
   }
   if (reads) return 0.75;
   if (!host.main_cpu) return 0.48;

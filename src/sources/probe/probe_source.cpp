@@ -3,8 +3,6 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/core.h>
-
 #include "base/clock.hpp"
 
 namespace lockstep {
@@ -61,8 +59,9 @@ std::vector<NotMeasured> ProbeSource::not_measured() const {
          std::to_string(probes_.dropped()) +
              " records of probes were lost: overwritten before they were read, or never finished"});
   if (probes_.without_times() > 0)
-    list.push_back({"gpu records", fmt::format("CUPTI did not say when {} of the kernels ran",
-                                               probes_.without_times())});
+    list.push_back({"gpu records", "CUPTI did not say when " +
+                                       std::to_string(probes_.without_times()) +
+                                       " of the kernels ran"});
   return list;
 }
 
