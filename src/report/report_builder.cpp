@@ -391,7 +391,8 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   if (any_job) report.stacks = signals.jobs[diagnosis.first_job].host.stacks;
   add_broken_probes(timeline, report);
   report.trace = signals.trace;
-  if (timeline.source_kind == SourceKind::log && report.steps)
+  if (timeline.source_kind == SourceKind::log &&
+      (report.steps || (report.findings.empty() && report.suspicions.empty())))
     report.not_measured.push_back(
         {"GPUs",
          "a training log has no readings of them: lockstep diagnose beside the training, or "

@@ -304,13 +304,10 @@ void take_common_blanks_off(std::vector<std::string>& lines) {
     if (!line.empty()) line.erase(0, common->size());
 }
 
-// "step 12 | loss 3.1", "epoch 1 ...", "12.3 it/s": what a run prints that goes well.
+// What a run prints that goes well.
 bool is_progress(const std::vector<std::string>& lines) {
   constexpr std::ptrdiff_t kAFew = 3;
-  return std::ranges::count_if(lines, [](const std::string& line) {
-           return holds_any(lower_case(line), {"loss", "it/s", "s/it", "epoch", "tokens/s", "tok/s",
-                                               "samples/s", "iteration", "step "});
-         }) >= kAFew;
+  return std::ranges::count_if(lines, tells_progress) >= kAFew;
 }
 
 // some twenty times as much in memory while a log is read; cut with a note
@@ -361,14 +358,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
                     printable(path)),
         "log with both: nvidia-smi --query-gpu=timestamp,index,utilization.gpu,"
         "memory.used,power.draw --format=csv -l 1"};
-  if (!log && is_progress(lines))
-    return Error{
-        fmt::format("{} looks like a training log: no error message that lockstep knows stands in "
-                    "it, and no readings of GPUs",
-                    printable(path)),
-        "how busy the GPUs are must be read while it trains: lockstep diagnose beside it, lockstep "
-        "diagnose -- COMMAND, or a log of nvidia-smi --query-gpu=timestamp,index,utilization.gpu,"
-        "memory.used,power.draw --format=csv -l 1"};
+  if (!log && is_progress(lines)) log = log_without_messages();
   if (!log)
     return Error{
         fmt::format(

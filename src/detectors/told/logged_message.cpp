@@ -62,6 +62,7 @@ std::vector<Finding> find_logged_messages(const Seen& seen) {
     if (told.message == nullptr) continue;
     const auto known = std::ranges::find(findings, told.message->code, &Finding::code);
     if (known != findings.end()) {
+      if (told.line.starts_with(kRunWentOn)) known->severity = Severity::warning;
       known->evidence.push_back({told.line, 1, std::nullopt, "message"});
       continue;
     }

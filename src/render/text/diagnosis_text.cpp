@@ -88,9 +88,9 @@ std::string finding_text(const Finding& finding, std::size_t number, std::size_t
       fmt::format("{}. {}  {}, {:.0f} % sure{}\n", number,
                   paint.of(finding.severity, fmt::format("{} {}", name.id, name.name)),
                   severity_word(finding.severity), finding.confidence * 100,
-                  !finding.gpus.empty() ? "  on " + where_words(finding)
-                  : finding.is_fault    ? " " + rank_list(finding)
-                                        : "");
+                  !finding.gpus.empty()                        ? "  on " + where_words(finding)
+                  : finding.is_fault && !finding.ranks.empty() ? " " + rank_list(finding)
+                                                               : "");
   if (finding.lost_throughput >= 0.005) text += wrapped(cost_sentence(finding), 3, width);
   std::vector<std::string> evidence;
   for (const Evidence& item : finding.evidence) evidence.push_back(evidence_words(item));

@@ -325,6 +325,10 @@ std::string signal_words(const std::string& signal) {
 }
 
 std::string log_sentence(const Report& report) {
+  if (!report.steps && report.findings.empty() && report.suspicions.empty())
+    return fmt::format(
+        "training log {}: no error message that lockstep knows, and no time per step",
+        report.source_detail);
   if (!report.steps) return "messages in " + report.source_detail;
   const StepSignals& steps = *report.steps;
   std::string text =

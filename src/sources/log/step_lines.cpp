@@ -175,10 +175,52 @@ StepLine progress_bar(std::string_view line) {
   return of_step(in_ms(Number{is_seconds ? number->value : 1 / number->value, {}}, 1e3));
 }
 
-constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,    nemo,
-                               step_average,  time_in_ms,         progress_bar};
+// "412.3 ms/step", "0.41 s/iter", "2.4 steps/s"
+StepLine with_its_unit(std::string_view line) {
+  struct Unit {
+    std::string_view words;
+    double ms;       // of one
+    bool is_a_rate;  // so many in a second
+  };
+  static constexpr std::array<Unit, 16> kUnits = {{{"ms/step", 1, false},
+                                                   {"ms/iter", 1, false},
+                                                   {"ms/it", 1, false},
+                                                   {"ms/batch", 1, false},
+                                                   {"ms per step", 1, false},
+                                                   {"s/step", 1e3, false},
+                                                   {"sec/step", 1e3, false},
+                                                   {"s/iter", 1e3, false},
+                                                   {"sec/iter", 1e3, false},
+                                                   {"s/batch", 1e3, false},
+                                                   {"sec/batch", 1e3, false},
+                                                   {"steps/s", 1e3, true},
+                                                   {"step/s", 1e3, true},
+                                                   {"iter/s", 1e3, true},
+                                                   {"iters/s", 1e3, true},
+                                                   {"batches/s", 1e3, true}}};
+  if (is_another_bar(line)) return {};
+  for (const Unit& unit : kUnits) {
+    const auto at = line.rfind(unit.words);
+    if (at == std::string_view::npos) continue;
+    const std::string_view before = line.substr(0, line.find_last_not_of(" \t", at - 1) + 1);
+    const auto begin = before.find_last_not_of("0123456789.");
+    const auto digits = before.substr(begin == std::string_view::npos ? 0 : begin + 1);
+    const auto number = at == 0 || digits.empty() ? std::nullopt : number_at(digits);
+    if (!number || number->value <= 0) continue;
+    return of_step(in_ms(Number{unit.is_a_rate ? 1 / number->value : number->value, {}}, unit.ms));
+  }
+  return {};
+}
+
+constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,      nemo,
+                               step_average,  time_in_ms,         with_its_unit, progress_bar};
 
 }  // namespace
+
+bool tells_progress(const std::string& line) {
+  return holds_any(lower_case(line), {"loss", "it/s", "s/it", "epoch", "tokens/s", "tok/s",
+                                      "samples/s", "iteration", "step "});
+}
 
 std::vector<StepLine> step_lines(std::span<const std::string> lines) {
   constexpr std::size_t kFewest = 3;

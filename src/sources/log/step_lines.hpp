@@ -16,6 +16,9 @@ struct StepLine {
   std::optional<double> data_ms;  // of it, waiting for the batch
 };
 
+// "step 12 | loss 3.1", "epoch 1 ...", "12.3 it/s": of a run that goes on.
+bool tells_progress(const std::string& line);
+
 // The lines of the form that most of them have. Empty: fewer than three of any.
 std::vector<StepLine> step_lines(std::span<const std::string> lines);
 

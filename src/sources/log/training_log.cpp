@@ -298,6 +298,19 @@ Record message(double t_ms, FindingCode code, bool sure, const std::string& word
                       fmt::format("{}{} {}", name_of(code).id, sure ? "" : "?", words)}};
 }
 
+// Lines of progress behind the last message of any kind: the error was caught, or the run began
+// again. Lines of code in a traceback have no progress.
+std::ptrdiff_t progress_at_the_end(std::span<const std::string> lines) {
+  const auto speaks_of_trouble = [](const std::string& line) {
+    return match_message(line) || is_exception(without_its_rank(line)) || speaks_of_a_child(line);
+  };
+  const auto last = std::ranges::find_if(lines.rbegin(), lines.rend(), speaks_of_trouble);
+  return std::count_if(lines.rbegin(), last, [](const std::string& line) {
+    return tells_progress(line) && !line.starts_with("  ") &&
+           line.find_first_of("0123456789") != std::string::npos;
+  });
+}
+
 void add_message(std::span<const OutputLog> logs, const Found& entry,
                  std::vector<Record>& records) {
   const KnownMessage& known = *entry.matched.message;
@@ -320,6 +333,11 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
   add(known.code,
       in_log(entry.place.line, shown(log.lines[entry.place.line], known)) +
           (known.words == kMismatchOfSizes ? fmt::format("; {}", kOtherSizes) : std::string()));
+  constexpr std::ptrdiff_t kFewLines = 3;
+  if (const auto more = progress_at_the_end(log.lines);
+      ends_a_run(entry.matched) && more >= kFewLines)
+    add(known.code, fmt::format("{}: {} lines of its progress stand behind the last message",
+                                kRunWentOn, more));
   if (known.words == kDesync)
     for (std::size_t i = entry.place.line + 1;
          i < log.lines.size() && trim(log.lines[i]).starts_with('['); ++i)
@@ -353,10 +371,15 @@ std::optional<ParsedLog> parse_training_log(std::span<const std::string> lines) 
   return parse_training_logs({&log, 1});
 }
 
-std::optional<ParsedLog> parse_training_logs(std::span<const OutputLog> logs) {
+ParsedLog log_without_messages() {
   ParsedLog log;
   log.kind = SourceKind::log;
   log.machine.process_coverage = ProcessCoverage::none;
+  return log;
+}
+
+std::optional<ParsedLog> parse_training_logs(std::span<const OutputLog> logs) {
+  ParsedLog log = log_without_messages();
   FoundMessages found(logs);
   for (std::size_t at = 0; at < logs.size(); ++at)
     if (const auto ended = untold_end(logs[at], at, found, logs.size() > 1))

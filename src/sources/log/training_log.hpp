@@ -20,6 +20,9 @@ struct OutputLog {
 // Nothing where no line is known.
 std::optional<ParsedLog> parse_training_log(std::span<const std::string> lines);
 
+// Of a run that goes on, or ended well: no line is known.
+ParsedLog log_without_messages();
+
 // Logs of one run, a file a rank: what each of them says, and what they say compared.
 std::optional<ParsedLog> parse_training_logs(std::span<const OutputLog> logs);
 

@@ -313,6 +313,19 @@ TEST(LoggedMessages, AreFaultsWithTheirCodeAndTheirLine) {
   EXPECT_EQ(findings.front().evidence.front().signal, line);
 }
 
+TEST(LoggedMessages, WeighLessWhereTheRunWentOn) {
+  Signals signals = with_message("B506 line 2: torch.OutOfMemoryError: CUDA out of memory.");
+  EXPECT_EQ(found_by(find_logged_messages, signals).front().severity, Severity::critical);
+  signals.events.push_back(signals.events.front());
+  signals.events.back().event.detail = "B506 the run went on: 3 lines of its progress";
+
+  const auto findings = found_by(find_logged_messages, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings.front().severity, Severity::warning);
+  EXPECT_EQ(findings.front().evidence.size(), 2U);
+}
+
 TEST(LoggedMessages, AreNotAnyLineOrAnyEvent) {
   Signals other_event = with_message("EADDRINUSE");
   other_event.events.front().event.kind = "slow_call";

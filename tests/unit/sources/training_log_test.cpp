@@ -150,6 +150,37 @@ TEST(TrainingLog, TellsHowLongStepsTakeWhereItSaysSo) {
   EXPECT_EQ(last_step_of("one 4.00it/s\n").first, 0) << "a line or two are no training";
 }
 
+TEST(TrainingLog, ReadsNumbersByTheirUnits) {
+  EXPECT_EQ(last_step_of(thrice("step 110 | loss 3.05 | 411.9 ms/step | 158k tok/s")).first, 411.9);
+  EXPECT_EQ(last_step_of(thrice("1875/1875 - 4s 2ms/step - loss: 0.3")).first, 2);
+  EXPECT_EQ(last_step_of(thrice("iter 3: loss 2.1 (0.25 s/iter)")).first, 250);
+  EXPECT_EQ(last_step_of(thrice("loss=2.1 speed=4 steps/s")).first, 250);
+  EXPECT_EQ(last_step_of(thrice("validation: 3 steps/s")).first, 0) << "no training";
+  EXPECT_EQ(last_step_of(thrice("loss 2.1 at ?? ms/step")).first, 0);
+}
+
+std::vector<std::string> evidence_in(const std::string& text) {
+  std::vector<std::string> words;
+  if (const auto log = parse_training_log(log_lines(text)))
+    for (const Record& record : log->records)
+      if (const auto* const event = std::get_if<Event>(&record.content))
+        words.push_back(event->detail);
+  return words;
+}
+
+TEST(TrainingLog, SaysThatARunWentOnBehindAnErrorThatWasCaught) {
+  const std::string error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n";
+  const std::string progress = "epoch 2 loss 0.8\nepoch 3 loss 0.7\nepoch 4 loss 0.6\n";
+
+  EXPECT_THAT(evidence_in("epoch 1 loss 0.9\n" + error + progress),
+              ElementsAre(HasSubstr("line 2"), HasSubstr(kRunWentOn)));
+  EXPECT_THAT(evidence_in(progress + error), ElementsAre(HasSubstr("line 4")))
+      << "it ended the run";
+  EXPECT_THAT(evidence_in(error + progress + "RuntimeError: shape mismatch\n"),
+              ElementsAre(HasSubstr("line 1")))
+      << "something else ended it";
+}
+
 TEST(TrainingLog, TellsWhatOfAStepIsWaitingForData) {
   const auto [step, share] = last_step_of(
       thrice("Epoch: [0][1760/5005]   Time 1.599 (2.648)      Data 1.296 (2.388)      Loss 5.6"));
