@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "fix/rules/loops/loop_rules.hpp"
+#include "fix/rules/loops/loader_proofs.hpp"
 
 namespace lockstep {
 namespace {
@@ -40,6 +40,8 @@ void batch_copies(const RuleInput& input, const ScriptFacts& script,
     propose(
         {.code = FindingCode::pageable_copies,
          .severity = Severity::info,
+         .safety =
+             copies_are_the_last_use(input, script, loop) ? FixSafety::safe : FixSafety::unsafe,
          .confidence = 0.85,
          .where = where,
          .reason = fmt::format(

@@ -10,10 +10,12 @@
 // than it saves), for datasets that make tensors on the GPU (CUDA does not live through a fork),
 // and where arguments come from elsewhere. Shown only, where the script has no main part:
 // Python 3.14 starts workers anew, and such a script would start itself.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
-#include "fix/rules/loops/loop_rules.hpp"
+#include "fix/rules/loops/loader_proofs.hpp"
 
 namespace lockstep {
 namespace {
@@ -117,6 +119,17 @@ std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script,
   return files;
 }
 
+// Of all loops over this loader.
+bool copies_end_the_batches_way(const RuleInput& input, const ScriptFacts& script,
+                                const CallAt& loader) {
+  const auto loops = script.all_loops();
+  return std::ranges::all_of(loops, [&](const TrainingLoop* loop) {
+    const bool goes_over_it = std::ranges::any_of(
+        loop->loaders, [&](const CallAt& other) { return other.call == loader.call; });
+    return !goes_over_it || copies_are_the_last_use(input, script, *loop);
+  });
+}
+
 void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const CallAt& loader,
                        std::vector<CodeFinding>& findings) {
   const ArgumentSet arguments = ArgumentSet::of_call(*loader.call);
@@ -154,16 +167,23 @@ void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const 
       arguments.has("pin_memory"))
     return;
   if (!pinned_by_position && arguments.truth("pin_memory") != true &&
-      is_copied(input, script, loader))
+      is_copied(input, script, loader)) {
+    const std::string proof = proof_of_host_batches(input, script, loader);
+    const bool is_proven = !proof.empty() && copies_end_the_batches_way(input, script, loader);
     propose({.code = FindingCode::pageable_copies,
+             .safety = is_proven ? FixSafety::safe : FixSafety::unsafe,
              .where = {place},
              .reason = "pin_memory is off: every copy to the GPU goes through a staging buffer, "
                        "and the host waits for it",
              .description = "keep batches in pinned memory, and copy them with non_blocking=True",
              .effect = "copies run beside the GPU's work",
-             .changes = "some host memory is locked; the numbers are the same",
+             .changes = is_proven ? fmt::format("nothing in the numbers: {}; some host memory is "
+                                                "locked",
+                                                proof)
+                                  : "some host memory is locked; the numbers are the same",
              .files = pinned(input, script, loader)},
             findings);
+  }
 }
 
 }  // namespace
