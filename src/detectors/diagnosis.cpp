@@ -15,6 +15,11 @@
 namespace lockstep {
 namespace {
 
+// By a program's message, whose sureness strangers' logs have settled.
+bool is_told(const Finding& finding) {
+  return !finding.evidence.empty() && finding.evidence.front().unit == "message";
+}
+
 // Gives each its cost and its place.
 void settle_findings(const Signals& signals, std::vector<Finding> found, Diagnosis& diagnosis) {
   const Seen seen{signals, diagnosis.verdicts};
@@ -23,7 +28,8 @@ void settle_findings(const Signals& signals, std::vector<Finding> found, Diagnos
   // Counted on what is seen from outside; traces and probes say what they measured.
   if (!signals.trace)
     for (Finding& finding : found)
-      if (finding.rung == 0) finding.confidence = calibrated(finding.confidence);
+      if (finding.rung == 0 && !is_told(finding))
+        finding.confidence = calibrated(finding.confidence);
   for (Finding& finding : found)
     (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)
         .push_back(std::move(finding));

@@ -98,6 +98,17 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::out_of_memory, "torch.OutOfMemoryError",
                  "a GPU had no room for the next tensor",
                  "smaller batch and more accumulation steps; gradient checkpointing"},
+    KnownMessage{
+        FindingCode::out_of_memory, "RESOURCE_EXHAUSTED: XLA:TPU ... memory",
+        "a TPU's memory had no room for the compiled program; the message says how much it "
+        "asked for",
+        "smaller batch; rematerialisation (jax.checkpoint); more shards"},
+    KnownMessage{FindingCode::out_of_memory, "OOM when allocating tensor",
+                 "a device had no room for TensorFlow's next tensor; the message says which",
+                 "smaller batch; nvidia-smi shows who else holds memory there"},
+    KnownMessage{FindingCode::out_of_memory, "HIP_ERROR_OutOfMemory",
+                 "a GPU had no room for what the program asked for",
+                 "smaller batch; rocm-smi shows who else holds memory there"},
     KnownMessage{FindingCode::out_of_memory, "RESOURCE_EXHAUSTED ... memory",
                  "a GPU had no room for what XLA asked for",
                  "smaller batch; rematerialisation (jax.checkpoint); more shards; "
@@ -134,6 +145,9 @@ constexpr std::array kMessages = {
                  "Ray's memory monitor ended a worker: the machine's memory was nearly full",
                  "fewer workers a node, smaller caches, or more memory; RAY_memory_usage_threshold "
                  "moves the limit"},
+    KnownMessage{FindingCode::host_memory_full, "RayOutOfMemoryError",
+                 "Ray's memory monitor ended a worker: the machine's memory was nearly full",
+                 "fewer workers a node, smaller caches, or more memory"},
     KnownMessage{FindingCode::host_memory_full, "Memory on the node ... was running was",
                  "Ray's memory monitor ended a worker: the machine's memory was nearly full",
                  "fewer workers a node, smaller caches, or more memory; RAY_memory_usage_threshold "
@@ -142,6 +156,17 @@ constexpr std::array kMessages = {
                  "one of Ray's workers ended: killed, crashed, or its node left",
                  "its own log tells why (ray logs, /tmp/ray/session_latest/logs); memory is the "
                  "usual reason: dmesg | grep -i oom",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "Barrier timed out ... Timed out task names",
+                 "some processes did not come to JAX's start in time; the lines behind the message "
+                 "name them",
+                 "start all processes with the same coordinator_address and num_processes, one "
+                 "process_id each; look for the first error of those that are named"},
+    KnownMessage{FindingCode::ranks_missing, "has failed to shutdown the rendezvous",
+                 "the rendezvous was gone already when this node wanted to leave it: another node "
+                 "ended first, or two jobs share an endpoint",
+                 "what ended the run stands above, or in the log of the node that held the "
+                 "rendezvous; give each job its own --rdzv-id and port",
                  MessageWeight::usual_reason},
     KnownMessage{FindingCode::ranks_missing, "RendezvousConnectionError",
                  "nobody answers at the rendezvous: its node is not started, ended, or cannot be "
@@ -248,6 +273,13 @@ constexpr std::array kMessages = {
                  kFirstError, MessageWeight::usual_reason},
     KnownMessage{FindingCode::ranks_missing, "gloo ... Connection reset by peer", kPeerGone,
                  kFirstError, MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "gloo ... Connection refused", kPeerGone, kFirstError,
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::network_path, "Gloo connectFullMesh failed",
+                 "Gloo's ranks do not reach each other by the addresses that they took",
+                 "GLOO_SOCKET_IFNAME with the interface that joins the hosts (ip -br addr); look "
+                 "for a rank that ended first",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::ranks_missing, "RuntimeError: Connection reset by peer", kPeerGone,
                  kFirstError, MessageWeight::usual_reason},
     KnownMessage{FindingCode::ranks_missing, "Did the remote server shutdown or crash?", kPeerGone,
@@ -362,6 +394,14 @@ constexpr std::array kMessages = {
                  "nvidia-smi shows the newest CUDA that the driver knows: install a torch for it "
                  "(pip install torch --index-url https://download.pytorch.org/whl/cu126), or a "
                  "newer driver"},
+    KnownMessage{FindingCode::program_error, "no kernel image is available for execution",
+                 "this build of the library holds no code for this GPU's architecture",
+                 "a torch that is built for it: python -c \"import torch; "
+                 "print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())\"; newer "
+                 "GPUs need newer releases, old ones were dropped"},
+    KnownMessage{FindingCode::program_error, "hipErrorNoBinaryForGpu",
+                 "this build of the library holds no code for this GPU's architecture",
+                 "a torch for this ROCm and GPU (rocminfo names its gfx number)"},
     KnownMessage{FindingCode::driver_too_old, "NVML: Driver/library version mismatch",
                  "the driver was updated under a running system: the module in the kernel is the "
                  "old one, the libraries are the new",
@@ -480,7 +520,18 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::ended_from_outside, "DUE TO PREEMPTION",
                  "the scheduler gave the nodes to another job",
                  "sbatch --requeue, and save often enough to go on from there"},
-    KnownMessage{FindingCode::ended_from_outside, "*** ... CANCELLED AT",
+    KnownMessage{FindingCode::ended_from_outside, "TERM_RUNLIMIT",
+                 "LSF ended the job at its time limit",
+                 "ask for more time (bsub -W), and save often enough to go on from there"},
+    KnownMessage{FindingCode::ended_from_outside, "TERM_OWNER", "the job's owner ended it (bkill)",
+                 "nothing is wrong with the program by this"},
+    KnownMessage{FindingCode::host_memory_full, "TERM_MEMLIMIT",
+                 "the job was over its memory limit, and LSF ended it",
+                 "bsub -R \"rusage[mem=...]\" and -M with more; fewer loader workers"},
+    KnownMessage{FindingCode::ended_from_outside, "PBS: job killed: walltime",
+                 "PBS ended the job at its time limit",
+                 "ask for more time (qsub -l walltime), and save often enough to go on from there"},
+    KnownMessage{FindingCode::ended_from_outside, kSlurmCancelled,
                  "the scheduler ended the job: somebody called scancel, or a limit was reached",
                  "sacct -j JOB --format=State,ExitCode,Reason tells which",
                  MessageWeight::usual_reason},
@@ -499,6 +550,9 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::crashed, "exits with return code = -11", kCrashed, kWhereItCrashed},
     KnownMessage{FindingCode::crashed, "exitcode ... -11", kCrashed, kWhereItCrashed},
     KnownMessage{FindingCode::crashed, "Signal 11 (SIGSEGV)", kCrashed, kWhereItCrashed},
+    KnownMessage{FindingCode::crashed, "exited on signal 11", kCrashed, kWhereItCrashed},
+    KnownMessage{FindingCode::crashed, "Segmentation fault (core dumped)", kCrashed,
+                 kWhereItCrashed},
     KnownMessage{FindingCode::crashed, "Fatal Python error: Segmentation fault", kCrashed,
                  kWhereItCrashed},
     KnownMessage{FindingCode::crashed, "Caught signal 11 (Segmentation fault", kCrashed,

@@ -61,10 +61,12 @@ constexpr std::array<std::string_view, 12> kRendezvous = {
     "c10d",          "socket.cpp",    "TCPStore",     "MASTER_",
     "rendezvous",    "Rendezvous",    "torch",        "gai error:",
     "client socket", "server socket", "ProcessGroup", "RuntimeError: Address"};
-constexpr std::array<std::string_view, 23> kWebClients = {
-    "HTTPSConnection", "HTTPConnection", "urllib", "requests.", "https://", "http://", "wandb",
-    "huggingface", "aiohttp", "httpx", "uvicorn", "gradio", "swanlab", "nginx", "apache", "httpd",
-    "web server", "webserver", "Web server", "dashboard", "ensorBoard", "upyter",
+constexpr std::array<std::string_view, 26> kWebClients = {
+    // a stream of ffmpeg's, a download of pip's
+    "[tcp @", "Retrying (", "[http @", "HTTPSConnection", "HTTPConnection", "urllib", "requests.",
+    "https://", "http://", "wandb", "huggingface", "aiohttp", "httpx", "uvicorn", "gradio",
+    "swanlab", "nginx", "apache", "httpd", "web server", "webserver", "Web server", "dashboard",
+    "ensorBoard", "upyter",
     // NCCL's own sockets: it takes the next port, or says more
     "NCCL WARN Call to bind failed"};
 
@@ -199,6 +201,10 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
     if (message.words == kMismatchOfSizes && !both_are_the_same_operation(line) &&
         line.find(kOtherSizes) == std::string_view::npos)
       continue;
+    // TensorFlow asks for less when it is refused.
+    if (message.code == FindingCode::out_of_memory &&
+        holds_any(line, {"caller indicates that this is not a failure", ": I tensorflow/"}))
+      continue;
     if (message.code == FindingCode::out_of_memory && had_room(line))
       return MatchedMessage{&known_message(kRoomWasLeft), false};
     if (message.words == kOutOfMemory && sizes_leave_much_to_others(line))
@@ -225,7 +231,8 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
 }
 
 bool speaks_of_a_child(std::string_view line) {
-  if (holds_any(line, {"exited with non-zero status", "non-zero exit status", "exited with code"}))
+  if (holds_any(line, {"exited with non-zero status", "non-zero exit status", "exited with code",
+                       "Exited with exit code"}))
     return true;
   constexpr std::string_view kCode = "exitcode";
   const auto at = line.find(kCode);

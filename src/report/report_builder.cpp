@@ -349,7 +349,8 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
   const auto add_job = [&](std::size_t at) {
     const JobSignals& job = signals.jobs[at];
     // So few looks are of no job's time: all figures are of all of them.
-    if (signals.ticks >= kFewestTicks) tell_of_its_job(job, report);
+    const bool works = diagnosis.verdicts[at].verdict.pattern != Pattern::idle;
+    if (signals.ticks >= kFewestTicks && works) tell_of_its_job(job, report);
     report.jobs.push_back({job.gpus, job.pids, job.ranks, diagnosis.verdicts[at].verdict, job.name,
                            hosts_of(job.gpus, signals), mean_busy(job),
                            at < diagnosis.ledgers.size() ? diagnosis.ledgers[at] : Ledger{},

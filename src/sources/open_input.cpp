@@ -30,6 +30,7 @@
 #include "sources/parsed/parsed_log.hpp"
 #include "sources/prometheus/prometheus_source.hpp"
 #include "sources/replay/replay_source.hpp"
+#include "sources/rocm_smi/rocm_smi_list.hpp"
 #include "sources/rocm_smi/rocm_smi_table.hpp"
 #include "sources/trace/trace_bytes.hpp"
 #include "sources/trace/trace_reader.hpp"
@@ -212,6 +213,7 @@ std::optional<ParsedLog> parse_readings(const std::vector<std::string>& lines,
   if (auto log = parse_gpustat_log(text)) return log;
   if (auto log = parse_gpustat_table(lines)) return log;
   if (auto log = parse_rocm_smi_table(lines)) return log;
+  if (auto log = parse_rocm_smi_list(lines)) return log;
   if (auto log = parse_csv_log(lines)) return log;
   return parse_text_blocks(lines);
 }
@@ -266,6 +268,42 @@ void take_quote_marks_off(std::vector<std::string>& lines) {
     if (!is_quoted(line)) continue;
     line.erase(0, std::min<std::size_t>(2, line.size()));
     if (line.starts_with("\\#")) line.erase(0, 1);
+  }
+}
+
+// Kept as comments of a script or a README: "# [0] NVIDIA H100 80GB HBM3 | 52'C, 55 % | ...".
+void take_comment_marks_off(std::vector<std::string>& lines) {
+  for (std::string& line : lines)
+    if (line.starts_with("# [") || line.starts_with("# |") || line.starts_with("# +"))
+      line.erase(0, 2);
+}
+
+// One line of output in the middle of prose: `[6] NVIDIA A100 80GB PCIe | 52'C, 100 % | ...`
+void take_backticks_off(std::vector<std::string>& lines) {
+  for (std::string& line : lines)
+    if (line.size() > 2 && line.front() == '`' && line.back() == '`' && !line.starts_with("``"))
+      line = line.substr(1, line.size() - 2);
+}
+
+// nvitop draws its frames with box-drawing characters.
+void make_bars_plain(std::string& line) {
+  constexpr std::string_view kBar = "\xE2\x94\x82";  // │
+  for (auto at = line.find(kBar); at != std::string::npos; at = line.find(kBar, at + 1))
+    line.replace(at, kBar.size(), "|");
+}
+
+// A terminal's colours and slants.
+void take_escapes_off(std::string& line) {
+  constexpr char kEscape = '\x1b';
+  for (auto at = line.find(kEscape); at != std::string::npos; at = line.find(kEscape, at)) {
+    auto end = at + 1;
+    if (end < line.size() && line[end] == '[') {
+      ++end;
+      while (end < line.size() && (line[end] < '@' || line[end] > '~')) ++end;
+    } else if (end < line.size() && (line[end] == '(' || line[end] == ')')) {
+      ++end;
+    }
+    line.erase(at, end + 1 - at);
   }
 }
 
@@ -338,7 +376,13 @@ LogText read_log(LineStream& stream) {
   // a byte order mark
   if (!log.lines.empty() && log.lines.front().starts_with("\xEF\xBB\xBF"))
     log.lines.front().erase(0, 3);
+  for (std::string& line : log.lines) {
+    take_escapes_off(line);
+    make_bars_plain(line);
+  }
   take_quote_marks_off(log.lines);
+  take_comment_marks_off(log.lines);
+  take_backticks_off(log.lines);
   take_common_blanks_off(log.lines);
   take_names_of_tasks_off(log.lines);
   return log;

@@ -12,6 +12,9 @@ namespace lockstep {
 
 namespace {
 
+// Of 123 public logs in which strangers' messages were told as sure, three rounds of them, what was
+// said was right in 84 and arguable in 19 (docs/benchmarks.md).
+constexpr double kSaidOfThis = 0.8;
 constexpr double kAlsoSaidOfOthers = 0.45;  // a suspicion
 
 struct Told {
@@ -67,7 +70,7 @@ std::vector<Finding> find_logged_messages(const Seen& seen) {
       continue;
     }
     Finding finding = about_job(told.message->code, JobSignals{}, severity_of(*told.message),
-                                told.sure ? 0.9 : kAlsoSaidOfOthers, 0, {});
+                                told.sure ? kSaidOfThis : kAlsoSaidOfOthers, 0, {});
     finding.is_fault = true;
     finding.evidence.push_back({told.line, 1, std::nullopt, "message"});
     finding.fixes.push_back(

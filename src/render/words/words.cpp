@@ -330,11 +330,13 @@ std::string log_sentence(const Report& report) {
         "training log {}: no error message that lockstep knows, and no time per step",
         report.source_detail);
   if (!report.steps) return "messages in " + report.source_detail;
+  constexpr double kDiffers = 1.2;
   const StepSignals& steps = *report.steps;
   std::string text =
       fmt::format("training log {}: its lines tell {} per step (median of {}{})",
                   report.source_detail, milliseconds_words(steps.duration_p50_ms), steps.count,
-                  steps.mean_ms() > 1.5 * steps.duration_p50_ms
+                  steps.mean_ms() > kDiffers * steps.duration_p50_ms ||
+                          steps.duration_p50_ms > kDiffers * steps.mean_ms()
                       ? fmt::format("; {} on average", milliseconds_words(steps.mean_ms()))
                       : "");
   if (const double wait = steps.share[index_of(StepPart::data_wait)]; wait > 0)

@@ -455,8 +455,9 @@ double one_look_s(const Layout& layout, const CsvRows& rows) {
     if (at_once > kOneLookAtMost) return 0;
   }
   if (gaps.empty()) return kAtMost;
-  const auto at =
-      static_cast<std::size_t>(kNearlyTheLongest * static_cast<double>(gaps.size() - 1));
+  constexpr std::size_t kFewRows = 20;  // of them the longest is no outlier
+  const double share = gaps.size() < kFewRows ? 1 : kNearlyTheLongest;
+  const auto at = static_cast<std::size_t>(share * static_cast<double>(gaps.size() - 1));
   std::ranges::nth_element(gaps, gaps.begin() + static_cast<std::ptrdiff_t>(at));
   // stamped to the second: the same stamp is one look
   return gaps[at] > 0 ? std::min(kAtMost, kOfALook * gaps[at]) : kAtMost;

@@ -17,8 +17,10 @@ struct Field {
 };
 
 // DCGM's short names of the fields that say what a GPU does.
-constexpr std::array<Field, 10> kFields = {{
+constexpr std::array<Field, 11> kFields = {{
     {"GPUTL", [](double value, LogRow& row) { row.busy = value / 100; }},
+    // a share of the time, too, in which the GPU's engine worked
+    {"GRACT", [](double value, LogRow& row) { row.busy = row.busy.value_or(value); }},
     {"POWER", [](double value, LogRow& row) { row.power_mw = value * 1e3; }},
     {"TMPTR", [](double value, LogRow& row) { row.temperature_c = value; }},
     {"FBUSD", [](double value, LogRow& row) { row.memory_used_bytes = value * 1048576; }},

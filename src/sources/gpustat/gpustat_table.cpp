@@ -69,7 +69,7 @@ std::optional<ParsedLog> parse_gpustat_table(const std::vector<std::string>& lin
   std::optional<double> time;
   bool any = false;
   for (const std::string& raw : lines) {
-    std::string line = without_colours(raw);
+    std::string line(trim(without_colours(raw)));
     if (line.starts_with("| [")) line.erase(0, 2);  // rows of a Markdown table
     const auto parts = parted_by_bars(line);
     if (!line.starts_with("[") || parts.size() < 3) {

@@ -212,6 +212,59 @@ StepLine with_its_unit(std::string_view line) {
   return {};
 }
 
+// "  12%|█▎ | 2/16 [01:23<08:10, 35.06s/it]": how far the bar is, and since when it runs.
+struct BarPlace {
+  double step = 0;
+  double all = 0;
+  double seconds = 0;
+};
+std::optional<BarPlace> bar_place(std::string_view line) {
+  const auto open = line.rfind(" [");
+  const auto until = open == std::string_view::npos ? open : line.find('<', open);
+  if (until == std::string_view::npos) return std::nullopt;
+  const std::string_view before = line.substr(0, open);
+  const std::string_view count = before.substr(before.find_last_of(" |") + 1);
+  const auto slash = count.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const auto step = parse_integer(count.substr(0, slash));
+  const auto all = parse_integer(count.substr(slash + 1));
+  std::optional<double> seconds = 0;
+  for (const std::string_view part : split(line.substr(open + 2, until - open - 2), ':')) {
+    const auto value = parse_integer(trim(part));
+    if (!value) return std::nullopt;
+    seconds = *seconds * 60 + static_cast<double>(*value);
+  }
+  if (!step || !all) return std::nullopt;
+  return BarPlace{static_cast<double>(*step), static_cast<double>(*all), *seconds};
+}
+
+// A bar's rate is smoothed, and holds the start of the run for long: what lies between two of its
+// lines is their difference. The clock shows whole seconds.
+std::vector<StepLine> between_bars(const std::vector<StepLine>& rates,
+                                   std::span<const std::string> lines) {
+  constexpr double kShortestS = 10;
+  constexpr double kAsMany = 20;
+  std::vector<StepLine> between;
+  std::optional<BarPlace> before;
+  for (const StepLine& rate : rates) {
+    const std::string& line = lines[rate.line];
+    const auto now = bar_place(std::string_view(line).substr(line.rfind('\r') + 1));
+    if (!now) return rates;
+    if (!before || now->all != before->all || now->step < before->step ||
+        now->seconds < before->seconds) {
+      before = now;  // the next epoch
+      continue;
+    }
+    const double steps = now->step - before->step;
+    const double seconds = now->seconds - before->seconds;
+    if (steps < 1 || seconds < kShortestS) continue;
+    between.insert(between.end(), static_cast<std::size_t>(std::min(kAsMany, steps)),
+                   StepLine{rate.line, seconds * 1e3 / steps, std::nullopt});
+    before = now;
+  }
+  return between.empty() ? rates : between;
+}
+
 constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,      nemo,
                                step_average,  time_in_ms,         with_its_unit, progress_bar};
 
@@ -239,6 +292,7 @@ std::vector<StepLine> step_lines(std::span<const std::string> lines) {
   // Two lines that are two hundred batches apart are the mean of two hundred.
   constexpr std::size_t kMeansOfMany = 2;
   if (&most == &found.front() && most.size() >= kMeansOfMany) most = between_means(most, lines);
+  if (&most == &found.back() && most.size() >= kFewest) most = between_bars(most, lines);
   return most.size() < kFewest ? std::vector<StepLine>() : std::move(most);
 }
 

@@ -113,6 +113,10 @@ std::optional<std::size_t> last_exception(std::span<const std::string> lines) {
   std::size_t end = lines.size();
   while (end > 0 && trim(lines[end - 1]).empty()) --end;
   if (const auto found = exception_before(lines, end, kBehindIt)) return found;
+  // A scheduler's report on the job stands behind what the program said last.
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    if (holds_any(lines[i], {"Sender: LSF System", "# LSBATCH: User input"}))
+      if (const auto found = exception_before(lines, i, kBehindIt)) return found;
   // Of a paste of a few lines the heading may have stayed behind.
   constexpr std::size_t kAPaste = 30;
   if (end > 0 && end <= kAPaste && is_exception(lines[end - 1])) return end - 1;
@@ -148,6 +152,11 @@ class FoundMessages {
     for (std::size_t log = 0; log < logs.size(); ++log)
       for (std::size_t line = 0; line < logs[log].lines.size(); ++line)
         if (const auto matched = match_message(logs[log].lines[line])) add({log, line}, *matched);
+    // srun ends the other tasks when one of them has ended: nobody called scancel.
+    if (const auto outside = found_.find(FindingCode::ended_from_outside);
+        outside != found_.end() && outside->second.matched.message->words == kSlurmCancelled &&
+        any_line_says("Exited with exit code"))
+      found_.erase(outside);
     for (auto& [code, entry] : found_) {
       entry.matched.sure = entry.matched.sure || is_spoken_for(entry);
       if (ends_a_run(entry.matched)) note_end(code, entry.place.log);
@@ -172,6 +181,13 @@ class FoundMessages {
  private:
   void note_end(FindingCode code, std::size_t log) {
     (is_a_consequence(code) ? told_of_others_ : explained_)[log] = true;
+  }
+  bool any_line_says(std::string_view words) const {
+    return std::ranges::any_of(logs_, [&](const OutputLog& log) {
+      return std::ranges::any_of(log.lines, [&](const std::string& line) {
+        return line.find(words) != std::string::npos;
+      });
+    });
   }
   bool is_spoken_for(const Found& entry) const {
     return std::ranges::any_of(logs_, [&](const OutputLog& log) {
@@ -300,12 +316,14 @@ Record message(double t_ms, FindingCode code, bool sure, const std::string& word
 
 // Lines of progress behind the last message of any kind: the error was caught, or the run began
 // again. Lines of code in a traceback have no progress.
-std::ptrdiff_t progress_at_the_end(std::span<const std::string> lines) {
+// Where a program tells of an error in words of its own, without a traceback, all of its output is.
+std::ptrdiff_t progress_at_the_end(std::span<const std::string> lines, bool in_its_own_words) {
   const auto speaks_of_trouble = [](const std::string& line) {
     return match_message(line) || is_exception(without_its_rank(line)) || speaks_of_a_child(line);
   };
   const auto last = std::ranges::find_if(lines.rbegin(), lines.rend(), speaks_of_trouble);
-  return std::count_if(lines.rbegin(), last, [](const std::string& line) {
+  return std::count_if(lines.rbegin(), last, [&](const std::string& line) {
+    if (in_its_own_words) return !trim(line).empty();
     return tells_progress(line) && !line.starts_with("  ") &&
            line.find_first_of("0123456789") != std::string::npos;
   });
@@ -334,10 +352,15 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
       in_log(entry.place.line, shown(log.lines[entry.place.line], known)) +
           (known.words == kMismatchOfSizes ? fmt::format("; {}", kOtherSizes) : std::string()));
   constexpr std::ptrdiff_t kFewLines = 3;
-  if (const auto more = progress_at_the_end(log.lines);
+  const bool in_its_own_words = known.code == FindingCode::out_of_memory &&
+                                !is_exception(without_its_rank(log.lines[entry.place.line])) &&
+                                std::ranges::none_of(log.lines, [](const std::string& line) {
+                                  return line.find(kOwnError) != std::string::npos;
+                                });
+  if (const auto more = progress_at_the_end(log.lines, in_its_own_words);
       ends_a_run(entry.matched) && more >= kFewLines)
-    add(known.code, fmt::format("{}: {} lines of its progress stand behind the last message",
-                                kRunWentOn, more));
+    add(known.code,
+        fmt::format("{}: {} lines of its output stand behind the last message", kRunWentOn, more));
   if (known.words == kDesync)
     for (std::size_t i = entry.place.line + 1;
          i < log.lines.size() && trim(log.lines[i]).starts_with('['); ++i)
@@ -353,9 +376,14 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
 
 // Means so far settle late, and the first steps warm up: of many lines the second half.
 void add_steps(std::span<const std::string> lines, std::vector<Record>& records) {
-  constexpr std::size_t kMany = 12;
+  constexpr std::ptrdiff_t kMany = 12;
   const std::vector<StepLine> steps = step_lines(lines);
-  for (std::size_t i = steps.size() < kMany ? 0 : steps.size() / 2; i < steps.size(); ++i) {
+  // Some lines stand for many steps.
+  const auto different = std::ranges::count_if(steps, [&](const StepLine& step) {
+    return &step == steps.data() || step.line != (&step - 1)->line;
+  });
+  const std::size_t first = different < kMany ? 0 : steps.size() / 2;
+  for (std::size_t i = first; i < steps.size(); ++i) {
     StepMark mark;
     mark.index = static_cast<std::int64_t>(i);
     mark.duration_ms = steps[i].step_ms;

@@ -18,10 +18,10 @@ std::string parted_by_blanks(std::string line) {
 
 // The names of the columns, when the line is such a heading: "# gpu   pwr gtemp ..." or "#Date Time
 // gpu ...".
-std::optional<std::vector<std::string>> names_in(const std::string& line) {
+std::optional<std::vector<std::string>> names_in(std::string_view line) {
   if (!line.starts_with("#")) return std::nullopt;
   std::vector<std::string> names;
-  const std::string heading = parted_by_blanks(line.substr(1));
+  const std::string heading = parted_by_blanks(std::string(line.substr(1)));
   for (const std::string_view word : words_in(heading)) names.push_back(lower_case(word));
   const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
   const bool known =
@@ -85,7 +85,7 @@ void add_process(const ColumnRow& row, LogBuilder& builder, std::map<int, double
     busy_of_gpu.try_emplace(index, 0.0);
   if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF) return;
   const auto type = row.cells.find("type");
-  if (type != row.cells.end() && type->second == "G") return;
+  if (type != row.cells.end() && type->second.ends_with('G')) return;  // draws a screen: G, C+G
   ProcessSample process;
   process.pid = static_cast<int>(*pid);
   ProcessOnGpu use{index, std::nullopt};
@@ -131,11 +131,20 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
     builder->end_tick();
   };
   std::optional<double> interval_s;
-  for (const std::string& line : lines) {
+  bool any_of_another_command = false;
+  for (const std::string& in_text : lines) {
+    const std::string line(trim(in_text));
     if (const auto stated = interval_in(line)) interval_s = stated;
     if (auto found = names_in(line)) {
+      const bool has_pids = std::ranges::find(*found, "pid") != found->end();
+      // dmon and pmon in one text were read one after the other, and do not belong together.
+      if (builder && rows > 0 && has_pids != of_processes) {
+        any_of_another_command = true;
+        names.clear();
+        continue;
+      }
       names = std::move(*found);
-      of_processes = std::ranges::find(names, "pid") != names.end();
+      of_processes = has_pids;
       if (!builder)
         builder.emplace(SourceKind::nvidia_smi,
                         of_processes ? ProcessCoverage::all : ProcessCoverage::none);
@@ -179,7 +188,11 @@ std::optional<ParsedLog> parse_nvidia_smi_columns(const std::vector<std::string>
   }
   if (!builder || rows == 0) return std::nullopt;
   if (of_processes) flush_processes();
-  return builder->build();
+  auto log = builder->build();
+  if (log && any_of_another_command)
+    log->notes.push_back(
+        "dmon and pmon were read one after the other: the readings of the first are taken");
+  return log;
 }
 
 }  // namespace lockstep

@@ -62,7 +62,8 @@ void put(const Sections& at, const Entry& entry, LogRow& row) {
   const std::string& name = entry.name;
   if (name == "Product Name") row.name = entry.value;
   if (name == "GPU UUID") row.uuid = entry.value;
-  if (at.within("Utilization") && name == "Gpu" && cell) row.busy = cell->value / 100;
+  if (at.within("Utilization") && (name == "Gpu" || name == "GPU") && cell)
+    row.busy = cell->value / 100;
   if (at.within("FB Memory Usage")) {
     if (name == "Total") row.memory_total_bytes = in_mebibytes(cell);
     if (name == "Used") row.memory_used_bytes = in_mebibytes(cell);
@@ -134,8 +135,8 @@ std::optional<ParsedLog> parse_nvidia_smi_query(const std::vector<std::string>& 
       process.pid = static_cast<int>(*pid);
       process.gpus = {ProcessOnGpu{row->gpu, std::nullopt}};
       processes.push_back(std::move(process));
-    } else if (entry->name == "Type" && entry->value == "G" && !processes.empty()) {
-      processes.pop_back();  // draws a screen
+    } else if (entry->name == "Type" && entry->value.ends_with('G') && !processes.empty()) {
+      processes.pop_back();  // draws a screen: G, C+G
     } else if (entry->name == "Used GPU Memory" && !processes.empty()) {
       if (const auto bytes = in_mebibytes(parse_cell(entry->value)))
         processes.back().gpus.front().memory_bytes = static_cast<std::uint64_t>(*bytes);

@@ -1,6 +1,7 @@
 #include "sources/nvidia_smi/table_log.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "base/text.hpp"
 #include "sources/parsed/cells.hpp"
@@ -14,8 +15,13 @@ std::optional<Cell> unit_cell(std::string_view word) {
   return parse_cell(std::string(word.substr(0, end)) + " " + std::string(word.substr(end)));
 }
 
+struct FirstLine {
+  LogRow row;
+  std::string bus;
+};
+
 // "|   0  NVIDIA A100-SXM4-80GB          Off | 00000000:07:00.0 Off |"
-std::optional<LogRow> first_line_of_gpu(std::string_view line) {
+std::optional<FirstLine> first_line_of_gpu(std::string_view line) {
   if (!line.starts_with("|") || line.find(":") == std::string_view::npos) return std::nullopt;
   const auto bar = line.find('|', 1);
   if (bar == std::string_view::npos) return std::nullopt;
@@ -33,7 +39,7 @@ std::optional<LogRow> first_line_of_gpu(std::string_view line) {
     if (!row.name.empty()) row.name += ' ';
     row.name += words[i];
   }
-  return row;
+  return FirstLine{std::move(row), std::string(bus.front())};
 }
 
 // "| N/A   29C    P0              71W / 400W |   5729MiB / 81920MiB |      0%      Default |"
@@ -50,9 +56,9 @@ bool second_line_of_gpu(std::string_view line, LogRow& row) {
     if (cell->unit == Unit::watt)
       (row.power_mw ? row.power_limit_mw : row.power_mw) = cell->value * 1e3;
     if (cell->unit == Unit::celsius && !row.temperature_c) row.temperature_c = cell->value;
-    if (cell->unit == Unit::mebibyte) {
+    if (cell->unit == Unit::mebibyte || cell->unit == Unit::gibibyte) {  // GiB: nvitop
       (row.memory_used_bytes ? row.memory_total_bytes : row.memory_used_bytes) =
-          cell->value * 1048576;
+          as_bytes(cell->value, cell->unit);
       percent_after_memory = 1;
       any = true;
     }
@@ -76,6 +82,9 @@ std::optional<ProcessSample> process_line(std::string_view line) {
                       words[i + 1] == "M+C";
     if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF || !type) continue;
     if (words[i + 1] == "G") return std::nullopt;  // draws a screen
+    // A desktop's windows do both, all of them on Windows; what only computes is a C.
+    if (words[i + 1] == "C+G" && words[i + 2].find("python") == std::string_view::npos)
+      return std::nullopt;
     ProcessSample process;
     process.pid = static_cast<int>(*pid);
     ProcessOnGpu use{static_cast<int>(*gpu), std::nullopt};
@@ -93,9 +102,40 @@ std::optional<ProcessSample> process_line(std::string_view line) {
   return std::nullopt;
 }
 
+constexpr std::string_view kTable = "| NVIDIA-SMI";
+
+// Looks so far apart say nothing of the time between them, and may be of different jobs: the last
+// one counts.
+bool are_far_apart(const std::vector<std::string>& lines) {
+  constexpr double kFarApartS = 600;
+  std::vector<double> gaps;
+  std::optional<double> before;
+  for (const std::string& line : lines) {
+    const auto time = line.find('|') == std::string::npos ? parse_time(line) : std::nullopt;
+    if (time && before) gaps.push_back(*time - *before);
+    if (time) before = time;
+  }
+  if (gaps.empty()) return false;
+  const auto middle = gaps.begin() + std::ssize(gaps) / 2;
+  std::ranges::nth_element(gaps, middle);
+  return *middle >= kFarApartS;
+}
+
 }  // namespace
 
 std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>& lines) {
+  const bool far_apart = are_far_apart(lines);
+  const auto speaks_of_a_table = [](const std::string& line) {
+    return line.find(kTable) != std::string::npos;
+  };
+  auto begin = lines.begin();
+  if (far_apart)
+    if (const auto last = std::ranges::find_if(lines.rbegin(), lines.rend(), speaks_of_a_table);
+        last != lines.rend())
+      begin = last.base() - 1;
+  std::map<int, std::string> bus_of_gpu;
+  bool of_another_machine = false;
+  bool any_of_another_machine = false;
   std::size_t tables = 0;
   std::size_t rows = 0;
   bool in_processes = false;
@@ -108,15 +148,16 @@ std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>&
     act(with_processes);
     act(without);
   };
-  for (const std::string& line : lines) {
-    if (line.find("| NVIDIA-SMI") != std::string::npos) {
+  for (const std::string& line : std::ranges::subrange(begin, lines.end())) {
+    if (speaks_of_a_table(line)) {
       ++tables;
-      in_processes = false;
+      in_processes = of_another_machine = false;
       both([](LogBuilder& builder) { builder.end_tick(); });
     }
     if (const auto seen = parse_time(line); seen && line.find('|') == std::string::npos)
       time = seen;
     if (line.find("| Processes:") != std::string::npos) in_processes = true;
+    if (of_another_machine) continue;
     if (in_processes) {
       if (auto process = process_line(line)) {
         any_process = true;
@@ -124,8 +165,13 @@ std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>&
       }
       continue;
     }
-    if (auto row = first_line_of_gpu(line)) {
-      pending = std::move(row);
+    if (auto first = first_line_of_gpu(line)) {
+      // GPUs keep their places on a bus: this one is a GPU of another machine.
+      const auto known = bus_of_gpu.emplace(first->row.gpu, first->bus).first;
+      of_another_machine = known->second != first->bus;
+      any_of_another_machine = any_of_another_machine || of_another_machine;
+      pending.reset();
+      if (!of_another_machine) pending = std::move(first->row);
       continue;
     }
     if (pending && second_line_of_gpu(line, *pending)) {
@@ -137,7 +183,14 @@ std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>&
   }
   if (tables == 0 && rows == 0) return std::nullopt;  // the first lines may be cut off
   // In a container the list is empty though GPUs are in use: then it says nothing.
-  return any_process ? with_processes.build() : without.build();
+  auto log = any_process ? with_processes.build() : without.build();
+  if (log && any_of_another_machine)
+    log->notes.push_back(
+        "tables of several machines, for a GPU's number has several places on the bus: those of "
+        "the first machine are read");
+  if (log && far_apart)
+    log->notes.push_back("the looks are ten minutes and more apart: only the last is read");
+  return log;
 }
 
 }  // namespace lockstep

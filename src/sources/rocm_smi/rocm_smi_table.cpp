@@ -55,6 +55,7 @@ std::optional<ParsedLog> parse_rocm_smi_table(const std::vector<std::string>& li
   LogBuilder builder(SourceKind::csv, ProcessCoverage::none);
   std::optional<LogRow> row;  // its name may stand in the next line
   bool in_table = false;
+  bool has_rows = false;
   bool any = false;
   const auto add = [&] {
     if (row) builder.add(std::move(*row));
@@ -66,15 +67,17 @@ std::optional<ParsedLog> parse_rocm_smi_table(const std::vector<std::string>& li
       add();
       builder.end_tick();
       in_table = true;
+      has_rows = false;
       continue;
     }
     if (!in_table) continue;
     if (auto next = row_of(line)) {
       add();
       row = std::move(next);
+      has_rows = true;
     } else if (row && line.starts_with("  ")) {
       row->name = std::string(trim(line));
-    } else {
+    } else if (has_rows) {  // before them stand units, and what is left of a terminal's slants
       add();
       in_table = in_table && (line.find("====") != std::string::npos || line.starts_with("  "));
     }

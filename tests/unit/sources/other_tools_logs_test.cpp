@@ -15,18 +15,14 @@
 #include "sources/parsed/cells.hpp"
 #include "sources/rocm_smi/rocm_smi_table.hpp"
 #include "sources/wandb/wandb_file.hpp"
+#include "support/text_lines.hpp"
 
 namespace lockstep {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (const std::string_view line : split(text, '\n')) lines.emplace_back(line);
-  return lines;
-}
+using testing::lines_of;
 
 std::vector<std::pair<double, GpuTick>> ticks_of(const std::optional<ParsedLog>& log) {
   std::vector<std::pair<double, GpuTick>> ticks;

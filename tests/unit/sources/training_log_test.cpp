@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "messages/known_messages.hpp"
 #include "sources/log/training_log.hpp"
+#include "support/text_lines.hpp"
 
 namespace lockstep {
 namespace {
@@ -12,28 +13,23 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::vector<std::string> log_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (const std::string_view line : split(text, '\n')) lines.emplace_back(line);
-  return lines;
-}
+using testing::lines_of;
 
 TEST(TrainingLog, FindsEachKnownMessageOnce) {
-  const auto log = parse_training_log(log_lines(
+  const auto log = parse_training_log(lines_of(
       "epoch 1\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
       "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
       "ValueError: environment variable WORLD_SIZE expected, but not set\n"));
 
   ASSERT_TRUE(log);
   EXPECT_EQ(log->records.size(), 2U);
-  EXPECT_FALSE(parse_training_log(log_lines("epoch 1 loss 0.5\nepoch 2 loss 0.4\n")))
+  EXPECT_FALSE(parse_training_log(lines_of("epoch 1 loss 0.5\nepoch 2 loss 0.4\n")))
       << "an ordinary log is no input";
 }
 
 std::vector<std::string> told_in(const std::string& text) {
   std::vector<std::string> codes;
-  if (const auto log = parse_training_log(log_lines(text)))
+  if (const auto log = parse_training_log(lines_of(text)))
     for (const Record& record : log->records) {
       const std::string& detail = std::get<Event>(record.content).detail;
       codes.push_back(detail.substr(0, detail.find(' ')));
@@ -126,7 +122,7 @@ TEST(TrainingLog, DoesNotBlameTheOneThatTellsOfAPeersEnd) {
 
 // Milliseconds of the last step line, and its share of waiting for data.
 std::pair<double, double> last_step_of(const std::string& text) {
-  const auto log = parse_training_log(log_lines(text));
+  const auto log = parse_training_log(lines_of(text));
   if (!log) return {0, 0};
   const auto* const step = std::get_if<StepMark>(&log->records.back().content);
   if (step == nullptr) return {0, 0};
@@ -150,6 +146,21 @@ TEST(TrainingLog, TellsHowLongStepsTakeWhereItSaysSo) {
   EXPECT_EQ(last_step_of("one 4.00it/s\n").first, 0) << "a line or two are no training";
 }
 
+TEST(TrainingLog, TakesWhatLiesBetweenTwoBarsForTheirSteps) {
+  // The rate that a bar shows is smoothed: 15 s here, where steps take 5.
+  EXPECT_EQ(last_step_of("  6%|6 | 1/16 [01:18<19:31, 78.12s/it]\n"
+                         " 25%|25| 4/16 [01:33<03:03, 15.26s/it]\n"
+                         " 50%|50| 8/16 [01:53<00:59,  7.43s/it]\n")
+                .first,
+            5000);
+  EXPECT_EQ(last_step_of(" 10%|1 | 10/100 [00:01<00:10, 8.00it/s]\n"
+                         " 20%|2 | 20/100 [00:02<00:09, 8.00it/s]\n"
+                         " 30%|3 | 30/100 [00:03<00:08, 8.00it/s]\n")
+                .first,
+            125)
+      << "too short for a clock of whole seconds";
+}
+
 TEST(TrainingLog, ReadsNumbersByTheirUnits) {
   EXPECT_EQ(last_step_of(thrice("step 110 | loss 3.05 | 411.9 ms/step | 158k tok/s")).first, 411.9);
   EXPECT_EQ(last_step_of(thrice("1875/1875 - 4s 2ms/step - loss: 0.3")).first, 2);
@@ -159,9 +170,60 @@ TEST(TrainingLog, ReadsNumbersByTheirUnits) {
   EXPECT_EQ(last_step_of(thrice("loss 2.1 at ?? ms/step")).first, 0);
 }
 
+TEST(TrainingLog, TakesNoWordOfAnAllocatorForAFailure) {
+  EXPECT_THAT(
+      told_in("W tensorflow/core/common_runtime/bfc_allocator.cc:246] Allocator (GPU_0_bfc) ran "
+              "out of memory trying to allocate 546MiB. The caller indicates that this is not "
+              "a failure, but may mean that there could be performance gains.\n"
+              "2021-08-30 02:24:22: I tensorflow/stream_executor/cuda/cuda_driver.cc:775] failed "
+              "to allocate 177.62M: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"),
+      IsEmpty());
+  EXPECT_THAT(told_in("RuntimeError: Resource exhausted: OOM when allocating tensor\n"),
+              ElementsAre("B506"));
+}
+
+TEST(TrainingLog, KnowsWhoIsMissingAtTheStartOfJaxAndRay) {
+  EXPECT_THAT(told_in("XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: "
+                      "PjRT_Client_Connect. Timed out task names:\n/job:jax_worker/task:1\n"),
+              ElementsAre("L806"));
+  EXPECT_THAT(
+      told_in("ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node\n"),
+      ElementsAre("B508"));
+  EXPECT_THAT(told_in("WARNING: The node 'n4' has failed to shutdown the rendezvous 'x' due to an "
+                      "error of type RendezvousConnectionError.\n"),
+              ElementsAre("L806?"))
+      << "the run had ended";
+}
+
+TEST(TrainingLog, CallsNoStepCancelledThatOneOfItsTasksEnded) {
+  const std::string cancelled =
+      "slurmstepd: error: *** STEP 45380617.0 ON nid1 CANCELLED AT 2025-11-19T12:13:27 ***\n";
+  EXPECT_THAT(told_in(cancelled), ElementsAre("L810?"));
+  EXPECT_THAT(told_in("srun: error: nid1: task 3: Exited with exit code 1\n" + cancelled),
+              ElementsAre("L809?"));
+}
+
+TEST(TrainingLog, KnowsHowOtherSchedulersEndJobs) {
+  EXPECT_THAT(told_in("TERM_RUNLIMIT: job killed after reaching LSF run time limit.\n"),
+              ElementsAre("L810"));
+  EXPECT_THAT(told_in("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\n"),
+              ElementsAre("B508"));
+  EXPECT_THAT(told_in("=>> PBS: job killed: walltime 259217 exceeded limit 259200\n"),
+              ElementsAre("L810"));
+}
+
+TEST(TrainingLog, FindsAnExceptionBeforeASchedulersReport) {
+  std::string report = "Sender: LSF System <lsfadmin@host>\n";
+  for (int line = 0; line < 30; ++line) report += "about the job\n";
+  EXPECT_THAT(told_in("Traceback (most recent call last):\n  File \"main.py\", line 92\n"
+                      "TypeError: training_loop() got an unexpected argument 'isServer'\n" +
+                      report),
+              ElementsAre("L809"));
+}
+
 std::vector<std::string> evidence_in(const std::string& text) {
   std::vector<std::string> words;
-  if (const auto log = parse_training_log(log_lines(text)))
+  if (const auto log = parse_training_log(lines_of(text)))
     for (const Record& record : log->records)
       if (const auto* const event = std::get_if<Event>(&record.content))
         words.push_back(event->detail);
@@ -179,6 +241,12 @@ TEST(TrainingLog, SaysThatARunWentOnBehindAnErrorThatWasCaught) {
   EXPECT_THAT(evidence_in(error + progress + "RuntimeError: shape mismatch\n"),
               ElementsAre(HasSubstr("line 1")))
       << "something else ended it";
+}
+
+TEST(TrainingLog, SaysThatAProgramWentOnThatToldOfAnErrorInItsOwnWords) {
+  EXPECT_THAT(evidence_in("Doesn't fit on GPU. CUDA out of memory. Tried to allocate 2.00 GiB\n"
+                          "Model  Memory\nsmall  4281\nlarge  N/A\n"),
+              ElementsAre(HasSubstr("line 1"), HasSubstr(kRunWentOn)));
 }
 
 TEST(TrainingLog, TellsWhatOfAStepIsWaitingForData) {
@@ -408,8 +476,8 @@ const std::string kAll = "0(default_pg)";
 
 TEST(WatchdogLines, NameTheRankThatDoesNotWaitAndItsOwnError) {
   const auto log = parse_training_log(
-      log_lines("[rank2]: Traceback (most recent call last):\n[rank2]: OSError: [Errno 5] x.tar\n" +
-                timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSum, kAll)));
+      lines_of("[rank2]: Traceback (most recent call last):\n[rank2]: OSError: [Errno 5] x.tar\n" +
+               timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSum, kAll)));
 
   EXPECT_THAT(
       details_of(log),
@@ -421,14 +489,14 @@ TEST(WatchdogLines, NameTheRankThatDoesNotWaitAndItsOwnError) {
 
 TEST(WatchdogLines, OfAllRanksInOneCallBlameNone) {
   EXPECT_THAT(details_of(parse_training_log(
-                  log_lines(timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSum, kAll)))),
+                  lines_of(timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSum, kAll)))),
               ElementsAre("L808 ranks 0, 1 wait in ALLREDUCE of 10 elements number 7",
                           HasSubstr("L808 line 1")));
 }
 
 TEST(WatchdogLines, ThatNameDifferentCallsOfOneGroupAreDifferentPaths) {
   const auto told = [](const std::string& lines) {
-    return details_of(parse_training_log(log_lines(lines)));
+    return details_of(parse_training_log(lines_of(lines)));
   };
   EXPECT_THAT(told(timed_out(0, 7, kSum, kAll) + timed_out(1, 7, kSend, kAll) +
                    timed_out(2, 7, kSum, kAll)),
@@ -447,19 +515,19 @@ TEST(WatchdogLines, ThatNameDifferentCallsOfOneGroupAreDifferentPaths) {
 TEST(WatchdogLines, SayWhoIsFurthestBehind) {
   EXPECT_THAT(
       details_of(
-          parse_training_log(log_lines(timed_out(0, 9, kSum, kAll) + timed_out(0, 11, kSum, kAll) +
-                                       timed_out(1, 4, kSum, kAll)))),
+          parse_training_log(lines_of(timed_out(0, 9, kSum, kAll) + timed_out(0, 11, kSum, kAll) +
+                                      timed_out(1, 4, kSum, kAll)))),
       ::testing::Contains("L808 rank 1 waits in ALLREDUCE of 10 elements number 4, rank 0 waits in "
                           "ALLREDUCE of 10 elements number 9: rank 1 is "
                           "furthest behind, look there first"));
 }
 
 TEST(TrainingLogs, OfSeveralRanksAreReadTogether) {
-  const std::vector<std::string> waits = log_lines(
+  const std::vector<std::string> waits = lines_of(
       "step 1\n[E1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation "
       "timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600012 "
       "milliseconds before timing out.\n");
-  const std::vector<std::string> fails = log_lines(
+  const std::vector<std::string> fails = lines_of(
       "Traceback (most recent call last):\n  File \"train.py\", line 3\n"
       "OSError: [Errno 5] Input/output error\n");
   const std::vector<OutputLog> logs = {{"logs/0/stderr.log", 0, waits},
@@ -474,7 +542,7 @@ TEST(TrainingLogs, OfSeveralRanksAreReadTogether) {
 }
 
 TEST(TrainingLog, ShowsTheAssertionOfAKernel) {
-  EXPECT_THAT(details_of(parse_training_log(log_lines(
+  EXPECT_THAT(details_of(parse_training_log(lines_of(
                   "Loss.cu:250: nll_loss_forward: Assertion `t >= 0 && t < n_classes` failed.\n"
                   "RuntimeError: CUDA error: device-side assert triggered\n"))),
               ElementsAre(HasSubstr("L809 line 2"), HasSubstr("t < n_classes` failed")));
@@ -484,7 +552,7 @@ TEST(WatchdogLines, OfARankWhoseFirstLineWasCutOffCountAsWaiting) {
   const std::string cut =
       "[rank1]:[E1 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 1] Exception (either an error or timeout) "
       "detected by watchdog at work: 7, last enqueued NCCL work: 9.\n";
-  EXPECT_THAT(details_of(parse_training_log(log_lines(timed_out(0, 7, kSum, "") + cut))),
+  EXPECT_THAT(details_of(parse_training_log(lines_of(timed_out(0, 7, kSum, "") + cut))),
               ElementsAre("L808 ranks 0, 1 wait in ALLREDUCE of 10 elements number 7",
                           HasSubstr("L808 line 1")));
 }
@@ -492,9 +560,9 @@ TEST(WatchdogLines, OfARankWhoseFirstLineWasCutOffCountAsWaiting) {
 TEST(TrainingLog, TellsEachXidAndWhatItMeans) {
   EXPECT_THAT(
       details_of(
-          parse_training_log(log_lines("NVRM: Xid (PCI:0000:05:00): 43, pid=1, Ch 8\n"
-                                       "NVRM: Xid (PCI:0000:05:00): 43, pid=2, Ch 8\n"
-                                       "NVRM: Xid (PCI:0000:08:00): 94, Contained: SM (0x1)\n"))),
+          parse_training_log(lines_of("NVRM: Xid (PCI:0000:05:00): 43, pid=1, Ch 8\n"
+                                      "NVRM: Xid (PCI:0000:05:00): 43, pid=2, Ch 8\n"
+                                      "NVRM: Xid (PCI:0000:08:00): 94, Contained: SM (0x1)\n"))),
       ElementsAre(HasSubstr("H604 line 1"), HasSubstr("H604 Xid 43 on PCI:0000:05:00: the "),
                   HasSubstr("H604 Xid 94 on PCI:0000:08:00: an uncorrectable memory")));
 }
@@ -517,7 +585,7 @@ TEST(TrainingLog, OneWordOfTheShellIsAKilledProgram) {
 
 std::vector<StepMark> steps_in(const std::string& text) {
   std::vector<StepMark> steps;
-  if (const auto log = parse_training_log(log_lines(text)))
+  if (const auto log = parse_training_log(lines_of(text)))
     for (const Record& record : log->records)
       if (const auto* step = std::get_if<StepMark>(&record.content)) steps.push_back(*step);
   return steps;
@@ -560,11 +628,11 @@ TEST(TrainingLog, DoesNotCallNcclsOrAChildsErrorTheProgramsOwn) {
 
 TEST(TrainingLog, TellsWhoIsMissingWhereTheTextNamesThem) {
   EXPECT_THAT(
-      details_of(parse_training_log(log_lines(
+      details_of(parse_training_log(lines_of(
           "One or more tensors were submitted to be reduced, gathered or broadcasted by "
           "subset of ranks\nbroadcast_0 [missing ranks: 0]\nbroadcast_1 [missing ranks: 0]\n"))),
       ::testing::Contains("C407 missing: rank 0 (in 2 operations)"));
-  EXPECT_THAT(details_of(parse_training_log(log_lines(
+  EXPECT_THAT(details_of(parse_training_log(lines_of(
                   "the lagging/dead/mismatched ranks that caused the desync are:\n"
                   "  [1] finished collective #2, but didn't join collective #3\nStack trace\n"))),
               ElementsAre(HasSubstr("C407 line 1"), HasSubstr("C407 line 2: [1] finished")));
