@@ -10,10 +10,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 13> kMainWords = {
-    "is_root",   "world_master",   "is_lead",   "is_main_process", "main_process",
-    "is_master", "master_process", "is_main",   "is_rank_0",       "is_rank_zero",
-    "rank_zero", "is_chief",       "is_primary"};
+constexpr std::array<std::string_view, 14> kMainWords = {
+    "is_root",   "world_master",   "is_lead",    "is_main_process", "main_process",
+    "is_master", "master_process", "is_main",    "is_rank_0",       "is_rank_zero",
+    "rank_zero", "is_chief",       "is_primary", "should_save"};
 
 bool has_main_word(std::string_view text) {
   return std::ranges::any_of(
@@ -72,8 +72,9 @@ bool names_a_rank(Node expression) {
     if (text.find(word) != std::string_view::npos) return true;
   // `if gpu == 0`, as scripts of mp.spawn write; and not ngpus > 0.
   const auto names = names_in(expression);
-  return std::ranges::any_of(
-      names, [](const std::string& name) { return name == "gpu" || name.ends_with(".gpu"); });
+  return std::ranges::any_of(names, [](const std::string& name) {
+    return name == "gpu" || name.ends_with(".gpu") || name == "nr" || name.ends_with(".nr");
+  });
 }
 
 RankTest rank_test(Node condition) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.hpp"
 #include "fix/facts/launch_path.hpp"
 #include "fix/facts/launches.hpp"
+#include "fix/python/statements.hpp"
 
 namespace lockstep {
 namespace {
@@ -332,6 +334,23 @@ void read_environment(TrainingCode& code, FileId file, const PythonModule& modul
 
 }  // namespace
 
+namespace {
+
+// `trainer.train()` and then a load in the same function: the adapters are merged, or a test
+// begins.
+bool stands_behind_the_training(const TrainingCode& code, const CallAt& load) {
+  return std::ranges::any_of(code.all, [&](const CallAt& item) {
+    const PythonCall& call = *item.call;
+    return item.file == load.file && call.last_name() == "train" &&
+           lower_case(call.callee).find("trainer.") != std::string::npos &&
+           call.node.to() < load.call->node.from() &&
+           function_around(call.node) == function_around(load.call->node) &&
+           !loop_around(call.node);
+  });
+}
+
+}  // namespace
+
 TrainingCode training_code(const Project& project, FileId script) {
   TrainingCode code;
   code.script = script;
@@ -365,7 +384,9 @@ TrainingCode training_code(const Project& project, FileId script) {
   }
   flow.run();
   for (std::size_t i = 0; i < code.loads.size(); ++i)
-    if (flow.reaches(code.loads[i].file, code.loads[i].call->node)) code.trained_loads.insert(i);
+    if (flow.reaches(code.loads[i].file, code.loads[i].call->node) &&
+        !stands_behind_the_training(code, code.loads[i]))
+      code.trained_loads.insert(i);
   return code;
 }
 

@@ -27,6 +27,13 @@ bool is_update(const PythonCall& call) {
          call.arguments.empty();
 }
 
+// engine.backward(loss), engine.step(): DeepSpeed's, whatever the engine is called.
+bool steps_the_engine(const PythonCall& call, const PythonCall& backward) {
+  return call.last_name() == "step" && call.arguments.empty() &&
+         backward.positional(0) != nullptr && owner_of(call) == owner_of(backward) &&
+         !owner_of(call).empty() && owner_of(call) != "accelerator";
+}
+
 bool is_bar(const PythonCall& call) {
   return is_one_of(call.last_name(), {"tqdm", "trange", "track", "progress_bar", "Progress",
                                       "metric_logger", "log_every", "prange"});
@@ -128,7 +135,8 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
     for (Node outer = inner; outer && loop.update == nullptr; outer = loop_around(outer)) {
       for (const CallAt& item : code.all)
         if (item.file == loop.file && outer.contains(item.call->node) &&
-            function_around(item.call->node) == function && is_update(*item.call) &&
+            function_around(item.call->node) == function &&
+            (is_update(*item.call) || steps_the_engine(*item.call, *backward.call)) &&
             (loop.update == nullptr || item.call->node.from() > backward.call->node.from())) {
           loop.update = item.call;
           if (item.call->node.from() > backward.call->node.from()) break;

@@ -31,7 +31,8 @@ ValueOrigins::ValueOrigins(const Project& project, const TrainingCode& code) : p
 
 // Whether a name as it is called in one file can be something of another: what is imported by name
 // is that file's or no other's.
-bool ValueOrigins::may_mean(FileId from, std::string_view callee, FileId file) const {
+bool ValueOrigins::may_mean(FileId from, std::string_view callee, FileId file,
+                            Node function) const {
   const std::string_view head = callee.substr(0, callee.find('.'));
   const bool method = callee.find('.') != std::string_view::npos;
   bool any = false;
@@ -54,7 +55,9 @@ bool ValueOrigins::may_mean(FileId from, std::string_view callee, FileId file) c
       return true;
   }
   if (any) return false;
-  return method || from == file ||
+  // model.train() is a method of whatever model is, and no function train() of a module.
+  if (method) return static_cast<bool>(function.enclosing("class_definition"));
+  return from == file ||
          std::ranges::find(project_.file(from).python()->imports(), "*", &PythonImport::name) !=
              project_.file(from).python()->imports().end();
 }
@@ -65,7 +68,7 @@ const ValueOrigins::Function* ValueOrigins::function(FileId file, std::string_vi
       functions_.equal_range(callee.substr(dot == std::string_view::npos ? 0 : dot + 1));
   const Function* found = nullptr;
   for (auto row = first; row != last; ++row) {
-    if (!may_mean(file, callee, row->second.file)) continue;
+    if (!may_mean(file, callee, row->second.file, row->second.node)) continue;
     if (found != nullptr) return nullptr;
     found = &row->second;
   }
@@ -78,7 +81,8 @@ std::vector<CallAt> ValueOrigins::callers(FileId file, Node function) const {
   const auto [first, last] = calls_.equal_range(
       own == "__init__" ? function.enclosing("class_definition").field("name").text() : own);
   for (auto call = first; call != last; ++call)
-    if (may_mean(call->second.file, call->second.call->callee, file)) found.push_back(call->second);
+    if (may_mean(call->second.file, call->second.call->callee, file, function))
+      found.push_back(call->second);
   return found;
 }
 

@@ -44,7 +44,7 @@ class ValueOrigins {
 
  private:
   class Trail;
-  bool may_mean(FileId from, std::string_view callee, FileId file) const;
+  bool may_mean(FileId from, std::string_view callee, FileId file, Node function) const;
 
   const Project& project_;
   std::multimap<std::string, Function, std::less<>> functions_;

@@ -166,7 +166,7 @@ TEST(Soundness, AWaitIsTheLastOneOnlyWhereNoOtherIsLeft) {
     return words;
   };
   EXPECT_THAT(effects(""), HasSubstr("the host queues the next step"));
-  EXPECT_THAT(effects("    last = loss.item()\n"), HasSubstr("another waits still"));
+  EXPECT_THAT(effects("    last = loss.item()\n"), HasSubstr("another read waits still"));
   EXPECT_THAT(effects("    last = loss.item()\n"), Not(HasSubstr("the host queues")));
 }
 

@@ -17,7 +17,9 @@ namespace {
 // Trainer under nn.DataParallel already multiplies the batch by the GPUs; a split model and
 // Accelerate do not.
 bool batch_grows(const Project& project, const TrainingCode& code) {
-  return !code.trains_with_trainer || trains_a_split_model(project, code);
+  // With a model that says that it is parallel Trainer counts one GPU, and wraps nothing.
+  return !code.trains_with_trainer || trains_a_split_model(project, code) ||
+         project.file(code.script).text().find("is_parallelizable") != std::string::npos;
 }
 
 // per_device_train_batch_size x accumulation x processes, on the path that this way to start takes.

@@ -26,12 +26,14 @@ bool calls(const TrainingCode& code, std::string_view name) {
 
 std::optional<double> billions_in_name(std::string_view name) {
   static const std::regex kSize(
-      R"((?:^|[^A-Za-z0-9.])(\d{1,4}(?:\.\d{1,4})?)\s?([bBmM])(?![A-Za-z0-9]))");
+      R"((?:^|[^A-Za-z0-9.])(\d{1,4}(?:[._]\d{1,4})?)\s?([bBmM])(?![A-Za-z0-9]))");
   constexpr std::size_t kLongestName = 200;  // std::regex takes stack by length
   if (name.size() > kLongestName) return std::nullopt;
   std::match_results<std::string_view::const_iterator> found;
   if (!std::regex_search(name.begin(), name.end(), found, kSize)) return std::nullopt;
-  const double number = std::stod(found[1].str());
+  std::string digits = found[1].str();
+  std::ranges::replace(digits, '_', '.');  // Qwen-1_8B
+  const double number = std::stod(digits);
   const char unit = *found[2].first;
   return unit == 'b' || unit == 'B' ? number : number / 1000;
 }

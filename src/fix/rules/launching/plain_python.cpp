@@ -50,6 +50,10 @@ bool one_process_is_meant(const Project& project, const ScriptFacts& script, con
   bool trains = false;
   const auto words = launch.arguments();
   const std::string& text = project.file(script.code.script).text();
+  // It is a launcher itself.
+  if (holds_any(text, {"subprocess", "os.system(", "Popen("}) &&
+      holds_any(text, {"torch.distributed.launch", "torchrun", "accelerate launch"}))
+    return true;
   if (!words.empty() && std::ranges::find(kOtherWork, words.front()) != kOtherWork.end())
     return true;
   // Compared in the script, it is a sub-command; else it may be a model's or a dataset's name.

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "base/text.hpp"
 #include "fix/rules/accumulation.hpp"
 
 namespace lockstep {
@@ -31,6 +32,9 @@ bool is_divided(const RuleInput& input, const ScriptFacts& script, const Trainin
   // (loss / 4).backward(), or something that is not understood
   if (loss.is("binary_operator") || !loss.is("identifier")) return true;
   const std::string name(loss.text());
+  // the author says that the sum is meant
+  if (holds_any(lower_case(loop.loop.text()), {"not divide", "n't divide", "without dividing"}))
+    return true;
   // bound by `with amp.scale_loss(loss) as scaled_loss`, or elsewhere
   const auto aliases = loop.body().descendants("as_pattern_target");
   if (!is_assigned_in(input, loop, name) ||
@@ -50,7 +54,8 @@ bool is_divided(const RuleInput& input, const ScriptFacts& script, const Trainin
       return true;
   // The function that makes the loss may be told the number of passes; and a sum is not a mean to
   // begin with.
-  for (const Origin& origin : script.origins->of(loop.file, loss).all)
+  // and of `loss = kd_loss + supervised_loss` each may be divided by itself
+  for (const Origin& origin : ingredients_of(script, loop.file, loss))
     if (speaks_of_period(origin.expression.text()) ||
         origin.expression.text().find(".sum(") != std::string_view::npos)
       return true;
@@ -207,8 +212,9 @@ void accumulation_boundary(const RuleInput& input, const ScriptFacts& script,
              .changes = mended.undivided ? fmt::format("gradients are {} times smaller: a learning "
                                                        "rate tuned to the sum has to grow",
                                                        mended.period)
-                                         : "which passes make up an update; one more update an "
-                                           "epoch where passes are left over",
+                                         : "which passes make up an update; where passes are left "
+                                           "over at an epoch's end, one update less there, and "
+                                           "their gradients go into the next epoch's first",
              .files = {{loop.file, in_order(std::move(edits))}}},
             findings);
   }

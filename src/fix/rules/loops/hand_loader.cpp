@@ -101,19 +101,24 @@ bool is_copied(const RuleInput& input, const ScriptFacts& script, const CallAt& 
 }
 
 // pin_memory=True, and non_blocking=True at the copies of the loops that go over this loader:
-// without it the host still waits.
+// without it the host still waits. Nothing where a loop may go over another loader, too.
 std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script,
                            const CallAt& loader) {
   std::map<FileId, std::vector<Edit>> edits;
   edits[loader.file] =
       ArgumentSet::of_call(*loader.call).set(text_of(input, loader.file), "pin_memory", "True");
   if (edits[loader.file].empty()) return {};
-  for (const TrainingLoop* const loop : script.all_loops())
-    if (loop->loaders.size() == 1 && loop->loaders.front().call == loader.call)
-      for (const PythonCall* const copy : waiting_copies(input, script, *loop))
-        for (Edit& edit :
-             ArgumentSet::of_call(*copy).set(text_of(input, loop->file), "non_blocking", "True"))
-          edits[loop->file].push_back(std::move(edit));
+  for (const TrainingLoop* const loop : script.all_loops()) {
+    if (std::ranges::none_of(loop->loaders,
+                             [&](const CallAt& other) { return other.call == loader.call; }))
+      continue;
+    const auto copies = waiting_copies(input, script, *loop);
+    if (loop->loaders.size() > 1 && !copies.empty()) return {};
+    for (const PythonCall* const copy : copies)
+      for (Edit& edit :
+           ArgumentSet::of_call(*copy).set(text_of(input, loop->file), "non_blocking", "True"))
+        edits[loop->file].push_back(std::move(edit));
+  }
   std::vector<Change> files;
   for (auto& [file, list] : edits) files.push_back({file, in_order(std::move(list))});
   return files;

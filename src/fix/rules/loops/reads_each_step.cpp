@@ -139,44 +139,71 @@ bool is_read_each_turn(const TrainingLoop& loop, const std::string& name, Node o
   return false;
 }
 
+// What of a turn waits for the GPU: statements that read a value, and what waits unseen.
+struct Waits {
+  std::set<std::size_t> statements;
+  std::vector<std::string> unseen;
+};
+
 // A host that still waits elsewhere in the step gains little from one wait less.
 constexpr const char* kLastWait = "the host queues the next step while the GPU still works";
-std::string effect_of_one_less(std::size_t waits) {
-  if (waits < 2) return kLastWait;
-  return fmt::format(
-      "one wait less a step; {} {} still, and until {} gone the host waits all the "
-      "same",
-      waits - 1 == 1 ? std::string("another") : fmt::format("{} others", waits - 1),
-      waits - 1 == 1 ? "waits" : "wait", waits - 1 == 1 ? "it is" : "they are");
+constexpr const char* kOneLess = "one wait less a step";
+std::string effect_of_one_less(const Waits& waits) {
+  const std::size_t statements = waits.statements.size() > 1 ? waits.statements.size() - 1 : 0;
+  if (statements == 0 && waits.unseen.empty()) return kLastWait;
+  std::vector<std::string> others = waits.unseen;
+  if (statements > 0)
+    others.insert(others.begin(), statements == 1 ? std::string("another read")
+                                                  : fmt::format("{} other reads", statements));
+  const bool one = others.size() == 1 && statements < 2 && !others.front().ends_with("copies");
+  return fmt::format("{}; {} {} still, and until {} gone the host waits all the same", kOneLess,
+                     join(others, " and "), one ? "waits" : "wait", one ? "that is" : "they are");
 }
 
-// Statements of a turn that wait for the GPU, whatever they read.
-std::size_t waits_of_a_turn(const RuleInput& input, const TrainingLoop& loop) {
+// GradScaler.step() asks whether a gradient is infinite, a batch in ordinary memory is copied while
+// the host waits for all that was queued before.
+Waits waits_of_a_turn(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop) {
   static constexpr std::array<std::string_view, 5> kWaits = {"item", "cpu", "tolist", "numpy",
                                                              "synchronize"};
-  std::set<std::size_t> waiting;
+  Waits waits;
   for (const PythonCall* const read : reads_in(input, loop))
-    waiting.insert(statement_of(read->node).from());
-  for (const PythonCall* const call : calls_in_turn(input, loop))
-    if (std::ranges::find(kWaits, call->last_name()) != kWaits.end() && call->arguments.empty() &&
-        in_every_turn(loop.loop, call->node))
-      waiting.insert(statement_of(call->node).from());
-  return waiting.size();
+    waits.statements.insert(statement_of(read->node).from());
+  for (const PythonCall* const call : calls_in_turn(input, loop)) {
+    if (!in_every_turn(loop.loop, call->node)) continue;
+    const bool reads =
+        std::ranges::find(kWaits, call->last_name()) != kWaits.end() && call->arguments.empty();
+    const bool shows =
+        writes(*call) && std::ranges::any_of(call->arguments, [&](const auto& given) {
+          return is_of_loss(loop, given.value);
+        });
+    if (reads || shows) waits.statements.insert(statement_of(call->node).from());
+    const PythonArgument* const raises = call->argument("error_if_nonfinite");
+    if (raises != nullptr && bool_value(raises->value) == true)
+      waits.unseen.emplace_back("clip_grad_norm_(error_if_nonfinite=True)");
+  }
+  if (loop.scales) waits.unseen.emplace_back("GradScaler.step()");
+  if (!waiting_copies(input, script, loop).empty()) waits.unseen.emplace_back("the batch's copies");
+  return waits;
 }
 
-void sums(const RuleInput& input, const TrainingLoop& loop, const PythonCall& read,
-          const std::string& name, std::size_t waits, std::vector<CodeFinding>& findings) {
+void sums(const RuleInput& input, const ScriptFacts& script, const TrainingLoop& loop,
+          const PythonCall& read, const std::string& name, const Waits& waits,
+          std::vector<CodeFinding>& findings) {
   const std::string_view text = text_of(input, loop.file);
   const Node statement = statement_of(read.node);
   std::vector<Edit> edits;
+  const bool is_read = is_read_each_turn(loop, name, statement);
   // A handler around the loop would meet the sum as a tensor.
-  if (loop.loop.is("for_statement") && !is_read_each_turn(loop, name, statement) &&
-      !loop.loop.enclosing("try_statement")) {
+  if (loop.loop.is("for_statement") && !is_read && !loop.loop.enclosing("try_statement")) {
     const Node method = read.node.field("function").field("attribute");
     auto after = line_below(text, loop.loop, fmt::format("{0} = float({0})  # read once", name));
     if (!after.empty()) {
       edits = std::move(after);
-      edits.push_back({method.from(), method.to(), "detach"});
+      // The sum of half floats ends at 65,504.
+      const bool may_be_half =
+          holds_any(text_of(input, script.code.script), {"half", "float16", "fp16"}) ||
+          holds_any(text, {"half", "float16", "fp16"});
+      edits.push_back({method.from(), method.to(), may_be_half ? "detach().float" : "detach"});
     }
   }
   propose({.code = FindingCode::host_sync_every_step,
@@ -184,7 +211,11 @@ void sums(const RuleInput& input, const TrainingLoop& loop, const PythonCall& re
            .where = {place_of(loop.file, read.node)},
            .reason = fmt::format("{} waits for the GPU in every step, to add a number up",
                                  read.node.text()),
-           .description = fmt::format("add {} up on the GPU and read it once after the loop", name),
+           .description =
+               is_read ? fmt::format("add {} up on the GPU, and read it every few steps where the "
+                                     "loop now reads it in each",
+                                     name)
+                       : fmt::format("add {} up on the GPU and read it once after the loop", name),
            .effect = effect_of_one_less(waits),
            .changes = fmt::format(
                "{} is summed in the loss's own precision instead of double: its last digits", name),
@@ -193,7 +224,7 @@ void sums(const RuleInput& input, const TrainingLoop& loop, const PythonCall& re
 }
 
 void lines(const RuleInput& input, const TrainingLoop& loop, const PythonCall& call,
-           std::size_t waits, std::vector<CodeFinding>& findings) {
+           const Waits& waits, std::vector<CodeFinding>& findings) {
   const Node statement = statement_of(call.node);
   const std::string_view text = text_of(input, loop.file);
   std::vector<Edit> edits;
@@ -234,7 +265,7 @@ void reads_of_a_turn(const RuleInput& input, const ScriptFacts& script, const Tr
          .reason = fmt::format("{} waits for the GPU in every step", call.node.text()),
          .description = "return the loss itself (loss.detach()), and read it every few steps in "
                         "the loop that calls this",
-         .effect = kLastWait,
+         .effect = kOneLess,
          .changes = "when the value is known"},
         findings);
   }
@@ -248,7 +279,7 @@ void reads_each_step(const RuleInput& input, const ScriptFacts& script,
   for (const TrainingLoop& loop : script.spread_loops)
     reads_of_a_turn(input, script, loop, findings);
   for (const TrainingLoop& loop : script.loops) {
-    const std::size_t waits = waits_of_a_turn(input, loop);
+    const Waits waits = waits_of_a_turn(input, script, loop);
     std::vector<Node> told;
     const auto is_told = [&](Node node) {
       return std::ranges::any_of(told, [&](const Node& other) { return other.contains(node); });
@@ -271,7 +302,7 @@ void reads_each_step(const RuleInput& input, const ScriptFacts& script,
       if (is_told(read->node)) continue;
       told.push_back(statement_of(read->node));
       if (const std::string name = summed_name(*read); !name.empty()) {
-        sums(input, loop, *read, name, waits, findings);
+        sums(input, script, loop, *read, name, waits, findings);
         continue;
       }
       propose(
