@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.hpp"
 #include "fix/python/statements.hpp"
 
 namespace lockstep {
@@ -228,6 +229,9 @@ bool in_every_turn(Node loop, Node node) {
 
 Node loss_of(const TrainingLoop& loop) {
   Node object = loop.backward->node.field("function").field("object");
+  // accelerator.backward(loss), engine.backward(loss); and not loss.backward(gradient)
+  if (loop.by_library && lower_case(object.text()).find("loss") == std::string::npos)
+    object = loop.backward->positional(0)->value;
   if (object.is("call")) {  // scaler.scale(loss)
     for (const Node& item : object.field("arguments").children())
       if (!item.is("comment")) {

@@ -103,6 +103,51 @@ TEST(FreshCode, SaysWhatElseAStepWaitsFor) {
               Not(HasSubstr("the host queues the next step")));
 }
 
+TEST(FreshCode, ReadsInLoopsOfALibraryAreSeen) {
+  const auto script = [](const std::string& read) {
+    return "import torch\n"
+           "from accelerate import Accelerator\n"
+           "from torch.utils.data import DataLoader\n"
+           "def main():\n"
+           "    accelerator = Accelerator()\n"
+           "    device = \"cuda\"\n"
+           "    model, optimizer, loader = accelerator.prepare(net(), adam(), "
+           "DataLoader(make(), num_workers=2))\n"
+           "    total = 0\n"
+           "    for x in loader:\n"
+           "        loss = model(x).sum()\n"
+           "        accelerator.backward(loss)\n"
+           "        optimizer.step()\n" +
+           read +
+           "    print(total)\n"
+           "if __name__ == \"__main__\":\n"
+           "    main()\n";
+  };
+  EXPECT_TRUE(
+      FixProject({{"train.py", script("        total += loss.item()\n")}}).finds("S301 train.py"));
+  EXPECT_FALSE(FixProject({{"train.py", script("        total += loss.detach()\n")}})
+                   .finds("S301 train.py"));
+}
+
+TEST(FreshCode, ABatchThatACollateFunctionMakesKeepsItsOwnTo) {
+  const auto copies = [](const std::string& more) {
+    return words_about(
+        FixProject({{"train.py", std::string(kImports) +
+                                     "dist.init_process_group(\"nccl\")\n"
+                                     "model = DDP(torch.nn.Linear(1, 1).cuda())\n"
+                                     "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                                     "for x in DataLoader(make(), pin_memory=True" +
+                                     more +
+                                     "):\n"
+                                     "    x = x.to(\"cuda\")\n"
+                                     "    model(x).sum().backward()\n"
+                                     "    optimizer.step()\n"}}),
+        FindingCode::pageable_copies);
+  };
+  EXPECT_THAT(copies(""), HasSubstr("non_blocking"));
+  EXPECT_EQ(copies(", collate_fn=pad"), "") << "BatchEncoding.to() took no non_blocking for long";
+}
+
 TEST(FreshCode, AHalfSumIsNotAddedUpInHalf) {
   EXPECT_THAT(FixProject({{"train.py", summing("", "")}}).after("train.py"),
               HasSubstr("total += loss.detach()\n"));

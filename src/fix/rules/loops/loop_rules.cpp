@@ -137,10 +137,16 @@ std::string wrapped_model(const ScriptFacts& script, const TrainingLoop& loop) {
 std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const ScriptFacts& script,
                                               const TrainingLoop& loop) {
   std::vector<const PythonCall*> found;
+  // What a collate function makes may have a to() of its own: Transformers' BatchEncoding takes
+  // non_blocking only since 2024.
+  const bool is_own = std::ranges::any_of(loop.loaders, [](const CallAt& loader) {
+    return loader.call->argument("collate_fn") != nullptr;
+  });
   // PyTorch before 0.4 has no non_blocking
   if (text_of(input, loop.file).find("async=True") != std::string_view::npos) return found;
   for (const PythonCall* const call : calls_in_turn(input, loop)) {
     const Node function = call->node.field("function");
+    if (is_own && loop.batch.size() == 1 && function.field("object").is("identifier")) continue;
     if (!function.is("attribute") || !is_of_batch(loop, function.field("object")) ||
         call->has_splat || call->argument("non_blocking") != nullptr)
       continue;
