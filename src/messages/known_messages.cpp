@@ -18,8 +18,9 @@ constexpr std::string_view kWhoKilled =
 constexpr std::string_view kCrashed =
     "a rank crashed in native code (SIGSEGV): a library, not a line of Python";
 constexpr std::string_view kWhereItCrashed =
-    "python -X faulthandler train.py shows where; usual are libraries that do not fit each other "
-    "(torch, CUDA, NCCL, flash-attn built for another version)";
+    "python -X faulthandler train.py shows where (gdb, where the program is not Python); usual are "
+    "libraries that do not fit each other (torch, CUDA, NCCL, flash-attn built for another "
+    "version)";
 constexpr std::string_view kPeerGone =
     "the rank at the other end ended first, or the network broke: the rank that says this is not "
     "the one that failed";
@@ -400,8 +401,11 @@ constexpr std::array kMessages = {
                  "print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())\"; newer "
                  "GPUs need newer releases, old ones were dropped"},
     KnownMessage{FindingCode::program_error, "hipErrorNoBinaryForGpu",
-                 "this build of the library holds no code for this GPU's architecture",
-                 "a torch for this ROCm and GPU (rocminfo names its gfx number)"},
+                 "no code of this build fits the GPU: it is for another architecture, or for "
+                 "another XNACK mode; the lines around the message say which",
+                 "a build for the GPU's gfx number and XNACK mode (rocminfo names both; HSA_XNACK "
+                 "sets the mode)",
+                 MessageWeight::usual_reason},
     KnownMessage{FindingCode::driver_too_old, "NVML: Driver/library version mismatch",
                  "the driver was updated under a running system: the module in the kernel is the "
                  "old one, the libraries are the new",

@@ -201,6 +201,10 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
     if (message.words == kMismatchOfSizes && !both_are_the_same_operation(line) &&
         line.find(kOtherSizes) == std::string_view::npos)
       continue;
+    // a task of the step failed: nobody called scancel
+    if (message.words == kSlurmCancelled &&
+        line.find("DUE TO TASK FAILURE") != std::string_view::npos)
+      continue;
     // TensorFlow asks for less when it is refused.
     if (message.code == FindingCode::out_of_memory &&
         holds_any(line, {"caller indicates that this is not a failure", ": I tensorflow/"}))

@@ -100,10 +100,14 @@ void find_working_time(const Timeline& timeline, JobSignals& job) {
   std::optional<double> first;
   double all_by = timeline.from_ms;  // every GPU that works at all has begun to
   double last = timeline.from_ms;
+  std::size_t readings = 0;
+  std::size_t working = 0;
   for (const GpuTrack* const track : tracks_of(timeline, job.gpus)) {
     std::optional<double> own_first;
     for (std::size_t i = 0; i < track->busy.size(); ++i) {
+      ++readings;
       if (track->busy.values[i] <= kSignOfWork) continue;
+      ++working;
       if (!own_first) own_first = track->busy.t_ms[i];
       last = std::max(last, track->busy.t_ms[i]);
     }
@@ -111,7 +115,9 @@ void find_working_time(const Timeline& timeline, JobSignals& job) {
     first = std::min(first.value_or(*own_first), *own_first);
     all_by = std::max(all_by, *own_first);
   }
-  job.active = first.has_value();
+  // One reading in many is a program that looked in, or a screen that was drawn.
+  constexpr std::size_t kManyReadings = 20;
+  job.active = first.has_value() && (working > 1 || readings < kManyReadings);
   // A server rests between requests, at the begin and the end of a watch as at any other time.
   if (!job.active || job.serves) return;
   job.to_ms = last;

@@ -204,6 +204,12 @@ std::optional<ParsedLog> log_behind_one_table(const std::vector<std::string>& li
 std::optional<ParsedLog> parse_readings(const std::vector<std::string>& lines,
                                         const std::string& text) {
   if (auto log = parse_nvidia_smi_tables(lines)) {
+    // gpustat and nvidia-smi in one text: the one that shows more GPUs is the one that is whole.
+    if (auto other = parse_gpustat_table(lines);
+        other && other->machine.gpus.size() > log->machine.gpus.size()) {
+      other->notes.push_back("a table of nvidia-smi with fewer GPUs beside gpustat's is left out");
+      return other;
+    }
     if (auto behind = log_behind_one_table(lines, *log)) return behind;
     return log;
   }
@@ -344,8 +350,15 @@ void take_common_blanks_off(std::vector<std::string>& lines) {
 
 // What a run prints that goes well.
 bool is_progress(const std::vector<std::string>& lines) {
-  constexpr std::ptrdiff_t kAFew = 3;
-  return std::ranges::count_if(lines, tells_progress) >= kAFew;
+  constexpr std::size_t kAFew = 3;
+  std::size_t found = 0;
+  for (const std::string& line : lines) {
+    if (tells_progress(line)) ++found;
+    // bars that a terminal wrote one over the other stand in one line
+    for (auto at = line.find("%|"); at != std::string::npos; at = line.find("%|", at + 1))
+      if (at != line.find("%|")) ++found;
+  }
+  return found >= kAFew;
 }
 
 // some twenty times as much in memory while a log is read; cut with a note

@@ -668,12 +668,20 @@ Verdict verdict_without_jobs(const Signals& signals) {
                                   (drawing.size() == 1 ? " draws" : " draw") +
                                   " more than 130 W, as a GPU without work hardly does."};
   }
+  // One may be held without work: that shows in its memory alone.
+  const bool memory_is_read = std::ranges::all_of(
+      signals.gpus, [](const GpuSignals& gpu) { return gpu.memory_used_bytes.has_value(); });
+  const std::string unknown = memory_is_read ? "" : " What memory they hold is not in the input.";
+  if (signals.ticks < 2)
+    return {Pattern::unclear, 0.5,
+            std::string(memory_is_read ? "No GPU is in use" : "No GPU works") +
+                " in this one look, which shows no pattern." + unknown};
   if (signals.ticks < 4)
     return {Pattern::unclear, 0.5,
-            signals.ticks < 2 ? "No GPU is in use in this one look, which shows no pattern."
-                              : "No GPU was in use in " + std::to_string(signals.ticks) +
-                                    " looks, which show no pattern."};
-  return {Pattern::idle, 0.95, "No GPU is in use."};
+            std::string(memory_is_read ? "No GPU was in use" : "No GPU worked") + " in " +
+                std::to_string(signals.ticks) + " looks, which show no pattern." + unknown};
+  return {Pattern::idle, 0.95,
+          std::string(memory_is_read ? "No GPU is in use." : "No GPU works.") + unknown};
 }
 
 }  // namespace

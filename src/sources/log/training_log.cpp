@@ -352,11 +352,10 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
       in_log(entry.place.line, shown(log.lines[entry.place.line], known)) +
           (known.words == kMismatchOfSizes ? fmt::format("; {}", kOtherSizes) : std::string()));
   constexpr std::ptrdiff_t kFewLines = 3;
-  const bool in_its_own_words = known.code == FindingCode::out_of_memory &&
-                                !is_exception(without_its_rank(log.lines[entry.place.line])) &&
-                                std::ranges::none_of(log.lines, [](const std::string& line) {
-                                  return line.find(kOwnError) != std::string::npos;
-                                });
+  const bool in_its_own_words =
+      known.words == kOutOfMemory && std::ranges::none_of(log.lines, [](const std::string& line) {
+        return line.find(kOwnError) != std::string::npos || is_exception(without_its_rank(line));
+      });
   if (const auto more = progress_at_the_end(log.lines, in_its_own_words);
       ends_a_run(entry.matched) && more >= kFewLines)
     add(known.code,

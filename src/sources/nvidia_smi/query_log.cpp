@@ -101,7 +101,8 @@ std::optional<ParsedLog> parse_nvidia_smi_query(const std::vector<std::string>& 
   bool any = false;
   const auto finish = [&] {
     if (!row) return;
-    any = any || row->busy || row->memory_used_bytes || row->power_mw;
+    any = any || row->busy || row->memory_used_bytes || row->power_mw ||
+          (row->limits && row->temperature_c);
     row->time_s = time;
     builder.add(std::move(*row));
     builder.add_processes(time, std::move(processes));

@@ -53,8 +53,10 @@ bool second_line_of_gpu(std::string_view line, LogRow& row) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto cell = unit_cell(words[i]);
     if (!cell) continue;
-    if (cell->unit == Unit::watt)
+    if (cell->unit == Unit::watt) {
       (row.power_mw ? row.power_limit_mw : row.power_mw) = cell->value * 1e3;
+      any = true;  // with MIG neither memory nor utilization is told of the whole GPU
+    }
     if (cell->unit == Unit::celsius && !row.temperature_c) row.temperature_c = cell->value;
     if (cell->unit == Unit::mebibyte || cell->unit == Unit::gibibyte) {  // GiB: nvitop
       (row.memory_used_bytes ? row.memory_total_bytes : row.memory_used_bytes) =

@@ -299,6 +299,17 @@ TEST(MachineVerdict, IsIdleWithoutAnyJobAndNotBelievedOfOneSnapshot) {
   EXPECT_LT(diagnose(one_look).verdict.confidence, diagnose(signals).verdict.confidence);
 }
 
+TEST(MachineVerdict, DoesNotSayWhatGpusHoldWhereItIsNotRead) {
+  Signals signals = nothing_runs(2);
+  signals.jobs.clear();
+  for (GpuSignals& gpu : signals.gpus) gpu.memory_used_bytes = 4e6;
+  EXPECT_EQ(diagnose(signals).verdict.sentence, "No GPU is in use.");
+
+  signals.gpus[1].memory_used_bytes.reset();
+  EXPECT_EQ(diagnose(signals).verdict.sentence,
+            "No GPU works. What memory they hold is not in the input.");
+}
+
 TEST(MachineVerdict, IsNotChangedByGpusWithoutAJob) {
   Signals signals = split_model(2);
   signals.free_gpus = {2, 3, 4, 5, 6, 7};

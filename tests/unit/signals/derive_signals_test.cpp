@@ -35,6 +35,21 @@ TEST(JobGroups, JoinRanksOfOneMasterPort) {
   EXPECT_EQ(signals.jobs[1].ranks, (std::vector<int>{0, 1}));
 }
 
+TEST(WorkingTime, IsNoSingleReadingInMany) {
+  Timeline timeline = simulate({kNever});
+  GpuTrack& track = timeline.gpus[0];
+  ASSERT_GT(track.busy.size(), 20U);
+  track.memory_used_bytes.values.assign(track.memory_used_bytes.size(), 4e9);
+
+  track.busy.values[track.busy.size() / 2] = 0.44;
+  for (const JobSignals& job : derive_signals(timeline).jobs) EXPECT_FALSE(job.active);
+
+  track.busy.values[track.busy.size() / 2 + 1] = 0.44;
+  const Signals signals = derive_signals(timeline);
+  ASSERT_EQ(signals.jobs.size(), 1U);
+  EXPECT_TRUE(signals.jobs[0].active) << "two are a beginning";
+}
+
 // Two machines with a GPU each, whose recordings were put together, and a rank on each.
 Timeline two_machines(const std::string& address) {
   Timeline timeline = simulate({kAlways, kAlways});

@@ -100,6 +100,19 @@ TEST(PastedTables, OfNvitopHaveGibibytes) {
             static_cast<std::uint64_t>(86.54 * (1ULL << 30U)));
 }
 
+TEST(PastedTables, OfGpusInSlicesHaveNeitherMemoryNorUtilization) {
+  const auto log = parse_nvidia_smi_tables(
+      lines_of("|   0  NVIDIA H100 80GB HBM3   On  | 00000000:1B:00.0 Off |        On |\n"
+               "| N/A   25C    P0     71W / 700W |           N/A |     N/A      Default |\n"
+               "|   7  NVIDIA H100 80GB HBM3   On  | 00000000:DF:00.0 Off |        On |\n"
+               "| N/A   31C    P0     72W / 700W |           N/A |     N/A      Default |\n"
+               "|  7   13   0   0  |     16MiB /  9984MiB  | 14      0 |  1   0   0 |\n"));
+
+  ASSERT_EQ(looks_in(log).size(), 1U);
+  ASSERT_EQ(looks_in(log)[0].size(), 2U);
+  EXPECT_FALSE(looks_in(log)[0][1].memory_used_bytes.has_value()) << "a slice's is not the GPU's";
+}
+
 TEST(PastedColumns, OfDmonAndPmonAreNotOneReading) {
   const auto log =
       parse_nvidia_smi_columns(lines_of("    # gpu   pwr  gtemp    sm   mem\n"
@@ -132,6 +145,19 @@ TEST(NvidiaSmiQuery, ReadsUtilizationUnderItsNewerName) {
 
   ASSERT_EQ(looks_in(log).size(), 1U);
   EXPECT_DOUBLE_EQ(*looks_in(log)[0][0].busy.value(), 0.37);
+}
+
+TEST(NvidiaSmiQuery, OfLimitsAloneIsRead) {
+  const auto log =
+      parse_nvidia_smi_query(lines_of("==============NVSMI LOG==============\n"
+                                      "GPU 00000000:0B:00.0\n"
+                                      "    Clocks Event Reasons\n"
+                                      "        SW Power Cap                      : Active\n"
+                                      "    Temperature\n"
+                                      "        GPU Current Temp                  : 77 C\n"));
+
+  ASSERT_EQ(looks_in(log).size(), 1U);
+  EXPECT_TRUE(looks_in(log)[0][0].limits.value()->has(ClockLimit::sw_power_cap));
 }
 
 TEST(DcgmiDmon, TakesTheEnginesOwnShareWhereThereIsNoUtilization) {
@@ -172,12 +198,16 @@ TEST(Csv, RowsMillisecondsApartAreGpusOfOneLook) {
   EXPECT_EQ(looks_in(log)[0].size(), 3U);
 }
 
-// The GPUs that a text of these lines is about; none where it is refused.
-std::size_t gpus_in(const std::string& text) {
+Result<std::unique_ptr<Source>> opened(const std::string& text) {
   const testing::TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "paste.txt";
   std::ofstream(file) << text;
-  const auto source = open_source(file.string(), SourceOptions{});
+  return open_source(file.string(), SourceOptions{});
+}
+bool is_read(const std::string& text) { return static_cast<bool>(opened(text)); }
+// The GPUs that a text is about; none where it is refused.
+std::size_t gpus_in(const std::string& text) {
+  const auto source = opened(text);
   return source ? (*source)->machine().gpus.size() : 0;
 }
 
@@ -197,6 +227,18 @@ TEST(PastedTexts, LoseTheMarksThatStandAroundThem) {
               "\xE2\x94\x82      0%      Default \xE2\x94\x82\n"),
       1U)
       << "nvitop's frames";
+  EXPECT_EQ(gpus_in("[0] Tesla P100 | 27'C,   0 % |   103 / 16384 MB |\n"
+                    "[1] Tesla P100 | 27'C,   0 % |   103 / 16384 MB |\n" +
+                    table("Mon Aug 22 15:24:23 2022", "04", 0)),
+            2U)
+      << "gpustat's list, and a table that was cut";
+}
+
+TEST(PastedTexts, OfAFinishedTrainingAreATrainingLog) {
+  EXPECT_TRUE(
+      is_read("Epoch 99:   0%|   | 0/1 [00:00<?, ?it/s]Epoch 99: 100%|###| 1/1 [00:40<00:00, "
+              "40.25s/it]Epoch 99: 100%|###| 1/1 [00:40<00:00, 40.25s/it]\n4058.4\n"));
+  EXPECT_FALSE(is_read("Building wheel 100%|###| done\nInstalled.\n"));
 }
 
 }  // namespace

@@ -201,6 +201,10 @@ TEST(TrainingLog, CallsNoStepCancelledThatOneOfItsTasksEnded) {
   EXPECT_THAT(told_in(cancelled), ElementsAre("L810?"));
   EXPECT_THAT(told_in("srun: error: nid1: task 3: Exited with exit code 1\n" + cancelled),
               ElementsAre("L809?"));
+  EXPECT_THAT(
+      told_in("slurmstepd: error: *** STEP 1.0 ON nid1 CANCELLED AT 2025-11-19T12:13:27 DUE "
+              "TO TASK FAILURE ***\n"),
+      IsEmpty());
 }
 
 TEST(TrainingLog, KnowsHowOtherSchedulersEndJobs) {
@@ -241,6 +245,13 @@ TEST(TrainingLog, SaysThatARunWentOnBehindAnErrorThatWasCaught) {
   EXPECT_THAT(evidence_in(error + progress + "RuntimeError: shape mismatch\n"),
               ElementsAre(HasSubstr("line 1")))
       << "something else ended it";
+}
+
+TEST(TrainingLog, TakesNoDumpOfMemoryForARunThatWentOn) {
+  EXPECT_THAT(evidence_in("Execution of replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while "
+                          "trying to allocate 3176030352 bytes.\nBufferAssignment:\n"
+                          "allocation 1\nallocation 2\nallocation 3\n"),
+              ElementsAre(HasSubstr("line 1")));
 }
 
 TEST(TrainingLog, SaysThatAProgramWentOnThatToldOfAnErrorInItsOwnWords) {
