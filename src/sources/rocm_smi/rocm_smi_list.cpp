@@ -11,14 +11,14 @@
 namespace lockstep {
 namespace {
 
-using Put = void (*)(double value, LogRow& row);
+using PutListed = void (*)(double value, LogRow& row);
 
-struct Quantity {
+struct ListedQuantity {
   std::string_view name;
-  Put put;
+  PutListed put;
 };
 
-constexpr std::array<Quantity, 9> kQuantities = {{
+constexpr std::array<ListedQuantity, 9> kListedQuantities = {{
     {"GPU use (%)", [](double value, LogRow& row) { row.busy = value / 100; }},
     {"GPU Memory Allocated (VRAM%)",
      [](double value, LogRow& row) { row.memory_fraction = value / 100; }},
@@ -36,13 +36,13 @@ constexpr std::array<Quantity, 9> kQuantities = {{
      [](double value, LogRow& row) { row.temperature_c = value; }},
 }};
 
-struct Entry {
+struct ListedValue {
   int gpu = 0;
   std::string_view name;
   std::string_view value;
 };
 
-std::optional<Entry> entry_of(std::string_view line) {
+std::optional<ListedValue> listed_value(std::string_view line) {
   constexpr std::string_view kBegin = "GPU[";
   if (!line.starts_with(kBegin)) return std::nullopt;
   const auto close = line.find(']');
@@ -53,7 +53,7 @@ std::optional<Entry> entry_of(std::string_view line) {
   const std::string_view rest = trim(line.substr(colon + 1));
   const auto end = rest.find(": ");
   if (!gpu || *gpu < 0 || *gpu > 1023 || end == std::string_view::npos) return std::nullopt;
-  return Entry{static_cast<int>(*gpu), rest.substr(0, end), trim(rest.substr(end + 2))};
+  return ListedValue{static_cast<int>(*gpu), rest.substr(0, end), trim(rest.substr(end + 2))};
 }
 
 }  // namespace
@@ -70,13 +70,13 @@ std::optional<ParsedLog> parse_rocm_smi_list(const std::vector<std::string>& lin
     seen.clear();
   };
   for (const std::string& line : lines) {
-    const auto entry = entry_of(line);
+    const auto entry = listed_value(line);
     if (!entry) continue;
     if (entry->name == "Card Series" || entry->name == "Card series")
       rows[entry->gpu].name = std::string(entry->value);
-    const auto quantity = std::ranges::find(kQuantities, entry->name, &Quantity::name);
+    const auto quantity = std::ranges::find(kListedQuantities, entry->name, &ListedQuantity::name);
     const auto cell = parse_cell(entry->value);
-    if (quantity == kQuantities.end() || !cell) continue;
+    if (quantity == kListedQuantities.end() || !cell) continue;
     // said once more: the next look
     if (!seen.emplace(entry->gpu, quantity->name).second) end_look();
     seen.emplace(entry->gpu, quantity->name);
