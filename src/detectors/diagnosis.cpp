@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 // By a program's message, whose sureness strangers' logs have settled.
-bool is_told(const Finding& finding) {
+bool is_a_message(const Finding& finding) {
   return !finding.evidence.empty() && finding.evidence.front().unit == "message";
 }
 
@@ -28,7 +28,7 @@ void settle_findings(const Signals& signals, std::vector<Finding> found, Diagnos
   // Counted on what is seen from outside; traces and probes say what they measured.
   if (!signals.trace)
     for (Finding& finding : found)
-      if (finding.rung == 0 && !is_told(finding))
+      if (finding.rung == 0 && !is_a_message(finding))
         finding.confidence = calibrated(finding.confidence);
   for (Finding& finding : found)
     (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)

@@ -196,9 +196,10 @@ std::vector<GpuSignals> gpu_signals(const Timeline& timeline) {
     if (const auto in = mean_of(rates_of(gpu.nvlink_rx_bytes)))
       signals.nvlink_bytes_s = *in + mean_of(rates_of(gpu.nvlink_tx_bytes)).value_or(0);
     const double end = end_of(gpu);
-    signals.vanished =
-        end >= 0 && last_of_host[gpu.info.host] - end >
-                        std::max(kGoneAfterMs, 4 * spacing_of(gpu.busy).value_or(1000));
+    // Without times nobody knows whose rows end before whose.
+    signals.vanished = timeline.machine.times_are_known && end >= 0 &&
+                       last_of_host[gpu.info.host] - end >
+                           std::max(kGoneAfterMs, 4 * spacing_of(gpu.busy).value_or(1000));
     result.push_back(std::move(signals));
   }
   return result;

@@ -15,23 +15,16 @@
 #include "lockstep/virtual_driver.hpp"
 #include "recording/reader.hpp"
 #include "sources/csv/csv_log.hpp"
-#include "sources/csv/text_blocks.hpp"
-#include "sources/dcgm/dcgmi_columns.hpp"
 #include "sources/flight_recorder/flight_dump.hpp"
-#include "sources/gpustat/gpustat_log.hpp"
-#include "sources/gpustat/gpustat_table.hpp"
 #include "sources/host/host_reader.hpp"
 #include "sources/live_source.hpp"
 #include "sources/log/training_log.hpp"
+#include "sources/log_text.hpp"
 #include "sources/merged/merged_recordings.hpp"
-#include "sources/nvidia_smi/column_log.hpp"
-#include "sources/nvidia_smi/query_log.hpp"
-#include "sources/nvidia_smi/table_log.hpp"
+#include "sources/other_tools.hpp"
 #include "sources/parsed/parsed_log.hpp"
 #include "sources/prometheus/prometheus_source.hpp"
 #include "sources/replay/replay_source.hpp"
-#include "sources/rocm_smi/rocm_smi_list.hpp"
-#include "sources/rocm_smi/rocm_smi_table.hpp"
 #include "sources/trace/trace_bytes.hpp"
 #include "sources/trace/trace_reader.hpp"
 #include "sources/wandb/wandb_file.hpp"
@@ -189,142 +182,6 @@ Result<std::unique_ptr<Source>> open_virtual(const std::string& description,
                     fmt::format("virtual:{}", description));
 }
 
-// One look at all GPUs, and behind it a log that somebody began then: the log says more.
-std::optional<ParsedLog> log_behind_one_table(const std::vector<std::string>& lines,
-                                              const ParsedLog& table) {
-  const auto last_of_table = std::ranges::find_if(
-      lines.rbegin(), lines.rend(),
-      [](const auto& line) { return line.starts_with('|') || line.starts_with('+'); });
-  auto behind = parse_csv_log({last_of_table.base(), lines.end()});
-  if (!behind || behind->records.size() <= table.records.size()) return std::nullopt;
-  behind->notes.push_back("a table of nvidia-smi stands before these rows: it is left out");
-  return behind;
-}
-
-std::optional<ParsedLog> parse_readings(const std::vector<std::string>& lines,
-                                        const std::string& text) {
-  if (auto log = parse_nvidia_smi_tables(lines)) {
-    // gpustat and nvidia-smi in one text: the one that shows more GPUs is the one that is whole.
-    if (auto other = parse_gpustat_table(lines);
-        other && other->machine.gpus.size() > log->machine.gpus.size()) {
-      other->notes.push_back("a table of nvidia-smi with fewer GPUs beside gpustat's is left out");
-      return other;
-    }
-    if (auto behind = log_behind_one_table(lines, *log)) return behind;
-    return log;
-  }
-  if (auto log = parse_nvidia_smi_query(lines)) return log;
-  if (auto log = parse_nvidia_smi_columns(lines)) return log;
-  if (auto log = parse_dcgmi_columns(lines)) return log;
-  if (auto log = parse_gpustat_log(text)) return log;
-  if (auto log = parse_gpustat_table(lines)) return log;
-  if (auto log = parse_rocm_smi_table(lines)) return log;
-  if (auto log = parse_rocm_smi_list(lines)) return log;
-  if (auto log = parse_csv_log(lines)) return log;
-  return parse_text_blocks(lines);
-}
-
-// What a look says that was taken before a run began is nothing of the run.
-std::optional<ParsedLog> run_behind_a_look(const ParsedLog& readings, const ParsedLog& log) {
-  constexpr std::ptrdiff_t kALook = 2;
-  const auto looks = std::ranges::count_if(readings.records, [](const Record& record) {
-    return std::holds_alternative<GpuTick>(record.content);
-  });
-  const bool has_steps = std::ranges::any_of(log.records, [](const Record& record) {
-    return std::holds_alternative<StepMark>(record.content);
-  });
-  if (looks > kALook || !has_steps) return std::nullopt;
-  ParsedLog run = log;
-  run.notes.push_back(
-      "a look at the GPUs stands beside the steps: it says nothing of the run, and is left out");
-  return run;
-}
-
-// A run's error is often pasted together with a look at the GPUs.
-void add_messages(const ParsedLog& messages, ParsedLog& readings) {
-  const double at_ms = readings.records.empty() ? 0 : readings.records.back().t_ms;
-  for (const Record& record : messages.records)
-    if (std::holds_alternative<Event>(record.content))
-      readings.records.push_back({at_ms, record.content});
-}
-
-// Logs of other tools, by what is in them. The stricter forms come first: a training log may quote
-// anything.
-std::optional<ParsedLog> parse_log(const std::vector<std::string>& lines, const std::string& text) {
-  constexpr std::size_t kMostLinesWithReadings =
-      20'000;  // a paste; a log of hours holds rows alone
-  auto log = parse_readings(lines, text);
-  if (!log) return parse_training_log(lines);
-  if (lines.size() <= kMostLinesWithReadings)
-    if (const auto run = parse_training_log(lines)) {
-      if (auto alone = run_behind_a_look(*log, *run)) return alone;
-      add_messages(*run, *log);
-    }
-  return log;
-}
-
-// Pasted into an answer or an issue, each line has a mark or blanks before it.
-void take_quote_marks_off(std::vector<std::string>& lines) {
-  constexpr std::ptrdiff_t kAFew = 3;  // of prose around them
-  const auto is_quoted = [](const std::string& line) {
-    return line.starts_with("> ") || line == ">";
-  };
-  if (std::ranges::count_if(lines, is_quoted) < kAFew) return;
-  for (std::string& line : lines) {
-    if (!is_quoted(line)) continue;
-    line.erase(0, std::min<std::size_t>(2, line.size()));
-    if (line.starts_with("\\#")) line.erase(0, 1);
-  }
-}
-
-// Kept as comments of a script or a README: "# [0] NVIDIA H100 80GB HBM3 | 52'C, 55 % | ...".
-void take_comment_marks_off(std::vector<std::string>& lines) {
-  for (std::string& line : lines)
-    if (line.starts_with("# [") || line.starts_with("# |") || line.starts_with("# +"))
-      line.erase(0, 2);
-}
-
-// One line of output in the middle of prose: `[6] NVIDIA A100 80GB PCIe | 52'C, 100 % | ...`
-void take_backticks_off(std::vector<std::string>& lines) {
-  for (std::string& line : lines)
-    if (line.size() > 2 && line.front() == '`' && line.back() == '`' && !line.starts_with("``"))
-      line = line.substr(1, line.size() - 2);
-}
-
-// nvitop draws its frames with box-drawing characters.
-void make_bars_plain(std::string& line) {
-  constexpr std::string_view kBar = "\xE2\x94\x82";  // │
-  for (auto at = line.find(kBar); at != std::string::npos; at = line.find(kBar, at + 1))
-    line.replace(at, kBar.size(), "|");
-}
-
-// A terminal's colours and slants.
-void take_escapes_off(std::string& line) {
-  constexpr char kEscape = '\x1b';
-  for (auto at = line.find(kEscape); at != std::string::npos; at = line.find(kEscape, at)) {
-    auto end = at + 1;
-    if (end < line.size() && line[end] == '[') {
-      ++end;
-      while (end < line.size() && (line[end] < '@' || line[end] > '~')) ++end;
-    } else if (end < line.size() && (line[end] == '(' || line[end] == ')')) {
-      ++end;
-    }
-    line.erase(at, end + 1 - at);
-  }
-}
-
-// "(pretraining, pid=4112) | NVIDIA-SMI ...": what Ray and SkyPilot put before what a task prints.
-void take_names_of_tasks_off(std::vector<std::string>& lines) {
-  const auto name_of_task = [](const std::string& line) -> std::size_t {
-    const auto end = line.find(") ");
-    const bool names = line.starts_with("(") && end != std::string::npos &&
-                       line.substr(0, end).find("pid=") != std::string::npos;
-    return names ? end + 2 : 0;
-  };
-  if (2 * std::ranges::count_if(lines, name_of_task) <= std::ssize(lines)) return;
-  for (std::string& line : lines) line.erase(0, name_of_task(line));
-}
-
 // The first line that says something: no blanks, no fence of Markdown.
 std::string first_words(const std::vector<std::string>& lines) {
   const auto first = std::ranges::find_if(lines, [](const std::string& line) {
@@ -333,81 +190,13 @@ std::string first_words(const std::vector<std::string>& lines) {
   return first == lines.end() ? std::string() : shortened(trim(*first), 40);
 }
 
-void take_common_blanks_off(std::vector<std::string>& lines) {
-  std::optional<std::string> common;
-  for (const std::string& line : lines) {
-    if (line.empty()) continue;
-    const std::string blanks = line.substr(0, line.find_first_not_of(" \t"));
-    if (!common) common = blanks;
-    const auto same = std::ranges::mismatch(*common, blanks).in1 - common->begin();
-    common->resize(static_cast<std::size_t>(same));
-    if (common->empty()) return;
-  }
-  if (!common) return;
-  for (std::string& line : lines)
-    if (!line.empty()) line.erase(0, common->size());
-}
-
-// What a run prints that goes well.
-bool is_progress(const std::vector<std::string>& lines) {
-  constexpr std::size_t kAFew = 3;
-  std::size_t found = 0;
-  for (const std::string& line : lines) {
-    if (tells_progress(line)) ++found;
-    // bars that a terminal wrote one over the other stand in one line
-    for (auto at = line.find("%|"); at != std::string::npos; at = line.find("%|", at + 1))
-      if (at != line.find("%|")) ++found;
-  }
-  return found >= kAFew;
-}
-
-// some twenty times as much in memory while a log is read; cut with a note
-constexpr std::size_t kLargestLog = 96U << 20U;
-
-struct LogText {
-  std::vector<std::string> lines;
-  std::string text;  // as it stands in the file
-  bool cut = false;
-};
-
-LogText read_log(LineStream& stream) {
-  LogText log;
-  while (const auto line = stream.next()) {
-    log.lines.emplace_back(trim(*line).empty() ? std::string() : std::string(*line));
-    if (!log.lines.back().empty() && log.lines.back().back() == '\r') log.lines.back().pop_back();
-    log.text += log.lines.back();
-    log.text += '\n';
-    if (log.text.size() > kLargestLog) {
-      log.cut = true;
-      break;
-    }
-  }
-  if (!stream.remainder().empty() && !log.cut) {
-    log.lines.emplace_back(stream.remainder());
-    log.text += log.lines.back();
-  }
-  // a byte order mark
-  if (!log.lines.empty() && log.lines.front().starts_with("\xEF\xBB\xBF"))
-    log.lines.front().erase(0, 3);
-  for (std::string& line : log.lines) {
-    take_escapes_off(line);
-    make_bars_plain(line);
-  }
-  take_quote_marks_off(log.lines);
-  take_comment_marks_off(log.lines);
-  take_backticks_off(log.lines);
-  take_common_blanks_off(log.lines);
-  take_names_of_tasks_off(log.lines);
-  return log;
-}
-
 Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream stream,
                                          const SourceOptions& options) {
   const auto [lines, text, cut] = read_log(stream);
   if (trim(text).empty() && stream.overlong_lines() == 0)
     return Error{fmt::format("{} is empty", printable(path)),
                  "make a recording: lockstep record -o FILE --duration 10s"};
-  auto log = parse_log(lines, text);
+  auto log = parse_other_tools_log(lines, text);
   if (!log && names_no_gpu(lines))
     return Error{
         fmt::format("the rows of {} name neither a GPU nor a time: they may be one look at "
@@ -415,7 +204,6 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
                     printable(path)),
         "log with both: nvidia-smi --query-gpu=timestamp,index,utilization.gpu,"
         "memory.used,power.draw --format=csv -l 1"};
-  if (!log && is_progress(lines)) log = log_without_messages();
   if (!log)
     return Error{
         fmt::format(
@@ -424,7 +212,7 @@ Result<std::unique_ptr<Source>> open_log(const std::string& path, LineStream str
             printable(path), printable(first_words(lines))),
         "give a recording (lockstep record -o FILE), a profiler's trace, a log of nvidia-smi, "
         "gpustat or W&B, CSV with time, gpu and util columns, or a "
-        "training log that holds an error; without an input it looks at this machine's GPUs"};
+        "training log; without an input it looks at this machine's GPUs"};
   if (cut) log->notes.push_back("only the first 96 MiB were read");
   for (const int wanted : options.gpus)
     if (std::ranges::none_of(log->machine.gpus,
@@ -528,7 +316,8 @@ Result<std::unique_ptr<Source>> open_rank_logs(const std::vector<std::string>& p
   for (const std::string& path : paths) {
     auto stream = TRY(LineStream::open(path));
     texts.push_back(read_log(stream));
-    if (parse_readings(texts.back().lines, texts.back().text)) return std::unique_ptr<Source>();
+    if (parse_other_tools_readings(texts.back().lines, texts.back().text))
+      return std::unique_ptr<Source>();
   }
   std::vector<OutputLog> logs;
   for (std::size_t i = 0; i < paths.size(); ++i)

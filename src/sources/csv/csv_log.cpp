@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <set>
 
 #include "base/text.hpp"
@@ -177,7 +178,9 @@ std::optional<Layout> layout_by_names(std::string_view line, char separator) {
     layout.columns.push_back(column);
     numbers += parse_cell(raw) ? 1U : 0U;
   }
-  if (numbers * 2 > names.size() || names.size() < 2 || !layout.usable()) return std::nullopt;
+  const bool is_one_column = names.size() == 1 && has(line, "utilization.gpu");
+  if (numbers * 2 > names.size() || (names.size() < 2 && !is_one_column) || !layout.usable())
+    return std::nullopt;
   return layout;
 }
 
@@ -622,6 +625,24 @@ bool ends_in_mid_row(const Layout& layout, const CsvRows& rows) {
          !last.back().starts_with("[");
 }
 
+// Two programs that write into one file tear each other's lines: a model that is named once among
+// many rows is such a piece. How many rows were taken away.
+std::size_t take_torn_rows_off(const Layout& layout, CsvRows& rows) {
+  constexpr std::size_t kMany = 20;
+  const auto column = std::ranges::find(layout.columns, Role::name, &Column::role);
+  if (column == layout.columns.end() || rows.size() < kMany) return 0;
+  const auto at = static_cast<std::size_t>(column - layout.columns.begin());
+  std::map<std::string_view, std::size_t> models;
+  for (const auto& row : rows)
+    if (at < row.size()) ++models[row[at]];
+  std::set<std::string> torn;
+  for (const auto& [model, count] : models)
+    if (count == 1 && models.size() > 1) torn.emplace(model);
+  return std::erase_if(rows, [&](const std::vector<std::string>& row) {
+    return at < row.size() && torn.contains(row[at]);
+  });
+}
+
 }  // namespace
 
 bool names_no_gpu(const std::vector<std::string>& lines) {
@@ -652,7 +673,9 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   for (std::size_t i = begin; i < lines.size(); ++i) {
     if (trim(lines[i]).empty() || lines[i] == header) continue;
     auto cells = csv_cells(lines[i], separator);
-    if (cells.size() < 2 || (layout && 2 * cells.size() < layout->columns.size())) continue;
+    if (cells.size() < (layout ? std::min<std::size_t>(2, layout->columns.size()) : 2) ||
+        (layout && 2 * cells.size() < layout->columns.size()))
+      continue;
     if (!layout) {
       if (width == 0) width = cells.size();
       if (cells.size() != width) continue;
@@ -667,6 +690,7 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
     if (numbers * 2 >= static_cast<std::ptrdiff_t>(first.size())) layout = layout_by_content(rows);
   }
   if (!layout || rows.empty()) return std::nullopt;
+  const std::size_t torn = take_torn_rows_off(*layout, rows);
   const bool by_nvidia_smi =
       has(header, "utilization.gpu") || has(header, "power.draw") || has(header, "memory.used [") ||
       (!layout->header && std::ranges::any_of(rows.front(), [](const std::string& cell) {
@@ -674,7 +698,11 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
       }));
   const bool nobody_named = !names_any(*layout, {Role::gpu, Role::uuid, Role::time});
   const std::size_t in_turn = nobody_named ? gpus_in_turn(*layout, rows) : 1;
-  if (by_nvidia_smi && nobody_named && in_turn == 1 && rows.size() > 1 &&
+  // A heading before each row: a loop around the command, on a machine with one GPU.
+  const bool has_one_gpu =
+      !header.empty() && rows.size() > 1 &&
+      std::ranges::count(lines, header) == static_cast<std::ptrdiff_t>(rows.size());
+  if (by_nvidia_smi && nobody_named && in_turn == 1 && rows.size() > 1 && !has_one_gpu &&
       rows.size() <= kOneLookAtMost)
     return std::nullopt;
   Rows collected(*layout, by_nvidia_smi ? SourceKind::nvidia_smi : SourceKind::csv, in_turn,
@@ -697,6 +725,8 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
                });
       });
   if (!any_reading) return std::nullopt;
+  if (torn > 0)
+    log->notes.push_back(fmt::format("{} rows were torn by another writer and left out", torn));
   if (is_cut) log->notes.push_back("the last row is cut in the middle and was left out");
   if (!layout->header)
     log->notes.push_back("there is no header line: columns are told by what they hold");

@@ -144,19 +144,39 @@ StepLine step_average(std::string_view line) {
 // nanoGPT: "iter 100: loss 3.2, time 134.50ms, mfu 12.00%"
 StepLine time_in_ms(std::string_view line) {
   if (!line.starts_with("iter ") && line.find("loss") == std::string_view::npos) return {};
-  const auto number = number_behind(line, "time ");
+  // and build-nanogpt: "Step 1 | loss: 10.9 | dt 335.23ms | 1563963 tokens/sec"
+  auto number = number_behind(line, "time ");
+  if (!number) number = number_behind(line, "dt");
+  if (!number) number = number_behind(line, "dt:");
   return number && number->rest.starts_with("ms") ? of_step(in_ms(number, 1)) : StepLine{};
+}
+
+// verl: "step:2 - ... - timing_s/step:522.7 - ..."
+StepLine verl(std::string_view line) {
+  return of_step(in_ms(number_behind(line, "timing_s/step:"), 1e3));
 }
 
 // Bars that are no steps of the training.
 bool is_another_bar(std::string_view line) {
-  static constexpr std::array<std::string_view, 18> kOthers = {
+  static constexpr std::array<std::string_view, 34> kOthers = {
       "valid", "test",  "sanity", "predict", "eval",    "infer",   "generat", "download", "load",
-      "map",   "token", "filter", "fetch",   "extract", "preproc", "sav",     "running",  "resolv"};
+      "map",   "token", "filter", "fetch",   "extract", "preproc", "sav",     "running",  "resolv",
+      "scan",  "cach",  "index",  "pars",    "read",    "convert", "prepar",  "process",  "comput",
+      "encod", "build", "creat",  "check",   "writ",    "upload",  "verif"};
   const std::string start = lower_case(line.substr(0, 24));
   const std::string_view words = trim(std::string_view(start));
   return std::ranges::any_of(kOthers,
                              [&](std::string_view other) { return words.starts_with(other); });
+}
+
+// A bar without words of its own, and what the line above says: "INFO: Scanning mask files".
+bool belongs_to_other_work(std::string_view above, std::string_view bar) {
+  const std::string_view own = trim(bar);
+  const bool has_words = own.empty() || own.front() < '0' || own.front() > '9';
+  if (has_words || above.find('|') != std::string_view::npos) return false;
+  const auto level = above.find(": ");
+  return is_another_bar(above) ||
+         (level != std::string_view::npos && is_another_bar(above.substr(level + 2)));
 }
 
 // The last bar of the line: terminals write one over the other. "[00:12<01:03, 3.65s/it, loss=1]"
@@ -238,35 +258,55 @@ std::optional<BarPlace> bar_place(std::string_view line) {
   return BarPlace{static_cast<double>(*step), static_cast<double>(*all), *seconds};
 }
 
-// A bar's rate is smoothed, and holds the start of the run for long: what lies between two of its
-// lines is their difference. The clock shows whole seconds.
-std::vector<StepLine> between_bars(const std::vector<StepLine>& rates,
-                                   std::span<const std::string> lines) {
+struct Bar {
+  StepLine step;  // by its rate
+  BarPlace place;
+};
+
+// A terminal writes one bar over the other, and a log keeps them in one line.
+std::vector<Bar> bars_in(std::string_view line) {
+  std::vector<Bar> bars;
+  while (true) {
+    const auto rate = line.find("it/s");
+    const auto slow = line.find("s/it");
+    const auto unit = std::min(rate, slow);
+    if (unit == std::string_view::npos) return bars;
+    const auto end = std::min(line.find(']', unit), line.size() - 1) + 1;
+    const std::string_view bar = trim(line.substr(0, end));
+    if (const StepLine step = progress_bar(bar); step.step_ms > 0)
+      bars.push_back({step, bar_place(bar).value_or(BarPlace{})});
+    line.remove_prefix(end);
+  }
+}
+
+// A bar's rate is smoothed, and holds the start of the run for long: what lies between two of them
+// is their difference. The clock shows whole seconds.
+std::vector<StepLine> between_bars(const std::vector<Bar>& bars) {
   constexpr double kShortestS = 10;
   constexpr double kAsMany = 20;
+  std::vector<StepLine> rates;
   std::vector<StepLine> between;
-  std::optional<BarPlace> before;
-  for (const StepLine& rate : rates) {
-    const std::string& line = lines[rate.line];
-    const auto now = bar_place(std::string_view(line).substr(line.rfind('\r') + 1));
-    if (!now) return rates;
-    if (!before || now->all != before->all || now->step < before->step ||
-        now->seconds < before->seconds) {
-      before = now;  // the next epoch
+  const BarPlace* before = nullptr;
+  for (const Bar& bar : bars) {
+    rates.push_back(bar.step);
+    const BarPlace& now = bar.place;
+    if (before == nullptr || now.all == 0 || now.all != before->all || now.step < before->step ||
+        now.seconds < before->seconds) {
+      before = &now;  // the next epoch
       continue;
     }
-    const double steps = now->step - before->step;
-    const double seconds = now->seconds - before->seconds;
+    const double steps = now.step - before->step;
+    const double seconds = now.seconds - before->seconds;
     if (steps < 1 || seconds < kShortestS) continue;
     between.insert(between.end(), static_cast<std::size_t>(std::min(kAsMany, steps)),
-                   StepLine{rate.line, seconds * 1e3 / steps, std::nullopt});
-    before = now;
+                   StepLine{bar.step.line, seconds * 1e3 / steps, std::nullopt});
+    before = &now;
   }
   return between.empty() ? rates : between;
 }
 
 constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,      nemo,
-                               step_average,  time_in_ms,         with_its_unit, progress_bar};
+                               step_average,  time_in_ms,         with_its_unit, verl};
 
 }  // namespace
 
@@ -278,21 +318,27 @@ bool tells_progress(const std::string& line) {
 std::vector<StepLine> step_lines(std::span<const std::string> lines) {
   constexpr std::size_t kFewest = 3;
   std::array<std::vector<StepLine>, kForms.size()> found;
+  std::vector<Bar> bars;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    // of bars that a terminal wrote over each other the last
     const std::string_view line = trim(std::string_view(lines[i]).substr(lines[i].rfind('\r') + 1));
-    for (std::size_t form = 0; form < kForms.size(); ++form)
+    bool is_known = false;
+    for (std::size_t form = 0; form < kForms.size() && !is_known; ++form)
       if (StepLine step = kForms[form](line); step.step_ms > 0) {
         step.line = i;
         found[form].push_back(step);
-        break;
+        is_known = true;
       }
+    if (is_known || (i > 0 && belongs_to_other_work(lines[i - 1], lines[i]))) continue;
+    for (Bar& bar : bars_in(lines[i])) {
+      bar.step.line = i;
+      bars.push_back(bar);
+    }
   }
   auto& most = *std::ranges::max_element(found, {}, &std::vector<StepLine>::size);
   // Two lines that are two hundred batches apart are the mean of two hundred.
   constexpr std::size_t kMeansOfMany = 2;
   if (&most == &found.front() && most.size() >= kMeansOfMany) most = between_means(most, lines);
-  if (&most == &found.back() && most.size() >= kFewest) most = between_bars(most, lines);
+  if (bars.size() > most.size() && bars.size() >= kFewest) most = between_bars(bars);
   return most.size() < kFewest ? std::vector<StepLine>() : std::move(most);
 }
 

@@ -74,6 +74,12 @@ constexpr std::size_t kOfOneEnd = 120;  // lines: all ranks' tracebacks together
 
 // Python prints a mistake in the text itself without the usual heading.
 bool has_a_traceback(std::span<const std::string> lines, std::size_t exception) {
+  // A helper's thread ends alone: "Exception in thread ChkStopThr:".
+  for (std::size_t i = exception; i-- > 0 && exception - i < kOfOneEnd;)
+    if (lines[i].find(kOwnError) != std::string::npos) {
+      if (i > 0 && lines[i - 1].find("Exception in thread") != std::string::npos) return false;
+      break;
+    }
   const bool is_of_the_text = holds_any(lines[exception], {"SyntaxError", "IndentationError"});
   const std::size_t from = exception > kOfOneEnd ? exception - kOfOneEnd : 0;
   return std::ranges::any_of(lines.begin() + static_cast<std::ptrdiff_t>(from),
@@ -324,7 +330,7 @@ std::ptrdiff_t progress_at_the_end(std::span<const std::string> lines, bool in_i
   const auto last = std::ranges::find_if(lines.rbegin(), lines.rend(), speaks_of_trouble);
   return std::count_if(lines.rbegin(), last, [&](const std::string& line) {
     if (in_its_own_words) return !trim(line).empty();
-    return tells_progress(line) && !line.starts_with("  ") &&
+    return tells_progress(line) && !line.starts_with("  ") && !line.starts_with("wandb") &&
            line.find_first_of("0123456789") != std::string::npos;
   });
 }

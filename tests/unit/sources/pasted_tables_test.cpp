@@ -198,6 +198,25 @@ TEST(Csv, RowsMillisecondsApartAreGpusOfOneLook) {
   EXPECT_EQ(looks_in(log)[0].size(), 3U);
 }
 
+TEST(Csv, OfTwoWritersLosesTheRowsThatTheyTore) {
+  std::string text = "index, name, utilization.gpu [%], memory.used [MiB]\n";
+  for (int i = 0; i < 30; ++i) text += "0, Tesla V100-SXM2, 95 %, 31000 MiB\n";
+  text += "0, Te V100-SXM2, 95 %, 31000 MiB\n";
+
+  const auto log = parse_csv_log(lines_of(text));
+
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->machine.gpus.size(), 1U);
+  EXPECT_THAT(log->notes, Contains(HasSubstr("torn by another writer")));
+}
+
+TEST(Csv, OfUtilizationAloneMayRepeatItsHeader) {
+  EXPECT_EQ(looks_in(parse_csv_log(lines_of("utilization.gpu [%]\n85 %\nutilization.gpu [%]\n100 "
+                                            "%\nutilization.gpu [%]\n90 %\n")))
+                .size(),
+            3U);
+}
+
 Result<std::unique_ptr<Source>> opened(const std::string& text) {
   const testing::TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "paste.txt";

@@ -225,6 +225,54 @@ TEST(TrainingLog, FindsAnExceptionBeforeASchedulersReport) {
               ElementsAre("L809"));
 }
 
+TEST(TrainingLog, ReadsBarsThatStandInOneLine) {
+  EXPECT_EQ(last_step_of("  0%|  | 1/321 [00:03<19:00,  3.56s/it] 10%|#| 11/321 [00:23<11:46,  "
+                         "2.21s/it] 20%|##| 21/321 [00:43<09:28,  1.79s/it]\n")
+                .first,
+            2000);
+  EXPECT_EQ(last_step_of("Scanning masks: 10%|#| 9/90 [00:01<00:09, 990it/s]Scanning masks: 20%|#| "
+                         "18/90 [00:02<00:08, 990it/s]Scanning masks: 30%|#| 27/90 [00:03<00:07, "
+                         "990it/s]\n")
+                .first,
+            0)
+      << "no steps of a training";
+  const std::string bars =
+      "  0%|  | 9/90 [00:00<00:00, 990it/s] 50%|##| 45/90 [00:01<00:00, 990it/s]";
+  EXPECT_EQ(last_step_of(thrice("Scanning mask files\n" + bars)).first, 0) << "the line above says";
+  EXPECT_GT(last_step_of(thrice("Epoch 2\n" + bars)).first, 0);
+}
+
+TEST(TrainingLog, ReadsTheTimesThatOwnLoopsPrint) {
+  EXPECT_EQ(last_step_of(thrice("Step 1 | loss: 10.90 | norm 14.8679 | dt 335.23ms | 1563963.40 "
+                                "tokens/sec"))
+                .first,
+            335.23);
+  EXPECT_DOUBLE_EQ(
+      last_step_of(thrice("step:2 - actor/entropy:0.39 - timing_s/step:522.7 - perf/mfu:0.3"))
+          .first,
+      522'700);
+}
+
+TEST(TrainingLog, CallsNoHelpersThreadTheEndOfTheProgram) {
+  EXPECT_THAT(told_in("Exception in thread ChkStopThr:\nTraceback (most recent call last):\n"
+                      "  File \"threading.py\", line 932\nEOFError\n"
+                      "EOFError: Ran out of input\nKeyboardInterrupt\n"),
+              ElementsAre("L810?"));
+}
+
+TEST(TrainingLog, KnowsThatADiskIsFull) {
+  const std::string traceback = "Traceback (most recent call last):\n  File \"t.py\", line 3\n";
+  EXPECT_THAT(
+      told_in(traceback + "SafetensorError: Error while serializing: IoError(Os { code: 122, "
+                          "message: \"Disk quota exceeded\" })\n"),
+      ElementsAre("L809"));
+  EXPECT_THAT(told_in("OSError: [Errno 28] No space left on device\n"), ElementsAre("L809?"));
+  EXPECT_THAT(
+      told_in("RuntimeError: unable to write to file </torch_1_2>: No space left on device\n"),
+      ElementsAre("L803"))
+      << "shared memory";
+}
+
 std::vector<std::string> evidence_in(const std::string& text) {
   std::vector<std::string> words;
   if (const auto log = parse_training_log(lines_of(text)))
@@ -245,6 +293,13 @@ TEST(TrainingLog, SaysThatARunWentOnBehindAnErrorThatWasCaught) {
   EXPECT_THAT(evidence_in(error + progress + "RuntimeError: shape mismatch\n"),
               ElementsAre(HasSubstr("line 1")))
       << "something else ended it";
+}
+
+TEST(TrainingLog, TakesNoSummaryOfALoggerForARunThatWentOn) {
+  EXPECT_THAT(evidence_in("IoError(Os { message: \"Disk quota exceeded\" })\n"
+                          "wandb:   train/loss 1.4358\nwandb: train/epoch 0.52\n"
+                          "wandb: train/global_step 260\n"),
+              ElementsAre(HasSubstr("line 1")));
 }
 
 TEST(TrainingLog, TakesNoDumpOfMemoryForARunThatWentOn) {
