@@ -136,7 +136,11 @@ std::optional<std::string> gpu_time_words(const Report& report) {
   const bool on_gpus = !report.gpus.empty() || report.trace;
   if (!on_gpus || report.jobs.empty() || report.jobs.front().ledger.gpu_seconds <= 0)
     return std::nullopt;
-  return "GPU time: " + ledger_words(report.jobs.front().ledger);
+  const Ledger& ledger = report.jobs.front().ledger;
+  // Of two looks no part is known, and "working 0 %" beside GPUs that are busy would be false.
+  constexpr double kAllOfIt = 0.995;
+  if (ledger[LedgerPart::unknown] - ledger.unread >= kAllOfIt) return "GPU time: not known";
+  return "GPU time: " + ledger_words(ledger);
 }
 
 std::optional<std::string> throughput_words(const Report& report) {

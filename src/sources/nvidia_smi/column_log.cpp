@@ -85,7 +85,11 @@ void add_process(const ColumnRow& row, LogBuilder& builder, std::map<int, double
     busy_of_gpu.try_emplace(index, 0.0);
   if (!pid || *pid <= 0 || *pid > 0x7FFFFFFF) return;
   const auto type = row.cells.find("type");
-  if (type != row.cells.end() && type->second.ends_with('G')) return;  // draws a screen: G, C+G
+  // A desktop's windows do both; what only computes is a C.
+  const auto command = row.cells.find("command");
+  const bool is_python = command != row.cells.end() && command->second.starts_with("python");
+  if (type != row.cells.end() && type->second.ends_with('G') && !(is_python && type->second != "G"))
+    return;
   ProcessSample process;
   process.pid = static_cast<int>(*pid);
   ProcessOnGpu use{index, std::nullopt};

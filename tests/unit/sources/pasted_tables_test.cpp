@@ -132,8 +132,9 @@ TEST(PastedColumns, OfADesktopNameNoJob) {
                   lines_of("# gpu        pid  type    sm   mem   command\n"
                            "    0       2165   C+G     -     -   kwin_wayland\n"
                            "    0       2496     G     -     -   plasmashell\n"
-                           "    0       5021     C     5     1   python\n"))),
-              ElementsAre(5021));
+                           "    0       5021     C     5     1   python\n"
+                           "    0       5022   C+G     5     1   python\n"))),
+              ElementsAre(5021, 5022));
 }
 
 TEST(NvidiaSmiQuery, ReadsUtilizationUnderItsNewerName) {

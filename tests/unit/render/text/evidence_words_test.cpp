@@ -51,6 +51,11 @@ TEST(ThroughputWords, BoastOfNothingThatFindingsDoNotExplain) {
       << "of the time that was read they work 80 %";
 }
 
+TEST(GpuTime, OfWhichNothingIsKnownIsNotCalledIdle) {
+  EXPECT_EQ(gpu_time_words(report_of(0, 0, 1)), "GPU time: not known");
+  EXPECT_EQ(gpu_time_words(report_of(0.6, 0, 1)), "GPU time: working 60 %, not known 40 %");
+}
+
 TEST(UnreadTime, IsSaidAndExplainedByNobody) {
   EXPECT_EQ(ledger_words(report_of(0.06, 0.94, 1).jobs.front().ledger),
             "working 6 %, without readings 94 %");
