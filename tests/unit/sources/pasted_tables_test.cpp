@@ -22,6 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::lines_of;
+using ::testing::Not;
 
 std::vector<GpuTick> looks_in(const std::optional<ParsedLog>& log) {
   std::vector<GpuTick> ticks;
@@ -209,6 +210,16 @@ TEST(Csv, OfTwoWritersLosesTheRowsThatTheyTore) {
   ASSERT_TRUE(log);
   EXPECT_EQ(log->machine.gpus.size(), 1U);
   EXPECT_THAT(log->notes, Contains(HasSubstr("torn by another writer")));
+}
+
+TEST(Csv, WhoseModelsAllDifferIsNotTorn) {
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += "Tesla V100 " + std::to_string(i) + ", 95 %, 31000 MiB\n";
+
+  const auto log = parse_csv_log(lines_of(text));
+
+  ASSERT_TRUE(log);
+  EXPECT_THAT(log->notes, Not(Contains(HasSubstr("torn"))));
 }
 
 TEST(Csv, OfUtilizationAloneMayRepeatItsHeader) {
