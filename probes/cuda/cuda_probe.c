@@ -338,9 +338,6 @@ __attribute__((visibility("default"))) uint64_t lockstep_cuda_probe_detach(const
   /* somebody may have stopped us meanwhile */
   const int leaves = may_leave_now() && threads_rested(harmless, count);
   if (leaves) {
-    /* The GPUs are done, and CUPTI may not have noticed: a forced flush alone handed over kernels
-     * without times (2 or 3 of 15,000, H200). */
-    cupti.flush_all(0);
     cupti.flush_all(CUPTI_FLUSH_FORCED);
     attached = cupti.finalize() != CUPTI_OK;
     pthread_mutex_lock(&mutex);

@@ -61,8 +61,9 @@ bool is_progress(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     if (tells_progress(line)) ++found;
     // bars that a terminal wrote one over the other stand in one line
-    for (auto at = line.find("%|"); at != std::string::npos; at = line.find("%|", at + 1))
-      if (at != line.find("%|")) ++found;
+    auto bar = line.find("%|");
+    while (bar != std::string::npos && (bar = line.find("%|", bar + 1)) != std::string::npos)
+      ++found;
   }
   return found >= kAFew;
 }

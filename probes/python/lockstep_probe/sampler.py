@@ -12,7 +12,8 @@ from . import device, places, recorder
 _PERIOD_S = 0.01
 _LATER_PERIOD_S = 0.1
 _LONGEST_PERIOD_S = 0.5
-# Of the time, that looks may take later on: they have the interpreter meanwhile, and the program waits.
+# Of the time, that looks may take later on: they have the interpreter meanwhile, and the program
+# waits.
 _SHARE = 0.002
 _LOOKS_AT_FIRST = 500
 # many at a time: the first record of a batch costs ten times what the next ones do

@@ -6,9 +6,9 @@ window begins behind steps without CUPTI, and CUPTI leaves the process behind ea
 other thread has run since the first steps (one that calls CUDA meanwhile could take the program
 down). What a
 window costs, switching included, is measured against the steps around it, and windows are as rare
-as it takes for the whole run to be slowed by less than 1 %, with all that the hooks and the sampler cost beside them. All ranks count the same steps, and the
-distances are powers of two: windows of several ranks fall on the same steps and are waited for
-once.
+as it takes for the whole run to be slowed by less than 1 %, with all that the hooks and the sampler
+cost beside them. All ranks count the same steps, and the distances are powers of two: windows of
+several ranks fall on the same steps and are waited for once.
 """
 
 import ctypes

@@ -671,17 +671,16 @@ Verdict verdict_without_jobs(const Signals& signals) {
   // One may be held without work: that shows in its memory alone.
   const bool memory_is_read = std::ranges::all_of(
       signals.gpus, [](const GpuSignals& gpu) { return gpu.memory_used_bytes.has_value(); });
+  const std::string now = memory_is_read ? "No GPU is in use" : "No GPU works";
+  const std::string then = memory_is_read ? "No GPU was in use" : "No GPU worked";
   const std::string unknown = memory_is_read ? "" : " What memory they hold is not in the input.";
   if (signals.ticks < 2)
-    return {Pattern::unclear, 0.5,
-            std::string(memory_is_read ? "No GPU is in use" : "No GPU works") +
-                " in this one look, which shows no pattern." + unknown};
+    return {Pattern::unclear, 0.5, now + " in this one look, which shows no pattern." + unknown};
   if (signals.ticks < 4)
-    return {Pattern::unclear, 0.5,
-            std::string(memory_is_read ? "No GPU was in use" : "No GPU worked") + " in " +
-                std::to_string(signals.ticks) + " looks, which show no pattern." + unknown};
-  return {Pattern::idle, 0.95,
-          std::string(memory_is_read ? "No GPU is in use." : "No GPU works.") + unknown};
+    return {
+        Pattern::unclear, 0.5,
+        then + " in " + std::to_string(signals.ticks) + " looks, which show no pattern." + unknown};
+  return {Pattern::idle, 0.95, now + "." + unknown};
 }
 
 }  // namespace

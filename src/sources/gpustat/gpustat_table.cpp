@@ -16,19 +16,6 @@ std::vector<std::string_view> parted_by_bars(std::string_view line) {
   }
 }
 
-// Colours, where they were copied along.
-std::string without_colours(const std::string& line) {
-  std::string text;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] != '\x1b') {
-      text += line[i];
-      continue;
-    }
-    while (i < line.size() && line[i] != 'm') ++i;
-  }
-  return text;
-}
-
 // "61234 / 81920 MB", "250 / 400 W": two numbers and what they count.
 struct OfAll {
   double used;
@@ -69,7 +56,7 @@ std::optional<ParsedLog> parse_gpustat_table(const std::vector<std::string>& lin
   std::optional<double> time;
   bool any = false;
   for (const std::string& raw : lines) {
-    std::string line(trim(without_colours(raw)));
+    std::string line(trim(raw));
     if (line.starts_with("| [")) line.erase(0, 2);  // rows of a Markdown table
     const auto parts = parted_by_bars(line);
     if (!line.starts_with("[") || parts.size() < 3) {

@@ -179,20 +179,11 @@ bool belongs_to_other_work(std::string_view above, std::string_view bar) {
          (level != std::string_view::npos && is_another_bar(above.substr(level + 2)));
 }
 
-// The last bar of the line: terminals write one over the other. "[00:12<01:03, 3.65s/it, loss=1]"
-StepLine progress_bar(std::string_view line) {
-  if (is_another_bar(line)) return {};
-  const auto seconds = line.rfind("s/it");
-  const auto rate = line.rfind("it/s");
-  const bool is_seconds =
-      seconds != std::string_view::npos && (rate == std::string_view::npos || seconds > rate);
-  const auto unit = is_seconds ? seconds : rate;
-  if (unit == std::string_view::npos) return {};
-  const std::string_view before = line.substr(0, unit);
-  const auto begin = before.find_last_not_of("0123456789.");
-  const auto number = number_at(before.substr(begin == std::string_view::npos ? 0 : begin + 1));
-  if (!number || number->value <= 0) return {};
-  return of_step(in_ms(Number{is_seconds ? number->value : 1 / number->value, {}}, 1e3));
+// The number that ends the text; none that is zero.
+std::optional<double> number_at_the_end(std::string_view text) {
+  const auto begin = text.find_last_not_of("0123456789.");
+  const auto number = number_at(text.substr(begin == std::string_view::npos ? 0 : begin + 1));
+  return number && number->value > 0 ? std::optional(number->value) : std::nullopt;
 }
 
 // "412.3 ms/step", "0.41 s/iter", "2.4 steps/s"
@@ -222,12 +213,9 @@ StepLine with_its_unit(std::string_view line) {
   for (const Unit& unit : kUnits) {
     const auto at = line.rfind(unit.words);
     if (at == std::string_view::npos) continue;
-    const std::string_view before = line.substr(0, line.find_last_not_of(" \t", at - 1) + 1);
-    const auto begin = before.find_last_not_of("0123456789.");
-    const auto digits = before.substr(begin == std::string_view::npos ? 0 : begin + 1);
-    const auto number = at == 0 || digits.empty() ? std::nullopt : number_at(digits);
-    if (!number || number->value <= 0) continue;
-    return of_step(in_ms(Number{unit.is_a_rate ? 1 / number->value : number->value, {}}, unit.ms));
+    const auto number = number_at_the_end(trim(line.substr(0, at)));
+    if (!number) continue;
+    return of_step(in_ms(Number{unit.is_a_rate ? 1 / *number : *number, {}}, unit.ms));
   }
   return {};
 }
@@ -263,18 +251,20 @@ struct Bar {
   BarPlace place;
 };
 
-// A terminal writes one bar over the other, and a log keeps them in one line.
+// A terminal writes one bar over the other, and a log keeps them in one line:
+// "[00:12<01:03, 3.65s/it, loss=1]"
 std::vector<Bar> bars_in(std::string_view line) {
   std::vector<Bar> bars;
   while (true) {
     const auto rate = line.find("it/s");
-    const auto slow = line.find("s/it");
-    const auto unit = std::min(rate, slow);
+    const auto unit = std::min(rate, line.find("s/it"));
     if (unit == std::string_view::npos) return bars;
     const auto end = std::min(line.find(']', unit), line.size() - 1) + 1;
     const std::string_view bar = trim(line.substr(0, end));
-    if (const StepLine step = progress_bar(bar); step.step_ms > 0)
-      bars.push_back({step, bar_place(bar).value_or(BarPlace{})});
+    const auto number = number_at_the_end(line.substr(0, unit));
+    if (number && !is_another_bar(bar))
+      if (const auto step_ms = in_ms(Number{unit == rate ? 1 / *number : *number, {}}, 1e3))
+        bars.push_back({of_step(step_ms), bar_place(bar).value_or(BarPlace{})});
     line.remove_prefix(end);
   }
 }

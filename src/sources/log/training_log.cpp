@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -74,20 +75,16 @@ constexpr std::size_t kOfOneEnd = 120;  // lines: all ranks' tracebacks together
 
 // Python prints a mistake in the text itself without the usual heading.
 bool has_a_traceback(std::span<const std::string> lines, std::size_t exception) {
-  // A helper's thread ends alone: "Exception in thread ChkStopThr:".
-  for (std::size_t i = exception; i-- > 0 && exception - i < kOfOneEnd;)
-    if (lines[i].find(kOwnError) != std::string::npos) {
-      if (i > 0 && lines[i - 1].find("Exception in thread") != std::string::npos) return false;
-      break;
-    }
   const bool is_of_the_text = holds_any(lines[exception], {"SyntaxError", "IndentationError"});
   const std::size_t from = exception > kOfOneEnd ? exception - kOfOneEnd : 0;
-  return std::ranges::any_of(lines.begin() + static_cast<std::ptrdiff_t>(from),
-                             lines.begin() + static_cast<std::ptrdiff_t>(exception),
-                             [&](const std::string& line) {
-                               return line.find(kOwnError) != std::string::npos ||
-                                      (is_of_the_text && line.find("File \"") != std::string::npos);
-                             });
+  bool names_a_file = false;
+  for (std::size_t i = exception; i-- > from;) {
+    // A helper's thread ends alone: "Exception in thread ChkStopThr:".
+    if (lines[i].find(kOwnError) != std::string::npos)
+      return i == 0 || lines[i - 1].find("Exception in thread") == std::string::npos;
+    names_a_file = names_a_file || lines[i].find("File \"") != std::string::npos;
+  }
+  return is_of_the_text && names_a_file;
 }
 
 // The first of those that stand together before `end`, the last of them in the `nearest` lines
@@ -161,10 +158,14 @@ class FoundMessages {
     // srun ends the other tasks when one of them has ended: nobody called scancel.
     if (const auto outside = found_.find(FindingCode::ended_from_outside);
         outside != found_.end() && outside->second.matched.message->words == kSlurmCancelled &&
-        any_line_says("Exited with exit code"))
+        any_line([](const std::string& line) {
+          return line.find("Exited with exit code") != std::string::npos;
+        }))
       found_.erase(outside);
     for (auto& [code, entry] : found_) {
-      entry.matched.sure = entry.matched.sure || is_spoken_for(entry);
+      entry.matched.sure = entry.matched.sure || any_line([&](const std::string& line) {
+                             return speaks_for(*entry.matched.message, line);
+                           });
       if (ends_a_run(entry.matched)) note_end(code, entry.place.log);
     }
   }
@@ -188,19 +189,9 @@ class FoundMessages {
   void note_end(FindingCode code, std::size_t log) {
     (is_a_consequence(code) ? told_of_others_ : explained_)[log] = true;
   }
-  bool any_line_says(std::string_view words) const {
-    return std::ranges::any_of(logs_, [&](const OutputLog& log) {
-      return std::ranges::any_of(log.lines, [&](const std::string& line) {
-        return line.find(words) != std::string::npos;
-      });
-    });
-  }
-  bool is_spoken_for(const Found& entry) const {
-    return std::ranges::any_of(logs_, [&](const OutputLog& log) {
-      return std::ranges::any_of(log.lines, [&](const std::string& line) {
-        return speaks_for(*entry.matched.message, line);
-      });
-    });
+  bool any_line(const std::function<bool(const std::string&)>& says) const {
+    return std::ranges::any_of(
+        logs_, [&](const OutputLog& log) { return std::ranges::any_of(log.lines, says); });
   }
 
   std::span<const OutputLog> logs_;
@@ -321,13 +312,19 @@ Record message(double t_ms, FindingCode code, bool sure, const std::string& word
 }
 
 // Lines of progress behind the last message of any kind: the error was caught, or the run began
-// again. Lines of code in a traceback have no progress.
-// Where a program tells of an error in words of its own, without a traceback, all of its output is.
-std::ptrdiff_t progress_at_the_end(std::span<const std::string> lines, bool in_its_own_words) {
-  const auto speaks_of_trouble = [](const std::string& line) {
-    return match_message(line) || is_exception(without_its_rank(line)) || speaks_of_a_child(line);
+// again. Lines of code in a traceback have no progress. Where a program tells of an error in words
+// of its own, without a traceback, all of its output is.
+std::ptrdiff_t progress_behind(const KnownMessage& known, std::span<const std::string> lines) {
+  const auto is_raised = [](const std::string& line) {
+    return is_exception(without_its_rank(line));
   };
-  const auto last = std::ranges::find_if(lines.rbegin(), lines.rend(), speaks_of_trouble);
+  const bool in_its_own_words =
+      known.words == kOutOfMemory && std::ranges::none_of(lines, [&](const std::string& line) {
+        return line.find(kOwnError) != std::string::npos || is_raised(line);
+      });
+  const auto last = std::ranges::find_if(lines.rbegin(), lines.rend(), [&](const auto& line) {
+    return match_message(line) || is_raised(line) || speaks_of_a_child(line);
+  });
   return std::count_if(lines.rbegin(), last, [&](const std::string& line) {
     if (in_its_own_words) return !trim(line).empty();
     return tells_progress(line) && !line.starts_with("  ") && !line.starts_with("wandb") &&
@@ -358,12 +355,8 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
       in_log(entry.place.line, shown(log.lines[entry.place.line], known)) +
           (known.words == kMismatchOfSizes ? fmt::format("; {}", kOtherSizes) : std::string()));
   constexpr std::ptrdiff_t kFewLines = 3;
-  const bool in_its_own_words =
-      known.words == kOutOfMemory && std::ranges::none_of(log.lines, [](const std::string& line) {
-        return line.find(kOwnError) != std::string::npos || is_exception(without_its_rank(line));
-      });
-  if (const auto more = progress_at_the_end(log.lines, in_its_own_words);
-      ends_a_run(entry.matched) && more >= kFewLines)
+  const auto more = ends_a_run(entry.matched) ? progress_behind(known, log.lines) : 0;
+  if (more >= kFewLines)
     add(known.code,
         fmt::format("{}: {} lines of its output stand behind the last message", kRunWentOn, more));
   if (known.words == kDesync)

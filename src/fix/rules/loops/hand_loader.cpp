@@ -83,17 +83,22 @@ bool has_main_part(const RuleInput& input, const ScriptFacts& script) {
   return text_of(input, script.code.script).find("__main__") != std::string_view::npos;
 }
 
+std::vector<const TrainingLoop*> loops_over(const ScriptFacts& script, const CallAt& loader) {
+  auto loops = script.all_loops();
+  std::erase_if(loops, [&](const TrainingLoop* loop) {
+    return std::ranges::none_of(loop->loaders,
+                                [&](const CallAt& other) { return other.call == loader.call; });
+  });
+  return loops;
+}
+
 // Whether a loop over this loader shows its batch on the way to the GPU: else there is nothing to
 // pin for.
 bool is_copied(const RuleInput& input, const ScriptFacts& script, const CallAt& loader) {
-  const auto loops = script.all_loops();
-  return std::ranges::any_of(loops, [&](const TrainingLoop* one) {
-    const TrainingLoop& loop = *one;
-    if (std::ranges::none_of(loop.loaders,
-                             [&](const CallAt& other) { return other.call == loader.call; }))
-      return false;
-    const auto calls = calls_in_turn(input, loop);
-    return !waiting_copies(input, script, loop).empty() ||
+  const auto loops = loops_over(script, loader);
+  return std::ranges::any_of(loops, [&](const TrainingLoop* loop) {
+    const auto calls = calls_in_turn(input, *loop);
+    return !waiting_copies(input, script, *loop).empty() ||
            std::ranges::any_of(calls, [](const PythonCall* call) {
              return call->argument("non_blocking") != nullptr;
            });
@@ -108,10 +113,7 @@ std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script,
   edits[loader.file] =
       ArgumentSet::of_call(*loader.call).set(text_of(input, loader.file), "pin_memory", "True");
   if (edits[loader.file].empty()) return {};
-  for (const TrainingLoop* const loop : script.all_loops()) {
-    if (std::ranges::none_of(loop->loaders,
-                             [&](const CallAt& other) { return other.call == loader.call; }))
-      continue;
+  for (const TrainingLoop* const loop : loops_over(script, loader)) {
     const auto copies = waiting_copies(input, script, *loop);
     if (loop->loaders.size() > 1 && !copies.empty()) return {};
     for (const PythonCall* const copy : copies)
@@ -122,17 +124,6 @@ std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script,
   std::vector<Change> files;
   for (auto& [file, list] : edits) files.push_back({file, in_order(std::move(list))});
   return files;
-}
-
-// Of all loops over this loader.
-bool copies_end_the_batches_way(const RuleInput& input, const ScriptFacts& script,
-                                const CallAt& loader) {
-  const auto loops = script.all_loops();
-  return std::ranges::all_of(loops, [&](const TrainingLoop* loop) {
-    const bool goes_over_it = std::ranges::any_of(
-        loop->loaders, [&](const CallAt& other) { return other.call == loader.call; });
-    return !goes_over_it || copies_are_the_last_use(input, script, *loop);
-  });
 }
 
 void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const CallAt& loader,
@@ -174,7 +165,10 @@ void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const 
   if (!pinned_by_position && arguments.truth("pin_memory") != true &&
       is_copied(input, script, loader)) {
     const std::string proof = proof_of_host_batches(input, script, loader);
-    const bool is_proven = !proof.empty() && copies_end_the_batches_way(input, script, loader);
+    const auto loops = loops_over(script, loader);
+    const bool is_proven = !proof.empty() && std::ranges::all_of(loops, [&](const auto* loop) {
+      return copies_are_the_last_use(input, script, *loop);
+    });
     propose({.code = FindingCode::pageable_copies,
              .safety = is_proven ? FixSafety::safe : FixSafety::unsafe,
              .where = {place},
