@@ -33,6 +33,16 @@ constexpr std::string_view kWhichKernel =
     "CUDA_LAUNCH_BLOCKING=1 shows the line of Python; compute-sanitizer python train.py shows the "
     "kernel";
 
+constexpr std::string_view kNoLauncher =
+    "the script asks for what a launcher sets, and none started it";
+constexpr std::string_view kOneLauncher =
+    "torchrun --standalone --nproc_per_node=N train.py; to train in one process, leave out the "
+    "script's own option for it (--launcher pytorch, --distributed)";
+
+constexpr std::string_view kBadCommandLine = "the program did not take its command line";
+constexpr std::string_view kReadItsHelp =
+    "the message names the argument; --help lists those that there are";
+
 constexpr std::string_view kBusError =
     "a rank ended by SIGBUS, as it does where the container's /dev/shm is full";
 constexpr std::string_view kMoreSharedMemory =
@@ -92,6 +102,11 @@ constexpr std::array kMessages = {
         "nvidia-smi shows who holds memory there: end what was left behind, or take another "
         "GPU; else a smaller batch",
         MessageWeight::ends_the_run, false},
+    KnownMessage{FindingCode::out_of_memory, kNoBatchYet,
+                 "a GPU had no room for the model itself, before any batch",
+                 "a smaller batch does not help: half precision, quantisation, adapters, or FSDP "
+                 "over more GPUs; nvidia-smi shows who else holds memory there",
+                 MessageWeight::ends_the_run, false},
     KnownMessage{FindingCode::out_of_memory, kOutOfMemory, "a GPU had no room for the next tensor",
                  "smaller batch and more accumulation steps; gradient checkpointing; "
                  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True when "
@@ -292,6 +307,22 @@ constexpr std::array kMessages = {
                  "its own log tells why (ray logs, /tmp/ray/session_latest/logs); memory is the "
                  "usual reason: dmesg | grep -i oom",
                  MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing, "ray.exceptions.ActorUnavailableError",
+                 "one of Ray's workers did not answer any more: killed, crashed, or its node left",
+                 "its own log tells why (ray logs, /tmp/ray/session_latest/logs); memory is the "
+                 "usual reason: dmesg | grep -i oom",
+                 MessageWeight::usual_reason},
+    KnownMessage{FindingCode::ranks_missing,
+                 "(raylet) ... worker died or was killed while executing a task",
+                 "one of Ray's workers was killed or crashed",
+                 "its own log tells why (ray logs, /tmp/ray/session_latest/logs); memory is the "
+                 "usual reason: dmesg | grep -i oom"},
+    KnownMessage{FindingCode::ranks_missing,
+                 "heartbeat timeout. This indicates that the remote task has failed",
+                 "a task of the JAX or TensorFlow job ended, was preempted or lost its network: "
+                 "the others wait for it",
+                 "the message names the task: look for its first error in its own log, and at what "
+                 "the scheduler did to its host"},
     KnownMessage{FindingCode::network_path, "ncclInternalError: Internal check failed",
                  "a check within NCCL failed, mostly since another rank ended or a link broke; the "
                  "words behind \"Last error\" tell which",
@@ -333,6 +364,11 @@ constexpr std::array kMessages = {
     KnownMessage{FindingCode::world_size_not_set, "environment variable RANK expected, but not set",
                  "init_process_group was called in a process that no launcher started",
                  "torchrun --standalone --nproc_per_node=N train.py"},
+    KnownMessage{FindingCode::world_size_not_set, "KeyError: 'RANK'", kNoLauncher, kOneLauncher},
+    KnownMessage{FindingCode::world_size_not_set, "KeyError: 'LOCAL_RANK'", kNoLauncher,
+                 kOneLauncher},
+    KnownMessage{FindingCode::world_size_not_set, "KeyError: 'WORLD_SIZE'", kNoLauncher,
+                 kOneLauncher},
     KnownMessage{FindingCode::world_size_not_set,
                  "environment variable MASTER_ADDR expected, but not set",
                  "init_process_group was called in a process that no launcher started",
@@ -559,6 +595,10 @@ constexpr std::array kMessages = {
                  "the launcher was told to end (SIGTERM, SIGINT or SIGHUP)",
                  "who sent it stands elsewhere: the scheduler's log, a session that was closed, a "
                  "Ctrl-C"},
+    KnownMessage{FindingCode::ended_from_outside, "Main process received SIG ... exiting",
+                 "DeepSpeed's launcher was told to end (SIGINT or SIGTERM)",
+                 "who sent it stands elsewhere: a Ctrl-C, the scheduler's log, a session that was "
+                 "closed"},
     KnownMessage{FindingCode::ended_from_outside, "SignalException: Process ... got signal",
                  "the launcher was told to end (SIGTERM, SIGINT or SIGHUP)",
                  "who sent it stands elsewhere: the scheduler's log, a session that was closed "
@@ -594,6 +634,14 @@ constexpr std::array kMessages = {
         "classes, a token beyond the embedding)",
         "the line `Assertion ... failed` above it says which; CUDA_LAUNCH_BLOCKING=1 shows "
         "the line of Python"},
+    KnownMessage{FindingCode::program_error,
+                 "error: the following arguments are required:", kBadCommandLine, kReadItsHelp},
+    KnownMessage{FindingCode::program_error, "error: unrecognized arguments:", kBadCommandLine,
+                 kReadItsHelp},
+    KnownMessage{FindingCode::program_error, "`Trainer.fit` stopped: No training batches.",
+                 "the training loader is empty: no step was made",
+                 "look at the data's path and filters, at drop_last with fewer samples than a "
+                 "batch, and at what each rank is given"},
     KnownMessage{FindingCode::shared_memory_small, "exits with return code = -7", kBusError,
                  kMoreSharedMemory, MessageWeight::usual_reason},
     KnownMessage{FindingCode::shared_memory_small, "exitcode ... -7 ", kBusError, kMoreSharedMemory,
@@ -604,6 +652,8 @@ constexpr std::array kMessages = {
                  MessageWeight::usual_reason},
     KnownMessage{FindingCode::host_memory_full, " Killed    ... python", kKilled, kWhoKilled,
                  MessageWeight::usual_reason},
+    KnownMessage{FindingCode::host_memory_full, "slurm_script: line ...  Killed   ", kKilled,
+                 kWhoKilled, MessageWeight::usual_reason},
     KnownMessage{FindingCode::host_memory_full, kKilledAlone, kKilled, kWhoKilled,
                  MessageWeight::usual_reason, false},
     KnownMessage{FindingCode::host_memory_full, "exits with return code = -9", kKilled, kWhoKilled,
@@ -627,6 +677,12 @@ constexpr std::array kMessages = {
                  "checkpointed blocks, or a module that is called twice",
                  "find_unused_parameters=False with checkpointing (use_reentrant=False), or "
                  "DistributedDataParallel(..., static_graph=True)"},
+    KnownMessage{FindingCode::rank_conditional_collective,
+                 "DDP expects same model across all ranks",
+                 "the ranks made different models, or one wraps a part that the others do not",
+                 "the message names the ranks and their numbers of parameters: look for what is "
+                 "frozen, loaded or made under a condition that differs from rank to rank, and for "
+                 "parameters that are not materialised yet"},
     KnownMessage{FindingCode::rank_conditional_collective, "Mismatched collective detected",
                  "ranks came to different collectives at the same moment",
                  "look for a collective under a condition that differs from rank to rank"},

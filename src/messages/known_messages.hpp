@@ -66,6 +66,10 @@ inline constexpr std::string_view kDesync = "ranks that caused the desync are";
 // Added by the reader, who has the whole line: what is shown of it is shorter.
 inline constexpr std::string_view kOtherSizes = "the same operation on both, with other sizes";
 
+// Added by the reader, who has the traceback above the line.
+inline constexpr std::string_view kNoBatchYet =
+    "the model itself was on its way to the GPU, before any batch";
+
 inline constexpr std::string_view kSlurmCancelled = "*** ... CANCELLED AT";
 
 inline constexpr std::string_view kRunWentOn = "the run went on";

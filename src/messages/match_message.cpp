@@ -211,6 +211,9 @@ std::optional<MatchedMessage> match_message(std::string_view line) {
       continue;
     if (message.code == FindingCode::out_of_memory && had_room(line))
       return MatchedMessage{&known_message(kRoomWasLeft), false};
+    if (message.code == FindingCode::out_of_memory &&
+        line.find(kNoBatchYet) != std::string_view::npos)
+      return MatchedMessage{&known_message(kNoBatchYet), true};
     if (message.words == kOutOfMemory && sizes_leave_much_to_others(line))
       return MatchedMessage{&known_message(kHeldElsewhere), true};
     if (message.words == kOthersHoldMemory && !others_hold_much(line)) continue;

@@ -31,18 +31,22 @@ std::optional<ParsedLog> log_behind_one_table(const std::vector<std::string>& li
 }
 
 // What a look says that was taken before a run began is nothing of the run.
-std::optional<ParsedLog> run_behind_a_look(const ParsedLog& readings, const ParsedLog& log) {
+std::optional<ParsedLog> run_behind_a_look(const ParsedLog& readings, const ParsedLog& log,
+                                           std::size_t lines) {
   constexpr std::ptrdiff_t kALook = 2;
+  constexpr std::size_t kAPaste = 400;  // lines: a look that was put beside an error belongs to it
   const auto looks = std::ranges::count_if(readings.records, [](const Record& record) {
     return std::holds_alternative<GpuTick>(record.content);
   });
   const bool has_steps = std::ranges::any_of(log.records, [](const Record& record) {
     return std::holds_alternative<StepMark>(record.content);
   });
-  if (looks > kALook || !has_steps) return std::nullopt;
+  if (looks > kALook || (!has_steps && lines <= kAPaste)) return std::nullopt;
   ParsedLog run = log;
   run.notes.push_back(
-      "a look at the GPUs stands beside the steps: it says nothing of the run, and is left out");
+      "a look at the GPUs stands beside the run's own lines: it says little of the run, and is "
+      "left "
+      "out");
   return run;
 }
 
@@ -103,7 +107,7 @@ std::optional<ParsedLog> parse_other_tools_log(const std::vector<std::string>& l
     log = parse_training_log(lines);
   else if (lines.size() <= kMostLinesWithReadings)
     if (const auto run = parse_training_log(lines)) {
-      if (auto alone = run_behind_a_look(*log, *run)) return alone;
+      if (auto alone = run_behind_a_look(*log, *run, lines.size())) return alone;
       add_messages(*run, *log);
     }
   if (!log && !names_no_gpu(lines) && is_progress(lines)) return log_without_messages();

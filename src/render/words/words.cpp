@@ -337,8 +337,9 @@ std::string log_sentence(const Report& report) {
   constexpr double kDiffers = 1.2;
   const StepSignals& steps = *report.steps;
   std::string text =
-      fmt::format("training log {}: its lines tell {} per step (median of {}{})",
-                  report.source_detail, milliseconds_words(steps.duration_p50_ms), steps.count,
+      fmt::format("training log {}: its lines tell {} per step ({}{})", report.source_detail,
+                  milliseconds_words(steps.duration_p50_ms),
+                  steps.count > 1 ? fmt::format("median of {}", steps.count) : "in one line",
                   steps.mean_ms() > kDiffers * steps.duration_p50_ms ||
                           steps.duration_p50_ms > kDiffers * steps.mean_ms()
                       ? fmt::format("; {} on average", milliseconds_words(steps.mean_ms()))

@@ -2,48 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <string_view>
 
 #include "base/text.hpp"
+#include "sources/log/numbers_in_lines.hpp"
+#include "sources/log/progress_bars.hpp"
+#include "sources/log/stamped_steps.hpp"
 
 namespace lockstep {
 namespace {
-
-constexpr double kLongestStepMs = 3.6e6;
-
-// The number that begins the text, behind blanks, and what follows it.
-struct Number {
-  double value;
-  std::string_view rest;
-};
-std::optional<Number> number_at(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return std::nullopt;
-  text.remove_prefix(begin);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || !std::isfinite(value) || value < 0) return std::nullopt;
-  return Number{value, text.substr(static_cast<std::size_t>(end - text.data()))};
-}
-
-// Behind a word that begins the line or follows no letter: "time: 0.3", but not "data_time: 0.3".
-std::optional<Number> number_behind(std::string_view line, std::string_view word) {
-  for (auto at = line.find(word); at != std::string_view::npos; at = line.find(word, at + 1)) {
-    const char before = at == 0 ? ' ' : line[at - 1];
-    const bool is_within = before == '_' || before == '.' || (before >= 'a' && before <= 'z') ||
-                           (before >= 'A' && before <= 'Z');
-    if (is_within) continue;
-    if (const auto number = number_at(line.substr(at + word.size()))) return number;
-  }
-  return std::nullopt;
-}
-
-std::optional<double> in_ms(const std::optional<Number>& number, double unit_ms) {
-  const double value = number ? number->value * unit_ms : 0;
-  return value > 0 && value <= kLongestStepMs ? std::optional(value) : std::nullopt;
-}
 
 StepLine of_step(std::optional<double> step_ms, std::optional<double> data_ms = std::nullopt) {
   return {0, step_ms.value_or(0), data_ms};
@@ -54,19 +21,38 @@ StepLine of_step(std::optional<double> step_ms, std::optional<double> data_ms = 
 std::optional<double> mean_so_far(std::string_view line, std::string_view word) {
   const auto now = number_behind(line, word);
   if (!now) return std::nullopt;
-  const auto open = now->rest.find_first_not_of(" s\t");
+  // timm has a rate between the two: "Time: 0.345s,  741.21/s  (0.351s,  729.50/s)"
+  const auto open = now->rest.find_first_not_of(" s\t,/.0123456789");
   if (open == std::string_view::npos || now->rest[open] != '(') return std::nullopt;
   const auto mean = number_at(now->rest.substr(open + 1));
   return mean ? std::optional(mean->value * 1e3) : std::nullopt;
 }
+
+struct TwoWords {
+  std::string_view step;
+  std::string_view data;
+};
+constexpr std::array<TwoWords, 5> kTimeAndData = {{{"Time", "Data"},
+                                                   {"Time:", "Data:"},
+                                                   {"BatchTime:", "DataTime:"},
+                                                   {"Batch time:", "Data time:"},
+                                                   {"b_time=", "d_time="}}};
 StepLine time_and_data(std::string_view line) {
-  const auto step = mean_so_far(line, "Time");
-  const auto data = mean_so_far(line, "Data");
-  return step && data && *data <= *step ? of_step(step, data) : StepLine{};
+  for (const TwoWords& words : kTimeAndData) {
+    const auto step = mean_so_far(line, words.step);
+    const auto data = mean_so_far(line, words.data);
+    if (step && data && *data <= *step) return of_step(step, data);
+  }
+  return {};
 }
 
-// Of "[0][200/5005]" the 200: which batch of its epoch a line tells of.
+// Of "[0][200/5005]" the 200, and of "[0][200]": which batch of its epoch a line tells of.
 std::optional<double> batch_of_epoch(std::string_view line) {
+  if (const auto second = line.find("]["); second != std::string_view::npos) {
+    const std::string_view rest = line.substr(second + 2);
+    if (const auto number = parse_integer(trim(rest.substr(0, rest.find_first_of("]/")))))
+      return static_cast<double>(*number);
+  }
   const auto slash = line.find('/');
   if (slash == std::string_view::npos || line.find(']', slash) == std::string_view::npos)
     return std::nullopt;
@@ -82,10 +68,14 @@ std::vector<StepLine> means_of_batches(std::span<const std::string> lines,
   std::vector<StepLine> batches;
   for (const StepLine& mean : means) {
     const std::string_view line = lines[mean.line];
-    const auto step = in_ms(number_behind(line, "Time"), 1e3);
-    const auto data = number_behind(line, "Data");
-    if (batch_of_epoch(line).value_or(1) > 0 && step && data)
+    if (batch_of_epoch(line).value_or(1) <= 0) continue;
+    for (const TwoWords& words : kTimeAndData) {
+      const auto step = in_ms(number_behind(line, words.step), 1e3);
+      const auto data = number_behind(line, words.data);
+      if (!step || !data) continue;
       batches.push_back({mean.line, *step, std::min(*step, data->value * 1e3)});
+      break;
+    }
   }
   return batches;
 }
@@ -141,6 +131,27 @@ StepLine step_average(std::string_view line) {
   return number && number->rest.starts_with("ms") ? of_step(in_ms(number, 1)) : StepLine{};
 }
 
+// PaddlePaddle: "[Train][Epoch 24/400][Iter: 60/98] ..., batch_cost: 0.49053s, reader_cost:
+// 0.00022"
+StepLine paddle(std::string_view line) {
+  if (line.find("[Eval]") != std::string_view::npos) return {};
+  const auto step = in_ms(number_behind(line, "batch_cost:"), 1e3);
+  const auto data = number_behind(line, "reader_cost:");
+  return step && data && data->value * 1e3 <= *step ? of_step(step, data->value * 1e3)
+                                                    : of_step(step);
+}
+
+// I-JEPA and its kin: "[30,   100/ 2562] - loss: 3.47 ... (1501.2 ms)"
+StepLine time_in_brackets(std::string_view line) {
+  const auto open = line.rfind('(');
+  if (open == std::string_view::npos || !line.ends_with("ms)") ||
+      lower_case(line).find("loss") == std::string::npos ||
+      line.find('/') == std::string_view::npos)
+    return {};
+  const auto number = number_at(line.substr(open + 1));
+  return number && trim(number->rest) == "ms)" ? of_step(in_ms(number, 1)) : StepLine{};
+}
+
 // nanoGPT: "iter 100: loss 3.2, time 134.50ms, mfu 12.00%"
 StepLine time_in_ms(std::string_view line) {
   if (!line.starts_with("iter ") && line.find("loss") == std::string_view::npos) return {};
@@ -154,36 +165,6 @@ StepLine time_in_ms(std::string_view line) {
 // verl: "step:2 - ... - timing_s/step:522.7 - ..."
 StepLine verl(std::string_view line) {
   return of_step(in_ms(number_behind(line, "timing_s/step:"), 1e3));
-}
-
-// Bars that are no steps of the training.
-bool is_another_bar(std::string_view line) {
-  static constexpr std::array<std::string_view, 34> kOthers = {
-      "valid", "test",  "sanity", "predict", "eval",    "infer",   "generat", "download", "load",
-      "map",   "token", "filter", "fetch",   "extract", "preproc", "sav",     "running",  "resolv",
-      "scan",  "cach",  "index",  "pars",    "read",    "convert", "prepar",  "process",  "comput",
-      "encod", "build", "creat",  "check",   "writ",    "upload",  "verif"};
-  const std::string start = lower_case(line.substr(0, 24));
-  const std::string_view words = trim(std::string_view(start));
-  return std::ranges::any_of(kOthers,
-                             [&](std::string_view other) { return words.starts_with(other); });
-}
-
-// A bar without words of its own, and what the line above says: "INFO: Scanning mask files".
-bool belongs_to_other_work(std::string_view above, std::string_view bar) {
-  const std::string_view own = trim(bar);
-  const bool has_words = own.empty() || own.front() < '0' || own.front() > '9';
-  if (has_words || above.find('|') != std::string_view::npos) return false;
-  const auto level = above.find(": ");
-  return is_another_bar(above) ||
-         (level != std::string_view::npos && is_another_bar(above.substr(level + 2)));
-}
-
-// The number that ends the text; none that is zero.
-std::optional<double> number_at_the_end(std::string_view text) {
-  const auto begin = text.find_last_not_of("0123456789.");
-  const auto number = number_at(text.substr(begin == std::string_view::npos ? 0 : begin + 1));
-  return number && number->value > 0 ? std::optional(number->value) : std::nullopt;
 }
 
 // "412.3 ms/step", "0.41 s/iter", "2.4 steps/s"
@@ -215,88 +196,14 @@ StepLine with_its_unit(std::string_view line) {
     if (at == std::string_view::npos) continue;
     const auto number = number_at_the_end(trim(line.substr(0, at)));
     if (!number) continue;
-    return of_step(in_ms(Number{unit.is_a_rate ? 1 / *number : *number, {}}, unit.ms));
+    return of_step(in_ms(NumberInLine{unit.is_a_rate ? 1 / *number : *number, {}}, unit.ms));
   }
   return {};
 }
 
-// "  12%|█▎ | 2/16 [01:23<08:10, 35.06s/it]": how far the bar is, and since when it runs.
-struct BarPlace {
-  double step = 0;
-  double all = 0;
-  double seconds = 0;
-};
-std::optional<BarPlace> bar_place(std::string_view line) {
-  const auto open = line.rfind(" [");
-  const auto until = open == std::string_view::npos ? open : line.find('<', open);
-  if (until == std::string_view::npos) return std::nullopt;
-  const std::string_view before = line.substr(0, open);
-  const std::string_view count = before.substr(before.find_last_of(" |") + 1);
-  const auto slash = count.find('/');
-  if (slash == std::string_view::npos) return std::nullopt;
-  const auto step = parse_integer(count.substr(0, slash));
-  const auto all = parse_integer(count.substr(slash + 1));
-  std::optional<double> seconds = 0;
-  for (const std::string_view part : split(line.substr(open + 2, until - open - 2), ':')) {
-    const auto value = parse_integer(trim(part));
-    if (!value) return std::nullopt;
-    seconds = *seconds * 60 + static_cast<double>(*value);
-  }
-  if (!step || !all) return std::nullopt;
-  return BarPlace{static_cast<double>(*step), static_cast<double>(*all), *seconds};
-}
-
-struct Bar {
-  StepLine step;  // by its rate
-  BarPlace place;
-};
-
-// A terminal writes one bar over the other, and a log keeps them in one line:
-// "[00:12<01:03, 3.65s/it, loss=1]"
-std::vector<Bar> bars_in(std::string_view line) {
-  std::vector<Bar> bars;
-  while (true) {
-    const auto rate = line.find("it/s");
-    const auto unit = std::min(rate, line.find("s/it"));
-    if (unit == std::string_view::npos) return bars;
-    const auto end = std::min(line.find(']', unit), line.size() - 1) + 1;
-    const std::string_view bar = trim(line.substr(0, end));
-    const auto number = number_at_the_end(line.substr(0, unit));
-    if (number && !is_another_bar(bar))
-      if (const auto step_ms = in_ms(Number{unit == rate ? 1 / *number : *number, {}}, 1e3))
-        bars.push_back({of_step(step_ms), bar_place(bar).value_or(BarPlace{})});
-    line.remove_prefix(end);
-  }
-}
-
-// A bar's rate is smoothed, and holds the start of the run for long: what lies between two of them
-// is their difference. The clock shows whole seconds.
-std::vector<StepLine> between_bars(const std::vector<Bar>& bars) {
-  constexpr double kShortestS = 10;
-  constexpr double kAsMany = 20;
-  std::vector<StepLine> rates;
-  std::vector<StepLine> between;
-  const BarPlace* before = nullptr;
-  for (const Bar& bar : bars) {
-    rates.push_back(bar.step);
-    const BarPlace& now = bar.place;
-    if (before == nullptr || now.all == 0 || now.all != before->all || now.step < before->step ||
-        now.seconds < before->seconds) {
-      before = &now;  // the next epoch
-      continue;
-    }
-    const double steps = now.step - before->step;
-    const double seconds = now.seconds - before->seconds;
-    if (steps < 1 || seconds < kShortestS) continue;
-    between.insert(between.end(), static_cast<std::size_t>(std::min(kAsMany, steps)),
-                   StepLine{bar.step.line, seconds * 1e3 / steps, std::nullopt});
-    before = &now;
-  }
-  return between.empty() ? rates : between;
-}
-
 constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,      nemo,
-                               step_average,  time_in_ms,         with_its_unit, verl};
+                               step_average,  time_in_ms,         with_its_unit, verl,
+                               paddle,        time_in_brackets};
 
 }  // namespace
 
@@ -308,7 +215,7 @@ bool tells_progress(const std::string& line) {
 std::vector<StepLine> step_lines(std::span<const std::string> lines) {
   constexpr std::size_t kFewest = 3;
   std::array<std::vector<StepLine>, kForms.size()> found;
-  std::vector<Bar> bars;
+  ProgressBars bars;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string_view line = trim(std::string_view(lines[i]).substr(lines[i].rfind('\r') + 1));
     bool is_known = false;
@@ -318,18 +225,16 @@ std::vector<StepLine> step_lines(std::span<const std::string> lines) {
         found[form].push_back(step);
         is_known = true;
       }
-    if (is_known || (i > 0 && belongs_to_other_work(lines[i - 1], lines[i]))) continue;
-    for (Bar& bar : bars_in(lines[i])) {
-      bar.step.line = i;
-      bars.push_back(bar);
-    }
+    if (!is_known) bars.add(i, i > 0 ? lines[i - 1] : std::string_view(), lines[i]);
   }
   auto& most = *std::ranges::max_element(found, {}, &std::vector<StepLine>::size);
   // Two lines that are two hundred batches apart are the mean of two hundred.
   constexpr std::size_t kMeansOfMany = 2;
   if (&most == &found.front() && most.size() >= kMeansOfMany) most = between_means(most, lines);
-  if (bars.size() > most.size() && bars.size() >= kFewest) most = between_bars(bars);
-  return most.size() < kFewest ? std::vector<StepLine>() : std::move(most);
+  if (bars.size() > most.size())
+    if (auto steps = bars.steps(); !steps.empty()) return steps;
+  if (most.size() >= kFewest) return std::move(most);
+  return stamped_steps(lines);
 }
 
 }  // namespace lockstep

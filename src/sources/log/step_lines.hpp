@@ -2,19 +2,13 @@
 // 6722.4", "Time 0.35 (0.36) Data 0.30 (0.31)".
 #pragma once
 
-#include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace lockstep {
+#include "sources/log/step_line.hpp"
 
-struct StepLine {
-  std::size_t line = 0;  // from 0
-  double step_ms = 0;
-  std::optional<double> data_ms;  // of it, waiting for the batch
-};
+namespace lockstep {
 
 // "step 12 | loss 3.1", "epoch 1 ...", "12.3 it/s": of a run that goes on.
 bool tells_progress(const std::string& line);

@@ -11,6 +11,8 @@
 #include "base/text.hpp"
 #include "lockstep/xid.hpp"
 #include "messages/known_messages.hpp"
+#include "sources/log/appended_runs.hpp"
+#include "sources/log/exceptions.hpp"
 #include "sources/log/step_lines.hpp"
 #include "sources/log/watchdog_lines.hpp"
 
@@ -31,99 +33,11 @@ std::string shown(const std::string& line, const KnownMessage& message) {
   return shortened(join(redact_command(std::move(words)), " "), kLongest);
 }
 
-// ---- an exception that ends the program ----
-
-// "[rank0]: ", "[train] ", "(RayTrainWorker pid=7) ", "0: ": what launchers put before a rank's
-// line.
-std::string_view without_its_rank(std::string_view line) {
-  line = trim(line);
-  const auto end = line.find(']');
-  if (line.starts_with('[') && end != std::string_view::npos) {
-    line.remove_prefix(end + 1);
-    if (line.starts_with(':')) line.remove_prefix(1);
-    return without_its_rank(line);
-  }
-  if (line.starts_with('(') && line.find(") ") != std::string_view::npos)
-    line.remove_prefix(line.find(") ") + 2);
-  const auto digits = line.find_first_not_of("0123456789");
-  if (digits != 0 && digits != std::string_view::npos && line.substr(digits).starts_with(": "))
-    line.remove_prefix(digits + 2);
-  return trim(line);
-}
-
-// "TypeError: …", "torch.cuda.SomeError": not what a launcher raises when one of its ranks ended.
-bool is_exception(std::string_view line) {
-  line = without_its_rank(line);
-  const std::string_view name = line.substr(0, line.find(':'));
-  if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                             "0123456789_.") != std::string_view::npos)
-    return false;
-  if (name.ends_with("ChildFailedError") || name.ends_with("CalledProcessError") ||
-      name.ends_with("ProcessExitedException"))
-    return false;
-  return name.ends_with("Error") || name.ends_with("Exception");
-}
-
 // NCCL, the store and the rendezvous speak of others.
 bool speaks_of_others(std::string_view exception) {
   return holds_any(
       exception, {"NCCL", "nccl", "ProcessGroup", "DistBackendError", "DistStoreError", "TCPStore",
                   "c10d", "Rendezvous", "Connection reset", "Broken pipe"});
-}
-
-constexpr std::size_t kOfOneEnd = 120;  // lines: all ranks' tracebacks together
-
-// Python prints a mistake in the text itself without the usual heading.
-bool has_a_traceback(std::span<const std::string> lines, std::size_t exception) {
-  const bool is_of_the_text = holds_any(lines[exception], {"SyntaxError", "IndentationError"});
-  const std::size_t from = exception > kOfOneEnd ? exception - kOfOneEnd : 0;
-  bool names_a_file = false;
-  for (std::size_t i = exception; i-- > from;) {
-    // A helper's thread ends alone: "Exception in thread ChkStopThr:".
-    if (lines[i].find(kOwnError) != std::string::npos)
-      return i == 0 || lines[i - 1].find("Exception in thread") == std::string::npos;
-    names_a_file = names_a_file || lines[i].find("File \"") != std::string::npos;
-  }
-  return is_of_the_text && names_a_file;
-}
-
-// The first of those that stand together before `end`, the last of them in the `nearest` lines
-// before it; of one that was raised while another was handled the last.
-std::optional<std::size_t> exception_before(std::span<const std::string> lines, std::size_t end,
-                                            std::size_t nearest) {
-  std::optional<std::size_t> found;
-  bool is_chained = false;
-  for (std::size_t i = end; i-- > 0;) {
-    if ((found ? *found : end) - i > (found ? kOfOneEnd : nearest)) break;
-    if (holds_any(lines[i], {"During handling of the above exception",
-                             "was the direct cause of the following exception"}))
-      is_chained = true;
-    if (!is_exception(lines[i])) continue;
-    if (!is_chained || !found) found = i;
-    is_chained = false;
-  }
-  return found && has_a_traceback(lines, *found) ? found : std::nullopt;
-}
-
-// A log may hold exceptions that were caught. What ended the program stands right before the
-// launcher's words, or at the end.
-std::optional<std::size_t> last_exception(std::span<const std::string> lines) {
-  constexpr std::size_t kBehindIt = 20;
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    if (holds_any(lines[i], {"ChildFailedError", "Root Cause (first observed failure)",
-                             "exits with return code", "srun: error:"}))
-      if (const auto found = exception_before(lines, i, kOfOneEnd)) return found;
-  std::size_t end = lines.size();
-  while (end > 0 && trim(lines[end - 1]).empty()) --end;
-  if (const auto found = exception_before(lines, end, kBehindIt)) return found;
-  // A scheduler's report on the job stands behind what the program said last.
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    if (holds_any(lines[i], {"Sender: LSF System", "# LSBATCH: User input"}))
-      if (const auto found = exception_before(lines, i, kBehindIt)) return found;
-  // Of a paste of a few lines the heading may have stayed behind.
-  constexpr std::size_t kAPaste = 30;
-  if (end > 0 && end <= kAPaste && is_exception(lines[end - 1])) return end - 1;
-  return std::nullopt;
 }
 
 // ---- one run, in one log or in several ----
@@ -332,6 +246,21 @@ std::ptrdiff_t progress_behind(const KnownMessage& known, std::span<const std::s
   });
 }
 
+// A model that has no room by itself: "in _apply", ".to(device)", no batch in the traceback.
+bool is_before_any_batch(const KnownMessage& known, std::span<const std::string> lines,
+                         std::size_t at) {
+  constexpr std::size_t kOfATraceback = 60;
+  if (known.code != FindingCode::out_of_memory) return false;
+  bool moves = false;
+  for (std::size_t i = at; i-- > 0 && at - i < kOfATraceback;) {
+    if (lines[i].find(kOwnError) != std::string::npos) break;
+    if (holds_any(lines[i], {"in forward", "in backward", "loss", "in step", "training_step"}))
+      return false;
+    moves = moves || holds_any(lines[i], {"in _apply", "in convert"});
+  }
+  return moves;
+}
+
 void add_message(std::span<const OutputLog> logs, const Found& entry,
                  std::vector<Record>& records) {
   const KnownMessage& known = *entry.matched.message;
@@ -341,7 +270,8 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
   };
   const OutputLog& log = logs[entry.place.log];
   const auto in_log = [&](std::size_t line, const std::string& words) {
-    return fmt::format("{}line {}: {}", log.name.empty() ? "" : log.name + " ", line + 1, words);
+    return fmt::format("{}line {}: {}", log.name.empty() ? "" : log.name + " ",
+                       log.first_line + line + 1, words);
   };
   // What the ranks say compared stands first: the line itself names the victims.
   if (known.code == FindingCode::nccl_timeout) {
@@ -353,7 +283,10 @@ void add_message(std::span<const OutputLog> logs, const Found& entry,
   }
   add(known.code,
       in_log(entry.place.line, shown(log.lines[entry.place.line], known)) +
-          (known.words == kMismatchOfSizes ? fmt::format("; {}", kOtherSizes) : std::string()));
+          (known.words == kMismatchOfSizes ? fmt::format("; {}", kOtherSizes) : std::string()) +
+          (is_before_any_batch(known, log.lines, entry.place.line)
+               ? fmt::format("; {}", kNoBatchYet)
+               : std::string()));
   constexpr std::ptrdiff_t kFewLines = 3;
   const auto more = ends_a_run(entry.matched) ? progress_behind(known, log.lines) : 0;
   if (more >= kFewLines)
@@ -393,8 +326,16 @@ void add_steps(std::span<const std::string> lines, std::vector<Record>& records)
 }  // namespace
 
 std::optional<ParsedLog> parse_training_log(std::span<const std::string> lines) {
-  const OutputLog log{{}, {}, lines};
-  return parse_training_logs({&log, 1});
+  const LastRun run = last_run(lines);
+  const OutputLog last{{}, {}, lines.subspan(run.first_line), run.first_line};
+  auto log = parse_training_logs({&last, 1});
+  if (run.first_line == 0) return log;
+  if (!log) log = log_without_messages();
+  log->notes.push_back(
+      fmt::format("the log holds {} runs, one behind the other: this is of the last, which begins "
+                  "in line {}; give another one's lines alone to see what ended it",
+                  run.runs, run.first_line + 1));
+  return log;
 }
 
 ParsedLog log_without_messages() {

@@ -1,6 +1,7 @@
 // A training program's own output: the lines with error messages that lockstep knows.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,9 +16,10 @@ struct OutputLog {
   std::string name;         // empty: the only one
   std::optional<int> rank;  // of lines that name none
   std::span<const std::string> lines;
+  std::size_t first_line = 0;  // where they begin in the file
 };
 
-// Nothing where no line is known.
+// Of several runs in one log the last. Nothing where no line is known.
 std::optional<ParsedLog> parse_training_log(std::span<const std::string> lines);
 
 // Of a run that goes on, or ended well: no line is known.
