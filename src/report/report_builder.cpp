@@ -266,12 +266,18 @@ void tell_of_its_job(const JobSignals& job, Report& report) {
     }
 }
 
+std::ptrdiff_t looks_between(const Series<double>& series, double from_ms, double to_ms) {
+  return std::ranges::count_if(series.t_ms,
+                               [&](double t_ms) { return t_ms >= from_ms && t_ms <= to_ms; });
+}
+
 // How long its GPUs hold a job's memory behind its last sign of work: it saves, waits, or hangs. A
 // notebook that lies open does so, too.
 std::optional<double> held_after_s(const Timeline& timeline, const JobSignals& job) {
   constexpr double kOfTheWatch = 0.2;
   constexpr double kLeastMs = 30'000;  // a save, an evaluation on the host
   constexpr double kSameMemory = 0.8;
+  constexpr std::ptrdiff_t kLooksAtAJob = 3;  // one reading above zero is no job
   const double after_ms = timeline.to_ms - job.to_ms;
   if (after_ms < kLeastMs || after_ms < kOfTheWatch * (timeline.to_ms - timeline.from_ms))
     return std::nullopt;
@@ -279,7 +285,8 @@ std::optional<double> held_after_s(const Timeline& timeline, const JobSignals& j
     const auto track = std::ranges::find_if(
         timeline.gpus, [&](const GpuTrack& each) { return each.info.index == member.index; });
     if (track == timeline.gpus.end() || !member.memory_bytes || track->memory_used_bytes.empty() ||
-        track->memory_used_bytes.values.back() < kSameMemory * *member.memory_bytes)
+        track->memory_used_bytes.values.back() < kSameMemory * *member.memory_bytes ||
+        looks_between(track->memory_used_bytes, job.from_ms, job.to_ms) < kLooksAtAJob)
       return std::nullopt;
   }
   return job.members.empty() ? std::nullopt : std::optional(after_ms / 1e3);

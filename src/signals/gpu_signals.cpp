@@ -227,7 +227,7 @@ void tell_of_working_time(const Timeline& timeline, Signals& signals) {
       if (std::ranges::find(job.gpus, gpu.index) == job.gpus.end()) continue;
       const GpuTrack& track = timeline.gpus[i];
       if (const auto held = between(track.memory_used_bytes, job.from_ms, job.to_ms); !held.empty())
-        gpu.memory_used_bytes = held.values.back();
+        gpu.memory_used_bytes = quantile(held.values, 1);  // what it took, not what is left of it
       if (!job.steps) continue;
       const double from = job.steps->first_step_ms;
       const double to = job.steps->last_step_ms;

@@ -24,9 +24,14 @@ void take_quote_marks_off(std::vector<std::string>& lines) {
 
 // Kept as comments of a script or a README: "# [0] NVIDIA H100 80GB HBM3 | 52'C, 55 % | ...".
 void take_comment_marks_off(std::vector<std::string>& lines) {
-  for (std::string& line : lines)
+  for (std::string& line : lines) {
+    // somebody's remark on a row: "78%    3%      <- healthy idle"
+    for (const char* const arrow : {"  <- ", "  <-- ", "  <== "})
+      if (const auto at = line.find(arrow); at != std::string::npos)
+        line.erase(line.find_last_not_of(' ', at) + 1);
     if (line.starts_with("# [") || line.starts_with("# |") || line.starts_with("# +"))
       line.erase(0, 2);
+  }
 }
 
 // One line of output in the middle of prose: `[6] NVIDIA A100 80GB PCIe | 52'C, 100 % | ...`

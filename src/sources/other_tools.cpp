@@ -12,8 +12,10 @@
 #include "sources/nvidia_smi/column_log.hpp"
 #include "sources/nvidia_smi/query_log.hpp"
 #include "sources/nvidia_smi/table_log.hpp"
+#include "sources/prometheus/metrics_page.hpp"
 #include "sources/rocm_smi/rocm_smi_list.hpp"
 #include "sources/rocm_smi/rocm_smi_table.hpp"
+#include "sources/wandb/wandb_events.hpp"
 
 namespace lockstep {
 namespace {
@@ -90,6 +92,8 @@ std::optional<ParsedLog> parse_other_tools_readings(const std::vector<std::strin
   if (auto log = parse_nvidia_smi_query(lines)) return log;
   if (auto log = parse_nvidia_smi_columns(lines)) return log;
   if (auto log = parse_dcgmi_columns(lines)) return log;
+  if (auto log = parse_wandb_events(lines)) return log;
+  if (auto log = parse_metrics_page(lines)) return log;
   if (auto log = parse_gpustat_log(text)) return log;
   if (auto log = parse_gpustat_table(lines)) return log;
   if (auto log = parse_rocm_smi_table(lines)) return log;

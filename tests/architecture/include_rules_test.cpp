@@ -46,7 +46,7 @@ const std::map<std::string, Rule> kRules = {
     {"src/sources/flight_recorder", {{}, {}, {"fmt", "nlohmann"}}},
     {"src/sources/trace", {{"src/rows"}, {}, {"fmt", "nlohmann", "simdjson.h", "zlib.h"}}},
     {"src/sources/prometheus", {{"src/sources/parsed"}, {}, {"fmt", "httplib.h", "simdjson.h"}}},
-    {"src/sources/wandb", {{"src/sources/parsed"}, {}, {"fmt", "protozero"}}},
+    {"src/sources/wandb", {{"src/sources/parsed"}, {}, {"fmt", "nlohmann", "protozero"}}},
     {"src/messages", {{}, {}, {}}},
     {"src/timeline", {{}, {}, {}}},
     {"src/rows", {{}, {}, {}}},               // the profiler's rows in memory

@@ -105,7 +105,7 @@ JobVerdict hosts_in_turns(const JobSignals& job, const Turns& turns) {
 
 JobVerdict judge_cluster_job(const JobSignals& job, const Signals& signals) {
   if (signals.ticks < kFewestTicksOfCluster)
-    return unclear_cluster(job, "too few readings: ask for a longer --window.");
+    return unclear_cluster(job, "too few readings: look for longer (--window of a server).");
   const bool known = std::ranges::any_of(
       job.members, [](const GpuInJob& member) { return member.busy.has_value(); });
   if (!known)

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "base/text.hpp"
@@ -367,9 +368,11 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
   const bool same_memory = !job.memory_balance || *job.memory_balance > 0.85;
   double least = 1;
   double most = 0;
+  double all = 0;  // of the job's own time, as it is printed
   for (const GpuInJob& member : job.members) {
     least = std::min(least, member.busy.value_or(0));
     most = std::max(most, member.busy.value_or(0));
+    all += member.busy.value_or(0);
   }
   const bool same_load = most - least < 0.2;
   const bool waits_for_one = job.longest_hollow_ms > 10'000;
@@ -378,7 +381,7 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
                      (job.power_swing.value_or(0) > 0.03 && job.power_together.value_or(0) > 0.6);
   // Who never rests takes no turns.
   constexpr double kNeverRests = 0.9;
-  if (job.busy_sum < kTurnsSumAtMost && !agree && most < kNeverRests)
+  if (job.busy_sum < kTurnsSumAtMost && all < kTurnsSumAtMost && !agree && most < kNeverRests)
     return unclear(job,
                    "together they are busy like one GPU: " + who_they_are(signals) +
                        " or power samples would tell turns from waiting for data.",
@@ -512,6 +515,11 @@ std::string one_alone_holds_a_program(const JobSignals& job, const Signals& sign
   constexpr double kContextBytes = 1.5e9;
   constexpr double kAtRest = 0.05;
   if (job.gpus.size() != 1 || signals.gpus.size() < 2) return "";
+  // a listed process may hold next to nothing yet
+  if (std::ranges::any_of(signals.jobs, [&](const JobSignals& other) {
+        return other.gpus != job.gpus && !other.processes.empty();
+      }))
+    return "";
   double held = 0;
   double most_of_others = 0;
   for (const GpuSignals& gpu : signals.gpus) {
@@ -539,11 +547,13 @@ std::string one_alone_holds_a_program(const JobSignals& job, const Signals& sign
 std::string busy_and_hardly_drawing(const JobSignals& job, const Signals& signals) {
   constexpr double kBusy = 0.95;
   constexpr double kHardly = 0.35;
+  constexpr double kHoldsAContext = 2e8;  // who holds less runs nothing that could wait
   if (job.gpus.size() < 2) return "";
   double most = 0;
   for (const GpuSignals& gpu : signals.gpus) {
     if (std::ranges::find(job.gpus, gpu.index) == job.gpus.end()) continue;
-    if (gpu.busy_fraction.value_or(0) < kBusy || !gpu.power_mw || !gpu.info.power_limit_mw)
+    if (gpu.busy_fraction.value_or(0) < kBusy || !gpu.power_mw || !gpu.info.power_limit_mw ||
+        gpu.memory_used_bytes.value_or(kHoldsAContext) < kHoldsAContext)
       return "";
     most = std::max(most, *gpu.power_mw / *gpu.info.power_limit_mw);
   }
@@ -725,16 +735,14 @@ MachineVerdict judge_machine(const Signals& signals, const std::vector<JobVerdic
       signals.jobs, [](const JobSignals& job) { return job.origin == JobOrigin::likeness; });
   // Of a desktop's GPU 7 % is drawn windows.
   constexpr double kWorksAtLeast = 0.1;
-  std::size_t working = 0;
+  std::set<int> working;
   for (std::size_t i = 0; i < signals.jobs.size(); ++i)
-    if (verdicts[i].verdict.pattern != Pattern::idle &&
-        std::ranges::any_of(signals.jobs[i].members, [](const GpuInJob& member) {
-          return member.busy.value_or(1) >= kWorksAtLeast;
-        }))
-      ++working;
-  if (nobody_known && working > 1 && signals.jobs[result.first_job].gpus.size() == 1) {
+    if (verdicts[i].verdict.pattern != Pattern::idle)
+      for (const GpuInJob& member : signals.jobs[i].members)
+        if (member.busy.value_or(1) >= kWorksAtLeast) working.insert(member.index);
+  if (nobody_known && working.size() > 1 && signals.jobs[result.first_job].gpus.size() == 1) {
     result.verdict = {Pattern::unclear, 0.5,
-                      std::to_string(working) + " GPUs work and are not alike: " +
+                      std::to_string(working.size()) + " GPUs work and are not alike: " +
                           who_they_are(signals) + " would tell separate jobs from parts of one."};
     return result;
   }

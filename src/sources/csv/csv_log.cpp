@@ -646,6 +646,94 @@ std::size_t take_torn_rows_off(const Layout& layout, CsvRows& rows) {
   });
 }
 
+bool has_a_number(const std::vector<std::string>& cells) {
+  return std::ranges::any_of(cells,
+                             [](const std::string& cell) { return parse_cell(cell).has_value(); });
+}
+
+// A loop around the command on a machine of several GPUs: a header, and a row per GPU in order.
+struct LooksByHeader {
+  std::size_t gpus = 0;
+  std::vector<std::string> times;  // what stands above each header, where those are dates
+};
+
+std::optional<LooksByHeader> looks_by_header(const std::vector<std::string>& lines,
+                                             const std::string& header, const Layout& layout,
+                                             char separator) {
+  constexpr std::size_t kAbove = 3;  // lines
+  constexpr double kADate = 1e8;
+  LooksByHeader looks;
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i] == header) {
+      sizes.push_back(0);
+      for (std::size_t above = 1; above <= std::min(kAbove, i); ++above)
+        if (parse_time(trim(lines[i - above])).value_or(0) > kADate) {
+          looks.times.emplace_back(trim(lines[i - above]));
+          break;
+        }
+    } else if (!sizes.empty()) {
+      const auto cells = csv_cells(lines[i], separator);
+      if (cells.size() == layout.columns.size() && has_a_number(cells)) ++sizes.back();
+    }
+  }
+  if (sizes.size() < 2) return std::nullopt;
+  looks.gpus = sizes.front();
+  if (looks.gpus < 2 || looks.gpus > kOneLookAtMost) return std::nullopt;
+  for (std::size_t i = 0; i + 1 < sizes.size(); ++i)
+    if (sizes[i] != looks.gpus) return std::nullopt;
+  if (looks.times.size() != sizes.size()) looks.times.clear();
+  return looks;
+}
+
+// Their numbers and times in columns of their own.
+void name_gpus(const LooksByHeader& looks, Layout& layout, CsvRows& rows) {
+  const std::size_t width = layout.columns.size();
+  layout.columns.push_back({Role::gpu});
+  if (!looks.times.empty()) layout.columns.push_back({Role::time});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].resize(width);
+    rows[i].push_back(std::to_string(i % looks.gpus));
+    if (i / looks.gpus < looks.times.size()) rows[i].push_back(looks.times[i / looks.gpus]);
+  }
+}
+
+// What was taken for the time goes back again and again: a table of results, not a log.
+bool goes_back_and_forth(const Layout& layout, const CsvRows& rows) {
+  constexpr std::size_t kFewRows = 10;
+  constexpr double kOften = 0.1;  // once per GPU, where those stand one behind the other
+  constexpr double kHalfADay = 43'200;
+  std::size_t timed = 0;
+  std::size_t back = 0;
+  std::optional<double> before;
+  for (const auto& row : rows) {
+    const auto time = time_of(layout, row);
+    if (!time) continue;
+    ++timed;
+    // a time of day that passes midnight goes back by nearly a day
+    if (before && *time < *before && *before - *time < kHalfADay) ++back;
+    before = time;
+  }
+  return timed > kFewRows && static_cast<double>(back) > kOften * static_cast<double>(timed);
+}
+
+// Rows with a cell more than the header has names: somebody's own time stands before nvidia-smi's.
+// False: which cell has no name cannot be told.
+bool settle_second_time(const Layout& layout, CsvRows& rows) {
+  const auto is_longer = [&](const std::vector<std::string>& row) {
+    return row.size() == layout.columns.size() + 1 && !row.back().empty();
+  };
+  if (!layout.header || 2 * std::ranges::count_if(rows, is_longer) <= std::ssize(rows)) return true;
+  const bool has_two = layout.columns.front().role == Role::time &&
+                       std::ranges::all_of(rows, [&](const std::vector<std::string>& row) {
+                         return !is_longer(row) || parse_time(row[1]);
+                       });
+  if (!has_two) return false;
+  for (auto& row : rows)
+    if (is_longer(row)) row.erase(row.begin() + 1);
+  return true;
+}
+
 }  // namespace
 
 bool names_no_gpu(const std::vector<std::string>& lines) {
@@ -692,13 +780,20 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
         first, [](const std::string& cell) { return parse_cell(cell) || parse_time(cell); });
     if (numbers * 2 >= static_cast<std::ptrdiff_t>(first.size())) layout = layout_by_content(rows);
   }
-  if (!layout || rows.empty()) return std::nullopt;
+  // Another header in the middle, a command line: the tool was started again.
+  std::erase_if(rows, [](const auto& cells) { return !has_a_number(cells); });
+  if (!layout || rows.empty() || !settle_second_time(*layout, rows)) return std::nullopt;
   const std::size_t torn = take_torn_rows_off(*layout, rows);
   const bool by_nvidia_smi =
       has(header, "utilization.gpu") || has(header, "power.draw") || has(header, "memory.used [") ||
       (!layout->header && std::ranges::any_of(rows.front(), [](const std::string& cell) {
         return has(cell, " %") || has(cell, " MiB") || has(cell, " W");
       }));
+  if (goes_back_and_forth(*layout, rows)) return std::nullopt;
+  const auto by_header = !header.empty() && !names_any(*layout, {Role::gpu, Role::uuid, Role::time})
+                             ? looks_by_header(lines, header, *layout, separator)
+                             : std::nullopt;
+  if (by_header) name_gpus(*by_header, *layout, rows);
   const bool nobody_named = !names_any(*layout, {Role::gpu, Role::uuid, Role::time});
   const std::size_t in_turn = nobody_named ? gpus_in_turn(*layout, rows) : 1;
   // A heading before each row: a loop around the command, on a machine with one GPU.
@@ -713,12 +808,7 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   const double scale = busy_scale(*layout, rows);
   const bool is_cut = rows.size() > 1 && ends_in_mid_row(*layout, rows);
   if (is_cut) rows.pop_back();
-  for (const auto& cells : rows) {
-    // A header in the middle: the tool was started again.
-    const bool any_number = std::ranges::any_of(
-        cells, [](const std::string& cell) { return parse_cell(cell).has_value(); });
-    if (any_number) collected.add(cells, scale);
-  }
+  for (const auto& cells : rows) collected.add(cells, scale);
   auto log = collected.build();
   const bool any_reading =
       log && std::ranges::any_of(log->records, [](const Record& record) {
@@ -733,6 +823,20 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
   if (is_cut) log->notes.push_back("the last row is cut in the middle and was left out");
   if (!layout->header)
     log->notes.push_back("there is no header line: columns are told by what they hold");
+  const auto unreadable = std::ranges::count_if(rows, [](const std::vector<std::string>& row) {
+    return std::ranges::any_of(row, [](const std::string& cell) {
+      return has(cell, "Unknown Error") || has(cell, "GPU is lost");
+    });
+  });
+  if (unreadable > 0)
+    log->notes.push_back(
+        fmt::format("{} of {} rows hold errors where readings should be: the driver did not get "
+                    "them from the GPU (dmesg | grep -i xid)",
+                    unreadable, rows.size()));
+  if (by_header)
+    log->notes.push_back(fmt::format(
+        "no column names the GPU: the {} rows under each header are taken as GPU 0 to {}",
+        by_header->gpus, by_header->gpus - 1));
   if (nobody_named && rows.size() > 1)
     log->notes.push_back(
         in_turn > 1 ? fmt::format("no column names the GPU: the rows are those of {} GPUs in turn, "

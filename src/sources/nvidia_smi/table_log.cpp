@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/text.hpp"
 #include "sources/parsed/cells.hpp"
@@ -54,7 +55,9 @@ bool second_line_of_gpu(std::string_view line, LogRow& row) {
     const auto cell = unit_cell(words[i]);
     if (!cell) continue;
     if (cell->unit == Unit::watt) {
-      (row.power_mw ? row.power_limit_mw : row.power_mw) = cell->value * 1e3;
+      // "ERR! / 250W": the limit alone
+      const bool is_the_limit = row.power_mw || (i > 0 && words[i - 1] == "/");
+      (is_the_limit ? row.power_limit_mw : row.power_mw) = cell->value * 1e3;
       any = true;  // with MIG neither memory nor utilization is told of the whole GPU
     }
     if (cell->unit == Unit::celsius && !row.temperature_c) row.temperature_c = cell->value;
@@ -105,6 +108,13 @@ std::optional<ProcessSample> process_line(std::string_view line) {
 }
 
 constexpr std::string_view kTable = "| NVIDIA-SMI";
+constexpr std::string_view kNoReading = "ERR!";
+
+std::string joined_numbers(const std::set<int>& numbers) {
+  std::vector<std::string> words;
+  for (const int number : numbers) words.push_back(std::to_string(number));
+  return join(words, ", ");
+}
 
 // Looks so far apart say nothing of the time between them, and may be of different jobs: the last
 // one counts.
@@ -138,6 +148,7 @@ std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>&
   std::map<int, std::string> bus_of_gpu;
   bool of_another_machine = false;
   bool any_of_another_machine = false;
+  std::set<int> unreadable;
   std::size_t tables = 0;
   std::size_t rows = 0;
   bool in_processes = false;
@@ -167,7 +178,9 @@ std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>&
       }
       continue;
     }
+    if (pending && line.find(kNoReading) != std::string::npos) unreadable.insert(pending->gpu);
     if (auto first = first_line_of_gpu(line)) {
+      if (line.find(kNoReading) != std::string::npos) unreadable.insert(first->row.gpu);
       // GPUs keep their places on a bus: this one is a GPU of another machine.
       const auto known = bus_of_gpu.emplace(first->row.gpu, first->bus).first;
       of_another_machine = known->second != first->bus;
@@ -190,6 +203,10 @@ std::optional<ParsedLog> parse_nvidia_smi_tables(const std::vector<std::string>&
     log->notes.push_back(
         "tables of several machines, for a GPU's number has several places on the bus: those of "
         "the first machine are read");
+  if (log && !unreadable.empty())
+    log->notes.push_back("GPU " + joined_numbers(unreadable) +
+                         ": ERR! stands where readings should: the driver does not get them from "
+                         "it (dmesg | grep -i xid; a reset or a reboot)");
   if (log && far_apart)
     log->notes.push_back("the looks are ten minutes and more apart: only the last is read");
   return log;

@@ -71,11 +71,14 @@ TEST(Report, AJobsBusyTimeIsThatOfTheGpusThatWereRead) {
 }
 
 // Two minutes, of which the job worked until `to_ms` and held 10 GB of each GPU.
-std::optional<double> held_after(double to_ms, double memory_at_the_end) {
+std::optional<double> held_after(double to_ms, double memory_at_the_end, int looks = 5) {
   Timeline timeline = two_gpus();
   timeline.to_ms = 120'000;
   for (GpuTrack& gpu : timeline.gpus)
-    gpu.memory_used_bytes = {{0, timeline.to_ms}, {10e9, memory_at_the_end}};
+    for (int look = 0; look < looks; ++look) {
+      gpu.memory_used_bytes.t_ms.push_back(look * timeline.to_ms / (looks - 1));
+      gpu.memory_used_bytes.values.push_back(look + 1 < looks ? 10e9 : memory_at_the_end);
+    }
   Signals signals;
   signals.jobs.emplace_back();
   signals.jobs.front().gpus = {0, 1};
@@ -92,6 +95,7 @@ TEST(Report, SaysHowLongAJobThatRunsNoMoreHoldsItsMemory) {
   EXPECT_EQ(held_after(60'000, 0), std::nullopt) << "it has ended and let go";
   EXPECT_EQ(held_after(100'000, 10e9), std::nullopt) << "it may save or evaluate";
   EXPECT_EQ(held_after(120'000, 10e9), std::nullopt) << "it works to the end";
+  EXPECT_EQ(held_after(60'000, 10e9, 3), std::nullopt) << "two looks are no job";
 }
 
 TEST(Report, SaysOnceWhatNoGpuGave) {
