@@ -175,11 +175,16 @@ std::vector<Edit> put_under(std::string_view text, Node first, Node last, std::s
   const auto from = lines_of_node(text, first);
   const auto to = lines_of_node(text, last);
   if (!from || !to || block_of(first) != block_of(last)) return {};
-  for (const Node& statement : block_of(first).children())
-    if (statement.from() >= first.from() && statement.to() <= last.to() &&
-        has_long_string(statement))
-      return {};
   const std::string step = indent_step(text);
+  // What stands within a string stays as it is.
+  std::vector<Node> strings;
+  for (const Node& statement : block_of(first).children())
+    if (statement.from() >= first.from() && statement.to() <= last.to())
+      for (const Node& string : statement.descendants("string")) strings.push_back(string);
+  const auto is_within_a_string = [&](std::size_t at) {
+    return std::ranges::any_of(
+        strings, [&](const Node& string) { return string.from() < at && at < string.to(); });
+  };
   // The first byte is written anew, so that two that want to wrap one statement are in each other's
   // way, and come one after the other.
   const std::string indent(indentation_at(text, first.from()));
@@ -187,7 +192,7 @@ std::vector<Edit> put_under(std::string_view text, Node first, Node last, std::s
                               indent + std::string(header) + std::string(line_ending_of(text)) +
                                   indent + step + std::string(text.substr(first.from(), 1))}};
   for (std::size_t line = line_end(text, from->from); line < to->to; line = line_end(text, line))
-    if (!trim(text.substr(line, line_end(text, line) - line)).empty())
+    if (!trim(text.substr(line, line_end(text, line) - line)).empty() && !is_within_a_string(line))
       edits.push_back({line, line, step});
   return edits;
 }

@@ -38,7 +38,8 @@ class Conversion {
         single_(single),
         module_(module_of(input, single.file)),
         text_(text_of(input, single.file)),
-        also_on_cpu_(text_.find("is_available") != std::string_view::npos) {}
+        also_on_cpu_(holds_any(
+            text_, {"is_available", "--cpu", "no_cuda", "no-cuda", "args.cuda", "use_cuda"})) {}
 
   Converted run() {
     find_start();
@@ -52,6 +53,7 @@ class Conversion {
     reach_into_the_wrapped();
     sync_once_an_update();
     let_rank_0_speak();
+    show_a_ranks_share();
     leave_the_group();
     if (!objection_.empty()) return {{}, objection_};
     return {in_order(std::move(edits_)), ""};
@@ -332,8 +334,12 @@ class Conversion {
 
   void wrap() {
     const std::string where = also_on_cpu_ ? "" : ", device_ids=[torch.cuda.current_device()]";
-    add(line_above(text_, single_.training,
-                   fmt::format("{0} = DistributedDataParallel({0}{1})", single_.model, where)),
+    const std::string unused = part_that_no_pass_uses(input_, script_, single_).empty()
+                                   ? ""
+                                   : ", find_unused_parameters=True";
+    add(line_above(
+            text_, single_.training,
+            fmt::format("{0} = DistributedDataParallel({0}{1}{2})", single_.model, where, unused)),
         "the wrap", single_.training);
     // A function that sets a name of the module needs to say so; the module's own code does not.
     if (single_.scope && module_.assigned(single_.model).empty()) {
@@ -490,7 +496,7 @@ class Conversion {
   static bool is_for_rank_0(const PythonCall& call) {
     static constexpr std::array<std::string_view, 6> kNames = {
         "save_pretrained", "savefig", "save_image", "imwrite", "save", "imsave"};
-    if (call.callee == "print") return true;
+    if (is_said(call)) return true;
     return std::ranges::find(kNames, call.last_name()) != kNames.end();
   }
 
@@ -499,6 +505,11 @@ class Conversion {
     std::string_view callee = call.field("function").text();
     while (callee.starts_with("*")) callee.remove_prefix(1);
     return callee;
+  }
+
+  static bool is_said(const PythonCall& call) {
+    return call.callee == "print" || call.full_name == "sys.stdout.write" ||
+           call.full_name == "sys.stdout.flush";
   }
 
   // A call of the model or of a function of ours: all ranks have to do it.
@@ -555,9 +566,9 @@ class Conversion {
       if (!(alone && is_for_rank_0(call)) && !opens) continue;
       // A print that other scripts or loader's workers come to may have no group to ask; printed N
       // times it does no harm.
-      if (call.callee == "print" && (call.node.enclosing("class_definition") ||
-                                     (is_imported_ && function_around(call.node) &&
-                                      function_around(call.node) != single_.scope)))
+      if (is_said(call) && (call.node.enclosing("class_definition") ||
+                            (is_imported_ && function_around(call.node) &&
+                             function_around(call.node) != single_.scope)))
         continue;
       if (opens) {
         const auto calls = statement.descendants("call");
@@ -586,10 +597,11 @@ class Conversion {
         ++last;
       do_before(statements[first], statements[first]);  // the others of the group ask for nothing
       auto edits = put_under(text_, statements[first], statements[last], kOnRank0);
-      const bool saves =
-          std::any_of(statements.begin() + static_cast<std::ptrdiff_t>(first),
-                      statements.begin() + static_cast<std::ptrdiff_t>(last) + 1,
-                      [](const Node& statement) { return statement.text().find("print") != 0; });
+      const bool saves = std::any_of(
+          statements.begin() + static_cast<std::ptrdiff_t>(first),
+          statements.begin() + static_cast<std::ptrdiff_t>(last) + 1, [](const Node& statement) {
+            return statement.text().find("print") != 0 && statement.text().find("sys.stdout") != 0;
+          });
       if (!edits.empty() || saves) add(std::move(edits), "rank 0's part", statements[first]);
       first = last + 1;
     }
@@ -606,9 +618,10 @@ class Conversion {
         edits_.push_back({name.from(), name.to(), "makedirs"});
     }
     for (const PythonCall& call : module_.calls())
-      if (call.full_name == "torch.load" && is_wrapped_here(call.node)) {
+      if (call.full_name == "torch.load" && is_wrapped_here(call.node) &&
+          !call.node.enclosing("class_definition")) {
         const bool saved_before = std::ranges::any_of(module_.calls(), [&](const PythonCall& save) {
-          return save.full_name == "torch.save";
+          return save.full_name == "torch.save" && may_be_one_file(save, call);
         });
         if (saved_before)
           add(line_above(text_, statement_of(call.node), "dist.barrier()  # rank 0 has written it"),
@@ -619,6 +632,49 @@ class Conversion {
           call.argument("map_location") == nullptr && call.positional(1) == nullptr)
         add(ArgumentSet::of_call(call).set(text_, "map_location", "\"cpu\""), "map_location",
             call.node);
+  }
+
+  static bool may_be_one_file(const PythonCall& save, const PythonCall& load) {
+    const PythonArgument* const written = save.given("f", 1);
+    const PythonArgument* const read = load.given("f", 0);
+    if (written == nullptr || read == nullptr) return true;
+    const auto first = string_value(written->value);
+    const auto second = string_value(read->value);
+    return !first || !second || *first == *second;
+  }
+
+  // Bars on rank 0 alone, and means over what a rank has seen.
+  void show_a_ranks_share() {
+    for (const PythonCall& call : module_.calls()) {
+      const bool is_bar = call.full_name.starts_with("tqdm.") &&
+                          (call.last_name() == "tqdm" || call.last_name() == "trange");
+      if (!is_bar || call.has_splat || call.argument("disable") != nullptr || is_imported_ ||
+          call.node.enclosing("class_definition") || !is_after_start(statement_of(call.node)))
+        continue;
+      add(ArgumentSet::of_call(call).set(text_, "disable", "dist.get_rank() != 0"), "the bar",
+          call.node);
+    }
+    for (const TrainingLoop& loop : script_.loops) {
+      const PythonCall& loader = *loop.loaders.front().call;
+      const std::string dataset(dataset_of(loader).text());
+      for (const PythonAssignment& item : module_.assignments()) {
+        if (item.value != loader.node || item.element) continue;
+        for (const PythonCall& call : module_.calls()) {
+          const PythonArgument* const of = call.callee == "len" ? call.positional(0) : nullptr;
+          const bool is_the_whole =
+              of != nullptr &&
+              (of->value.text() == item.target + ".dataset" ||
+               (dataset_of(loader).is("identifier") && of->value.text() == dataset));
+          const Node sum = call.node.parent();
+          if (!is_the_whole || !sum.is("binary_operator") || sum.field("right") != call.node ||
+              sum.text().find('/') == std::string_view::npos ||
+              sum.text().find("//") != std::string_view::npos ||
+              (function_around(call.node) != item.function && item.function))
+            continue;
+          edits_.push_back({of->value.from(), of->value.to(), item.target + ".sampler"});
+        }
+      }
+    }
   }
 
   void leave_the_group() {

@@ -81,6 +81,29 @@ std::set<std::string> named_gpus(const ScriptFacts& script) {
   return numbers;
 }
 
+// A model that lies on several GPUs by itself: torch.device("cuda", i), f"cuda:{i}", .cuda(i) with
+// a number that is counted.
+std::string lies_on_several(const RuleInput& input, const ScriptFacts& script) {
+  for (const CallAt& item : script.code.all) {
+    if (!item.call->node.enclosing("class_definition")) continue;
+    const PythonArgument* const second =
+        item.call->full_name == "torch.device" ? item.call->positional(1) : nullptr;
+    const PythonArgument* const place = item.call->last_name() == "to" ||
+                                                item.call->last_name() == "cuda" ||
+                                                item.call->full_name == "torch.device"
+                                            ? item.call->positional(0)
+                                            : nullptr;
+    const bool counted =
+        (second != nullptr && !second->value.is("integer")) ||
+        (place != nullptr && place->value.text().find("cuda:") != std::string_view::npos &&
+         place->value.text().find_first_of("{%+") != std::string_view::npos);
+    if (counted)
+      return fmt::format("{} places parts of the model on several GPUs",
+                         words_of(input, item.file, item.call->node));
+  }
+  return "";
+}
+
 std::string starts_processes(const RuleInput& input, const ScriptFacts& script) {
   for (const CallAt& item : script.code.all)
     if (const std::string_view name = item.call->last_name();
@@ -155,6 +178,7 @@ bool is_meant_for_one_process(const RuleInput& input, const ScriptFacts& script)
 std::string breaks_as_several(const RuleInput& input, const ScriptFacts& script,
                               const SingleProcessScript& single) {
   if (std::string words = starts_processes(input, script); !words.empty()) return words;
+  if (std::string words = lies_on_several(input, script); !words.empty()) return words;
   if (named_gpus(script).size() > 1)
     return "the script names several GPUs: parts of the model may lie on each";
   const PythonModule& module = module_of(input, single.file);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "fix/rules/conversion/to_ddp.hpp"
@@ -22,6 +23,20 @@ Node optimizer_of(const TrainingLoop& loop) {
   return loop.update->node.field("function").field("object");
 }
 
+std::vector<Node> with_descendants(Node node, const char* kind) {
+  auto found = node.descendants(kind);
+  if (node.is(kind) && std::ranges::find(found, node) == found.end()) found.push_back(node);
+  return found;
+}
+
+// Groups of one model's parts: "net.features" and "net.head" are net's.
+std::set<std::string> whose_parts(std::set<std::string> models) {
+  if (models.size() < 2) return models;
+  std::set<std::string> owners;
+  for (const std::string& model : models) owners.insert(model.substr(0, model.find('.')));
+  return owners.size() == 1 && *owners.begin() != "self" ? owners : models;
+}
+
 // "model" of torch.optim.Adam(model.parameters(), …), and the call itself.
 struct Optimized {
   std::set<std::string> models;
@@ -33,7 +48,15 @@ Optimized optimized_by(const ScriptFacts& script, const TrainingLoop& loop) {
     const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
     if (made == nullptr) continue;
     bool any = false;
-    for (const Node& call : made->list.descendants("call")) {
+    auto calls = made->list.descendants("call");
+    // params = [p for p in net.parameters() if p.requires_grad]
+    if (const PythonArgument* const given = made->given("params", 0);
+        given != nullptr && given->value.is("identifier"))
+      for (const Origin& parameters : script.origins->of(origin.file, given->value).all)
+        if (parameters.file == origin.file)
+          for (const Node& call : with_descendants(parameters.expression, "call"))
+            calls.push_back(call);
+    for (const Node& call : calls) {
       const std::string_view callee = call.field("function").text();
       for (const std::string_view ending :
            {std::string_view(".module.parameters"), std::string_view(".parameters"),
@@ -161,6 +184,52 @@ std::string odd_pass(const RuleInput& input, const TrainingLoop& loop, const std
   return "";
 }
 
+// model = model.train(): what it was.
+bool is_the_same_model(const PythonAssignment& item, const std::string& model) {
+  static constexpr std::array<std::string_view, 6> kGiveBackThemselves = {
+      "train", "eval", "to", "cuda", "float", "requires_grad_"};
+  const Node function = item.value.is("call") ? item.value.field("function") : Node();
+  return function && function.is("attribute") && function.field("object").text() == model &&
+         std::ranges::find(kGiveBackThemselves, function.field("attribute").text()) !=
+             kGiveBackThemselves.end();
+}
+
+// A set that the program makes up or puts together in an order of chance is another on each rank,
+// unless a seed says otherwise: shares of it overlap.
+std::string made_by_chance(const RuleInput& input, const ScriptFacts& script,
+                           const SingleProcessScript& single) {
+  const bool seeded = std::ranges::any_of(script.code.all, [](const CallAt& item) {
+    return item.call->last_name().find("seed") != std::string_view::npos;
+  });
+  if (seeded) return "";
+  const auto is_made_here = [&](const PythonCall* loader) {
+    const Origins ways = script.origins->of(single.file, dataset_of(*loader));
+    return std::ranges::any_of(ways.all, [&](const Origin& origin) {
+      const PythonCall* const made = script.origins->call_at(origin.file, origin.expression);
+      return made != nullptr && made->last_name() == "TensorDataset";
+    });
+  };
+  if (std::ranges::none_of(single.loaders, is_made_here)) return "";
+  static constexpr std::array<std::string_view, 8> kChance = {
+      "torch.randn",       "torch.rand",         "torch.randint",        "torch.randperm",
+      "numpy.random.rand", "numpy.random.randn", "numpy.random.randint", "numpy.random.normal"};
+  for (const CallAt& item : script.code.all) {
+    const PythonArgument* const shuffle = item.call->argument("shuffle");
+    const bool is_another_loader =
+        item.call->last_name() == "DataLoader" && shuffle != nullptr &&
+        bool_value(shuffle->value) == true &&
+        std::ranges::find(single.loaders, item.call) == single.loaders.end();
+    const bool by_chance = std::ranges::find(kChance, item.call->full_name) != kChance.end();
+    const bool in_a_loop = std::ranges::any_of(script.loops, [&](const TrainingLoop& loop) {
+      return loop.file == item.file && loop.loop.contains(item.call->node);
+    });
+    if ((is_another_loader || by_chance) && !in_a_loop)
+      return fmt::format("{} would make other data on each rank: give it a seed",
+                         words_of(input, item.file, item.call->node));
+  }
+  return "";
+}
+
 }  // namespace
 
 bool opens_for_writing(const PythonCall& call) {
@@ -226,6 +295,7 @@ SingleProcessScript understand_single_process(const RuleInput& input, const Scri
     models.insert(optimized.models.begin(), optimized.models.end());
     optimizers.insert(optimizers.end(), optimized.made.begin(), optimized.made.end());
   }
+  models = whose_parts(std::move(models));
   if (models.size() != 1) return object("several models are trained: each needs its own wrap");
   single.model = *models.begin();
   if (single.model.find('.') != std::string::npos)
@@ -264,7 +334,7 @@ SingleProcessScript understand_single_process(const RuleInput& input, const Scri
   }
   for (const PythonAssignment& item : module.assignments())
     if (item.target == single.model && item.function == single.scope &&
-        single.training.contains(item.statement))
+        single.training.contains(item.statement) && !is_the_same_model(item, single.model))
       return object(fmt::format("{} is made anew within the training", single.model));
   for (const TrainingLoop& loop : script.loops) {
     const std::string model = model_in_loop(input, script, single, loop);
@@ -280,6 +350,8 @@ SingleProcessScript understand_single_process(const RuleInput& input, const Scri
     return object(files);
   if (const std::string decided = decided_by_each(input, script); !decided.empty())
     return object(decided);
+  if (const std::string chance = made_by_chance(input, script, single); !chance.empty())
+    return object(chance);
   if (script.code.sees_one_gpu || script.code.visible_devices)
     return object("the script sets CUDA_VISIBLE_DEVICES itself");
   if (const std::string hazard = hazard_beside_the_map(input.project, script.code); !hazard.empty())

@@ -56,6 +56,12 @@ LaunchChanges launch_changes(const RuleInput& input, const ScriptFacts& script,
   return changes;
 }
 
+bool sums_its_loss(std::string_view text) {
+  return text.find("reduction=\"sum\"") != std::string_view::npos ||
+         text.find("reduction='sum'") != std::string_view::npos ||
+         text.find("size_average=False") != std::string_view::npos;
+}
+
 std::string notes(const RuleInput& input, const SingleProcessScript& single) {
   std::string words =
       single.parallels.empty() && input.wishes.batch == GlobalBatch::grow
@@ -63,12 +69,17 @@ std::string notes(const RuleInput& input, const SingleProcessScript& single) {
           : "the order of the data";
   if (!single.parallels.empty())
     words +=
-        "; random layers draw on every rank by itself; where a checkpoint is loaded before "
-        "training, its names are those without `module.`";
+        "; random layers draw on every rank by itself; checkpoints are named without `module.`: "
+        "those from before no longer load (torch.nn.modules.utils."
+        "consume_prefix_in_state_dict_if_present takes the prefix off)";
+  if (sums_its_loss(text_of(input, single.file)))
+    words += single.parallels.empty()
+                 ? "; the loss is a sum over a rank's batch, and DDP takes the mean of the ranks'"
+                 : "; the loss is a sum, and DDP takes the mean of the ranks': gradients become "
+                   "1/N of what they were (multiply the loss by dist.get_world_size())";
   const std::string_view text = text_of(input, single.file);
   if (text.find("BatchNorm") != std::string_view::npos)
     words += "; BatchNorm sees each rank's share (SyncBatchNorm would see all)";
-  if (text.find("tqdm") != std::string_view::npos) words += "; progress bars stay on every rank";
   return words +
          "; what is printed is rank 0's share; a parameter that a pass does not use ends the run "
          "(find_unused_parameters=True allows it)";

@@ -28,6 +28,11 @@ std::string model_in_loop(const RuleInput& input, const ScriptFacts& script,
                           const SingleProcessScript& single, const TrainingLoop& loop);
 SingleProcessScript understand_single_process(const RuleInput& input, const ScriptFacts& script);
 
+// "self.head": a layer of the model's class that is made and never asked for again. DDP would wait
+// for its gradient. Empty: none is seen.
+std::string part_that_no_pass_uses(const RuleInput& input, const ScriptFacts& script,
+                                   const SingleProcessScript& single);
+
 // Everything that changes in the script. Empty with an objection: what is in the way.
 struct Converted {
   std::vector<Edit> edits;
