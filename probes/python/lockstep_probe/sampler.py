@@ -10,7 +10,7 @@ import time
 from . import device, places, recorder
 
 _PERIOD_S = 0.01
-_LATER_PERIOD_S = 0.1
+_LATER_PERIOD_S = 0.2
 _LONGEST_PERIOD_S = 0.5
 # Of the time, that looks may take later on: they have the interpreter meanwhile, and the program
 # waits.

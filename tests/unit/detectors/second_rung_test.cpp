@@ -176,6 +176,21 @@ TEST(LaunchBound, CostsAlsoTheLittleThatWouldGoOnBesideTheGpu) {
       << "data that are waited for do not come sooner";
 }
 
+TEST(LaunchBound, IsASuspicionWhereTheHostWaitsAllTheTime) {
+  const auto confidence_with = [](double waits) {
+    Signals signals = launches_slowly(0.4);
+    PlaceSignals item;
+    item.part = StepPart::sync;
+    item.on_device = true;
+    item.present = 1;
+    item.calls_a_step = waits;
+    signals.jobs.front().steps->places.push_back(item);
+    return found_by(find_launch_bound, signals).front().confidence;
+  };
+  EXPECT_LT(confidence_with(148), 0.5) << "the gaps are those behind the waits";
+  EXPECT_GT(confidence_with(1), 0.5) << "one .item() per step leaves the other gaps unexplained";
+}
+
 Signals launches_slowly_in_windows(double idle, double busy_between_them) {
   Signals signals = launches_slowly(idle);
   JobSignals& job = signals.jobs.front();
