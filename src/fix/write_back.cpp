@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,7 +49,36 @@ void sync_folder(const fs::path& folder) {
   ::close(file);
 }
 
-// A new text beside its file, with the file's mode and owner, waiting to be renamed.
+constexpr const char* kAccessList = "system.posix_acl_access";
+
+std::vector<std::string> attributes_of(const fs::path& path) {
+  std::vector<char> names(64U << 10U);  // the kernel gives no more than this
+  const ssize_t size = ::llistxattr(path.c_str(), names.data(), names.size());
+  std::vector<std::string> found;
+  for (const char* name = names.data(); size > 0 && name < names.data() + size;
+       name += std::strlen(name) + 1)
+    found.emplace_back(name);
+  return found;
+}
+
+// Access lists and whatever else belongs to the file. What only the administrator may set is left
+// to the system, which gives a new file its own.
+bool keep_attributes(const fs::path& path, int file) {
+  const std::vector<std::string> names = attributes_of(path);
+  // A folder may give its new files an access list that this one does not have.
+  if (std::ranges::find(names, kAccessList) == names.end()) ::fremovexattr(file, kAccessList);
+  std::vector<char> value(64U << 10U);
+  for (const std::string& name : names) {
+    const ssize_t size = ::lgetxattr(path.c_str(), name.c_str(), value.data(), value.size());
+    if (size < 0) continue;
+    const bool is_kept =
+        ::fsetxattr(file, name.c_str(), value.data(), static_cast<std::size_t>(size), 0) == 0;
+    if (!is_kept && (name == kAccessList || name.starts_with("user."))) return false;
+  }
+  return true;
+}
+
+// A new text beside its file, with the file's mode, owner and attributes, waiting to be renamed.
 class Prepared {
  public:
   static Result<Prepared> beside(const fs::path& path, std::string_view content) {
@@ -66,8 +96,8 @@ class Prepared {
     const int file = ::mkostemp(name.data(), O_CLOEXEC);
     if (file < 0) return cannot("write beside", path, errno);
     const bool owned = ::fchown(file, facts.st_uid, facts.st_gid) == 0 || errno == EPERM;
-    const bool written =
-        owned && ::fchmod(file, facts.st_mode & 07777) == 0 && write_synced(file, content);
+    const bool written = owned && keep_attributes(path, file) &&
+                         ::fchmod(file, facts.st_mode & 07777) == 0 && write_synced(file, content);
     const int error_number = errno;
     ::close(file);
     if (!written) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
+
+#include <array>
 
 #include "support/temporary_folder.hpp"
 
@@ -33,6 +36,46 @@ TEST(WriteBack, WritesAllFilesKeepsTheirModesAndLeavesNothingBeside) {
   ::stat(a.c_str(), &facts);
   EXPECT_EQ(facts.st_mode & 07777U, 0751U);
   EXPECT_EQ(entries_in(tree.path()), 2U);
+}
+
+// user::rw-, user:1234:r--, group::---, mask::r--, other::---, as the kernel keeps it
+constexpr std::array<unsigned char, 44> kAccessOfOne = {
+    2,  0, 0, 0,                                                     // version
+    1,  0, 6, 0, 0xff, 0xff, 0xff, 0xff, 2, 0, 4, 0, 0xd2, 4, 0, 0,  // owner, user 1234
+    4,  0, 0, 0, 0xff, 0xff, 0xff, 0xff,                             // its group
+    16, 0, 4, 0, 0xff, 0xff, 0xff, 0xff,                             // mask
+    32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};                            // others
+constexpr const char* kAccess = "system.posix_acl_access";
+
+std::string attribute(const std::filesystem::path& path, const char* name) {
+  std::array<char, 256> value{};
+  const ssize_t size = ::getxattr(path.c_str(), name, value.data(), value.size());
+  return size < 0 ? "none" : std::string(value.data(), static_cast<std::size_t>(size));
+}
+
+TEST(WriteBack, KeepsAccessListsAndAttributesAlsoWhenTakenBack) {
+  TemporaryFolder tree;
+  TemporaryFolder state;
+  const auto a = tree.write("a.py", "old");
+  const auto plain = tree.write("plain.py", "old");
+  if (::setxattr(a.c_str(), "user.note", "mine", 4, 0) != 0 ||
+      ::setxattr(a.c_str(), kAccess, kAccessOfOne.data(), kAccessOfOne.size(), 0) != 0)
+    GTEST_SKIP() << "this file system keeps neither attributes nor access lists";
+  // what is new in the folder gets a list of its own
+  ::setxattr(tree.path().c_str(), "system.posix_acl_default", kAccessOfOne.data(),
+             kAccessOfOne.size(), 0);
+  const std::string before = attribute(a, kAccess);
+
+  ASSERT_TRUE(
+      static_cast<bool>(write_back({{a, "old", "new"}, {plain, "old", "new"}}, state / "undo")));
+  EXPECT_EQ(attribute(a, kAccess), before);
+  EXPECT_EQ(attribute(a, "user.note"), "mine");
+  EXPECT_EQ(attribute(plain, kAccess), "none");
+
+  ASSERT_TRUE(static_cast<bool>(undo_newest(state / "undo", {})));
+  EXPECT_EQ(content_of(a), "old");
+  EXPECT_EQ(attribute(a, kAccess), before);
+  EXPECT_EQ(attribute(a, "user.note"), "mine");
 }
 
 TEST(WriteBack, IsTakenBackExactlyAndOnce) {
