@@ -18,7 +18,9 @@ constexpr int kErrorIsNear = 5;  // lines: a parser's idea of where a mistake st
 std::string objection(const SourceFile& file, const std::vector<Edit>& edits) {
   if (!file.refusal().empty()) return file.refusal();
   if (file.tree() == nullptr)
-    return file.kind() == FileKind::makefile ? "" : "no parser could make sense of it";
+    return file.kind() == FileKind::makefile || file.kind() == FileKind::dockerfile
+               ? ""
+               : "no parser could make sense of it";
   if (file.tree()->errors().empty()) return "";
   std::vector<int> lines;
   for (const Edit& edit : edits) lines.push_back(line_number(file.text(), edit.from));

@@ -47,6 +47,9 @@ std::optional<FileKind> kind_by_name(const fs::path& path) {
   if (ending == ".ipynb") return FileKind::notebook;
   if (name == "Makefile" || name == "makefile" || name == "GNUmakefile" || ending == ".mk")
     return FileKind::makefile;
+  if (name == "Dockerfile" || name == "Containerfile" || name.starts_with("Dockerfile.") ||
+      ending == ".dockerfile")
+    return FileKind::dockerfile;
   return std::nullopt;
 }
 
@@ -278,10 +281,11 @@ class Walk {
       return candidate.named ? refuse("it is a binary file") : result;
     if (!kind) kind = kind_by_first_line(*text);
     if (!kind)
-      return candidate.named ? refuse(
-                                   "lockstep reads Python, shell, sbatch, Makefile, YAML and JSON; "
-                                   "this is none of them by its name")
-                             : result;
+      return candidate.named
+                 ? refuse(
+                       "lockstep reads Python, shell, sbatch, Makefile, Dockerfile, YAML and JSON; "
+                       "this is none of them by its name")
+                 : result;
     SourceFile::Facts facts{shown(candidate.path), candidate.path, *kind, std::move(*text), "",
                             candidate.asked_for};
     if (kind == FileKind::notebook) {

@@ -14,6 +14,7 @@ std::optional<Language> language_of(FileKind kind) {
     case FileKind::yaml: return Language::yaml;
     case FileKind::json: return Language::json;
     case FileKind::makefile:
+    case FileKind::dockerfile:
     case FileKind::notebook: return std::nullopt;
   }
   return std::nullopt;
@@ -62,6 +63,8 @@ const std::vector<CommandLineInText>& SourceFile::commands() const {
     const SyntaxTree* const own = parsed ? tree() : nullptr;
     if (facts_.kind == FileKind::makefile)
       shell_ = read_makefile(facts_.text);
+    else if (facts_.kind == FileKind::dockerfile)
+      shell_ = read_dockerfile(facts_.text);
     else if (own != nullptr && facts_.kind == FileKind::shell)
       shell_ = read_shell(*own);
     else if (own != nullptr)

@@ -19,7 +19,7 @@
 namespace lockstep {
 
 // a notebook that was read is Python
-enum class FileKind : std::uint8_t { python, shell, makefile, yaml, json, notebook };
+enum class FileKind : std::uint8_t { python, shell, makefile, dockerfile, yaml, json, notebook };
 
 class SourceFile {
  public:

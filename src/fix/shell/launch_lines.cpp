@@ -238,14 +238,6 @@ class ShellReader {
   std::size_t next_fresh_ = 0;
 };
 
-// A copy of the text's length with nothing in it but line ends.
-std::string blank_copy(std::string_view text) {
-  std::string shown(text);
-  for (char& c : shown)
-    if (c != '\n') c = ' ';
-  return shown;
-}
-
 // `shown` is what a shell would see, as long as the text itself.
 void read_part(ShellText& into, const std::string& shown, std::string_view text, ShellState start,
                std::vector<std::size_t> fresh_at, Node owner) {
@@ -430,6 +422,19 @@ std::vector<Edit> CommandLineInText::replace(std::string_view text, std::size_t 
   return {{words[first].from, words[last - 1].to, std::move(written)}};
 }
 
+// A copy of the text's length with nothing in it but line ends.
+std::string blank_copy(std::string_view text) {
+  std::string shown(text);
+  for (char& c : shown)
+    if (c != '\n') c = ' ';
+  return shown;
+}
+
+void read_shell_within(ShellText& into, ShellWithin within, std::string_view text) {
+  read_part(into, within.shown, text, {std::move(within.variables), std::move(within.exported), ""},
+            std::move(within.fresh_at), {});
+}
+
 ShellText read_shell(const SyntaxTree& tree) {
   ShellText shell;
   shell.commands = ShellReader({}, {}).read(tree);
@@ -480,8 +485,8 @@ ShellText read_makefile(std::string_view text) {
   }
   to_shell_variables(shown);
   ShellText shell;
-  read_part(shell, shown, text, {std::move(known), std::move(exported), ""}, std::move(recipes),
-            {});
+  read_shell_within(shell, {std::move(shown), std::move(known), std::move(exported), recipes},
+                    text);
   return shell;
 }
 

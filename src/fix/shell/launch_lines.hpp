@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,7 +26,8 @@ struct CommandWord {
   std::optional<std::string> value;
 };
 
-// How a list of words is written, so that new ones can be written alike.
+// How a list of words is written, so that new ones can be written alike. A Dockerfile's
+// ["python", "train.py"] is a flow list, too.
 enum class WordStyle : std::uint8_t { shell, yaml_flow_list, yaml_block_list };
 
 struct CommandLineInText {
@@ -53,8 +55,22 @@ struct ShellText {
   std::vector<CommandLineInText> commands;
 };
 
+// Bash at some places of a text of another kind.
+struct ShellWithin {
+  std::string shown;  // the text, with everything else blanked out
+  std::map<std::string, std::optional<std::string>> variables;
+  std::set<std::string> exported;
+  std::vector<std::size_t> fresh_at;  // where a new shell starts
+};
+void read_shell_within(ShellText& into, ShellWithin within, std::string_view text);
+
+// As long as the text: only its line ends are left.
+std::string blank_copy(std::string_view text);
+
 ShellText read_shell(const SyntaxTree& tree);
 ShellText read_makefile(std::string_view text);
+// What a container runs: CMD and ENTRYPOINT.
+ShellText read_dockerfile(std::string_view text);
 ShellText read_yaml_commands(std::string_view text, const SyntaxTree& tree);
 
 // The value of an option among words, by any of its names: --nodes=2, --nodes 2, -N 2, -N2.
