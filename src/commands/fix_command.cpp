@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iostream>
+#include <iterator>
 #include <memory>
 
 #include "base/file.hpp"
@@ -50,6 +52,27 @@ Result<std::unique_ptr<Renderer>> renderer_for(const RunOptions& options,
                      "use text, json, sarif or github");
 }
 
+bool is_standard_input(const FixOptions& typed) {
+  return typed.paths.size() == 1 && typed.paths.front() == "-";
+}
+
+// Of the file that was asked for, changed or not: an editor puts it in place of its buffer.
+std::string text_of_the_one(const Project& project, const std::map<FileId, std::string>& texts) {
+  for (FileId id = 0; id < project.size(); ++id)
+    if (project.file(id).asked_for())
+      return texts.contains(id) ? texts.at(id) : project.file(id).text();
+  return "";
+}
+
+Result<Project> project_of(const FixOptions& typed, const std::optional<Versions>& versions) {
+  if (!is_standard_input(typed))
+    return read_project(typed.paths, versions, Neighbours::context, {}, typed.exclude);
+  const std::string text((std::istreambuf_iterator<char>(std::cin)),
+                         std::istreambuf_iterator<char>());
+  return read_text_as_file(typed.stdin_name.empty() ? "stdin.py" : typed.stdin_name, text,
+                           versions);
+}
+
 Result<int> fix_paths(const RunOptions& options, const FixOptions& typed, const CodeFilter& filter,
                       const Wishes& wishes, const Project& project, const FixPlan& plan) {
   auto renderer = TRY(renderer_for(options, typed.format));
@@ -57,7 +80,8 @@ Result<int> fix_paths(const RunOptions& options, const FixOptions& typed, const 
   std::set<int> numbers = typed.numbers;
   if (typed.interactive) numbers = ask_for_each(project, plan, options.colors);
   // Asked one by one, patches have been shown; as a diff they are what would be written.
-  if (!typed.interactive && !typed.diff)
+  const bool gives_the_text = typed.apply && is_standard_input(typed);
+  if (!typed.interactive && !typed.diff && !gives_the_text)
     TRY(put_result(options, renderer->render(report_of_plan(project, plan))));
   if (asks || typed.diff) {
     const Patched patched =
@@ -67,6 +91,8 @@ Result<int> fix_paths(const RunOptions& options, const FixOptions& typed, const 
                               typed.unsafe ? Apply::safe_and_unsafe : Apply::safe);
     if (typed.diff) {
       TRY(put_result(options, diff_of_texts(project, patched.texts)));
+    } else if (is_standard_input(typed)) {
+      TRY(put_result(options, text_of_the_one(project, patched.texts)));
     } else {
       std::vector<FileRewrite> files;
       for (const auto& [id, text] : patched.texts)
@@ -318,7 +344,13 @@ Result<int> run_fix(const RawOptions& raw, FixOptions typed) {
     return usage_error("no file or folder to look at",
                        "lockstep fix . looks at the folder you are in");
 
-  auto project = TRY(read_project(typed.paths, versions, Neighbours::context, {}, typed.exclude));
+  if (is_standard_input(typed) && typed.interactive)
+    return usage_error("-i asks, and standard input is the script",
+                       "lockstep fix - --apply writes the patched text to standard output");
+  if (!is_standard_input(typed) && !typed.stdin_name.empty())
+    return usage_error("--stdin-filename names what comes through standard input",
+                       "lockstep fix - --stdin-filename train.py < train.py");
+  auto project = TRY(project_of(typed, versions));
   if (!typed.baseline.empty()) filter.known = TRY(read_baseline(typed.baseline));
   const FixPlan plan = plan_fixes(project, wishes, filter);
   if (!typed.write_baseline.empty()) return write_baseline(options, typed, project, plan);
@@ -329,7 +361,11 @@ Result<int> run_fix(const RawOptions& raw, FixOptions typed) {
 
 Run configure_fix(CLI::App& app, RawOptions& raw) {
   auto typed = std::make_shared<FixOptions>();
-  app.add_option("PATH", typed->paths, "files and folders to look at")->type_name("PATH");
+  app.add_option("PATH", typed->paths, "files and folders to look at; -: standard input")
+      ->type_name("PATH");
+  app.add_option("--stdin-filename", typed->stdin_name,
+                 "the name of what comes through standard input")
+      ->type_name("NAME");
   auto* const apply =
       app.add_option("--apply", typed->apply_words,
                      "write the safe patches, or those of these numbers: --apply 3,5")

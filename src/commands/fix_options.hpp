@@ -13,6 +13,7 @@ namespace lockstep {
 // As typed, beside the shared options.
 struct FixOptions {
   std::vector<std::string> paths;
+  std::string stdin_name;  // of what comes through standard input, as PATH "-"
   bool apply = false;
   std::string apply_words;  // behind --apply: "3,5", or a path
   std::set<int> numbers;

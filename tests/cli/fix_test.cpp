@@ -443,6 +443,27 @@ TEST(Fix, PrintsOneDiffOfAllThatWouldBeWritten) {
   EXPECT_EQ(content_of(work.tree / "train.py"), by_patch);
 }
 
+TEST(Fix, PatchesWhatComesThroughStandardInput) {
+  Work work;
+  const auto through = [&](const std::string& arguments) {
+    return run_program({"/bin/sh", "-c",
+                        "cd '" + work.path() + "' && '" + testing::lockstep_program() + "' fix - " +
+                            arguments + " < train.py"});
+  };
+  const ProgramEnd patched = through(
+      "--stdin-filename train.py --select X702 --apply --unsafe --assume transformers=4.57.0");
+  EXPECT_EQ(patched.code, 0);
+  EXPECT_THAT(patched.out, HasSubstr("    eval_strategy=\"no\","));
+  EXPECT_THAT(patched.out, HasSubstr("trainer.train()\n")) << "the whole text";
+  EXPECT_EQ(content_of(work.tree / "train.py"), kTrain) << "the file stays as it is";
+
+  EXPECT_THAT(through("--select X702 --diff --unsafe --assume transformers=4.57.0").out,
+              HasSubstr("+++ b/stdin.py"));
+  EXPECT_EQ(through("--stdin-filename notes.txt").code, 2);
+  EXPECT_EQ(through("-i").code, 2);
+  EXPECT_EQ(work.fix({work.path(), "--stdin-filename", "a.py"}).code, 2);
+}
+
 TEST(Fix, TakesWhatTheProjectSaysInItsPyproject) {
   Work work;
   work.tree.write("pyproject.toml", "[tool.lockstep]\nignore = [\"X702\"]\n");

@@ -17,11 +17,10 @@ using namespace lockstep;
 namespace {
 
 void read_files(const std::string& text) {
-  constexpr std::pair<const char*, FileKind> kFiles[] = {{"train.py", FileKind::python},
-                                                         {"run.sh", FileKind::shell},
-                                                         {"Makefile", FileKind::makefile},
-                                                         {"job.yaml", FileKind::yaml},
-                                                         {"args.json", FileKind::json}};
+  constexpr std::pair<const char*, FileKind> kFiles[] = {
+      {"train.py", FileKind::python},   {"run.sh", FileKind::shell},
+      {"Makefile", FileKind::makefile}, {"Dockerfile", FileKind::dockerfile},
+      {"job.yaml", FileKind::yaml},     {"args.json", FileKind::json}};
   Project::Contents contents;
   contents.root = "/p";
   std::size_t next = 0;

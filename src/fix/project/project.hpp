@@ -91,4 +91,9 @@ Result<Project> read_project(const std::vector<std::string>& paths,
                              std::vector<SourceFile::Facts> more = {},
                              const std::vector<std::string>& exclude = {});
 
+// A text that is not on the disk, or not yet, under the name that it has or will have there: an
+// editor's buffer. Its neighbours are read to understand it.
+Result<Project> read_text_as_file(const std::string& name, std::string text,
+                                  const std::optional<Versions>& assumed);
+
 }  // namespace lockstep

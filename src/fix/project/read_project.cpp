@@ -314,6 +314,7 @@ class Walk {
 fs::path root_of(const std::vector<std::string>& paths) {
   std::error_code failed;
   const fs::path here = fs::current_path(failed);
+  if (paths.empty()) return here;
   const auto is_below = [](const fs::path& path, const fs::path& root) {
     const std::string relative = path.lexically_relative(root).string();
     return !relative.empty() && !relative.starts_with("..");
@@ -396,6 +397,33 @@ Result<Project> read_project(const std::vector<std::string>& paths,
   contents.versions.merge(environment_of(folders));
   add_requirements(contents, versions_on_path());
   return Project(std::move(contents));
+}
+
+Result<Project> read_text_as_file(const std::string& name, std::string text,
+                                  const std::optional<Versions>& assumed) {
+  std::error_code failed;
+  const fs::path path = fs::absolute(name, failed).lexically_normal();
+  auto kind = kind_by_name(path);
+  if (!kind) kind = kind_by_first_line(text);
+  if (!kind || kind == FileKind::notebook)
+    return usage_error(
+        fmt::format("standard input under the name {} is nothing that is read so", printable(name)),
+        "give the name that it has: lockstep fix - --stdin-filename train.py");
+  if (text.size() > kLargestSource || text.find('\0') != std::string::npos)
+    return Error{"standard input is binary, or too much for a script", "give a script's text",
+                 ErrorKind::cannot_measure};
+  if (fs::is_regular_file(path, failed)) {
+    auto project = TRY(read_project({path.string()}, assumed));
+    if (const auto id = project.at(path)) return project.with({{*id, std::move(text)}});
+  }
+  SourceFile::Facts facts{path.lexically_relative(fs::current_path(failed)).string(),
+                          path,
+                          *kind,
+                          std::move(text),
+                          "",
+                          true};
+  facts.refusal = refusal_of(facts, fs::current_path(failed));
+  return read_project({}, assumed, Neighbours::context, {std::move(facts)});
 }
 
 }  // namespace lockstep
