@@ -309,7 +309,24 @@ class Planner {
       sets[found->second].push_back(i);
     }
     const std::set<std::size_t> proven = proven_together(sets);
-    for (const auto& set : sets) add_group(set, proven.contains(set.front()));
+    std::vector<PatchGroup> groups;
+    for (const auto& set : sets)
+      if (auto group = group_of(set)) groups.push_back(std::move(*group));
+    // A proof looks at the patched files anew, which is most of the work, and at nothing that
+    // another one changes.
+    constexpr std::size_t kProofsWorthThreads = 3;
+    std::vector<std::string> objections(groups.size());
+    in_parallel(groups.size(), kProofsWorthThreads, [&](std::size_t i) {
+      if (!proven.contains(groups[i].findings.front())) objections[i] = proof_against(groups[i]);
+    });
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (!objections[i].empty()) {
+        hold_back(groups[i].findings, groups[i].edits.begin()->first, objections[i]);
+        continue;
+      }
+      groups[i].number = static_cast<int>(plan_.groups.size()) + 1;
+      plan_.groups.push_back(std::move(groups[i]));
+    }
   }
 
   // Each proof looks at the whole file again: of very many findings of one kind in a file (five
@@ -338,7 +355,8 @@ class Planner {
     return proven;
   }
 
-  void add_group(const std::vector<std::size_t>& members, bool is_proven) {
+  // Nothing: there is nothing to write, or it is held back.
+  std::optional<PatchGroup> group_of(const std::vector<std::size_t>& members) {
     PatchGroup group;
     group.findings = members;
     group.safety = FixSafety::safe;
@@ -353,14 +371,14 @@ class Planner {
       group.safety = std::max(group.safety, finding.ways.front().safety);
       ways.push_back(&finding.ways.front());
     }
-    if (ways.empty()) return;
+    if (ways.empty()) return std::nullopt;
     group.edits = edits_of(ways);
     for (const auto& [file, edits] : group.edits)
-      if (overlap(edits)) return hold_back(members, file, "its own edits are in each other's way");
-    if (const std::string why = is_proven ? "" : proof_against(group); !why.empty())
-      return hold_back(members, group.edits.begin()->first, why);
-    group.number = static_cast<int>(plan_.groups.size()) + 1;
-    plan_.groups.push_back(std::move(group));
+      if (overlap(edits)) {
+        hold_back(members, file, "its own edits are in each other's way");
+        return std::nullopt;
+      }
+    return group;
   }
 
   void hold_back(const std::vector<std::size_t>& members, FileId file, const std::string& why) {

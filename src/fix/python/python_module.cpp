@@ -174,10 +174,12 @@ void PythonModule::read_class(Node node) {
 }
 
 bool PythonModule::imports_module(std::string_view module) const {
+  // asked of each call of each file: nothing is put together for it
   return std::ranges::any_of(imports_, [&](const PythonImport& import) {
-    const std::string full =
-        import.name.empty() ? import.module : import.module + "." + import.name;
-    return full == module || (full.starts_with(module) && full[module.size()] == '.');
+    const std::string_view own = import.module;
+    if (own.starts_with(module)) return own.size() == module.size() || own[module.size()] == '.';
+    return !import.name.empty() && module.size() == own.size() + 1 + import.name.size() &&
+           module.starts_with(own) && module[own.size()] == '.' && module.ends_with(import.name);
   });
 }
 

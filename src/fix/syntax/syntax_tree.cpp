@@ -3,6 +3,7 @@
 #include <tree_sitter/api.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <memory>
 
@@ -59,6 +60,20 @@ bool took_too_long(TSParseState* state) {
   return seconds_of_this_thread() > static_cast<Input*>(state->payload)->give_up_at;
 }
 
+// The names of a grammar's kinds, measured once: each question about a node asks for one.
+const std::vector<std::string_view>& kind_names(Language language) {
+  static const std::array<std::vector<std::string_view>, 4> kNames = [] {
+    std::array<std::vector<std::string_view>, 4> all;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const TSLanguage* const one = grammar_of(static_cast<Language>(i));
+      for (std::uint32_t kind = 0; kind < ts_language_symbol_count(one); ++kind)
+        all[i].emplace_back(ts_language_symbol_name(one, static_cast<TSSymbol>(kind)));
+    }
+    return all;
+  }();
+  return kNames[static_cast<std::size_t>(language)];
+}
+
 // A parser a thread: making one costs more than parsing a small file.
 TSParser* parser_of_this_thread() {
   thread_local const std::unique_ptr<TSParser, decltype(&ts_parser_delete)> parser(
@@ -69,9 +84,10 @@ TSParser* parser_of_this_thread() {
 }  // namespace
 
 std::string_view Node::kind() const {
-  return tree_ == nullptr
-             ? std::string_view()
-             : ts_language_symbol_name(as_grammar(tree_->grammar_), tree_->nodes_[index_].kind);
+  if (tree_ == nullptr) return {};
+  const std::uint16_t kind = tree_->nodes_[index_].kind;
+  if (kind < tree_->kinds_->size()) return (*tree_->kinds_)[kind];
+  return ts_language_symbol_name(as_grammar(tree_->grammar_), kind);  // what could not be read
 }
 std::size_t Node::from() const { return tree_ == nullptr ? 0 : tree_->nodes_[index_].from; }
 std::size_t Node::to() const { return tree_ == nullptr ? 0 : tree_->nodes_[index_].to; }
@@ -183,6 +199,7 @@ std::optional<SyntaxTree> SyntaxTree::parse(Language language, std::string_view 
   SyntaxTree tree;
   tree.source_ = source;
   tree.grammar_ = grammar;
+  tree.kinds_ = &kind_names(language);
   TSTreeCursor cursor = ts_tree_cursor_new(ts_tree_root_node(parsed.get()));
   std::vector<std::uint32_t> open;  // the nodes above the cursor
   for (bool done = false; !done;) {

@@ -93,6 +93,7 @@ class SyntaxTree {
   std::vector<Flat> nodes_;
   std::vector<ByteRange> errors_;
   const void* grammar_ = nullptr;
+  const std::vector<std::string_view>* kinds_ = nullptr;  // their names
 };
 
 }  // namespace lockstep
