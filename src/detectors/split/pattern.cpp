@@ -683,7 +683,8 @@ Verdict verdict_without_jobs(const Signals& signals) {
       signals.gpus, [](const GpuSignals& gpu) { return gpu.memory_used_bytes.has_value(); });
   const std::string now = memory_is_read ? "No GPU is in use" : "No GPU works";
   const std::string then = memory_is_read ? "No GPU was in use" : "No GPU worked";
-  const std::string unknown = memory_is_read ? "" : " What memory they hold is not in the input.";
+  const std::string unknown =
+      memory_is_read ? "" : " How many bytes they hold is not in the input.";
   if (signals.ticks < 2)
     return {Pattern::unclear, 0.5, now + " in this one look, which shows no pattern." + unknown};
   if (signals.ticks < 4)

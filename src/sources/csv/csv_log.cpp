@@ -203,6 +203,7 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
         return holds_any(cell, {" %", " MiB", " W"});
       }));
   if (goes_back_and_forth(*layout, rows)) return std::nullopt;
+  const bool no_unit = leave_out_memory_without_unit(*layout, rows);
   const auto by_header =
       !header.empty() && !names_any(*layout, {CsvRole::gpu, CsvRole::uuid, CsvRole::time})
           ? looks_by_header(lines, header, *layout, separator)
@@ -232,6 +233,9 @@ std::optional<ParsedLog> parse_csv_log(const std::vector<std::string>& lines) {
                });
       });
   if (!any_reading) return std::nullopt;
+  if (no_unit)
+    log->notes.push_back(
+        "a column of memory has no unit, and numbers too small for MiB: it is left out");
   if (torn > 0)
     log->notes.push_back(fmt::format("{} rows were torn by another writer and left out", torn));
   if (is_cut) log->notes.push_back("the last row is cut in the middle and was left out");

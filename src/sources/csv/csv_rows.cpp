@@ -230,4 +230,25 @@ bool settle_second_time(const CsvLayout& layout, CsvRows& rows) {
   return true;
 }
 
+bool leave_out_memory_without_unit(CsvLayout& layout, const CsvRows& rows) {
+  constexpr double kNoContextMiB = 150;  // CUDA's own context takes more
+  for (std::size_t at = 0; at < layout.columns.size(); ++at) {
+    CsvColumn& column = layout.columns[at];
+    if (column.role != CsvRole::memory_used || column.unit != Unit::none) continue;
+    double most = 0;
+    bool has_fractions = false;
+    for (const auto& row : rows) {
+      const auto cell = at < row.size() ? parse_cell(row[at]) : std::nullopt;
+      if (!cell) continue;
+      if (cell->unit != Unit::none) return false;
+      most = std::max(most, cell->value);
+      has_fractions = has_fractions || cell->value != std::floor(cell->value);
+    }
+    if (!has_fractions || most >= kNoContextMiB) continue;
+    column.role = CsvRole::none;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace lockstep

@@ -46,5 +46,8 @@ bool goes_back_and_forth(const CsvLayout& layout, const CsvRows& rows);
 // Rows with a cell more than the header has names: somebody's own time stands before nvidia-smi's.
 // False: which cell has no name cannot be told.
 bool settle_second_time(const CsvLayout& layout, CsvRows& rows);
+// Numbers that are too small for MiB and too broken for anything else: whether they are GiB is not
+// said. True: a column was left out.
+bool leave_out_memory_without_unit(CsvLayout& layout, const CsvRows& rows);
 
 }  // namespace lockstep

@@ -102,7 +102,12 @@ std::optional<ParsedLog> parse_text_blocks(const std::vector<std::string>& lines
     ++found;
     builder.add(std::move(row));
   }
-  return found > 0 ? builder.build() : std::nullopt;
+  // A few such lines in a log of something else are not what it tells.
+  constexpr std::size_t kManyLines = 200;
+  constexpr std::size_t kOneInSo = 100;
+  if (found == 0 || (lines.size() > kManyLines && found * kOneInSo < lines.size()))
+    return std::nullopt;
+  return builder.build();
 }
 
 }  // namespace lockstep

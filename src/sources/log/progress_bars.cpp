@@ -33,11 +33,11 @@ struct Stretch {
 }  // namespace
 
 bool is_another_bar(std::string_view line) {
-  static constexpr std::array<std::string_view, 34> kOthers = {
+  static constexpr std::array<std::string_view, 35> kOthers = {
       "valid", "test",  "sanity", "predict", "eval",    "infer",   "generat", "download", "load",
       "map",   "token", "filter", "fetch",   "extract", "preproc", "sav",     "running",  "resolv",
       "scan",  "cach",  "index",  "pars",    "read",    "convert", "prepar",  "process",  "comput",
-      "encod", "build", "creat",  "check",   "writ",    "upload",  "verif"};
+      "encod", "build", "creat",  "check",   "writ",    "upload",  "verif",   "count"};
   const std::string start = lower_case(line.substr(0, 24));
   const std::string_view words = trim(std::string_view(start));
   return std::ranges::any_of(kOthers,
@@ -78,10 +78,21 @@ void ProgressBars::add(std::size_t line, std::string_view above, std::string_vie
     const std::string_view bar = trim(text.substr(0, end));
     const auto number = number_at_the_end(text.substr(0, unit));
     if (number && !is_another_bar(bar))
-      if (const auto ms = in_ms(NumberInLine{unit == rate ? 1 / *number : *number, {}}, 1e3))
-        bars_.push_back({{line, *ms, std::nullopt}, place_of(bar)});
+      if (const auto ms = in_ms(NumberInLine{unit == rate ? 1 / *number : *number, {}}, 1e3)) {
+        const Bar next{{line, *ms, std::nullopt}, place_of(bar)};
+        if (is_drawn_again(next)) bars_.pop_back();
+        bars_.push_back(next);
+      }
     text.remove_prefix(end);
   }
+}
+
+// At the same step, with words that came late: one look.
+bool ProgressBars::is_drawn_again(const Bar& next) const {
+  if (bars_.empty() || !next.place || !bars_.back().place) return false;
+  const Place& last = *bars_.back().place;
+  return bars_.back().by_rate.line == next.by_rate.line && last.all == next.place->all &&
+         last.step == next.place->step && last.seconds <= next.place->seconds;
 }
 
 // Other bars run between: a hundred batches are evaluated, epochs are counted around the steps. Of

@@ -35,6 +35,7 @@ class ProgressBars {
     std::optional<Place> place;
   };
   static std::optional<Place> place_of(std::string_view bar);
+  bool is_drawn_again(const Bar& next) const;
   std::vector<const Bar*> of_the_training() const;
 
   std::vector<Bar> bars_;

@@ -59,9 +59,9 @@ std::optional<StampedStep> counted_by_fairseq(std::string_view line) {
 }
 
 std::optional<StampedStep> counted_beside_a_clock(std::string_view line) {
-  static constexpr std::array<std::string_view, 11> kCounters = {
-      "global_step=", "step=", "Step:",     "step:",      "Step ", "step ",
-      "Iter:",        "Iter ", "iteration", "Iteration ", "iter "};
+  static constexpr std::array<std::string_view, 13> kCounters = {
+      "global_step=", "step=",     "Step:",      "step:", "Step ",  "step ",  "Iter:",
+      "Iter ",        "iteration", "Iteration ", "iter ", "Iters:", "[batch "};
   const auto clock = time_of_day(line);
   if (!clock) return std::nullopt;
   for (const std::string_view counter : kCounters)

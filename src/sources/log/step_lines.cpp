@@ -107,9 +107,10 @@ std::vector<StepLine> between_means(const std::vector<StepLine>& means,
   return between.empty() ? means : between;
 }
 
-// mmcv, Detectron2.
+// mmcv, Detectron2, and torchvision's own logger: "time: 0.5024  data: 0.0002  max mem: 11664".
 StepLine time_and_data_time(std::string_view line) {
   auto data = number_behind(line, "data_time:");
+  if (!data && line.find("max mem:") != std::string_view::npos) data = number_behind(line, "data:");
   const auto step = in_ms(number_behind(line, "time:"), 1e3);
   return step && data && data->value * 1e3 <= *step ? of_step(step, data->value * 1e3) : StepLine{};
 }
@@ -201,6 +202,18 @@ StepLine with_its_unit(std::string_view line) {
   return {};
 }
 
+// Transformers' last words: "'train_runtime': 11174.9, ..., 'train_steps_per_second': 0.081". Of a
+// rate with one digit nothing follows.
+std::vector<StepLine> by_the_summary(std::span<const std::string> lines) {
+  constexpr double kTwoDigits = 0.01;
+  for (std::size_t i = lines.size(); i-- > 0;)
+    if (const auto rate = number_behind(lines[i], "'train_steps_per_second':");
+        rate && rate->value >= kTwoDigits)
+      if (const auto ms = in_ms(NumberInLine{1 / rate->value, {}}, 1e3))
+        return {{i, *ms, std::nullopt}};
+  return {};
+}
+
 constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,      nemo,
                                step_average,  time_in_ms,         with_its_unit, verl,
                                paddle,        time_in_brackets};
@@ -234,7 +247,8 @@ std::vector<StepLine> step_lines(std::span<const std::string> lines) {
   if (bars.size() > most.size())
     if (auto steps = bars.steps(); !steps.empty()) return steps;
   if (most.size() >= kFewest) return std::move(most);
-  return stamped_steps(lines);
+  if (auto steps = stamped_steps(lines); !steps.empty()) return steps;
+  return by_the_summary(lines);
 }
 
 }  // namespace lockstep

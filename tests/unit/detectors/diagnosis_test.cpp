@@ -307,7 +307,7 @@ TEST(MachineVerdict, DoesNotSayWhatGpusHoldWhereItIsNotRead) {
 
   signals.gpus[1].memory_used_bytes.reset();
   EXPECT_EQ(diagnose(signals).verdict.sentence,
-            "No GPU works. What memory they hold is not in the input.");
+            "No GPU works. How many bytes they hold is not in the input.");
 }
 
 TEST(MachineVerdict, IsNotChangedByGpusWithoutAJob) {

@@ -89,6 +89,18 @@ TEST(KeptReadings, ErrorsInTheirPlaceAreTold) {
   EXPECT_NEAR(*table->machine.gpus[1].power_limit_mw, 250e3, 1);
 }
 
+TEST(KeptReadings, MemoryWhoseUnitNobodyNamesIsNotGuessed) {
+  const auto memory = [](const std::string& values) {
+    const auto log = parse_csv_log(
+        lines_of("Timestamp,GPU Utilization,Memory Usage\n2024-07-20T14:28:41.05,90,0.5\n"
+                 "2024-07-20T14:28:42.05,95," +
+                 values + "\n"));
+    return first_tick(log)[0].memory_used_bytes.has_value();
+  };
+  EXPECT_FALSE(memory("1.2587890625")) << "GiB, by the look of it";
+  EXPECT_TRUE(memory("9216")) << "nvidia-smi's MiB";
+}
+
 TEST(KeptReadings, AnExportersPageIsOneLook) {
   const auto log = parse_metrics_page(
       lines_of("# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n"

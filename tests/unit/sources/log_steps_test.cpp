@@ -94,8 +94,28 @@ TEST(LogSteps, AreReadInManyForms) {
   EXPECT_NEAR(median_ms(three("Train: 3 [ 100/1251]  Loss: 5.1 (5.2)  Time: 0.345s,  741.21/s  "
                               "(0.351s,  729.50/s)  LR: 1e-3  Data: 0.012 (0.013)")),
               351, 1);
+  EXPECT_NEAR(median_ms(three("Epoch: [0/100]  [ 10/2917]  eta: 0:24:31  loss: 10.9 (10.9)  time: "
+                              "0.502425  data: 0.000188  max mem: 11664")),
+              502, 1);
   EXPECT_EQ(median_ms(three("[Eval][Epoch 24][Iter: 0/25]loss: 4.9, batch_cost: 4.54s")), 0)
       << "an evaluation";
+}
+
+TEST(LogSteps, ABarThatIsDrawnAgainIsOneLook) {
+  EXPECT_EQ(
+      median_ms(bar(1, 1, 0, 0.4) + "\r" + bar(1, 1, 0, 0.9) + "\r" + bar(1, 1, 0, 0.6) + "\n"), 0);
+  EXPECT_EQ(median_ms("Counting words in a.txt: 100it [00:00, 4987.94it/s]Counting words in a.txt: "
+                      "300it [00:00, 4990.00it/s]Counting words in a.txt: 499it [00:00, "
+                      "4987.94it/s]\n"),
+            0);
+}
+
+TEST(LogSteps, TheLastWordsOfATrainerTellWhereNoLineDoes) {
+  EXPECT_NEAR(median_ms("{'train_runtime': 11174.9, 'train_samples_per_second': 10.4, "
+                        "'train_steps_per_second': 0.08, 'train_loss': 0.4}\n"),
+              12'500, 1);
+  EXPECT_EQ(median_ms("{'train_runtime': 21142.8, 'train_steps_per_second': 0.005}\n"), 0)
+      << "one digit";
 }
 
 TEST(LogSteps, AreCountedBesideAClock) {
