@@ -177,7 +177,8 @@ std::vector<StepLine> ProgressBars::steps() const {
   steps.clear();
   // One look at a bar tells of all steps before it.
   constexpr double kStepsEnough = 10;
-  if (before != nullptr && last->step >= kStepsEnough && last->seconds >= kShortestS)
+  const bool has_ended = before != nullptr && last->all > 0 && last->step == last->all;
+  if (before != nullptr && (last->step >= kStepsEnough || has_ended) && last->seconds >= kShortestS)
     steps.push_back({bars.back()->by_rate.line, last->seconds * 1e3 / last->step, std::nullopt});
   return steps;
 }

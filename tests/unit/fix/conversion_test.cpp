@@ -90,6 +90,11 @@ TEST(Conversion, ALayerThatNoPassUsesIsTold) {
       << "a name as text may be any";
 }
 
+TEST(Conversion, AScriptOfWindowsStays) {
+  EXPECT_THAT(advice_about({.data = "data = folder(\"D:/datasets/train\")\n"}),
+              HasSubstr("no NCCL"));
+}
+
 TEST(Conversion, AModelOnSeveralGpusStays) {
   std::string split = kHead;
   split.replace(split.find("nn.Linear(4, 4)"), 15,

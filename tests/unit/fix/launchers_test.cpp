@@ -116,14 +116,17 @@ std::string legacy(const std::string& line, const std::string& script) {
   return project.after("run.sh");
 }
 
-TEST(LegacyLauncher, WithUseEnvIsTorchrunAndSafe) {
+TEST(LegacyLauncher, WithUseEnvIsTorchrunAndSafeWhereTorchHasIt) {
   FixProject project;
   project.file("train.py", "import os\n")
       .file("run.sh",
             "python -m torch.distributed.launch --nproc_per_node=2 --use_env train.py --x 1\n");
 
-  EXPECT_EQ(project.safety(FindingCode::legacy_launcher), FixSafety::safe);
   EXPECT_EQ(project.after("run.sh"), "torchrun --nproc_per_node=2 train.py --x 1\n");
+  EXPECT_EQ(project.safety(FindingCode::legacy_launcher), FixSafety::unsafe)
+      << "before PyTorch 1.10 there is no torchrun, and nothing says which one this is";
+  project.file("requirements.txt", "torch==2.4.0\n");
+  EXPECT_EQ(project.safety(FindingCode::legacy_launcher), FixSafety::safe);
 }
 
 TEST(LegacyLauncher, KeepsContinuationsBetweenItsOptions) {

@@ -95,12 +95,12 @@ TEST(FreshCode, SaysWhatElseAStepWaitsFor) {
   };
   const std::string queued = "x = x.cuda(non_blocking=True)";
 
-  EXPECT_THAT(effect("", queued), HasSubstr("the host queues the next step"));
+  EXPECT_THAT(effect("", queued), HasSubstr("where nothing else in the step waits"));
   EXPECT_THAT(effect("", "x = x.cuda()"), HasSubstr("the batch's copies wait still"));
   EXPECT_THAT(effect("    clip(model.parameters(), 1, error_if_nonfinite=True)\n", queued),
               HasSubstr("clip_grad_norm_(error_if_nonfinite=True) waits still"));
   EXPECT_THAT(effect("    writer.add_scalar(\"loss\", loss, 1)\n", queued),
-              Not(HasSubstr("the host queues the next step")));
+              Not(HasSubstr("where nothing else in the step waits")));
 }
 
 TEST(FreshCode, ReadsInLoopsOfALibraryAreSeen) {

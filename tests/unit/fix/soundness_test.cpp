@@ -165,7 +165,7 @@ TEST(Soundness, AWaitIsTheLastOneOnlyWhereNoOtherIsLeft) {
         words += finding.ways.front().effect + "\n";
     return words;
   };
-  EXPECT_THAT(effects(""), HasSubstr("the host queues the next step"));
+  EXPECT_THAT(effects(""), HasSubstr("where nothing else in the step waits"));
   EXPECT_THAT(effects("    last = loss.item()\n"), HasSubstr("another read waits still"));
   EXPECT_THAT(effects("    last = loss.item()\n"), Not(HasSubstr("the host queues")));
 }

@@ -66,6 +66,12 @@ TEST(LogSteps, OneLookAtABarIsEnoughWhereItCountsManySteps) {
   EXPECT_EQ(median_ms("Epoch 0:   1%|    | 2/8500 [00:06<50:00:00, 3.05s/it, loss=0.2]\n"), 0);
 }
 
+TEST(LogSteps, AnEpochOfOneLongStepIsOne) {
+  EXPECT_NEAR(median_ms("Epoch 9: 100%|###| 1/1 [00:39<00:00, 39.23s/it]\rEpoch 9: 100%|###| 1/1 "
+                        "[00:40<00:00, 40.25s/it]\n"),
+              40'000, 1);
+}
+
 TEST(LogSteps, TheFirstBatchOfAnEpochIsNoMeanOfIt) {
   std::string text;
   for (int epoch = 0; epoch < 20; ++epoch)

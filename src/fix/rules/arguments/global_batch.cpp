@@ -163,9 +163,10 @@ std::string batch_words(const RuleInput& input, const ScriptFacts& script,
     return "where the layers lie; the batch and the order of the data are as before";
   if (script.is_launched_distributed())
     return "what the script's other lines, which start several processes, already do: the batch is "
-           "per_device_train_batch_size x the processes";
+           "per_device_train_batch_size x accumulation x the processes";
   if (shards_by_arguments(script.code))
-    return "the global batch is per_device_train_batch_size x the processes; each rank draws its "
+    return "the global batch is per_device_train_batch_size x accumulation x the processes; each "
+           "rank draws its "
            "own data order";
   if (!batch_grows(input.project, script.code))
     return "the global batch stays what nn.DataParallel made it (per_device_train_batch_size x "

@@ -144,17 +144,20 @@ void check_loader_arguments(const RuleInput& input, const TrainingSettings& sett
             findings);
   const bool has_workers = workers != nullptr && workers->number.value_or(0) > 0;
   if (persists && (has_workers || (none && !streams(settings))))
-    propose(input, settings,
-            {.code = FindingCode::workers_restarted_each_epoch,
-             .severity = Severity::info,
-             .name = "dataloader_persistent_workers",
-             .value = "True",
-             .reason = "the loader's workers end with each epoch and are started anew",
-             .description = "keep the workers from epoch to epoch",
-             .effect = "no pause at the start of each epoch",
-             .changes = "the workers keep their memory between epochs; the numbers are the same",
-             .group = together},
-            findings);
+    propose(
+        input, settings,
+        {.code = FindingCode::workers_restarted_each_epoch,
+         .severity = Severity::info,
+         .name = "dataloader_persistent_workers",
+         .value = "True",
+         .reason = has_workers ? "the loader's workers end with each epoch and are started anew"
+                               : "workers, once there are some, would end with each epoch and be "
+                                 "started anew",
+         .description = "keep the workers from epoch to epoch",
+         .effect = "no pause at the start of each epoch",
+         .changes = "the workers keep their memory between epochs; the numbers are the same",
+         .group = together},
+        findings);
 }
 
 }  // namespace

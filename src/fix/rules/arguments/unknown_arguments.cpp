@@ -167,7 +167,7 @@ class ArgumentChecker {
               ? fmt::format("take {} away", setting.name)
               : fmt::format("take {} away, and see the release's notes for what does its work now",
                             setting.name);
-      way.effect = "the run starts";
+      way.effect = "this argument no longer ends the run";
       way.changes = fmt::format("what {} did no longer happens", setting.name);
       way.files.push_back({settings_.file, settings_.arguments.remove(text(), setting)});
       if (way.files.front().edits.empty()) way.files.clear();
@@ -185,7 +185,7 @@ class ArgumentChecker {
       return std::nullopt;
     Way way;
     way.description = fmt::format("{} is now {}", setting.name, renamed.new_name);
-    way.effect = "the run starts";
+    way.effect = "this argument no longer ends the run";
     auto edits = settings_.arguments.rename(setting, renamed.new_name);
     if (!renamed.for_value.empty()) {
       if (!settings_.arguments.says(setting.name, renamed.for_value)) return std::nullopt;
@@ -253,7 +253,7 @@ class ArgumentChecker {
             settings_.arguments.carrier() == Carrier::python ? FixSafety::safe : FixSafety::unsafe;
         way.description =
             fmt::format("{} is still called {} in this release", setting.name, renamed.old_name);
-        way.effect = "the run starts";
+        way.effect = "this argument no longer ends the run";
         way.files.push_back(
             {settings_.file, settings_.arguments.rename(setting, renamed.old_name)});
       }
@@ -271,7 +271,7 @@ class ArgumentChecker {
     if (near && !settings_.arguments.has(*near)) {
       way.safety = FixSafety::unsafe;
       way.description = fmt::format("did you mean {}?", *near);
-      way.effect = "the run starts";
+      way.effect = "this argument no longer ends the run";
       way.changes = "the setting takes effect";
       way.files.push_back({settings_.file, settings_.arguments.rename(setting, *near)});
     } else {

@@ -179,6 +179,9 @@ std::string breaks_as_several(const RuleInput& input, const ScriptFacts& script,
                               const SingleProcessScript& single) {
   if (std::string words = starts_processes(input, script); !words.empty()) return words;
   if (std::string words = lies_on_several(input, script); !words.empty()) return words;
+  if (holds_any(text_of(input, single.file),
+                {"\"C:/", "\"D:/", "'C:/", "'D:/", "\"C:\\", "\"D:\\", "'C:\\", "'D:\\"}))
+    return "its paths are those of Windows, where PyTorch has no NCCL: use gloo there";
   if (named_gpus(script).size() > 1)
     return "the script names several GPUs: parts of the model may lie on each";
   const PythonModule& module = module_of(input, single.file);

@@ -62,18 +62,18 @@ bool sums_its_loss(std::string_view text) {
          text.find("size_average=False") != std::string_view::npos;
 }
 
-std::string notes(const RuleInput& input, const SingleProcessScript& single) {
+std::string notes(const RuleInput& input, const SingleProcessScript& single, bool has_parallel) {
   std::string words =
-      single.parallels.empty() && input.wishes.batch == GlobalBatch::grow
+      !has_parallel && input.wishes.batch == GlobalBatch::grow
           ? "the global batch grows N times (--global-batch keep divides it); the order of the data"
           : "the order of the data";
-  if (!single.parallels.empty())
+  if (has_parallel)
     words +=
         "; random layers draw on every rank by itself; checkpoints are named without `module.`: "
         "those from before no longer load (torch.nn.modules.utils."
         "consume_prefix_in_state_dict_if_present takes the prefix off)";
   if (sums_its_loss(text_of(input, single.file)))
-    words += single.parallels.empty()
+    words += !has_parallel
                  ? "; the loss is a sum over a rank's batch, and DDP takes the mean of the ranks'"
                  : "; the loss is a sum, and DDP takes the mean of the ranks': gradients become "
                    "1/N of what they were (multiply the loss by dist.get_world_size())";
@@ -131,7 +131,7 @@ void to_ddp(const RuleInput& input, const ScriptFacts& script, std::vector<CodeF
   way.kind = FixKind::edit;
   way.safety = objection.empty() ? FixSafety::unsafe : FixSafety::manual;
   way.effect = "all GPUs work at once; published: 1.8-1.9x on 2, 3.5-3.8x on 4";
-  way.changes = notes(input, single);
+  way.changes = notes(input, single, has_parallel);
   if (objection.empty()) {
     way.description = fmt::format(
         "one process per GPU with DistributedDataParallel{}",

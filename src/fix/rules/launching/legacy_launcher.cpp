@@ -149,9 +149,11 @@ void legacy_launcher(const RuleInput& input, FileId file, std::vector<CodeFindin
     if (is_older(input.project, file, "torch", "1.10") ||
         is_older(input.project, file, "transformers", "4.6"))
       continue;
-    if (!input.project.versions_for(file).contains("torch"))
+    if (!input.project.versions_for(file).contains("torch")) {
+      way.safety = std::max(way.safety, FixSafety::unsafe);
       way.changes +=
           std::string(way.changes.empty() ? "" : "; ") + "torchrun came with PyTorch 1.10";
+    }
     finding.ways.push_back(std::move(way));
     findings.push_back(std::move(finding));
   }

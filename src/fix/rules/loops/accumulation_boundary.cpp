@@ -171,6 +171,26 @@ MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script
   return mended;
 }
 
+namespace {
+
+std::string what_changes(const MendedBoundary& mended) {
+  std::vector<std::string> changes;
+  if (mended.undivided)
+    changes.push_back(
+        fmt::format("gradients are {} times smaller: with SGD a learning rate tuned "
+                    "to the sum has to grow (Adam's kind hardly notices)",
+                    mended.period));
+  if (mended.loses_tail)
+    changes.emplace_back(
+        "one update more at the end of an epoch whose passes the window does not divide, of the "
+        "passes that are left over");
+  else if (mended.off_by_one)
+    changes.emplace_back("which passes make up an update");
+  return changes.empty() ? "which passes make up an update" : join(changes, "; ");
+}
+
+}  // namespace
+
 void accumulation_boundary(const RuleInput& input, const ScriptFacts& script,
                            std::vector<CodeFinding>& findings) {
   for (const TrainingLoop& loop : script.loops) {
@@ -206,15 +226,10 @@ void accumulation_boundary(const RuleInput& input, const ScriptFacts& script,
              .description = fmt::format(
                  "update after every whole window{}{}{}",
                  mended.loses_tail ? ", and at the end of the epoch" : "",
-                 mended.undivided ? ", with the mean of its passes" : "",
+                 mended.undivided ? fmt::format(", each pass divided by {}", mended.period) : "",
                  tied ? "; the condition of the gradient sync must change with it" : ""),
              .effect = "every update has its passes, and every pass its update",
-             .changes = mended.undivided ? fmt::format("gradients are {} times smaller: a learning "
-                                                       "rate tuned to the sum has to grow",
-                                                       mended.period)
-                                         : "which passes make up an update; where passes are left "
-                                           "over at an epoch's end, one update less there, and "
-                                           "their gradients go into the next epoch's first",
+             .changes = what_changes(mended),
              .files = {{loop.file, in_order(std::move(edits))}}},
             findings);
   }

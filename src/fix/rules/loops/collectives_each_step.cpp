@@ -86,7 +86,8 @@ void collectives_each_step(const RuleInput& input, const ScriptFacts& script,
                                   : "add the metric up on each rank, and average it over the ranks "
                                     "every few steps or at the end of the epoch",
            .effect = "one wait for the slowest rank less in a step",
-           .changes = barrier ? "nothing, unless ranks hand each other files between steps"
+           .changes = barrier ? "nothing, unless ranks hand each other files between steps; times "
+                                "of steps that are logged are then each rank's own"
                               : "how often the metric is known",
            .files = barrier && alone
                         ? std::vector<Change>{{loop.file,

@@ -146,7 +146,8 @@ struct Waits {
 };
 
 // A host that still waits elsewhere in the step gains little from one wait less.
-constexpr const char* kLastWait = "the host queues the next step while the GPU still works";
+constexpr const char* kLastWait =
+    "one wait less a step: the host runs ahead of the GPU where nothing else in the step waits";
 constexpr const char* kOneLess = "one wait less a step";
 std::string effect_of_one_less(const Waits& waits) {
   const std::size_t statements = waits.statements.size() > 1 ? waits.statements.size() - 1 : 0;
