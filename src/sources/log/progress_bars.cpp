@@ -24,7 +24,7 @@ bool belongs_to_other_work(std::string_view above, std::string_view bar) {
 }
 
 // Between two looks at one bar.
-struct Stretch {
+struct StretchOfABar {
   std::size_t line = 0;
   double steps = 0;
   double seconds = 0;
@@ -134,14 +134,14 @@ std::vector<StepLine> ProgressBars::steps() const {
   constexpr double kAsMany = 100;
   constexpr std::size_t kFewest = 3;
   const std::vector<const Bar*> bars = of_the_training();
-  std::vector<Stretch> stretches;
+  std::vector<StretchOfABar> stretches;
   bool is_new = true;  // no stretch of this run of the bar is there yet
   const Place* before = nullptr;
   const Place* last = nullptr;
   std::size_t last_line = 0;
   const auto take = [&] {
     if (last == nullptr || last->step <= before->step) return;
-    const Stretch rest{last_line, last->step - before->step, last->seconds - before->seconds};
+    const StretchOfABar rest{last_line, last->step - before->step, last->seconds - before->seconds};
     if (rest.seconds >= kShortestS) {
       stretches.push_back(rest);
     } else if (!is_new) {
@@ -168,7 +168,7 @@ std::vector<StepLine> ProgressBars::steps() const {
   }
   take();
   std::vector<StepLine> steps;
-  for (const Stretch& stretch : stretches)
+  for (const StretchOfABar& stretch : stretches)
     steps.insert(steps.end(), static_cast<std::size_t>(std::min(kAsMany, stretch.steps)),
                  {stretch.line, stretch.seconds * 1e3 / stretch.steps, std::nullopt});
   if (!steps.empty()) return steps;

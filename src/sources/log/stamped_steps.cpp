@@ -13,14 +13,14 @@ namespace {
 
 constexpr double kDayS = 86'400;
 
-struct Clock {
+struct LineClock {
   double seconds = 0;
   double resolution_s = 1;
 };
 
 // The time of day with which a line begins, behind its date: "2025-08-15 08:41:20,580",
 // "I1115 16:00:39.451247". Not how long something takes: "eta: 12:52:12".
-std::optional<Clock> time_of_day(std::string_view line) {
+std::optional<LineClock> time_of_day(std::string_view line) {
   constexpr std::size_t kAtFirst = 40;
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto colon = line.substr(0, kAtFirst).find(':');
@@ -31,7 +31,7 @@ std::optional<Clock> time_of_day(std::string_view line) {
     if (i % 3 == 2 ? text[i] != ':' : !is_digit(text[i])) return std::nullopt;
   if (std::ranges::any_of(before, [](char c) { return c >= 'a' && c <= 'z'; })) return std::nullopt;
   const auto two = [&](std::size_t at) { return 10.0 * (text[at] - '0') + (text[at + 1] - '0'); };
-  Clock clock{3600 * two(0) + 60 * two(3) + two(6), 1};
+  LineClock clock{3600 * two(0) + 60 * two(3) + two(6), 1};
   std::string_view rest = line.substr(colon + 6);
   if (!rest.empty() && (rest.front() == '.' || rest.front() == ',')) {
     double digit = 0.1;
@@ -46,7 +46,7 @@ std::optional<Clock> time_of_day(std::string_view line) {
 
 struct StampedStep {
   double step = 0;
-  Clock clock;
+  LineClock clock;
 };
 
 std::optional<StampedStep> counted_by_fairseq(std::string_view line) {

@@ -9,10 +9,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kSystem = "system.";
+constexpr std::string_view kSystemMetrics = "system.";
 
 // {"system.gpu.0.gpu": 4.07, ..., "_timestamp": 1582070941}
-std::optional<WandbMetrics> metrics_of(const std::string& line) {
+std::optional<WandbMetrics> metrics_in_line(const std::string& line) {
   if (line.find("\"system.gpu.") == std::string::npos) return std::nullopt;
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;  // cut
@@ -21,8 +21,8 @@ std::optional<WandbMetrics> metrics_of(const std::string& line) {
     if (!value.is_number()) continue;
     if (key == "_timestamp")
       metrics.time_s = value.get<double>();
-    else if (key.starts_with(kSystem))
-      metrics.values[key.substr(kSystem.size())] = value.get<double>();
+    else if (key.starts_with(kSystemMetrics))
+      metrics.values[key.substr(kSystemMetrics.size())] = value.get<double>();
   }
   return metrics;
 }
@@ -34,7 +34,7 @@ std::optional<ParsedLog> parse_wandb_events(const std::vector<std::string>& line
   std::set<int> held;
   bool any = false;
   for (const std::string& line : lines)
-    if (const auto metrics = metrics_of(line)) {
+    if (const auto metrics = metrics_in_line(line)) {
       add_wandb_metrics(*metrics, builder, held);
       any = true;
     }

@@ -80,6 +80,17 @@ TEST(Conversion, DataThatEachRankMakesUpForItselfIsNotSharedOut) {
       << "it is read";
 }
 
+TEST(Conversion, FeaturesThatAnUnseededLoaderGivesAreNotSharedOut) {
+  const std::string other = "other = DataLoader(read(\"val.pt\"), shuffle=True)\n";
+  const std::string data = "data = TensorDataset(*torch.load(\"data.pt\"))\n";
+  EXPECT_THAT(advice_about({.seed = "", .data = other + "x = [y for y in other]\n" + data}),
+              HasSubstr("other data on each rank"));
+  EXPECT_THAT(
+      converted({.seed = "", .data = other + data, .behind_an_epoch = "    check(model, other)\n"}),
+      HasSubstr("DistributedDataParallel("))
+      << "it is for validation";
+}
+
 TEST(Conversion, ALayerThatNoPassUsesIsTold) {
   std::string unused = kHead;
   unused.replace(unused.find("self.b(self.a(x))"), 17, "self.a(x)");

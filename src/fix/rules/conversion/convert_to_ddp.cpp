@@ -53,6 +53,7 @@ class Conversion {
     reach_into_the_wrapped();
     sync_once_an_update();
     let_rank_0_speak();
+    keep_files_apart();
     show_a_ranks_share();
     leave_the_group();
     if (!objection_.empty()) return {{}, objection_};
@@ -605,6 +606,10 @@ class Conversion {
       if (!edits.empty() || saves) add(std::move(edits), "rank 0's part", statements[first]);
       first = last + 1;
     }
+  }
+
+  // Folders and files that one rank makes and others meet.
+  void keep_files_apart() {
     // Folders are made by whoever comes first.
     for (const PythonCall& call : module_.calls()) {
       const bool makes =
@@ -643,38 +648,13 @@ class Conversion {
     return !first || !second || *first == *second;
   }
 
-  // Bars on rank 0 alone, and means over what a rank has seen.
   void show_a_ranks_share() {
-    for (const PythonCall& call : module_.calls()) {
-      const bool is_bar = call.full_name.starts_with("tqdm.") &&
-                          (call.last_name() == "tqdm" || call.last_name() == "trange");
-      if (!is_bar || call.has_splat || call.argument("disable") != nullptr || is_imported_ ||
-          call.node.enclosing("class_definition") || !is_after_start(statement_of(call.node)))
-        continue;
-      add(ArgumentSet::of_call(call).set(text_, "disable", "dist.get_rank() != 0"), "the bar",
-          call.node);
-    }
-    for (const TrainingLoop& loop : script_.loops) {
-      const PythonCall& loader = *loop.loaders.front().call;
-      const std::string dataset(dataset_of(loader).text());
-      for (const PythonAssignment& item : module_.assignments()) {
-        if (item.value != loader.node || item.element) continue;
-        for (const PythonCall& call : module_.calls()) {
-          const PythonArgument* const of = call.callee == "len" ? call.positional(0) : nullptr;
-          const bool is_the_whole =
-              of != nullptr &&
-              (of->value.text() == item.target + ".dataset" ||
-               (dataset_of(loader).is("identifier") && of->value.text() == dataset));
-          const Node sum = call.node.parent();
-          if (!is_the_whole || !sum.is("binary_operator") || sum.field("right") != call.node ||
-              sum.text().find('/') == std::string_view::npos ||
-              sum.text().find("//") != std::string_view::npos ||
-              (function_around(call.node) != item.function && item.function))
-            continue;
-          edits_.push_back({of->value.from(), of->value.to(), item.target + ".sampler"});
-        }
-      }
-    }
+    if (!is_imported_)
+      for (const PythonCall* const bar : bars_of(module_))
+        if (is_after_start(statement_of(bar->node)))
+          add(ArgumentSet::of_call(*bar).set(text_, "disable", "dist.get_rank() != 0"), "the bar",
+              bar->node);
+    for (Edit& edit : means_over_a_ranks_share(module_, script_)) edits_.push_back(std::move(edit));
   }
 
   void leave_the_group() {

@@ -194,6 +194,19 @@ bool is_the_same_model(const PythonAssignment& item, const std::string& model) {
              kGiveBackThemselves.end();
 }
 
+// One for validation is gone over in the training, one that features are made of before it.
+bool is_read_before_training(const PythonModule& module, const SingleProcessScript& single,
+                             Node loader) {
+  const Node statement = statement_of(loader);
+  const std::string_view name = statement.child(0).field("left").text();
+  return !name.empty() &&
+         std::ranges::any_of(module.tree().root().descendants("identifier"), [&](const Node& use) {
+           return use.text() == name && use.from() > statement.to() &&
+                  use.to() < single.training.from() &&
+                  function_around(use) == function_around(statement);
+         });
+}
+
 // A set that the program makes up or puts together in an order of chance is another on each rank,
 // unless a seed says otherwise: shares of it overlap.
 std::string made_by_chance(const RuleInput& input, const ScriptFacts& script,
@@ -217,8 +230,9 @@ std::string made_by_chance(const RuleInput& input, const ScriptFacts& script,
     const PythonArgument* const shuffle = item.call->argument("shuffle");
     const bool is_another_loader =
         item.call->last_name() == "DataLoader" && shuffle != nullptr &&
-        bool_value(shuffle->value) == true &&
-        std::ranges::find(single.loaders, item.call) == single.loaders.end();
+        bool_value(shuffle->value) == true && item.file == single.file &&
+        std::ranges::find(single.loaders, item.call) == single.loaders.end() &&
+        is_read_before_training(module_of(input, single.file), single, item.call->node);
     const bool by_chance = std::ranges::find(kChance, item.call->full_name) != kChance.end();
     const bool in_a_loop = std::ranges::any_of(script.loops, [&](const TrainingLoop& loop) {
       return loop.file == item.file && loop.loop.contains(item.call->node);

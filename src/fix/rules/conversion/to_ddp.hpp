@@ -33,6 +33,10 @@ SingleProcessScript understand_single_process(const RuleInput& input, const Scri
 std::string part_that_no_pass_uses(const RuleInput& input, const ScriptFacts& script,
                                    const SingleProcessScript& single);
 
+// Progress bars that every rank would draw.
+std::vector<const PythonCall*> bars_of(const PythonModule& module);
+std::vector<Edit> means_over_a_ranks_share(const PythonModule& module, const ScriptFacts& script);
+
 // Everything that changes in the script. Empty with an objection: what is in the way.
 struct Converted {
   std::vector<Edit> edits;
