@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -12,6 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kDayS = 86'400;
+constexpr double kMostSteps = 1e12;
 
 struct LineClock {
   double seconds = 0;
@@ -66,7 +68,7 @@ std::optional<StampedStep> counted_beside_a_clock(std::string_view line) {
   if (!clock) return std::nullopt;
   for (const std::string_view counter : kCounters)
     if (const auto step = number_behind(line, counter))
-      if (step->value == static_cast<double>(static_cast<long long>(step->value)))
+      if (step->value == std::floor(step->value) && step->value < kMostSteps)
         return StampedStep{step->value, *clock};
   return std::nullopt;
 }

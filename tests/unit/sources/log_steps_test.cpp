@@ -152,6 +152,13 @@ TEST(LogSteps, AListOfThingsToDoIsNoTraining) {
             0);
 }
 
+TEST(LogSteps, NoTrainingHasThatManySteps) {
+  std::string text;
+  for (int step = 0; step < 40; ++step)
+    text += fmt::format("10:{:02}:00 step {}e300 loss 0.5\n", step, step + 1);
+  EXPECT_EQ(median_ms(text), 0);
+}
+
 TEST(LogSteps, WhatIsLeftToGoIsNoClock) {
   std::string text;
   for (int step = 0; step < 40; ++step)
