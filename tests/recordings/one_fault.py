@@ -1,8 +1,10 @@
 """GPT-2 in plain PyTorch, first without a fault and then with one, in one process. Without a GPU a small one.
 
-usage: one_fault.py FAULT SECONDS_WITHOUT SECONDS_WITH [profiled]
+usage: one_fault.py FAULT SECONDS_WITHOUT SECONDS_WITH [STEPS]
 
-profiled: the fault comes first, for as long as `lockstep profile` measures, and then the phase without it.
+STEPS: `lockstep profile` looks at so many: the fault comes first, in those, and then the phase without it. The length
+of a step with the fault is that of the steps which the profile counts: a save once more, half a minute later, may take
+a third longer, and is not what was seen.
 
 Prints {"phase": "with"} when the fault begins, and at the end the length of a step without it and with it. What a
 fault costs is then known from the same run on the same machine: make_corpus.py records the second phase from outside.
@@ -230,9 +232,11 @@ class Training:
             self.do_what_is_wrong(fault, count, tokens, loss)
 
     def do_what_is_wrong(self, fault, count, tokens, loss):
-        if fault == "items":
+        if self.fault == "items":  # without the fault the norms stay, and nobody waits for them
             for parameter in self.parameters:
-                parameter.norm().item()
+                norm = parameter.norm()
+                if fault != "none":
+                    norm.item()
         elif fault == "slow-logging":
             loss.item()
             log_step(count, loss)
@@ -291,25 +295,27 @@ class Training:
         kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
         return sum(kernel.device_time for kernel in kernels) / 1e3 / steps
 
-    def run(self, loader, seconds, faulty, enough=lambda steps: False):
-        """The length of a step, in ms."""
-        until, began, steps, count = time.monotonic() + seconds, None, 0, 0
+    def run(self, loader, seconds, faulty, warm_up=WARM_UP, last=None, go_on=lambda: False):
+        """The length of a step behind the warm-up, in ms: of all within these seconds, or to the last that counts,
+        behind which it may go on."""
+        began = ended = None
         for count, tokens in enumerate(loader):
-            if self.fault in SLOW_LOADERS and steps > 0:
+            if self.fault in SLOW_LOADERS and count > 0:
                 self.own_clock.__exit__()
-            if count == WARM_UP:
+            if count == warm_up:
                 synchronize()
-                began, steps = time.monotonic(), 0
-                self.own_clock.seconds = 0.0
+                began, self.own_clock.seconds = time.monotonic(), 0.0
             self.step(count, tokens, faulty)
-            steps += 1
-            if began and (time.monotonic() > until or enough(steps)):
+            if ended is None and count + 1 > warm_up:
+                if count + 1 == last or (last is None and time.monotonic() > began + seconds):
+                    synchronize()
+                    ended, self.counted = time.monotonic(), count + 1 - warm_up
+                    self.in_fault_ms = 1e3 * self.own_clock.seconds / self.counted
+            if ended is not None and not go_on():
                 break
             if self.fault in SLOW_LOADERS:
                 self.own_clock.__enter__()
-        synchronize()
-        self.counted = max(1, steps)
-        return 1e3 * (time.monotonic() - began) / self.counted
+        return 1e3 * (ended - began) / self.counted
 
 
 def spin(seconds):
@@ -320,20 +326,18 @@ def spin(seconds):
         torch.cuda.synchronize()
 
 
-def has_been_profiled():
-    return os.path.exists(os.path.join(os.environ["LOCKSTEP_PROBE_FOLDER"], "stop"))
+def is_profiled():
+    return not os.path.exists(os.path.join(os.environ["LOCKSTEP_PROBE_FOLDER"], "stop"))
 
 
-def run_profiled(fault, training, loader, without_s, with_s):
-    """With the fault until the probes have stopped, then without it: the lengths of both steps, and
-    what of the first the fault itself took.
+def run_profiled(fault, training, loader, without_s, steps):
+    """With the fault for as long as it is profiled, then without it: the lengths of both steps, and what of the
+    first the fault itself took.
     """
-    with_fault = training.run(loader, with_s, faulty=True, enough=lambda _: has_been_profiled())
-    in_fault = 1e3 * training.own_clock.seconds / training.counted
+    warm_up = max(2, steps // 5)  # what the profile takes for it
+    with_fault = training.run(loader, 0, True, warm_up, last=steps, go_on=is_profiled)
+    in_fault = training.in_fault_ms
     time.sleep(2)  # until the hooks are gone
-    if ON_GPU:  # once more: CUPTI's coming takes 60 ms, which are 2 % of sixty steps
-        profiled = training.counted
-        with_fault = training.run(loader, with_s, faulty=True, enough=lambda n: n >= profiled)
     if fault == "host-bound":
         return training.gpu_ms(loader), with_fault, in_fault
     return training.run(loader_of("none"), without_s, faulty=False), with_fault, in_fault
@@ -344,8 +348,10 @@ def main():
     port = serve_slowly(0.04) if fault == "network-data" else None
     training = Training(fault)
     loader = loader_of(fault, port)
-    if sys.argv[4:] == ["profiled"]:
-        without, with_fault, in_fault = run_profiled(fault, training, loader, without_s, with_s)
+    if sys.argv[4:]:
+        without, with_fault, in_fault = run_profiled(
+            fault, training, loader, without_s, int(sys.argv[4])
+        )
         if fault == "tiny-batch":
             with_fault *= BATCH
         lengths = {"without_ms": without, "with_ms": with_fault, "in_fault_ms": in_fault}

@@ -20,7 +20,7 @@ NOT_HERE = {"two-on-one", "spinning", "stops"}  # seen from outside: nothing tra
 # that a GPU is needed for
 OF_A_GPU = {"host-bound", "items", "tiny-batch", "fp32", "pageable"}
 OF_A_GPU |= {"evaluation"}  # whether one rests in it
-USUAL_STEPS = 60
+USUAL_STEPS = 120
 # Batches come in bursts, one for each worker: the mean of 8 bursts is off by an eighth.
 BURSTS = dict.fromkeys(("slow-data-2", "slow-data-6", "decoding", "network-data"), 120)
 STEPS = BURSTS | {
@@ -55,7 +55,7 @@ def said_and_true(lockstep, python, fault, keep):
             [lockstep, "profile", "--json", "-o", report, *recording]
             + ["--steps", str(STEPS.get(fault, USUAL_STEPS)), "--"]
             + [python, os.path.join(HERE, "one_fault.py"), fault]
-            + [str(WITHOUT_S), str(LONGEST_S), "profiled"],
+            + [str(WITHOUT_S), str(LONGEST_S), str(STEPS.get(fault, USUAL_STEPS))],
             cwd=folder,
             capture_output=True,
             text=True,

@@ -12,6 +12,7 @@
 #include <array>
 #include <map>
 
+#include "base/text.hpp"
 #include "fix/rules/accumulation.hpp"
 #include "fix/rules/conversion/to_ddp.hpp"
 

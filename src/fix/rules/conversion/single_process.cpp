@@ -23,12 +23,6 @@ Node optimizer_of(const TrainingLoop& loop) {
   return loop.update->node.field("function").field("object");
 }
 
-std::vector<Node> with_descendants(Node node, const char* kind) {
-  auto found = node.descendants(kind);
-  if (node.is(kind) && std::ranges::find(found, node) == found.end()) found.push_back(node);
-  return found;
-}
-
 // Groups of one model's parts: "net.features" and "net.head" are net's.
 std::set<std::string> whose_parts(std::set<std::string> models) {
   if (models.size() < 2) return models;
@@ -54,8 +48,7 @@ Optimized optimized_by(const ScriptFacts& script, const TrainingLoop& loop) {
         given != nullptr && given->value.is("identifier"))
       for (const Origin& parameters : script.origins->of(origin.file, given->value).all)
         if (parameters.file == origin.file)
-          for (const Node& call : with_descendants(parameters.expression, "call"))
-            calls.push_back(call);
+          for (const Node& call : parameters.expression.descendants("call")) calls.push_back(call);
     for (const Node& call : calls) {
       const std::string_view callee = call.field("function").text();
       for (const std::string_view ending :
@@ -117,12 +110,16 @@ std::string files_made_by_all(const RuleInput& input, const ScriptFacts& script)
   return "";
 }
 
+bool sets_a_seed(const ScriptFacts& script) {
+  return std::ranges::any_of(script.code.all, [](const CallAt& item) {
+    return item.call->last_name().find("seed") != std::string_view::npos;
+  });
+}
+
 // What each rank would decide by a value of its own: a schedule, the end of the training, which
 // samples are for training.
 std::string decided_by_each(const RuleInput& input, const ScriptFacts& script) {
-  const bool seeded = std::ranges::any_of(script.code.all, [](const CallAt& item) {
-    return item.call->last_name().find("seed") != std::string_view::npos;
-  });
+  const bool seeded = sets_a_seed(script);
   for (const CallAt& item : script.code.all) {
     const std::string_view name = item.call->last_name();
     if (item.call->callee == "input" && item.file == script.code.script)
@@ -211,10 +208,7 @@ bool is_read_before_training(const PythonModule& module, const SingleProcessScri
 // unless a seed says otherwise: shares of it overlap.
 std::string made_by_chance(const RuleInput& input, const ScriptFacts& script,
                            const SingleProcessScript& single) {
-  const bool seeded = std::ranges::any_of(script.code.all, [](const CallAt& item) {
-    return item.call->last_name().find("seed") != std::string_view::npos;
-  });
-  if (seeded) return "";
+  if (sets_a_seed(script)) return "";
   const auto is_made_here = [&](const PythonCall* loader) {
     const Origins ways = script.origins->of(single.file, dataset_of(*loader));
     return std::ranges::any_of(ways.all, [&](const Origin& origin) {

@@ -100,6 +100,22 @@ Node sync_condition(const RuleInput& input, const TrainingLoop& loop) {
   return {};
 }
 
+std::string what_changes(const MendedBoundary& mended) {
+  std::vector<std::string> changes;
+  if (mended.undivided)
+    changes.push_back(
+        fmt::format("gradients are {} times smaller: with SGD a learning rate tuned "
+                    "to the sum has to grow (Adam's kind hardly notices)",
+                    mended.period));
+  if (mended.loses_tail)
+    changes.emplace_back(
+        "one update more at the end of an epoch whose passes the window does not divide, of the "
+        "passes that are left over");
+  else if (mended.off_by_one)
+    changes.emplace_back("which passes make up an update");
+  return changes.empty() ? "which passes make up an update" : join(changes, "; ");
+}
+
 }  // namespace
 
 bool steps_after(const RuleInput& input, const TrainingLoop& loop) {
@@ -170,26 +186,6 @@ MendedBoundary mended_boundary(const RuleInput& input, const ScriptFacts& script
   }
   return mended;
 }
-
-namespace {
-
-std::string what_changes(const MendedBoundary& mended) {
-  std::vector<std::string> changes;
-  if (mended.undivided)
-    changes.push_back(
-        fmt::format("gradients are {} times smaller: with SGD a learning rate tuned "
-                    "to the sum has to grow (Adam's kind hardly notices)",
-                    mended.period));
-  if (mended.loses_tail)
-    changes.emplace_back(
-        "one update more at the end of an epoch whose passes the window does not divide, of the "
-        "passes that are left over");
-  else if (mended.off_by_one)
-    changes.emplace_back("which passes make up an update");
-  return changes.empty() ? "which passes make up an update" : join(changes, "; ");
-}
-
-}  // namespace
 
 void accumulation_boundary(const RuleInput& input, const ScriptFacts& script,
                            std::vector<CodeFinding>& findings) {
