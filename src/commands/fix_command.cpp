@@ -57,10 +57,9 @@ bool is_standard_input(const FixOptions& typed) {
 }
 
 // Of the file that was asked for, changed or not: an editor puts it in place of its buffer.
-std::string text_of_the_one(const Project& project, const std::map<FileId, std::string>& texts) {
-  for (FileId id = 0; id < project.size(); ++id)
-    if (project.file(id).asked_for())
-      return texts.contains(id) ? texts.at(id) : project.file(id).text();
+std::string text_of_the_one(const Project& patched) {
+  for (FileId id = 0; id < patched.size(); ++id)
+    if (patched.file(id).asked_for()) return patched.file(id).disk_text().value_or("");
   return "";
 }
 
@@ -92,11 +91,9 @@ Result<int> fix_paths(const RunOptions& options, const FixOptions& typed, const 
     if (typed.diff) {
       TRY(put_result(options, diff_of_texts(project, patched.texts)));
     } else if (is_standard_input(typed)) {
-      TRY(put_result(options, text_of_the_one(project, patched.texts)));
+      TRY(put_result(options, text_of_the_one(project.with(patched.texts))));
     } else {
-      std::vector<FileRewrite> files;
-      for (const auto& [id, text] : patched.texts)
-        files.push_back({project.file(id).path(), project.file(id).text(), text});
+      const auto files = rewrites(project, project.with(patched.texts));
       TRY(write_files(files));
       tell_applied(options, patched.applied, files);
     }
@@ -217,7 +214,8 @@ std::vector<ProjectVersion> versions_of_undo(const Project& project, const fs::p
   if (!undo) return {};
   std::map<FileId, std::string> before;
   for (const FileRewrite& file : newest_applied(*undo, {folder}))
-    if (const auto id = project.at(file.path)) before[*id] = file.after;
+    if (const auto id = project.at(file.path))
+      if (auto text = project.file(*id).text_of_disk(file.after)) before[*id] = std::move(*text);
   if (before.empty()) return {};
   return {{"before the last --apply", project.with(before), command},
           {"as it is now", project, command}};
@@ -239,10 +237,11 @@ std::string what_next(const FixOptions& typed, bool of_undo, bool helped, bool w
 
 Status write_patched(const RunOptions& options, const Project& project, const Project& patched,
                      std::size_t patches) {
-  std::vector<FileRewrite> files;
-  for (FileId id = 0; id < project.size(); ++id)
-    if (!is_the_command(project.file(id)) && project.file(id).text() != patched.file(id).text())
-      files.push_back({project.file(id).path(), project.file(id).text(), patched.file(id).text()});
+  auto files = rewrites(project, patched);
+  std::erase_if(files, [&](const FileRewrite& file) {
+    const auto id = project.at(file.path);
+    return id && is_the_command(project.file(*id));
+  });
   if (Status written = write_files(files); !written) return written;
   tell_applied(options, patches, files);
   return Done{};

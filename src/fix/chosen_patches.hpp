@@ -1,5 +1,5 @@
 // What becomes of a plan's patches beside applying all of one safety: some by their number, as one
-// diff, and what was there before and is known.
+// diff, as files to write.
 #pragma once
 
 #include <map>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fix/engine.hpp"
+#include "fix/write_back.hpp"
 #include "lockstep/result.hpp"
 
 namespace lockstep {
@@ -23,8 +24,7 @@ std::optional<std::set<int>> patch_numbers(std::string_view text);
 
 // All changed files as one diff for `patch -p1` in the folder that names are shown from.
 std::string diff_of_texts(const Project& project, const std::map<FileId, std::string>& texts);
-
-// What makes one line another, in lines.
-std::vector<Edit> line_edits(std::string_view before, std::string_view after);
+// The same for writing: what is on the disk, and what belongs there.
+std::vector<FileRewrite> rewrites(const Project& before, const Project& after);
 
 }  // namespace lockstep

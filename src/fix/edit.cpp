@@ -73,6 +73,14 @@ void put_line(std::string& text, char mark, std::string_view line) {
   if (!line.ends_with('\n')) text += "\n\\ No newline at end of file\n";
 }
 
+// Where each line begins, and the end of the text.
+std::vector<std::size_t> line_starts(std::string_view text) {
+  std::vector<std::size_t> starts;
+  for (std::size_t at = 0; at < text.size(); at = line_end(text, at)) starts.push_back(at);
+  starts.push_back(text.size());
+  return starts;
+}
+
 std::string range_words(std::size_t first, std::size_t count) {
   if (count == 1) return fmt::format("{}", first + 1);
   return fmt::format("{},{}", count == 0 ? first : first + 1, count);
@@ -173,6 +181,49 @@ std::string unified_diff(std::string_view name, std::string_view before,
     next = last + 1;
   }
   return text;
+}
+
+std::vector<Edit> line_edits(std::string_view before, std::string_view after) {
+  const auto old_starts = line_starts(before);
+  const auto new_starts = line_starts(after);
+  const auto old_line = [&](std::size_t i) {
+    return before.substr(old_starts[i], old_starts[i + 1] - old_starts[i]);
+  };
+  const auto new_line = [&](std::size_t i) {
+    return after.substr(new_starts[i], new_starts[i + 1] - new_starts[i]);
+  };
+  std::size_t old_at = 0;
+  std::size_t new_at = 0;
+  std::size_t old_end = old_starts.size() - 1;
+  std::size_t new_end = new_starts.size() - 1;
+  std::vector<Edit> edits;
+  while (old_at < old_end || new_at < new_end) {
+    if (old_at < old_end && new_at < new_end && old_line(old_at) == new_line(new_at)) {
+      ++old_at;
+      ++new_at;
+      continue;
+    }
+    // The nearest line that both have again: patches are small, and so is what is looked through.
+    constexpr std::size_t kFarthest = 400;
+    std::size_t old_next = old_end;
+    std::size_t new_next = new_end;
+    bool met = false;
+    for (std::size_t distance = 1; distance <= kFarthest && !met; ++distance)
+      for (std::size_t back = 0; back <= distance && !met; ++back) {
+        const std::size_t i = old_at + back;
+        const std::size_t j = new_at + (distance - back);
+        if (i >= old_end || j >= new_end || old_line(i) != new_line(j)) continue;
+        old_next = i;
+        new_next = j;
+        met = true;
+      }
+    edits.push_back(
+        {old_starts[old_at], old_starts[old_next],
+         std::string(after.substr(new_starts[new_at], new_starts[new_next] - new_starts[new_at]))});
+    old_at = old_next;
+    new_at = new_next;
+  }
+  return edits;
 }
 
 std::vector<FileDiff> files_of_diff(std::string_view diff) {

@@ -41,6 +41,9 @@ std::string_view indentation_at(std::string_view text, std::size_t offset);
 std::string unified_diff(std::string_view name, std::string_view before,
                          const std::vector<Edit>& edits);
 
+// What makes one text of the other, as changes of whole lines.
+std::vector<Edit> line_edits(std::string_view before, std::string_view after);
+
 // The files that a unified diff names after `+++ b/`, and what it does to one as edits. Strict:
 // every line must stand where the diff says, so that a file that has changed since is refused and
 // not guessed at.

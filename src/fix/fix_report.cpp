@@ -8,10 +8,20 @@
 
 namespace lockstep {
 
+std::string diff_between(const SourceFile& before, const SourceFile& after) {
+  const std::string old_text = before.disk_text().value_or("");
+  return unified_diff(before.name(), old_text,
+                      line_edits(old_text, after.disk_text().value_or(old_text)));
+}
+
 std::string diff_of(const Project& project, const std::map<FileId, std::vector<Edit>>& edits) {
   std::string text;
-  for (const auto& [file, list] : edits)
-    text += unified_diff(project.file(file).name(), project.file(file).text(), list);
+  for (const auto& [id, list] : edits) {
+    const SourceFile& file = project.file(id);
+    text += file.is_notebook()
+                ? diff_between(file, SourceFile(file.with_text(edited(file.text(), list))))
+                : unified_diff(file.name(), file.text(), list);
+  }
   return text;
 }
 

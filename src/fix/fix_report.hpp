@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+// Of what is on the disk.
+std::string diff_between(const SourceFile& before, const SourceFile& after);
 // As one diff for `patch -p1`, over all files.
 std::string diff_of(const Project& project, const std::map<FileId, std::vector<Edit>>& edits);
 

@@ -17,6 +17,9 @@ constexpr int kErrorIsNear = 5;  // lines: a parser's idea of where a mistake st
 
 std::string objection(const SourceFile& file, const std::vector<Edit>& edits) {
   if (!file.refusal().empty()) return file.refusal();
+  if (file.is_notebook() &&
+      !SourceFile(file.with_text(edited(file.text(), in_order(edits)))).disk_text())
+    return "the change does not fit into one of its cells: make it by hand";
   if (file.tree() == nullptr)
     return file.kind() == FileKind::makefile || file.kind() == FileKind::dockerfile
                ? ""

@@ -9,6 +9,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "fix/chosen_patches.hpp"
 
 namespace lockstep {
 namespace {
@@ -162,7 +163,9 @@ Result<Rewritten> apply_reported(const std::vector<ReportedPatch>& patches, Appl
     const auto id = project.at(path);
     if (!id || !project.file(*id).refusal().empty())
       return refused(path, "which lockstep fix does not edit");
-    texts[*id] = edited(target.before, target.edits);
+    auto text = project.file(*id).text_of_disk(edited(target.before, target.edits));
+    if (!text) return refused(path, "which would no longer be read as a notebook");
+    texts[*id] = std::move(*text);
   }
   Project patched = project.with(texts);
   for (const auto& [id, text] : texts)
@@ -177,9 +180,7 @@ Result<Rewritten> apply_reported(const std::vector<ReportedPatch>& patches, Appl
       if (texts.contains(id)) texts[id] = text;
     result.patches += more.applied;
   }
-  for (const auto& [id, text] : texts)
-    if (text != project.file(id).text())
-      result.files.push_back({project.file(id).path(), project.file(id).text(), text});
+  result.files = rewrites(project, project.with(texts));
   return result;
 }
 

@@ -31,9 +31,7 @@ class Mirror {
  public:
   Mirror(const Project& project, const fs::path& from) {
     for (FileId id = 0; id < project.size(); ++id)
-      // of a notebook only the code was read
-      if (project.file(id).cells().empty())
-        files_[project.file(id).path().lexically_normal()] = &project.file(id);
+      files_[project.file(id).path().lexically_normal()] = &project.file(id);
     for (const auto& [path, file] : files_)
       for (fs::path folder = path.parent_path(); folder != from && folder.has_relative_path();
            folder = folder.parent_path())
@@ -73,9 +71,11 @@ class Mirror {
       if (error) return cannot_copy("make", target, error.message());
       return fill(entry.path(), target);
     }
-    if (const auto file = files_.find(entry.path()); file != files_.end()) {
+    const auto file = files_.find(entry.path());
+    const auto text = file != files_.end() ? file->second->disk_text() : std::nullopt;
+    if (text) {
       std::ofstream out(target, std::ios::binary);
-      out << file->second->text();
+      out << *text;
       out.close();
       if (!out) return cannot_copy("write", target, std::strerror(errno));
       fs::permissions(target, fs::status(entry.path(), error).permissions(), error);

@@ -109,7 +109,8 @@ constexpr std::array kMessages = {
                  MessageWeight::ends_the_run, false},
     KnownMessage{FindingCode::out_of_memory, kOutOfMemory, "a GPU had no room for the next tensor",
                  "smaller batch and more accumulation steps; gradient checkpointing; "
-                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True when "
+                 "torch.no_grad() where nothing is trained; "
+                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PyTorch 2.0 and newer) when "
                  "much is reserved and little allocated; see who else is on the GPU: nvidia-smi"},
     KnownMessage{FindingCode::out_of_memory, "torch.OutOfMemoryError",
                  "a GPU had no room for the next tensor",
@@ -753,8 +754,9 @@ constexpr std::array kMessages = {
         FindingCode::program_error, kRankEnded,
         "a rank ended with an error of its own, and this text holds the launcher's summary "
         "alone",
-        "its traceback stands further up, or in that rank's own log: torchrun -r 3 "
-        "--log-dir logs; @record around main() puts it into the summary",
+        "its traceback stands further up, or in that rank's or the job's own error log; under "
+        "torchrun -r 3 --log-dir logs keeps one per rank, and @record around main() puts it into "
+        "the summary",
         MessageWeight::usual_reason, false},
     KnownMessage{FindingCode::program_error, kOwnError,
                  "the program itself ended with an exception",

@@ -7,6 +7,7 @@
 #include "sources/dcgm/dcgmi_columns.hpp"
 #include "sources/gpustat/gpustat_log.hpp"
 #include "sources/gpustat/gpustat_table.hpp"
+#include "sources/gpustat/gputil_table.hpp"
 #include "sources/log/step_lines.hpp"
 #include "sources/log/training_log.hpp"
 #include "sources/nvidia_smi/column_log.hpp"
@@ -96,6 +97,7 @@ std::optional<ParsedLog> parse_other_tools_readings(const std::vector<std::strin
   if (auto log = parse_metrics_page(lines)) return log;
   if (auto log = parse_gpustat_log(text)) return log;
   if (auto log = parse_gpustat_table(lines)) return log;
+  if (auto log = parse_gputil_table(lines)) return log;
   if (auto log = parse_rocm_smi_table(lines)) return log;
   if (auto log = parse_rocm_smi_list(lines)) return log;
   if (auto log = parse_csv_log(lines)) return log;

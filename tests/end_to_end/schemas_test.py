@@ -72,18 +72,11 @@ with tempfile.TemporaryDirectory() as folder:
         )
     with open(os.path.join(folder, "run.sh"), "w") as file:  # a map goes with its launch line
         file.write("torchrun --nproc_per_node=2 train.py\n")
-    with open(os.path.join(folder, "x.ipynb"), "w") as file:
-        json.dump(
-            {
-                "cells": [
-                    {
-                        "cell_type": "code",
-                        "source": "from transformers import AutoModel, Trainer, TrainingArguments\n"
-                        "Trainer(AutoModel.from_pretrained('x'), TrainingArguments('out', logging_steps=1)).train()",
-                    }
-                ]
-            },
-            file,
+    os.mkdir(os.path.join(folder, "vendor"))  # found there, and not edited
+    with open(os.path.join(folder, "vendor", "other.py"), "w") as file:
+        file.write(
+            "from transformers import AutoModel, Trainer, TrainingArguments\n"
+            "Trainer(AutoModel.from_pretrained('x'), TrainingArguments('out', logging_steps=1)).train()\n"
         )
     patches = json.loads(lockstep("fix", "--json", folder))
     proof = subprocess.run(

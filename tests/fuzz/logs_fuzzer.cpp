@@ -9,6 +9,7 @@
 #include "sources/dcgm/dcgmi_columns.hpp"
 #include "sources/gpustat/gpustat_log.hpp"
 #include "sources/gpustat/gpustat_table.hpp"
+#include "sources/gpustat/gputil_table.hpp"
 #include "sources/log/training_log.hpp"
 #include "sources/nvidia_smi/column_log.hpp"
 #include "sources/nvidia_smi/query_log.hpp"
@@ -44,6 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   check(lockstep::parse_nvidia_smi_query(lines));
   check(lockstep::parse_dcgmi_columns(lines));
   check(lockstep::parse_gpustat_table(lines));
+  check(lockstep::parse_gputil_table(lines));
   check(lockstep::parse_rocm_smi_table(lines));
   check(lockstep::parse_csv_log(lines));
   check(lockstep::parse_text_blocks(lines));

@@ -36,9 +36,9 @@ class FixProject {
   std::string after(const std::string& name) const;
   std::vector<std::string> refusals() const;
 
- private:
   Project read() const;
 
+ private:
   TemporaryFolder folder_;
   Versions versions_;
   Wishes wishes_;

@@ -665,7 +665,12 @@ namespace {
 Verdict verdict_without_jobs(const Signals& signals) {
   const bool utilization_is_read = std::ranges::any_of(
       signals.gpus, [](const GpuSignals& gpu) { return gpu.busy_highest.has_value(); });
-  if (!utilization_is_read && !signals.gpus.empty()) {
+  // A program on a GPU holds some hundred MB before it has done anything.
+  constexpr double kNobodyHoldsBytes = 64e6;
+  const bool nobody_is_there = std::ranges::all_of(signals.gpus, [](const GpuSignals& gpu) {
+    return gpu.memory_used_bytes && static_cast<double>(*gpu.memory_used_bytes) < kNobodyHoldsBytes;
+  });
+  if (!utilization_is_read && !nobody_is_there && !signals.gpus.empty()) {
     // An H200 without work draws 76 W, an H100 that holds a context 115.
     constexpr double kMoreThanIdleMw = 130'000;
     std::vector<int> drawing;

@@ -98,9 +98,6 @@ bool is_generated(std::string_view text) {
 }
 
 std::string refusal_of(const SourceFile::Facts& facts, const fs::path& root) {
-  if (!facts.cells.empty())
-    return "it is a notebook: lockstep reports what it holds and does not edit it; change the cell "
-           "by hand";
   if (!is_utf8(facts.text)) return "it is not UTF-8 text: convert it, then run this again";
   if (has_long_line(facts.text))
     return fmt::format("it has a line of more than {} characters, as generated files have",
@@ -113,6 +110,17 @@ std::string refusal_of(const SourceFile::Facts& facts, const fs::path& root) {
           "it lies in {}/, which is other people's code: change it where it comes from",
           part.string());
   return "";
+}
+
+// Of a notebook the code becomes the text, and it is Python. False: it is called one and is none.
+bool take_code_of_notebook(SourceFile::Facts& facts) {
+  if (facts.kind != FileKind::notebook) return true;
+  auto notebook = Notebook::read(std::move(facts.text));
+  if (!notebook) return false;
+  facts.kind = FileKind::python;
+  facts.text = notebook->code();
+  facts.notebook = std::make_shared<const Notebook>(std::move(*notebook));
+  return true;
 }
 
 // A test trains a model for no one: it is looked at when it is named, and passed over in a folder.
@@ -288,15 +296,8 @@ class Walk {
                  : result;
     SourceFile::Facts facts{shown(candidate.path), candidate.path, *kind, std::move(*text), "",
                             candidate.asked_for};
-    if (kind == FileKind::notebook) {
-      auto code = code_of_notebook(facts.text);
-      if (!code)
-        return candidate.named ? refuse("it is called a notebook and cannot be read as one")
-                               : result;
-      facts.kind = FileKind::python;
-      facts.text = std::move(code->text);
-      facts.cells = std::move(code->cells);
-    }
+    if (!take_code_of_notebook(facts))
+      return candidate.named ? refuse("it is called a notebook and cannot be read as one") : result;
     facts.refusal = refusal_of(facts, into_.root);
     result.file = std::make_shared<SourceFile>(std::move(facts));
     return result;
@@ -405,14 +406,14 @@ Result<Project> read_text_as_file(const std::string& name, std::string text,
   const fs::path path = fs::absolute(name, failed).lexically_normal();
   auto kind = kind_by_name(path);
   if (!kind) kind = kind_by_first_line(text);
-  if (!kind || kind == FileKind::notebook)
+  if (!kind)
     return usage_error(
         fmt::format("standard input under the name {} is nothing that is read so", printable(name)),
         "give the name that it has: lockstep fix - --stdin-filename train.py");
   if (text.size() > kLargestSource || text.find('\0') != std::string::npos)
     return Error{"standard input is binary, or too much for a script", "give a script's text",
                  ErrorKind::cannot_measure};
-  if (fs::is_regular_file(path, failed)) {
+  if (fs::is_regular_file(path, failed) && kind != FileKind::notebook) {
     auto project = TRY(read_project({path.string()}, assumed));
     if (const auto id = project.at(path)) return project.with({{*id, std::move(text)}});
   }
@@ -422,6 +423,9 @@ Result<Project> read_text_as_file(const std::string& name, std::string text,
                           std::move(text),
                           "",
                           true};
+  if (!take_code_of_notebook(facts))
+    return Error{"standard input is called a notebook and cannot be read as one",
+                 "give the notebook's JSON", ErrorKind::cannot_measure};
   facts.refusal = refusal_of(facts, fs::current_path(failed));
   return read_project({}, assumed, Neighbours::context, {std::move(facts)});
 }

@@ -23,12 +23,15 @@ std::optional<Language> language_of(FileKind kind) {
 }  // namespace
 
 SourceFile::Spot SourceFile::spot(std::size_t offset) const {
-  Spot spot{facts_.name, line_number(facts_.text, offset)};
-  for (auto cell = facts_.cells.rbegin(); cell != facts_.cells.rend(); ++cell)
-    if (cell->first_line <= spot.line)
-      return {fmt::format("{} cell {}", facts_.name, cell->number),
-              spot.line - cell->first_line + 1};
-  return spot;
+  if (const auto found = is_notebook() ? Notebook::spot(facts_.text, offset) : std::nullopt)
+    return {fmt::format("{} cell {}", facts_.name, found->cell), found->line};
+  return {facts_.name, line_number(facts_.text, offset)};
+}
+
+std::optional<std::string> SourceFile::text_of_disk(std::string disk_text) const {
+  if (!is_notebook()) return disk_text;
+  const auto notebook = Notebook::read(std::move(disk_text));
+  return notebook ? std::optional(notebook->code()) : std::nullopt;
 }
 
 const SyntaxTree* SourceFile::tree() const {

@@ -31,7 +31,7 @@ class SourceFile {
     std::string refusal;  // why it is never edited; empty: it may be
     // false: read to understand its neighbours, neither reported nor edited
     bool asked_for = true;
-    std::vector<NotebookCell> cells = {};  // of a notebook, whose text is the code of its cells
+    std::shared_ptr<const Notebook> notebook = {};  // whose code the text is
   };
   explicit SourceFile(Facts facts) : facts_(std::move(facts)) {}
 
@@ -43,7 +43,14 @@ class SourceFile {
   // Why the parser could not read it; empty: it could, or nobody has asked yet.
   std::string why_not_read() const;
   bool asked_for() const { return facts_.asked_for; }
-  const std::vector<NotebookCell>& cells() const { return facts_.cells; }
+  bool is_notebook() const { return facts_.notebook != nullptr; }
+  // What belongs on the disk: of a notebook its cells with this code. Nothing where it cannot be put
+  // back into them.
+  std::optional<std::string> disk_text() const {
+    return is_notebook() ? facts_.notebook->with_code(facts_.text) : facts_.text;
+  }
+  // What this file's text would be, had it this on the disk; nothing where that is no notebook.
+  std::optional<std::string> text_of_disk(std::string disk_text) const;
   // Where a byte stands, for a reader: the file and its line, or the notebook's cell and its line
   // in that.
   struct Spot {

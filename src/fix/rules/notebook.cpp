@@ -5,8 +5,8 @@
 // within a notebook: the training has to be a function, and no cell may have touched CUDA before,
 // since CUDA does not live through a fork.
 //
-// Only advice: notebooks are not edited. A plain loop is spoken of where several GPUs are known
-// (--gpus).
+// Only advice: which cells belong into the function is not in the code. A plain loop is spoken of
+// where several GPUs are known (--gpus).
 #include <fmt/format.h>
 
 #include "fix/rules/loops/loop_rules.hpp"
@@ -17,7 +17,7 @@ void notebook(const RuleInput& input, const ScriptFacts& script,
               std::vector<CodeFinding>& findings) {
   const SourceFile& file = input.project.file(script.code.script);
   const bool several = input.wishes.gpus.value_or(0) > 1;
-  if (file.cells().empty() || !script.code.starts_itself.empty()) return;
+  if (!file.is_notebook() || !script.code.starts_itself.empty()) return;
   if (!script.code.trains() && (script.loops.empty() || !several || !asks_for_cuda(input, script)))
     return;
   const Node where = !script.code.trainers.empty() ? script.code.trainers.front().call->node

@@ -248,9 +248,11 @@ Json where_json(const StepSignals& steps, StepPart part) {
   return list;
 }
 
-Json steps_json(const StepSignals& steps) {
+Json steps_json(const StepSignals& steps, SourceKind source) {
   Json parts = Json::array();
-  for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
+  for (std::size_t i = 0; i < kStepSpanNames.size(); ++i) {
+    // A training log tells of few parts, and of the others it does not say that they took no time.
+    if (source == SourceKind::log && steps.share[i] == 0) continue;
     parts.push_back({{"name", kStepSpanNames[i]},
                      {"p50_ms", number(steps.p50_ms[i])},
                      {"p95_ms", number(steps.p95_ms[i])},
@@ -258,10 +260,12 @@ Json steps_json(const StepSignals& steps) {
                      {"share", number(steps.share[i])},
                      {"main_thread", main_thread_json(steps.main_thread[i])},
                      {"where", where_json(steps, static_cast<StepPart>(i))}});
-  const auto rank_json = [](const RankSteps& rank) {
+  }
+  const auto rank_json = [source](const RankSteps& rank) {
     Json shares = Json::object();
     for (std::size_t i = 0; i < kStepSpanNames.size(); ++i)
-      shares[std::string(kStepSpanNames[i])] = number(rank.share[i]);
+      if (source != SourceKind::log || rank.share[i] != 0)
+        shares[std::string(kStepSpanNames[i])] = number(rank.share[i]);
     return Json{{"rank", rank.rank},
                 {"count", rank.count},
                 {"duration_p50_ms", number(rank.duration_ms)},
@@ -407,7 +411,7 @@ Json report_json(const Report& report) {
                   {"yes", item.yes ? Json(*item.yes) : Json(nullptr)}};
     });
   if (report.findings_left_out > 0) json["findings_left_out"] = report.findings_left_out;
-  if (report.steps) json["steps"] = steps_json(*report.steps);
+  if (report.steps) json["steps"] = steps_json(*report.steps, report.source_kind);
   if (report.steps && report.steps->devices)
     json["steps"]["on_gpus"] = devices_json(*report.steps->devices);
   if (report.stacks) json["stacks"] = stacks_json(*report.stacks);

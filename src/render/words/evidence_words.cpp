@@ -83,7 +83,7 @@ constexpr std::array kPhrases = {
            "{} of a step would stay: a batch that workers made takes 1 ms to arrive"},
     Phrase{"hidden_behind_the_gpu", "{} of it is hidden behind the GPU's work"},
     Phrase{"data_wait_share", "waits for data {} of a step"},
-    Phrase{"data_wait_p50_ms", "{} in the median step"},
+    Phrase{"data_wait_p50_ms", "{} in a typical step"},
     Phrase{"data_wait_longest_ms", "{} in the longest"},
     // the GPU
     Phrase{"filled_while_busy", "its kernels fill {} of the GPU while it is busy"},

@@ -317,12 +317,13 @@ std::string how_sure_words(const Verdict& verdict) {
 }
 
 std::string signal_words(const std::string& signal) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kWords = {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kWords = {
       {{"power_samples", "power every 20 ms"},
        {"sm", "SM activity"},
        {"tensor", "tensor cores"},
        {"dram", "memory traffic"},
        {"limits", "clock limits"},
+       {"steps", "the parts of a step"},
        {"busy", "utilization"}}};
   const auto known = std::ranges::find(kWords, signal, &decltype(kWords)::value_type::first);
   return known == kWords.end() ? signal : std::string(known->second);
@@ -336,14 +337,12 @@ std::string log_sentence(const Report& report) {
   if (!report.steps) return "messages in " + report.source_detail;
   constexpr double kDiffers = 1.2;
   const StepSignals& steps = *report.steps;
-  std::string text =
-      fmt::format("training log {}: its lines tell {} per step ({}{})", report.source_detail,
-                  milliseconds_words(steps.duration_p50_ms),
-                  steps.count > 1 ? fmt::format("median of {}", steps.count) : "in one line",
-                  steps.mean_ms() > kDiffers * steps.duration_p50_ms ||
-                          steps.duration_p50_ms > kDiffers * steps.mean_ms()
-                      ? fmt::format("; {} on average", milliseconds_words(steps.mean_ms()))
-                      : "");
+  std::string text = fmt::format("training log {}: its lines tell {} per step",
+                                 report.source_detail, milliseconds_words(steps.duration_p50_ms));
+  if (steps.count == 1) text += " (in one line)";
+  if (steps.mean_ms() > kDiffers * steps.duration_p50_ms ||
+      steps.duration_p50_ms > kDiffers * steps.mean_ms())
+    text += fmt::format(" in the median, {} on average", milliseconds_words(steps.mean_ms()));
   if (const double wait = steps.share[index_of(StepPart::data_wait)]; wait > 0)
     text += fmt::format(", {:.0f} % of it waiting for data", wait * 100);
   return text;

@@ -33,11 +33,11 @@ struct StretchOfABar {
 }  // namespace
 
 bool is_another_bar(std::string_view line) {
-  static constexpr std::array<std::string_view, 35> kOthers = {
+  static constexpr std::array<std::string_view, 36> kOthers = {
       "valid", "test",  "sanity", "predict", "eval",    "infer",   "generat", "download", "load",
       "map",   "token", "filter", "fetch",   "extract", "preproc", "sav",     "running",  "resolv",
       "scan",  "cach",  "index",  "pars",    "read",    "convert", "prepar",  "process",  "comput",
-      "encod", "build", "creat",  "check",   "writ",    "upload",  "verif",   "count"};
+      "encod", "build", "creat",  "check",   "writ",    "upload",  "verif",   "count",  "preload"};
   const std::string start = lower_case(line.substr(0, 24));
   const std::string_view words = trim(std::string_view(start));
   return std::ranges::any_of(kOthers,
@@ -131,7 +131,6 @@ std::vector<const ProgressBars::Bar*> ProgressBars::of_the_training() const {
 // A bar's rate is smoothed, and holds the start of the run for long: what lies between two looks at
 // it is their difference.
 std::vector<StepLine> ProgressBars::steps() const {
-  constexpr double kAsMany = 100;
   constexpr std::size_t kFewest = 3;
   const std::vector<const Bar*> bars = of_the_training();
   std::vector<StretchOfABar> stretches;
@@ -167,10 +166,11 @@ std::vector<StepLine> ProgressBars::steps() const {
     is_new = false;
   }
   take();
-  std::vector<StepLine> steps;
+  std::vector<StepsTogether> together;
   for (const StretchOfABar& stretch : stretches)
-    steps.insert(steps.end(), static_cast<std::size_t>(std::min(kAsMany, stretch.steps)),
-                 {stretch.line, stretch.seconds * 1e3 / stretch.steps, std::nullopt});
+    together.push_back({stretch.steps,
+                        {stretch.line, stretch.seconds * 1e3 / stretch.steps, std::nullopt}});
+  std::vector<StepLine> steps = one_by_one(together);
   if (!steps.empty()) return steps;
   for (const Bar* bar : bars) steps.push_back(bar->by_rate);
   if (steps.size() >= kFewest) return steps;

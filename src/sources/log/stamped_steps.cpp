@@ -78,8 +78,7 @@ std::vector<StepLine> between(std::span<const std::string> lines,
                               std::optional<StampedStep> (*counted)(std::string_view)) {
   constexpr std::size_t kFewest = 10;
   constexpr double kOfItsResolution = 20;  // a stretch: its ends are known to 5 %
-  constexpr double kAsMany = 100;
-  std::vector<StepLine> steps;
+  std::vector<StepsTogether> steps;
   std::optional<StampedStep> before;
   std::optional<StampedStep> last;
   double days_s = 0;
@@ -104,12 +103,11 @@ std::vector<StepLine> between(std::span<const std::string> lines,
     const double count = now->step - before->step;
     if (count < 1 || seconds < kOfItsResolution * now->clock.resolution_s) continue;
     if (const auto ms = in_ms(NumberInLine{seconds / count, {}}, 1e3))
-      steps.insert(steps.end(), static_cast<std::size_t>(std::min(kAsMany, count)),
-                   {i, *ms, std::nullopt});
+      steps.push_back({count, {i, *ms, std::nullopt}});
     before = now;
   }
   const bool is_enough = counts >= kFewest || (counted == counted_by_fairseq && counts > 0);
-  return is_enough ? steps : std::vector<StepLine>();
+  return is_enough ? one_by_one(steps) : std::vector<StepLine>();
 }
 
 }  // namespace

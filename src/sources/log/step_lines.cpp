@@ -82,14 +82,18 @@ std::vector<StepLine> means_of_batches(std::span<const std::string> lines,
 
 // A mean so far holds the first batch of its epoch, for which all workers start: what lies between
 // two lines of an epoch is their difference. Lines without a number stay as they are.
+// Where that batch takes a good part of the epoch, it is a part of what a step costs: the mean stays.
 std::vector<StepLine> between_means(const std::vector<StepLine>& means,
                                     std::span<const std::string> lines) {
-  std::vector<StepLine> between;
+  constexpr double kGoodPart = 0.25;
+  std::vector<StepsTogether> between;
+  double first_batch_ms = 0;
   for (std::size_t i = 1; i < means.size(); ++i) {
     const auto before = batch_of_epoch(lines[means[i - 1].line]);
     const auto now = batch_of_epoch(lines[means[i].line]);
     if (!before || !now) return means;
     if (*now <= *before) continue;  // the next epoch
+    if (*before == 0) first_batch_ms = means[i - 1].step_ms;
     const auto mean = [&](double first, double second) {
       return std::max(0.0, (second * (*now + 1) - first * (*before + 1)) / (*now - *before));
     };
@@ -98,13 +102,15 @@ std::vector<StepLine> between_means(const std::vector<StepLine>& means,
     if (*now - *before < 5) return means_of_batches(lines, means);
     step.step_ms = mean(means[i - 1].step_ms, means[i].step_ms);
     step.data_ms = std::min(step.step_ms, mean(*means[i - 1].data_ms, *means[i].data_ms));
-    // The mean of many counts as many.
-    constexpr double kAsMany = 20;
-    if (step.step_ms > 0)
-      between.insert(between.end(), static_cast<std::size_t>(std::min(kAsMany, *now - *before)),
-                     step);
+    const bool ends_the_epoch = i + 1 == means.size() ||
+                                batch_of_epoch(lines[means[i + 1].line]).value_or(0) <= *now;
+    if (ends_the_epoch && first_batch_ms > kGoodPart * means[i].step_ms * (*now + 1)) {
+      if (*before > 0) continue;  // of many lines those between say enough
+      step = means[i];
+    }
+    if (step.step_ms > 0) between.push_back({*now - *before, step});
   }
-  return between.empty() ? means : between;
+  return between.empty() ? means : one_by_one(between);
 }
 
 // mmcv, Detectron2, and torchvision's own logger: "time: 0.5024  data: 0.0002  max mem: 11664".
@@ -163,6 +169,14 @@ StepLine time_in_ms(std::string_view line) {
   return number && number->rest.starts_with("ms") ? of_step(in_ms(number, 1)) : StepLine{};
 }
 
+// SSD in PyTorch and its children: "Timer: 0.6698", "timer: 0.4321 sec. || iter 10".
+StepLine timer(std::string_view line) {
+  auto number = number_behind(line, "Timer:");
+  if (!number) number = number_behind(line, "timer:");
+  if (!number || !(trim(number->rest).empty() || trim(number->rest).starts_with("sec"))) return {};
+  return of_step(in_ms(number, 1e3));
+}
+
 // verl: "step:2 - ... - timing_s/step:522.7 - ..."
 StepLine verl(std::string_view line) {
   return of_step(in_ms(number_behind(line, "timing_s/step:"), 1e3));
@@ -216,7 +230,7 @@ std::vector<StepLine> by_the_summary(std::span<const std::string> lines) {
 
 constexpr std::array kForms = {time_and_data, time_and_data_time, megatron,      nemo,
                                step_average,  time_in_ms,         with_its_unit, verl,
-                               paddle,        time_in_brackets};
+                               paddle,        time_in_brackets,   timer};
 
 }  // namespace
 

@@ -109,20 +109,6 @@ TEST(FixEngine, PassesOverInstalledPackagesAndHiddenFolders) {
   EXPECT_TRUE(project.refusals().empty());
 }
 
-TEST(FixEngine, ReportsNotebooksAndDoesNotEditThem) {
-  FixProject project;
-  const std::string cells = R"x({"cells": [{"cell_type": "markdown", "source": ["# Training"]},
-    {"cell_type": "code", "source": ["!pip install transformers\n", "from transformers import AutoModel, Trainer, TrainingArguments\n"]},
-    {"cell_type": "code", "source": "%%bash\nls"},
-    {"cell_type": "code", "source": ["args = TrainingArguments('out', dataloader_num_workers=4,\n", "    logging_steps=1)\n", "Trainer(AutoModel.from_pretrained('m'), args).train()"]}]})x";
-  project.file("x.ipynb", cells);
-
-  EXPECT_THAT(project.findings(), Contains("S302 x.ipynb cell 4:2"));
-  EXPECT_TRUE(project.finds("X701 x.ipynb cell 4:3"));  // notebook_launcher
-  EXPECT_EQ(project.safety(FindingCode::logging_too_often), FixSafety::manual);
-  EXPECT_THAT(project.refusals(), Contains(HasSubstr("notebook")));
-}
-
 TEST(FixEngine, SaysWhenANotebookIsNone) {
   FixProject project;
   project.file("x.ipynb", "{\"cells\": 3").only("x.ipynb");

@@ -85,6 +85,31 @@ TEST(LogSteps, TheFirstBatchOfAnEpochIsNoMeanOfIt) {
   EXPECT_LT(*steps.back().data_ms, 5);
 }
 
+// Time so far in brackets: 264 s for the first batch, then a third of a second each.
+TEST(LogSteps, AFirstBatchThatTakesMostOfItsEpochIsAPartOfTheStep) {
+  std::string text;
+  for (int epoch = 1; epoch <= 4; ++epoch) {
+    text += fmt::format("Epoch: [{}][0/25]\tTime 264.5 (264.5)\tData 264.1 (264.1)\n", epoch);
+    text += fmt::format("Epoch: [{}][24/25]\tTime 0.329 (21.171)\tData 0.211 (20.910)\n", epoch);
+  }
+  EXPECT_NEAR(median_ms(text), 21'171, 1);
+}
+
+TEST(LogSteps, QuickStepsWeighAsManyAsTheyAre) {
+  std::string text;  // four thousand in ten seconds, then two in ten
+  for (int second = 0, step = 0; second <= 100; second += 10)
+    text += fmt::format("{}it [00:{:02}, {}]\n", step += second < 50 ? 4000 : 2, second % 60,
+                        second < 50 ? "400.00it/s" : "5.00s/it");
+  EXPECT_NEAR(median_ms(text), 2.5, 0.1);
+}
+
+TEST(LogSteps, ABarOfPreloadingIsNoTraining) {
+  std::string text;
+  for (int i = 1; i < 60; ++i)
+    text += fmt::format("Preloading the dataset:   0%|  | {}/21944 [00:{:02}<10:00, 1.00it/s]\n", i, i);
+  EXPECT_THAT(step_lines(lines_of(text)), IsEmpty());
+}
+
 TEST(LogSteps, AreReadInManyForms) {
   const auto three = [](const std::string& line) {
     return line + "\n" + line + "\n" + line + "\n";

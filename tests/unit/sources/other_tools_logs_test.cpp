@@ -9,6 +9,7 @@
 #include "sources/dcgm/dcgmi_columns.hpp"
 #include "sources/gpustat/gpustat_log.hpp"
 #include "sources/gpustat/gpustat_table.hpp"
+#include "sources/gpustat/gputil_table.hpp"
 #include "sources/nvidia_smi/column_log.hpp"
 #include "sources/nvidia_smi/query_log.hpp"
 #include "sources/nvidia_smi/table_log.hpp"
@@ -557,6 +558,18 @@ TEST(GpustatTable, IsReadAsAMarkdownTableToo) {
   const auto& tick = std::get<GpuTick>(log->records.front().content);
   EXPECT_EQ(tick[0].busy.value(), 1.0);
   EXPECT_EQ(tick[1].busy.value(), 0.03);
+}
+
+TEST(GputilTable, IsReadBetweenTheLinesOfARun) {
+  const auto log = parse_gputil_table(
+      lines_of("fold 1\n[0]\tvalidation_0-rmse:16.4\n| ID | GPU | MEM |\n------------------\n"
+               "|  0 | 11% |  4% |\n|  1 |  0% |  0% |\n\nfold 2\n"
+               "| ID | GPU | MEM |\n------------------\n|  0 | 45% |  5% |\n|  1 |  0% |  0% |\n"));
+
+  const auto ticks = ticks_of(log);
+  ASSERT_EQ(ticks.size(), 2U);
+  EXPECT_DOUBLE_EQ(*ticks[1].second[0].busy.value(), 0.45);
+  EXPECT_FALSE(parse_gputil_table(lines_of("| 0 | 11% | 4% |\n")));  // some table's row
 }
 
 TEST(GpustatTable, IsReadAsPeoplePasteIt) {

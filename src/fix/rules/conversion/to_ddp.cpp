@@ -94,7 +94,7 @@ void to_ddp(const RuleInput& input, const ScriptFacts& script, std::vector<CodeF
       code.knows_of_ranks())
     return;
   // a notebook has a way of its own
-  if (!asks_for_cuda(input, script) || !input.project.file(code.script).cells().empty()) return;
+  if (!asks_for_cuda(input, script) || input.project.file(code.script).is_notebook()) return;
   const auto parallel = std::ranges::find_if(
       code.all, [](const CallAt& item) { return item.call->last_name() == "DataParallel"; });
   const bool has_parallel = parallel != code.all.end();
