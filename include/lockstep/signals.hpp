@@ -476,6 +476,7 @@ struct JobSignals {
   bool one_process_on_all = false;  // one process holds every GPU of the job
   bool spawned = false;             // started together by one parent, though no rank is set
   bool serves = false;              // an inference server by its command line
+  bool in_a_notebook = false;       // a kernel of Jupyter, which serves, and may train
 
   double from_ms = 0;  // working time: from the first to the last sign of work
   double to_ms = 0;
@@ -487,6 +488,10 @@ struct JobSignals {
   double second_busy = 0;  // median over time of the second busiest GPU
   // share of time in which no GPU of the job was busy, in the median window of two periods
   double idle_together = 0;
+  // What even the GPU that rests least rests. Ranks that each wait for a loader of their own do not
+  // do so at one moment; who waits for another rank spins, and reads busy.
+  double idle_each = 0;
+  double at_rest() const { return std::max(idle_together, idle_each); }
   std::optional<double> memory_balance;   // smallest over largest median
   std::optional<double> memory_lead;      // the first GPU over the median of the others
   std::optional<double> replica_balance;  // smallest over largest of the others

@@ -30,6 +30,12 @@ void settle_findings(const Signals& signals, std::vector<Finding> found, Diagnos
     for (Finding& finding : found)
       if (finding.rung == 0 && !is_a_message(finding))
         finding.confidence = calibrated(finding.confidence);
+  // Nobody is woken for what is hardly more than likely.
+  constexpr double kSureOfCritical = 0.7;
+  for (Finding& finding : found)
+    if (finding.severity == Severity::critical && finding.confidence < kSureOfCritical &&
+        !is_a_message(finding))
+      finding.severity = Severity::warning;
   for (Finding& finding : found)
     (is_stood_behind(finding) ? diagnosis.findings : diagnosis.suspicions)
         .push_back(std::move(finding));

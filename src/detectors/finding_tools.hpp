@@ -62,6 +62,16 @@ inline bool begin_together(const TurnSignals& turns) {
   return share > 0.9 || (share > 0.5 && turns.period_strength < 0.8);
 }
 
+// Ranks of one job, by their processes, or since they begin each step at one moment, a dozen times
+// and more: strangers do not.
+inline bool begin_as_one(const TurnSignals& turns) {
+  constexpr double kAlways = 0.95;
+  return turns.kind == LaneKind::power_samples && turns.rises_together.value_or(0) > kAlways;
+}
+inline bool is_known_as_one(const JobSignals& job) {
+  return job.origin == JobOrigin::processes || (job.fine && begin_as_one(*job.fine));
+}
+
 // Attached after it got stuck, nothing else is there to compare with. But training is never as
 // still as this: every GPU at 100 % in every reading, at a low power that does not move, and its
 // tensor cores at rest. (An H100 that spins draws 120 to 160 of 700 W, an A100 85 to 110 of 400 W,
@@ -97,6 +107,40 @@ inline bool is_perfectly_still(const JobSignals& job, const Signals& signals) {
       return false;
   }
   return true;
+}
+
+// GPUs of the job that hold their part of it and did nothing for as long as they were watched, while
+// every other one was busy without a pause, at a power that does not move and is none of work: they
+// wait for those. (A GPU that spins draws 0.2 to 0.45 of its limit; training moves, or draws more.)
+inline std::vector<int> absent_members(const JobSignals& job, const Signals& signals) {
+  constexpr double kNothing = 0.02;
+  constexpr double kBusy = 0.97;
+  constexpr double kLowPower = 0.5;  // of the limit
+  constexpr double kMoves = 0.25;    // of the power, from the lowest to the highest reading
+  constexpr double kLowSm = 0.25;
+  constexpr double kHoldsAContext = 3e8;
+  std::vector<int> absent;
+  std::size_t still = 0;
+  if (job.serves || job.one_process_on_all) return {};
+  for (const GpuInJob& member : job.members) {
+    if (!member.busy) return {};
+    if (*member.busy < kNothing) {
+      if (member.memory_bytes.value_or(0) > kHoldsAContext) absent.push_back(member.index);
+      continue;
+    }
+    if (*member.busy < kBusy) return {};
+    for (const GpuSignals& gpu : signals.gpus) {
+      if (gpu.index != member.index) continue;
+      const bool low_sm = gpu.sm && *gpu.sm < kLowSm;
+      if (gpu.sm && !low_sm) return {};
+      if (!low_sm && member.power_of_limit.value_or(1) > kLowPower) return {};
+      if (!gpu.power_highest_mw || !gpu.power_lowest_mw || !gpu.power_mw ||
+          *gpu.power_highest_mw - *gpu.power_lowest_mw > kMoves * *gpu.power_mw)
+        return {};
+    }
+    ++still;
+  }
+  return still > 0 ? absent : std::vector<int>();
 }
 
 // Whether waiting within the steps can be judged: the ranks do the same work, as the GPUs show or

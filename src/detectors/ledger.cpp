@@ -244,8 +244,9 @@ class JobAccount {
     // Parts that take turns wait for their turn.
     ledger_.waiting_is_known = gpus < 2 || time.waiting_is_known || parts_take_turns(pattern_);
     double together = std::min(time.idle_together, pools.idle_alone);
-    // In step they rest together; windows that begin at other moments blur it.
-    if (pattern_ == Pattern::in_step && !time.sees_rest)
+    // In step each waits for its own host, at the same moment or not: who waits for another rank
+    // spins, and reads busy.
+    if (pattern_ == Pattern::in_step && (!time.sees_rest || !waits_read_idle(findings)))
       together = std::max(together, least_idle_of_members());
     // One works at a time: the others' rest is what the sum leaves, however windows blur it.
     if (pattern_ == Pattern::taking_turns)
@@ -335,6 +336,13 @@ class JobAccount {
            std::ranges::any_of(finding.evidence, [](const Evidence& item) {
              return item.signal == "CUDA_LAUNCH_BLOCKING=1";
            });
+  }
+
+  // Gloo blocks where NCCL spins.
+  static bool waits_read_idle(const std::vector<Finding*>& findings) {
+    return std::ranges::any_of(findings, [](const Finding* finding) {
+      return finding->code == FindingCode::gloo_on_gpus;
+    });
   }
 
   static bool is_never_coming(const Finding& finding) {

@@ -131,6 +131,13 @@ void add_sums(const Activity& activity, JobSignals& job) {
   job.busy_sum = median_of(sums).value_or(0);
   job.second_busy = median_of(seconds).value_or(0);
   job.idle_together = in_usual_window(idle, activity.busy.step_ms, job);
+  job.idle_each = 1;
+  for (const auto& row : activity.busy.rows) {
+    if (!any_known(row)) continue;
+    std::vector<double> own;
+    for (const double value : row) own.push_back(known(value) ? 1 - value : value);
+    job.idle_each = std::min(job.idle_each, in_usual_window(own, activity.busy.step_ms, job));
+  }
 }
 
 double busy_window(const Timeline& timeline, const JobSignals& job, double spacing_ms) {

@@ -195,7 +195,40 @@ bool belong_together_over_machines(const ProcessSample& a, const ProcessSample& 
          both_set_and_equal(environment(a, "MASTER_PORT"), environment(b, "MASTER_PORT"));
 }
 
-// "VLLM::Worker_TP0" and "VLLM::Worker_TP1" of one parent serve one model.
+// A command that names its own rank ("--local_rank=3", "--local-rank 3", a title "train: rank 3/8"),
+// and what it says besides. Nothing: it names none.
+struct CommandOfARank {
+  int rank = 0;
+  std::string others;
+};
+std::optional<CommandOfARank> rank_in_command(const ProcessSample& process) {
+  if (!process.command) return std::nullopt;
+  std::string text;
+  for (const std::string& word : *process.command) text += word + ' ';
+  for (auto at = text.find("rank"); at != std::string::npos; at = text.find("rank", at + 1)) {
+    const std::size_t number = at + 4;
+    if (number + 1 >= text.size() || (text[number] != '=' && text[number] != ' ')) continue;
+    std::size_t end = number + 1;
+    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
+    if (const auto rank = small_number(text.substr(number + 1, end - number - 1)))
+      return CommandOfARank{*rank, text.erase(number + 1, end - number - 1)};
+  }
+  return std::nullopt;
+}
+
+bool are_ranks_by_their_commands(const ProcessSample& a, const ProcessSample& b) {
+  const auto one = rank_in_command(a);
+  const auto other = rank_in_command(b);
+  return one && other && one->rank != other->rank && one->others == other->others;
+}
+
+// "VLLM::Worker_TP0" and "VLLM::Worker_TP1" of one parent serve one model; engines beside each other
+// ("VLLM::EngineCore_DP1", "ray::ServeReplica") have requests of their own.
+bool holds_a_part_of_a_model(const ProcessSample& process) {
+  return process.command && !process.command->empty() &&
+         holds_any(process.command->front(), {"_TP", "_PP", "_EP", "Worker"});
+}
+
 bool are_workers_of_one_server(const ProcessSample& a, const ProcessSample& b) {
   const auto family = [](const ProcessSample& process) -> std::string_view {
     if (!process.command || process.command->empty()) return {};
@@ -204,7 +237,8 @@ bool are_workers_of_one_server(const ProcessSample& a, const ProcessSample& b) {
     return end == std::string_view::npos || title.starts_with('/') ? std::string_view()
                                                                    : title.substr(0, end);
   };
-  return !family(a).empty() && family(a) == family(b) && is_server(*a.command) &&
+  return !family(a).empty() && family(a) == family(b) && holds_a_part_of_a_model(a) &&
+         holds_a_part_of_a_model(b) && is_server(*a.command) &&
          is_server(*b.command) && (!a.parent_pid || !b.parent_pid || a.parent_pid == b.parent_pid);
 }
 
@@ -215,6 +249,7 @@ bool belong_together(const ProcessSample& a, const ProcessSample& b) {
   if (are_workers_of_one_server(a, b)) return true;
   const bool one_parent = a.parent_pid && a.parent_pid == b.parent_pid;
   if (one_parent && is_spawned(a) && is_spawned(b)) return true;
+  if (one_parent && are_ranks_by_their_commands(a, b)) return true;
   const bool has_ranks = a.rank && b.rank && a.world_size == b.world_size;
   if (!has_ranks || *a.rank == *b.rank) return false;
   const std::string port_a = environment(a, "MASTER_PORT");
@@ -253,6 +288,12 @@ bool is_nameless(const ProcessSample& process) {
   return !process.rank && !process.world_size && !process.environment;
 }
 
+bool is_notebook(const ProcessSample& process) {
+  return process.command && std::ranges::any_of(*process.command, [](const std::string& word) {
+           return holds_any(word, {"ipykernel", "jupyter"});
+         });
+}
+
 JobSignals job_of(const std::vector<ProcessSample>& processes,
                   const std::vector<std::size_t>& group) {
   JobSignals job;
@@ -272,6 +313,7 @@ JobSignals job_of(const std::vector<ProcessSample>& processes,
       job.world_size = std::max(job.world_size.value_or(0), *process.world_size);
     job.spawned = job.spawned || (is_spawned(process) && group.size() > 1);
     job.serves = job.serves || (process.command && is_server(*process.command));
+    job.in_a_notebook = job.in_a_notebook || is_notebook(process);
   }
   job.gpus.assign(gpus.begin(), gpus.end());
   job.ranks.assign(ranks.begin(), ranks.end());

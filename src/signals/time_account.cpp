@@ -141,9 +141,29 @@ struct Worked {
   double waited_for = 0;  // GPUs that rest while it works, shared with others that work then
 };
 
+// Of the time, the most that a GPU can have waited in a collective, by its counters: one that spins
+// holds a few SMs and leaves the memory alone. An optimizer's step draws half the power of a pass and
+// fills both. 1: nothing was counted.
+double most_waiting(const GpuTrack* track, double from_ms, double to_ms) {
+  constexpr std::size_t kEnough = 8;
+  if (track == nullptr) return 1;
+  const Series<double>& sm = track->sm;
+  const bool has_dram = track->dram.size() == sm.size();
+  double sum = 0;
+  std::size_t counted = 0;
+  for (std::size_t i = 0; i < sm.size(); ++i) {
+    if (sm.t_ms[i] < from_ms || sm.t_ms[i] > to_ms) continue;
+    double most = (1 - sm.values[i]) / (1 - kSpinningSm);
+    if (has_dram) most = std::min(most, 1 - track->dram.values[i]);
+    sum += std::clamp(most, 0.0, 1.0);
+    ++counted;
+  }
+  return counted < kEnough ? 1 : sum / static_cast<double>(counted);
+}
+
 // Tells waiting from working, and waiting for another rank from waiting with all.
-void account_waiting(const FineLanes& fine, const Lanes& busy, double least_idle, JobSignals& job,
-                     JobTime& time) {
+void account_waiting(const Timeline& timeline, const FineLanes& fine, const Lanes& busy,
+                     double least_idle, JobSignals& job, JobTime& time) {
   std::vector<WorkScale> scales;
   for (const auto& row : fine.lanes.rows) scales.push_back(scale_of(row, fine.kind));
   const std::vector<bool> all_light = light_work(fine, scales, busy);
@@ -195,6 +215,11 @@ void account_waiting(const FineLanes& fine, const Lanes& busy, double least_idle
     if (!member.time || lanes[row].moments == 0) continue;
     const double own = lanes[row].moments;
     member.time->working = std::min(*member.busy, lanes[row].works / own);
+    if (fine.kind == LaneKind::power_samples)
+      member.time->working = std::max(
+          member.time->working,
+          *member.busy -
+              most_waiting(find_track(timeline, member.index), job.from_ms, job.to_ms));
     member.time->waiting = *member.busy - member.time->working;
     if (waited_for > 0) member.time->waited_for = lanes[row].waited_for / waited_for;
     const double idle_alone = std::max(0.0, member.time->idle - time.idle_together);
@@ -232,7 +257,7 @@ void add_time_account(const Timeline& timeline, const Activity& activity, JobSig
   if (read == 0) return;
   time.idle_together = std::min(least_idle, mean_of_least_idle(activity.busy));
   if (const auto fine = finest(timeline, job))
-    account_waiting(*fine, activity.busy, least_idle, job, time);
+    account_waiting(timeline, *fine, activity.busy, least_idle, job, time);
   job.time = time;
 }
 

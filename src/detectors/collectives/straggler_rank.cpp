@@ -25,8 +25,11 @@ void name_rank(const JobSignals& job, int gpu, Finding& finding) {
   }
 }
 
-// Waiting in stretches of a second and more that come every so often belongs to other findings.
-double rare_stretches(const JobSignals& job) { return stalls_are_rare(job) ? job.stalls.share : 0; }
+// Waiting in stretches of a second and more that come every so often, or came once, belongs to other
+// findings.
+double rare_stretches(const JobSignals& job) {
+  return stalls_are_rare(job) || job.stalls.all.size() == 1 ? job.stalls.share : 0;
+}
 
 std::optional<Finding> straggler_from_outside(const JobSignals& job, const Signals& signals) {
   if (job.members.size() < 2 || !trains(job)) return std::nullopt;
@@ -85,7 +88,7 @@ std::optional<Finding> straggler_from_lanes(const JobSignals& job, const Signals
   if (culprit->time->waited_for < kForOne || gap < kGapAtLeast) return std::nullopt;
   Finding finding = about_job(
       FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning,
-      is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.75, gap,
+      is_coarse(signals) || !is_known_as_one(job) ? 0.45 : 0.75, gap,
       {{"others_rest", middle_value(others), std::nullopt, "fraction"},
        {"works_while_they_rest", culprit->time->waited_for, kForOne, "fraction"},
        {"waiting_gap", gap, kGapAtLeast, "fraction"}});
@@ -112,7 +115,7 @@ std::optional<Finding> from_busy(const JobSignals& job, const Signals& signals) 
     return std::nullopt;
   Finding finding = about_job(
       FindingCode::straggler_rank, job, gap > 0.3 ? Severity::critical : Severity::warning,
-      is_coarse(signals) || job.origin != JobOrigin::processes ? 0.45 : 0.7, gap,
+      is_coarse(signals) || !is_known_as_one(job) ? 0.45 : 0.7, gap,
       {{"busy_of_the_others", others, kOthersAtLeast, "fraction"},
        {"own_busy", job.members[culprit].busy.value_or(0), std::nullopt, "fraction"},
        {"late_on_the_host", 1, std::nullopt, "yes"}});
@@ -246,6 +249,7 @@ std::vector<Finding> find_straggler_rank(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::in_step || job.one_process_on_all) continue;
+    if (!absent_members(job, seen.signals).empty()) continue;  // who never came is not late: C406
     const bool timed_on_gpus = job.collectives && job.collectives->on_device;
     const bool arrivals = timed_on_gpus && job.collectives->matched > 0;
     // Hosts do not wait for NCCL: without the GPUs' times their steps do not show who is late.

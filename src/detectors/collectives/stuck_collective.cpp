@@ -115,7 +115,8 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
         findings.push_back(std::move(*finding));
         continue;
       }
-    const bool still = is_perfectly_still(job, seen.signals);
+    const std::vector<int> never_came = absent_members(job, seen.signals);
+    const bool still = !never_came.empty() || is_perfectly_still(job, seen.signals);
     const double hollow_ms = still ? job.to_ms - job.from_ms : job.longest_hollow_ms;
     const bool alone = job.gpus.size() == 1;  // its other ranks may be elsewhere
     if ((alone ? !still : job.one_process_on_all) || job.serves || hollow_ms < kStuckAfterMs)
@@ -129,7 +130,8 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
     if (steps_went_on) continue;
     const bool steps_ended = job.steps && job.steps->count >= 5;
     if (!still && !is_no_part_of_the_work(job, seen.signals)) continue;
-    const std::vector<int> absent = still ? absent_ones(job, seen.signals) : std::vector<int>();
+    std::vector<int> absent = still ? absent_ones(job, seen.signals) : std::vector<int>();
+    absent.insert(absent.end(), never_came.begin(), never_came.end());
     const bool contrast =
         steps_ended || worked_at_another_time(job, seen.signals) || one_does_not_come(job) || still;
     // Who still reads data gets on: a mean over many steps of a late rank looks hollow too.
@@ -138,11 +140,13 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
     Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical,
                                 !contrast || reads_on                                       ? 0.4
                                 : still && absent.empty()                                   ? 0.65
-                                : job.longest_hollow_ms < kLongerThanSaving && !steps_ended ? 0.7
+                                : hollow_ms < kLongerThanSaving && !steps_ended ? 0.7
                                                                                             : 0.85,
                                 share, {{"hollow_ms", hollow_ms, kStuckAfterMs, "ms"}});
     for (const GpuInJob& member : job.members) {
-      if (member.busy.value_or(1) >= 0.3) continue;
+      if (member.busy.value_or(1) >= 0.3 ||
+          std::ranges::find(never_came, member.index) != never_came.end())
+        continue;
       finding.evidence.push_back(
           {"busy_of_gpu_" + std::to_string(member.index), *member.busy, 0.3, "fraction"});
     }

@@ -7,6 +7,8 @@
 // while none works), a pipeline (stages begin one after the other, and have the same hole in each
 // step), ranks that wait for a core (X709). Blind: without power samples or SM readings finer than
 // a step; steps shorter than 60 ms.
+#include <map>
+
 #include "detectors/all_detectors.hpp"
 #include "detectors/probe_tools.hpp"
 
@@ -35,15 +37,37 @@ double beside_waiting_for_cores(double waiting, const JobSignals& job) {
   return waiting - job.host.waiting_for_cpu.value_or(0);
 }
 
+// Waits of a second and more that are saves or evaluations: for the same rank each time, or for none
+// that works. Those of long uneven steps are for one rank and another.
+double waits_for_the_same(const JobSignals& job) {
+  constexpr double kMostly = 0.8;
+  constexpr std::size_t kFewestByChance = 4;
+  if (job.stalls.all.empty()) return 0;
+  std::map<int, std::size_t> worked;
+  std::size_t by_one = 0;
+  for (const Stall& stall : job.stalls.all)
+    if (stall.workers.size() == 1) {
+      ++by_one;
+      ++worked[stall.workers.front()];
+    }
+  std::size_t most = 0;
+  for (const auto& [gpu, count] : worked) most = std::max(most, count);
+  const bool is_one = by_one < kFewestByChance ||
+                      static_cast<double>(most) >= kMostly * static_cast<double>(by_one);
+  const auto none_works = static_cast<std::size_t>(std::ranges::count_if(
+      job.stalls.all, [](const Stall& stall) { return stall.workers.empty(); }));
+  const double share = job.stalls.share / static_cast<double>(job.stalls.all.size());
+  return share * static_cast<double>(none_works + (is_one ? by_one : 0));
+}
+
 std::optional<Finding> uneven_from_outside(const JobSignals& job) {
   if (!job.time || !job.time->resolved || job.members.size() < 2 ||
-      job.longest_hollow_ms > 10'000 || stalls_are_rare(job))
+      job.longest_hollow_ms > 10'000)
     return std::nullopt;
   // Fine lanes, in which steps are seen: what a mean hides cannot be told for one rank or another.
   if (!job.fine || job.fine->kind == LaneKind::busy) return std::nullopt;
-  const bool is_seen = job.fine->rises_together.has_value();
-  if (is_seen ? !begin_together(*job.fine) : job.fine->period_strength > kNoPeriod)
-    return std::nullopt;
+  const bool is_seen = job.fine->rises_together && begin_together(*job.fine);
+  if (!is_seen && job.fine->period_strength > kNoPeriod) return std::nullopt;
   // Steps of uneven lengths have an unclear period, 0.2 to 0.75; one as clear as this is that of
   // stages whose holes are the same in every step.
   if (job.fine->period_strength > kClearPeriod) return std::nullopt;
@@ -57,7 +81,7 @@ std::optional<Finding> uneven_from_outside(const JobSignals& job) {
     least = std::min(least, own);
     most_waited_for = std::max(most_waited_for, member.time->waited_for);
   }
-  waiting = beside_waiting_for_cores(waiting, job);
+  waiting = beside_waiting_for_cores(waiting, job) - waits_for_the_same(job);
   const double allowed = most_by_chance(job.members.size());
   const double enough = job.fine->kind == LaneKind::sm ? kUnevenByMeans : kUnevenAtLeast;
   if (waiting < enough || most_waited_for > allowed || least < 0.25 * waiting) return std::nullopt;
@@ -67,7 +91,7 @@ std::optional<Finding> uneven_from_outside(const JobSignals& job) {
     evidence.push_back({"steps_begun_together", *job.fine->rises_together, 0.5, "fraction"});
   return about_job(FindingCode::uneven_work, job,
                    waiting > 0.3 ? Severity::critical : Severity::warning,
-                   job.origin == JobOrigin::processes ? 0.75 : 0.45, waiting, std::move(evidence));
+                   is_known_as_one(job) ? 0.75 : 0.45, waiting, std::move(evidence));
 }
 
 std::optional<Finding> uneven_from_steps(const JobSignals& job) {

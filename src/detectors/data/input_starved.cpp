@@ -181,8 +181,8 @@ bool does_something_else(const JobSignals& job, double idle) {
 std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals& signals,
                                             bool in_turns) {
   if (!trains(job) || job.origin == JobOrigin::foreign) return std::nullopt;
+  double idle = in_turns ? job.idle_together : job.at_rest();
   // Windows blur turns into rest: lanes tell when none works.
-  double idle = job.idle_together;
   if (in_turns) {
     double left = 1;  // where one works at a time
     for (const GpuInJob& member : job.members) left -= member.busy.value_or(0);

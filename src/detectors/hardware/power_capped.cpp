@@ -56,7 +56,13 @@ std::optional<Finding> capped(const GpuSignals& gpu, const Signals& signals) {
   const bool braked = brake >= kBrakeAtLeast;
   if (capped < kCappedAtLeast && !braked) return std::nullopt;
   const Twins twins = twins_of(gpu, signals);
-  const auto limit = gpu.info.power_limit_mw;
+  auto limit = gpu.info.power_limit_mw;
+  // Held down by a power limit all the time, and far below the one that is known: the log has none,
+  // and that of its name is not what it runs with.
+  constexpr double kNearItsLimit = 0.8;
+  if (limit && capped > 0.6 && gpu.power_highest_mw &&
+      *gpu.power_highest_mw < kNearItsLimit * *limit)
+    limit = gpu.power_highest_mw;
   const auto highest_limit =
       larger(gpu.info.power_limit_default_mw,
              twins.limit_mw > 0 ? std::optional(twins.limit_mw) : std::nullopt);

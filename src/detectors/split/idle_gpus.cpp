@@ -80,6 +80,7 @@ std::vector<Finding> find_idle_gpus(const Seen& seen) {
                 {{"idle_gpus", free, 0.0, "GPUs"},
                  {"job_gpus", static_cast<double>(largest->gpus.size()), std::nullopt, "GPUs"}});
   finding.gpus = usable;
+  finding.ranks.clear();  // nobody is on them
   return {finding};
 }
 

@@ -60,6 +60,18 @@ double confidence_of(double weight) {
   return std::min(kMostConfident, 1 / (1 + std::exp(-std::abs(weight))));
 }
 
+// Ranks that hand over by NCCL spin until it is their turn: all read busy all the time, and their
+// power is one's after the other's, the same in every step. Late ranks alternate in no such order.
+bool spin_in_turns(const JobSignals& job, const TurnSignals& turns) {
+  constexpr double kOpposed = 0.8;
+  constexpr double kRepeats = 0.85;
+  constexpr double kSwings = 0.2;
+  constexpr double kMoreThanChance = 0.15;
+  return turns.kind == LaneKind::power_samples && turns.opposed > kOpposed &&
+         turns.period_strength > kRepeats && turns.swing > kSwings && turns.hand_backs >= 4 &&
+         turns.exclusive_busy > turns.exclusive_by_chance + kMoreThanChance && job.gpus.size() >= 2;
+}
+
 bool shares_the_work(const TurnSignals& turns) {
   return std::ranges::count_if(turns.owned, [](double share) { return share > 0.02; }) >= 2;
 }
@@ -130,8 +142,15 @@ bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
   // in step never do.
   const bool far_apart =
       job.origin == JobOrigin::processes && turns.together < 0.3 && turns.swing > 0.2;
-  const double beyond_chance = two || far_apart ? 0.8 : 1.5;
-  return turns.kind != LaneKind::busy && turns.swing > 0.12 && turns.period_strength > 0.4 &&
+  // Nor do they begin one after the other, the same in every step.
+  constexpr double kHardlyEver = 0.15;
+  constexpr double kTheSameEachStep = 0.84;
+  const bool staggered = turns.rises_together.value_or(1) < kHardlyEver &&
+                         turns.period_strength > kTheSameEachStep;
+  const double beyond_chance = two || far_apart || staggered ? 0.8 : 1.5;
+  // Stages repeat themselves, 0.84 and more; steps of uneven lengths have 0.2 to 0.75.
+  constexpr double kRepeats = 0.6;
+  return turns.kind != LaneKind::busy && turns.swing > 0.12 && turns.period_strength > kRepeats &&
          turns.exclusive_busy > kAtLeast &&
          turns.exclusive_busy > beyond_chance * turns.exclusive_by_chance &&
          turns.exclusive_busy < 0.6 && turns.opposed < 0.4 && turns.together < kAgreeAtMost &&
@@ -266,6 +285,9 @@ JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
   const bool lanes_agree = resolved && turns.swing > kLeastSwing && turns.together > 0.3;
   if (first_leads(job) && (job.busy_sum > kTurnsSumAtMost || lanes_agree))
     return one_leads(job, job.busy_sum > kTurnsSumAtMost ? 0.9 : 0.75);
+  if (job.serves && !job.in_a_notebook && !lanes_agree)
+    return unclear(job, "a server holds them, and they work when requests come.",
+                   turn_evidence(job, turns));
   if (!lanes_agree && sum_says_turns(job)) {
     return turns_by_sum(
         job, turns.kind == LaneKind::busy && signals.tick_ms <= kResolvableTickMs ? 0.7 : 0.65);
@@ -326,6 +348,7 @@ JobVerdict judge_ranks(const JobSignals& job, const Signals& signals) {
   const bool resolved = is_resolved(turns, signals) && !averages_gradients(job);
   if (resolved && fills_and_drains(job, turns) && busy_ones_work(job))
     return pipeline(job, turns, 0.75);
+  if (resolved && spin_in_turns(job, turns)) return taking_turns(job, turns, 0.8);
   const bool alternate = resolved && in_turns(job, turns);
   if (alternate && overlaps_by_sum(job) && stages_alike(job) && busy_ones_work(job))
     return pipeline(job, turns, 0.6);
@@ -392,12 +415,12 @@ JobVerdict judge_by_likeness(const JobSignals& job, const Signals& signals) {
   if (agree && first_leads(job) && side_by_side && job.busy_sum > kTurnsSumAtMost &&
       job.processes.size() < 2)
     return one_leads(job, 0.65);
-  if (!same_memory || !same_load)
+  if ((!same_memory || !same_load) && !(same_memory && resolved && begin_as_one(turns)))
     return unclear(job,
                    "they are busy at once, but differ in memory or load: " + who_they_are(signals) +
                        " would tell ranks from separate jobs.",
                    turn_evidence(job, turns));
-  if (agree) return in_step(job, 0.85);
+  if (agree || (resolved && begin_as_one(turns))) return in_step(job, 0.85);
   // Far apart readings show no steps; then equal memory, load and power of all must do. Two GPUs
   // may be equal by chance.
   const bool equal = job.memory_balance.value_or(0) > 0.95 && job.power_balance.value_or(0) > 0.85;

@@ -17,8 +17,11 @@ std::vector<Finding> find_pipeline_bubbles(const Seen& seen) {
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
     if (pattern_of(seen, i) != Pattern::pipeline || job.serves || !job.fine) continue;
-    const double busy = busy_on_average(job);
-    const double bubble = 1 - busy;
+    // A stage that waits in NCCL spins, and reads busy.
+    const double works = job.time && job.time->resolved
+                             ? std::min(busy_on_average(job), mean_working(job))
+                             : busy_on_average(job);
+    const double bubble = 1 - works;
     if (bubble < kWorthNaming) continue;
     findings.push_back(about_job(FindingCode::pipeline_bubbles, job, Severity::warning, 0.7, bubble,
                                  {{"bubble", bubble, kWorthNaming, "fraction"}}));
