@@ -109,9 +109,10 @@ inline bool is_perfectly_still(const JobSignals& job, const Signals& signals) {
   return true;
 }
 
-// GPUs of the job that hold their part of it and did nothing for as long as they were watched, while
-// every other one was busy without a pause, at a power that does not move and is none of work: they
-// wait for those. (A GPU that spins draws 0.2 to 0.45 of its limit; training moves, or draws more.)
+// GPUs of the job that hold their part of it and did nothing for as long as they were watched,
+// while every other one was busy without a pause, at a power that does not move and is none of
+// work: they wait for those. (A GPU that spins draws 0.2 to 0.45 of its limit; training moves, or
+// draws more.)
 inline std::vector<int> absent_members(const JobSignals& job, const Signals& signals) {
   constexpr double kNothing = 0.02;
   constexpr double kBusy = 0.97;

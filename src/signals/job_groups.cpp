@@ -195,8 +195,8 @@ bool belong_together_over_machines(const ProcessSample& a, const ProcessSample& 
          both_set_and_equal(environment(a, "MASTER_PORT"), environment(b, "MASTER_PORT"));
 }
 
-// A command that names its own rank ("--local_rank=3", "--local-rank 3", a title "train: rank 3/8"),
-// and what it says besides. Nothing: it names none.
+// A command that names its own rank ("--local_rank=3", "--local-rank 3", a title "train: rank
+// 3/8"), and what it says besides. Nothing: it names none.
 struct CommandOfARank {
   int rank = 0;
   std::string others;
@@ -222,7 +222,8 @@ bool are_ranks_by_their_commands(const ProcessSample& a, const ProcessSample& b)
   return one && other && one->rank != other->rank && one->others == other->others;
 }
 
-// "VLLM::Worker_TP0" and "VLLM::Worker_TP1" of one parent serve one model; engines beside each other
+// "VLLM::Worker_TP0" and "VLLM::Worker_TP1" of one parent serve one model; engines beside each
+// other
 // ("VLLM::EngineCore_DP1", "ray::ServeReplica") have requests of their own.
 bool holds_a_part_of_a_model(const ProcessSample& process) {
   return process.command && !process.command->empty() &&
@@ -238,8 +239,8 @@ bool are_workers_of_one_server(const ProcessSample& a, const ProcessSample& b) {
                                                                    : title.substr(0, end);
   };
   return !family(a).empty() && family(a) == family(b) && holds_a_part_of_a_model(a) &&
-         holds_a_part_of_a_model(b) && is_server(*a.command) &&
-         is_server(*b.command) && (!a.parent_pid || !b.parent_pid || a.parent_pid == b.parent_pid);
+         holds_a_part_of_a_model(b) && is_server(*a.command) && is_server(*b.command) &&
+         (!a.parent_pid || !b.parent_pid || a.parent_pid == b.parent_pid);
 }
 
 bool belong_together(const ProcessSample& a, const ProcessSample& b) {
@@ -460,6 +461,7 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
   for (JobSignals& job : jobs) {
     const bool single =
         job.processes.size() == 1 && job.gpus.size() == 1 && is_nameless(job.processes.front()) &&
+        !job.serves &&  // each with requests of its own
         std::ranges::any_of(gpus, [&](const GpuSignals& gpu) { return gpu.index == job.gpus[0]; });
     (single ? nameless : named).push_back(std::move(job));
   }

@@ -142,8 +142,8 @@ struct Worked {
 };
 
 // Of the time, the most that a GPU can have waited in a collective, by its counters: one that spins
-// holds a few SMs and leaves the memory alone. An optimizer's step draws half the power of a pass and
-// fills both. 1: nothing was counted.
+// holds a few SMs and leaves the memory alone. An optimizer's step draws half the power of a pass
+// and fills both. 1: nothing was counted.
 double most_waiting(const GpuTrack* track, double from_ms, double to_ms) {
   constexpr std::size_t kEnough = 8;
   if (track == nullptr) return 1;
@@ -218,8 +218,7 @@ void account_waiting(const Timeline& timeline, const FineLanes& fine, const Lane
     if (fine.kind == LaneKind::power_samples)
       member.time->working = std::max(
           member.time->working,
-          *member.busy -
-              most_waiting(find_track(timeline, member.index), job.from_ms, job.to_ms));
+          *member.busy - most_waiting(find_track(timeline, member.index), job.from_ms, job.to_ms));
     member.time->waiting = *member.busy - member.time->working;
     if (waited_for > 0) member.time->waited_for = lanes[row].waited_for / waited_for;
     const double idle_alone = std::max(0.0, member.time->idle - time.idle_together);

@@ -95,8 +95,8 @@ std::vector<Node> named_nodes(const SyntaxTree& tree) {
   return nodes;
 }
 
-// One node of a text takes the place of another, is left out, or stands there twice: the parser still
-// makes sense of most of it, so that rules see shapes that nobody would write.
+// One node of a text takes the place of another, is left out, or stands there twice: the parser
+// still makes sense of most of it, so that rules see shapes that nobody would write.
 std::string with_a_node_changed(std::string_view text, Language language, std::string_view donor,
                                 std::minstd_rand& random) {
   const auto tree = SyntaxTree::parse(language, text);

@@ -25,8 +25,8 @@ void name_rank(const JobSignals& job, int gpu, Finding& finding) {
   }
 }
 
-// Waiting in stretches of a second and more that come every so often, or came once, belongs to other
-// findings.
+// Waiting in stretches of a second and more that come every so often, or came once, belongs to
+// other findings.
 double rare_stretches(const JobSignals& job) {
   return stalls_are_rare(job) || job.stalls.all.size() == 1 ? job.stalls.share : 0;
 }

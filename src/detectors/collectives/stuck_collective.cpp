@@ -138,10 +138,10 @@ std::vector<Finding> find_stuck_collective(const Seen& seen) {
     const bool reads_on = is_coarse(seen.signals) && job.host.read_bytes_s.value_or(0) > 1e5;
     const double share = std::min(1.0, hollow_ms / std::max(1.0, job.to_ms - job.from_ms));
     Finding finding = about_job(FindingCode::stuck_collective, job, Severity::critical,
-                                !contrast || reads_on                                       ? 0.4
-                                : still && absent.empty()                                   ? 0.65
+                                !contrast || reads_on                           ? 0.4
+                                : still && absent.empty()                       ? 0.65
                                 : hollow_ms < kLongerThanSaving && !steps_ended ? 0.7
-                                                                                            : 0.85,
+                                                                                : 0.85,
                                 share, {{"hollow_ms", hollow_ms, kStuckAfterMs, "ms"}});
     for (const GpuInJob& member : job.members) {
       if (member.busy.value_or(1) >= 0.3 ||

@@ -37,8 +37,8 @@ double beside_waiting_for_cores(double waiting, const JobSignals& job) {
   return waiting - job.host.waiting_for_cpu.value_or(0);
 }
 
-// Waits of a second and more that are saves or evaluations: for the same rank each time, or for none
-// that works. Those of long uneven steps are for one rank and another.
+// Waits of a second and more that are saves or evaluations: for the same rank each time, or for
+// none that works. Those of long uneven steps are for one rank and another.
 double waits_for_the_same(const JobSignals& job) {
   constexpr double kMostly = 0.8;
   constexpr std::size_t kFewestByChance = 4;
@@ -61,8 +61,7 @@ double waits_for_the_same(const JobSignals& job) {
 }
 
 std::optional<Finding> uneven_from_outside(const JobSignals& job) {
-  if (!job.time || !job.time->resolved || job.members.size() < 2 ||
-      job.longest_hollow_ms > 10'000)
+  if (!job.time || !job.time->resolved || job.members.size() < 2 || job.longest_hollow_ms > 10'000)
     return std::nullopt;
   // Fine lanes, in which steps are seen: what a mean hides cannot be told for one rank or another.
   if (!job.fine || job.fine->kind == LaneKind::busy) return std::nullopt;

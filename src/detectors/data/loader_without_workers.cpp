@@ -57,8 +57,7 @@ std::vector<Finding> find_loader_without_workers(const Seen& seen) {
       continue;
     const bool measured = job.steps && job.steps->count >= 5;
     if (!measured && (idle_is_saving(job) || stacks_say_it_is_not_data(job))) continue;
-    const double idle =
-        measured ? job.steps->share[index_of(StepPart::data_wait)] : job.at_rest();
+    const double idle = measured ? job.steps->share[index_of(StepPart::data_wait)] : job.at_rest();
     if (idle < kIdleAtLeast || *job.host.main_cpu < kOneCore || *job.host.main_cpu > kSeveralCores)
       continue;
     const double confidence =

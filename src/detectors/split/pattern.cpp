@@ -145,8 +145,8 @@ bool fills_and_drains(const JobSignals& job, const TurnSignals& turns) {
   // Nor do they begin one after the other, the same in every step.
   constexpr double kHardlyEver = 0.15;
   constexpr double kTheSameEachStep = 0.84;
-  const bool staggered = turns.rises_together.value_or(1) < kHardlyEver &&
-                         turns.period_strength > kTheSameEachStep;
+  const bool staggered =
+      turns.rises_together.value_or(1) < kHardlyEver && turns.period_strength > kTheSameEachStep;
   const double beyond_chance = two || far_apart || staggered ? 0.8 : 1.5;
   // Stages repeat themselves, 0.84 and more; steps of uneven lengths have 0.2 to 0.75.
   constexpr double kRepeats = 0.6;

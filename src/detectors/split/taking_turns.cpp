@@ -15,7 +15,8 @@ std::vector<Finding> find_taking_turns(const Seen& seen) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < seen.signals.jobs.size(); ++i) {
     const JobSignals& job = seen.signals.jobs[i];
-    if (pattern_of(seen, i) != Pattern::taking_turns || (job.serves && !job.in_a_notebook)) continue;
+    if (pattern_of(seen, i) != Pattern::taking_turns || (job.serves && !job.in_a_notebook))
+      continue;
     // What the busiest would be if all did its share at once: the time in which any of them works.
     double any = std::min(1.0, std::max(job.busy_sum, job.fine ? job.fine->any_active : 0.0));
     auto gpus = static_cast<double>(job.gpus.size());

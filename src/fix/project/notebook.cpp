@@ -145,8 +145,7 @@ std::string Notebook::source_with(const Cell& cell, const std::vector<std::strin
     if (auto text = decoded(literal(range))) as_it_was.emplace(std::move(*text), literal(range));
   std::string between = ",\n";
   between += indentation_at(json_, cell.source.from);
-  if (cell.literals.size() > 1)
-    between = literal({cell.literals[0].to, cell.literals[1].from});
+  if (cell.literals.size() > 1) between = literal({cell.literals[0].to, cell.literals[1].from});
   std::string source;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string line = lines[i] + (i + 1 < lines.size() ? "\n" : "");
@@ -162,8 +161,9 @@ std::optional<Notebook::Spot> Notebook::spot(std::string_view code, std::size_t 
   std::size_t start = line_start(code, std::min(offset, code.size()));
   for (int line = 1 - static_cast<int>(kHeadingLines);; ++line) {
     if (code.substr(start).starts_with(kHeading)) {
-      const auto number = parse_unsigned(code.substr(
-          start + kHeading.size(), code.find(' ', start + kHeading.size()) - start - kHeading.size()));
+      const auto number = parse_unsigned(
+          code.substr(start + kHeading.size(),
+                      code.find(' ', start + kHeading.size()) - start - kHeading.size()));
       if (number) return Spot{static_cast<int>(*number), std::max(1, line)};
     }
     if (start == 0) return std::nullopt;

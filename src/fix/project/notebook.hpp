@@ -28,8 +28,8 @@ class Notebook {
   // between cells, or a line that is no Python, would change.
   std::optional<std::string> with_code(std::string_view code) const;
 
-  // Where a byte of such a code stands: the cell's number among all cells, from 1 as a reader counts
-  // them, and the line in it. Nothing before the first.
+  // Where a byte of such a code stands: the cell's number among all cells, from 1 as a reader
+  // counts them, and the line in it. Nothing before the first.
   struct Spot {
     int cell = 0;
     int line = 0;
@@ -43,9 +43,9 @@ class Notebook {
     std::size_t cell = 0;
   };
   struct Cell {
-    ByteRange source;                   // the string, or the list's first string to its last
-    std::vector<ByteRange> literals;    // of a list, one for each line
-    std::vector<std::string> lines;     // as the notebook has them, without their ends
+    ByteRange source;                 // the string, or the list's first string to its last
+    std::vector<ByteRange> literals;  // of a list, one for each line
+    std::vector<std::string> lines;   // as the notebook has them, without their ends
     bool is_list = false;
   };
   void add_cell(Node source, int number);

@@ -44,8 +44,8 @@ class SourceFile {
   std::string why_not_read() const;
   bool asked_for() const { return facts_.asked_for; }
   bool is_notebook() const { return facts_.notebook != nullptr; }
-  // What belongs on the disk: of a notebook its cells with this code. Nothing where it cannot be put
-  // back into them.
+  // What belongs on the disk: of a notebook its cells with this code. Nothing where it cannot be
+  // put back into them.
   std::optional<std::string> disk_text() const {
     return is_notebook() ? facts_.notebook->with_code(facts_.text) : facts_.text;
   }

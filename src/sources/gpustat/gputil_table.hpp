@@ -1,5 +1,5 @@
-// What GPUtil.showUtilization() prints: "| ID | GPU | MEM |", a line, and "|  0 | 11% |  4% |" for each
-// GPU.
+// What GPUtil.showUtilization() prints: "| ID | GPU | MEM |", a line, and "|  0 | 11% |  4% |" for
+// each GPU.
 #pragma once
 
 #include <optional>

@@ -34,10 +34,11 @@ struct StretchOfABar {
 
 bool is_another_bar(std::string_view line) {
   static constexpr std::array<std::string_view, 36> kOthers = {
-      "valid", "test",  "sanity", "predict", "eval",    "infer",   "generat", "download", "load",
-      "map",   "token", "filter", "fetch",   "extract", "preproc", "sav",     "running",  "resolv",
-      "scan",  "cach",  "index",  "pars",    "read",    "convert", "prepar",  "process",  "comput",
-      "encod", "build", "creat",  "check",   "writ",    "upload",  "verif",   "count",  "preload"};
+      "valid",   "test",    "sanity", "predict", "eval",  "infer",   "generat", "download",
+      "load",    "map",     "token",  "filter",  "fetch", "extract", "preproc", "sav",
+      "running", "resolv",  "scan",   "cach",    "index", "pars",    "read",    "convert",
+      "prepar",  "process", "comput", "encod",   "build", "creat",   "check",   "writ",
+      "upload",  "verif",   "count",  "preload"};
   const std::string start = lower_case(line.substr(0, 24));
   const std::string_view words = trim(std::string_view(start));
   return std::ranges::any_of(kOthers,
@@ -168,8 +169,8 @@ std::vector<StepLine> ProgressBars::steps() const {
   take();
   std::vector<StepsTogether> together;
   for (const StretchOfABar& stretch : stretches)
-    together.push_back({stretch.steps,
-                        {stretch.line, stretch.seconds * 1e3 / stretch.steps, std::nullopt}});
+    together.push_back(
+        {stretch.steps, {stretch.line, stretch.seconds * 1e3 / stretch.steps, std::nullopt}});
   std::vector<StepLine> steps = one_by_one(together);
   if (!steps.empty()) return steps;
   for (const Bar* bar : bars) steps.push_back(bar->by_rate);

@@ -82,7 +82,8 @@ std::vector<StepLine> means_of_batches(std::span<const std::string> lines,
 
 // A mean so far holds the first batch of its epoch, for which all workers start: what lies between
 // two lines of an epoch is their difference. Lines without a number stay as they are.
-// Where that batch takes a good part of the epoch, it is a part of what a step costs: the mean stays.
+// Where that batch takes a good part of the epoch, it is a part of what a step costs: the mean
+// stays.
 std::vector<StepLine> between_means(const std::vector<StepLine>& means,
                                     std::span<const std::string> lines) {
   constexpr double kGoodPart = 0.25;
@@ -102,8 +103,8 @@ std::vector<StepLine> between_means(const std::vector<StepLine>& means,
     if (*now - *before < 5) return means_of_batches(lines, means);
     step.step_ms = mean(means[i - 1].step_ms, means[i].step_ms);
     step.data_ms = std::min(step.step_ms, mean(*means[i - 1].data_ms, *means[i].data_ms));
-    const bool ends_the_epoch = i + 1 == means.size() ||
-                                batch_of_epoch(lines[means[i + 1].line]).value_or(0) <= *now;
+    const bool ends_the_epoch =
+        i + 1 == means.size() || batch_of_epoch(lines[means[i + 1].line]).value_or(0) <= *now;
     if (ends_the_epoch && first_batch_ms > kGoodPart * means[i].step_ms * (*now + 1)) {
       if (*before > 0) continue;  // of many lines those between say enough
       step = means[i];

@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-using testing::FixProject;
 using ::testing::Contains;
+using testing::FixProject;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -71,7 +71,8 @@ TEST(Notebooks, ChangesALineAndLeavesTheOtherBytesAsTheyAre) {
   FixProject project;
   project.file("x.ipynb", std::string(kCells)).filter({.select = {FindingCode::logging_too_often}});
 
-  EXPECT_EQ(written(project), replaced(std::string(kCells), "    logging_steps=1)", "    logging_steps=10)"));
+  EXPECT_EQ(written(project),
+            replaced(std::string(kCells), "    logging_steps=1)", "    logging_steps=10)"));
   EXPECT_THAT(project.refusals(), IsEmpty());
 }
 
@@ -81,10 +82,11 @@ TEST(Notebooks, ShowsTheDiffOfTheFileOnTheDisk) {
 
   const Project read = project.read();
   const FixPlan plan = project.plan();
-  const std::string diff = diff_of_texts(
-      read, apply_in_memory(read, plan, {}, {}, Apply::safe_and_unsafe).texts);
+  const std::string diff =
+      diff_of_texts(read, apply_in_memory(read, plan, {}, {}, Apply::safe_and_unsafe).texts);
 
-  EXPECT_THAT(diff, HasSubstr("\n-    \"    logging_steps=1)\\n\",\n+    \"    logging_steps=10)\\n\",\n"));
+  EXPECT_THAT(
+      diff, HasSubstr("\n-    \"    logging_steps=1)\\n\",\n+    \"    logging_steps=10)\\n\",\n"));
   EXPECT_THAT(diff, Not(HasSubstr("notebook cell")));
 }
 
@@ -95,8 +97,9 @@ TEST(Notebooks, PutsLinesIntoACellThatIsOneString) {
   std::string code = notebook->code();
   code = replaced(code, "b = 2\n", "import os\nb = \"2\"\nd = 4\n");
 
-  EXPECT_EQ(notebook->with_code(code),
-            R"x({"cells":[{"cell_type":"code","source":"a = 1\nimport os\nb = \"2\"\nd = 4"},{"cell_type":"code","source":"c = \"3\""}]})x");
+  EXPECT_EQ(
+      notebook->with_code(code),
+      R"x({"cells":[{"cell_type":"code","source":"a = 1\nimport os\nb = \"2\"\nd = 4"},{"cell_type":"code","source":"c = \"3\""}]})x");
 }
 
 TEST(Notebooks, GivesLastLinesTheirEnds) {
@@ -105,7 +108,8 @@ TEST(Notebooks, GivesLastLinesTheirEnds) {
   ASSERT_TRUE(notebook);
 
   EXPECT_EQ(notebook->with_code(notebook->code() + "c = 3\n"),
-            "{\"cells\": [{\"cell_type\": \"code\", \"source\": [\n \"a = 1\\n\",\n \"b = 2\\n\",\n \"c = 3\"\n]}]}");
+            "{\"cells\": [{\"cell_type\": \"code\", \"source\": [\n \"a = 1\\n\",\n \"b = "
+            "2\\n\",\n \"c = 3\"\n]}]}");
 }
 
 TEST(Notebooks, PutNothingBetweenTheirCellsNorIntoLinesOfTheShell) {

@@ -106,7 +106,8 @@ TEST(LogSteps, QuickStepsWeighAsManyAsTheyAre) {
 TEST(LogSteps, ABarOfPreloadingIsNoTraining) {
   std::string text;
   for (int i = 1; i < 60; ++i)
-    text += fmt::format("Preloading the dataset:   0%|  | {}/21944 [00:{:02}<10:00, 1.00it/s]\n", i, i);
+    text +=
+        fmt::format("Preloading the dataset:   0%|  | {}/21944 [00:{:02}<10:00, 1.00it/s]\n", i, i);
   EXPECT_THAT(step_lines(lines_of(text)), IsEmpty());
 }
 
