@@ -223,11 +223,16 @@ bool are_ranks_by_their_commands(const ProcessSample& a, const ProcessSample& b)
 }
 
 // "VLLM::Worker_TP0" and "VLLM::Worker_TP1" of one parent serve one model; engines beside each
-// other
-// ("VLLM::EngineCore_DP1", "ray::ServeReplica") have requests of their own.
+// other ("VLLM::EngineCore_DP1", "ray::ServeReplica") have requests of their own.
 bool holds_a_part_of_a_model(const ProcessSample& process) {
   return process.command && !process.command->empty() &&
          holds_any(process.command->front(), {"_TP", "_PP", "_EP", "Worker"});
+}
+
+// Of a server that titles its processes, and no part of a model: it has requests of its own.
+bool is_an_engine(const ProcessSample& process) {
+  return process.command && is_server(*process.command) && !holds_a_part_of_a_model(process) &&
+         process.command->front().find("::") != std::string::npos;
 }
 
 bool are_workers_of_one_server(const ProcessSample& a, const ProcessSample& b) {
@@ -461,7 +466,7 @@ void join_nameless(const std::vector<GpuSignals>& gpus, std::vector<JobSignals>&
   for (JobSignals& job : jobs) {
     const bool single =
         job.processes.size() == 1 && job.gpus.size() == 1 && is_nameless(job.processes.front()) &&
-        !job.serves &&  // each with requests of its own
+        !is_an_engine(job.processes.front()) &&
         std::ranges::any_of(gpus, [&](const GpuSignals& gpu) { return gpu.index == job.gpus[0]; });
     (single ? nameless : named).push_back(std::move(job));
   }

@@ -285,7 +285,7 @@ JobVerdict judge_one_process(const JobSignals& job, const Signals& signals) {
   const bool lanes_agree = resolved && turns.swing > kLeastSwing && turns.together > 0.3;
   if (first_leads(job) && (job.busy_sum > kTurnsSumAtMost || lanes_agree))
     return one_leads(job, job.busy_sum > kTurnsSumAtMost ? 0.9 : 0.75);
-  if (job.serves && !job.in_a_notebook && !lanes_agree)
+  if (job.serves && !job.in_a_notebook)
     return unclear(job, "a server holds them, and they work when requests come.",
                    turn_evidence(job, turns));
   if (!lanes_agree && sum_says_turns(job)) {
