@@ -10,10 +10,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 14> kMainWords = {
-    "is_root",   "world_master",   "is_lead",    "is_main_process", "main_process",
-    "is_master", "master_process", "is_main",    "is_rank_0",       "is_rank_zero",
-    "rank_zero", "is_chief",       "is_primary", "should_save"};
+constexpr std::array<std::string_view, 18> kMainWords = {
+    "is_root",        "world_master", "is_lead",   "is_main_process", "main_process", "is_master",
+    "master_process", "is_main",      "is_rank_0", "is_rank_zero",    "rank_zero",    "is_chief",
+    "is_primary",     "should_save",  "isRank0",   "is_rank0",        "isMaster",     "isMain"};
 
 bool has_main_word(std::string_view text) {
   return std::ranges::any_of(

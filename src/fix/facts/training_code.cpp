@@ -530,9 +530,14 @@ bool looks_like_a_script(const SourceFile& file) {
   const PythonModule* const module = file.python();
   if (module == nullptr) return false;
   if (file.text().find("__main__") != std::string::npos) return true;
-  return std::ranges::any_of(module->calls(), [](const PythonCall& call) {
-    return (call.last_name() == "train" || call.last_name() == "backward") &&
-           !call.node.enclosing("function_definition");
+  return std::ranges::any_of(module->calls(), [&](const PythonCall& call) {
+    if (call.node.enclosing("function_definition")) return false;
+    if (call.last_name() == "train" || call.last_name() == "backward") return true;
+    // run_epoch(): a function of its own that trains
+    return std::ranges::any_of(module->functions(), [&](const PythonFunction& function) {
+      return function.name == call.callee &&
+             function.node.text().find(".backward(") != std::string_view::npos;
+    });
   });
 }
 

@@ -86,6 +86,21 @@ void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
   }
 }
 
+// for batch in loader: for _ in range(3): ... backward(), step(). The batch is the outer loop's.
+void take_batches_from_around(const ValueOrigins& origins, TrainingLoop& loop) {
+  if (!loop.loop.is("for_statement") || !loop.epochs.is("for_statement")) return;
+  if (loop.loop.field("right").field("function").text() != "range") return;
+  TrainingLoop around;
+  around.file = loop.file;
+  around.loop = loop.epochs;
+  read_source(origins, around);
+  if (!around.source) return;
+  around.loaders = origins.calls(around.file, around.source, {"DataLoader"});
+  if (around.loaders.empty()) return;
+  loop.loaders = std::move(around.loaders);
+  loop.batch = std::move(around.batch);
+}
+
 // The `if` between the loop and the update that has no backward() in it: only some turns end with
 // an update.
 Node boundary_of(const TrainingLoop& loop) {
@@ -167,6 +182,7 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
     if (!loop.boundary && !loop.passes) find_fork(code, loop);
     if (loop.loop.is("for_statement")) read_source(origins, loop);
     if (loop.source) loop.loaders = origins.calls(loop.file, loop.source, {"DataLoader"});
+    if (loop.loaders.empty()) take_batches_from_around(origins, loop);
     loops.push_back(std::move(loop));
   }
   return loops;

@@ -296,9 +296,25 @@ class Conversion {
     if (batch != nullptr && keeps &&
         number_value(batch->value).value_or(2) < input_.wishes.gpus.value_or(2))
       return object("the batch is smaller than the number of ranks");
+    if (batch != nullptr && keeps && is_used_in_training(batch->value))
+      return object(
+          fmt::format("{} is the size of what the loop makes, too: on each rank a batch is "
+                      "a part of it",
+                      batch->value.text()));
     if (batch != nullptr && keeps)
       edits_.push_back({batch->value.from(), batch->value.to(),
                         grouped(batch->value) + " // dist.get_world_size()"});
+  }
+
+  // torch.randint(0, n, (batch_size,)) beside a batch that is smaller now.
+  bool is_used_in_training(Node batch) const {
+    if (!batch.is("identifier") && !batch.is("attribute")) return false;
+    return std::ranges::any_of(script_.loops, [&](const TrainingLoop& loop) {
+      const auto used =
+          loop.body().descendants(batch.is("identifier") ? "identifier" : "attribute");
+      return std::ranges::any_of(used,
+                                 [&](const Node& other) { return other.text() == batch.text(); });
+    });
   }
 
   void tell_epochs() {

@@ -204,11 +204,21 @@ std::string hazard_beside_the_map(const Project& project, const TrainingCode& co
   return "";
 }
 
+// if args.push: if accelerator.is_main_process: ...
+bool is_guarded(Node call) {
+  for (Node outer = call.enclosing("if_statement"); outer; outer = outer.enclosing("if_statement"))
+    if (speaks_of_ranks(outer.field("condition")) ||
+        outer.field("condition").text().find("is_main") != std::string_view::npos)
+      return true;
+  return false;
+}
+
 std::string work_of_every_rank(const TrainingCode& code) {
   for (const char* name : {"push_to_hub", "merge_and_unload", "save_pretrained"})
     if (std::ranges::any_of(code.all, [&](const CallAt& item) {
           return item.call->last_name() == name &&
-                 !speaks_of_ranks(item.call->node.enclosing("if_statement").field("condition"));
+                 item.call->callee != "trainer." + std::string(name) &&
+                 !is_guarded(item.call->node);
         }))
       return fmt::format("{} after the training runs on every rank: let rank 0 do it", name);
   if (std::ranges::any_of(code.all,

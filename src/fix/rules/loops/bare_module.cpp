@@ -28,6 +28,25 @@ std::string wrapper_of(const RuleInput& input, const ScriptFacts& script, const 
   return "";
 }
 
+// loss = model.module.get_loss(x): what backward() goes through is no pass of DDP's.
+bool trains_by_a_method(const ScriptFacts& script, const TrainingLoop& loop,
+                        const PythonCall& call) {
+  const Node object = call.node.field("function").field("object");
+  if (!object.is("attribute") || object.field("attribute").text() != "module" ||
+      wraps_of(script, loop.file, object.field("object")).empty())
+    return false;
+  const Node loss = loss_of(loop);
+  for (Node outer = call.node.parent(); outer; outer = outer.parent()) {
+    if (outer.is("call")) return false;  // float(model.module.scale())
+    if (outer.is("assignment"))
+      return loss.is("identifier") &&
+             (names_in(outer.field("left")).contains(std::string(loss.text())) ||
+              outer.field("left").text() == loss.text());
+    if (outer.is("block")) return false;
+  }
+  return false;
+}
+
 }  // namespace
 
 void bare_module(const RuleInput& input, const ScriptFacts& script,
@@ -40,6 +59,24 @@ void bare_module(const RuleInput& input, const ScriptFacts& script,
       if (call->node.from() > loop.backward->node.from() || !in_every_turn(loop.loop, call->node) ||
           call->arguments.empty())
         continue;
+      if (trains_by_a_method(script, loop, *call)) {
+        propose(
+            {.code = FindingCode::unwrapped_module_called,
+             .severity = Severity::critical,
+             .safety = FixSafety::manual,
+             .confidence = 0.85,
+             .where = {place_of(loop.file, call->node)},
+             .reason = fmt::format("the loss comes from {}, which goes around DDP: gradients are "
+                                   "never averaged, and every rank trains a model of its own",
+                                   callee.text()),
+             .description = fmt::format("let forward() compute it, and call {}(...)",
+                                        callee.field("object").field("object").text()),
+             .effect = "gradients are averaged over the ranks",
+             .changes = "the model: until now it was that of one rank, trained on its share of "
+                        "the data"},
+            findings);
+        break;
+      }
       std::string better;
       if (callee.is("attribute") && callee.field("attribute").text() == "module" &&
           !wraps_of(script, loop.file, callee.field("object")).empty())

@@ -18,7 +18,10 @@ namespace {
 bool is_pinned(const TrainingLoop& loop) {
   return !loop.loaders.empty() && std::ranges::all_of(loop.loaders, [](const CallAt& loader) {
     const PythonArgument* const pin = loader.call->argument("pin_memory");
-    return pin != nullptr && bool_value(pin->value) == true;
+    // pin_memory=True if use_cuda else False
+    return pin != nullptr && (bool_value(pin->value) == true ||
+                              (pin->value.is("conditional_expression") &&
+                               pin->value.text().find("cuda") != std::string_view::npos));
   });
 }
 

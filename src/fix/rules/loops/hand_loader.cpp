@@ -126,6 +126,13 @@ std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script,
   return files;
 }
 
+// num_workers=0,  # Windows
+bool is_meant(std::string_view text, const Setting* setting) {
+  if (setting == nullptr) return false;
+  const std::size_t end = setting->whole.to();
+  return text.substr(end, line_end(text, end) - end).find('#') != std::string_view::npos;
+}
+
 void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const CallAt& loader,
                        std::vector<CodeFinding>& findings) {
   const ArgumentSet arguments = ArgumentSet::of_call(*loader.call);
@@ -141,7 +148,8 @@ void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const 
       !arguments.has("multiprocessing_context"))
     propose({.code = FindingCode::loader_without_workers,
              .safety = has_main_part(input, script) && !collates_locally(script, loader) &&
-                               !chooses_batches_itself(input, script, loader)
+                               !chooses_batches_itself(input, script, loader) &&
+                               !is_meant(text, workers)
                            ? FixSafety::unsafe
                            : FixSafety::manual,
              .where = {place},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/text.hpp"
 #include "fix/python/bindings.hpp"
 
 namespace lockstep {
@@ -12,7 +13,23 @@ namespace {
 // x, batch["x"], batch[0] for names of the batch.
 bool is_of_batch(const TrainingLoop& loop, Node object) {
   while (object.is("subscript")) object = object.field("value");
-  return object.is("identifier") && loop.batch.contains(std::string(object.text()));
+  if (!object.is("identifier")) return false;
+  if (loop.batch.contains(std::string(object.text()))) return true;
+  // {name: value.to(device) for name, value in batch.items()}
+  for (Node outer = object.parent(); outer && outer != loop.loop; outer = outer.parent())
+    for (const Node& clause : outer.children())
+      if (clause.is("for_in_clause") &&
+          names_in(clause.field("left")).contains(std::string(object.text())))
+        return std::ranges::any_of(names_in(clause.field("right")), [&](const std::string& name) {
+          return loop.batch.contains(name);
+        });
+  return false;
+}
+
+// torch.device(config.DEVICE), .to(args.device): what it is stands elsewhere.
+bool is_named_elsewhere(Node device) {
+  return (device.is("attribute") || device.is("subscript")) &&
+         lower_case(device.text()).find("device") != std::string::npos;
 }
 
 // "cuda", "cuda:1", a device made of such, or a rank; nothing that may be the CPU or Apple's.
@@ -20,9 +37,14 @@ bool is_cuda(const ScriptFacts& script, FileId file, Node device) {
   const Origins origins = script.origins->of(file, device);
   return std::ranges::any_of(origins.all,
                              [](const Origin& origin) {
-                               return origin.expression.text().find("cuda") !=
-                                          std::string_view::npos ||
-                                      speaks_of_ranks(origin.expression);
+                               const Node node = origin.expression;
+                               const Node of_call =
+                                   node.is("call") &&
+                                           node.text().find("device(") != std::string_view::npos
+                                       ? node.field("arguments").child(0)
+                                       : node;
+                               return node.text().find("cuda") != std::string_view::npos ||
+                                      speaks_of_ranks(node) || is_named_elsewhere(of_call);
                              }) &&
          std::ranges::none_of(origins.all, [](const Origin& origin) {
            return origin.expression.text().find("mps") != std::string_view::npos;
@@ -81,9 +103,15 @@ Node class_named(const RuleInput& input, const ScriptFacts& script, std::string_
 }
 
 bool asks_for_cuda(const RuleInput& input, const ScriptFacts& script) {
-  const auto files = files_of(script);
-  return std::ranges::any_of(files, [&](FileId file) {
-    return text_of(input, file).find("cuda") != std::string_view::npos;
+  auto files = files_of(script);
+  for (const FileId file : input.project.with_imports(script.code.script)) files.insert(file);
+  if (std::ranges::any_of(files, [&](FileId file) {
+        return text_of(input, file).find("cuda") != std::string_view::npos;
+      }))
+    return true;
+  return std::ranges::any_of(script.code.all, [](const CallAt& item) {
+    return item.call->full_name == "torch.device" && item.call->positional(0) != nullptr &&
+           is_named_elsewhere(item.call->positional(0)->value);
   });
 }
 

@@ -16,11 +16,29 @@
 namespace lockstep {
 namespace {
 
+// Any file of the project: an evaluation script expects the names as they are.
+bool somebody_loads(const RuleInput& input) {
+  for (FileId file = 0; file < input.project.size(); ++file)
+    if (input.project.file(file).text().find("load_state_dict(") != std::string::npos) return true;
+  return false;
+}
+
+Edit without_the_wrap(Node object, bool sometimes) {
+  if (!sometimes) return {object.to(), object.to(), ".module"};
+  return {object.from(), object.to(),
+          fmt::format("({0}.module if hasattr({0}, \"module\") else {0})", object.text())};
+}
+
+// torch.compile(DDP(model)): its names begin with _orig_mod.
+bool is_compiled(const ScriptFacts& script, FileId file, Node object) {
+  return std::ranges::any_of(script.origins->of(file, object).all, [](const Origin& origin) {
+    return origin.expression.text().find("compile(") != std::string_view::npos;
+  });
+}
+
 void names_in_checkpoint(const RuleInput& input, const ScriptFacts& script,
                          std::vector<CodeFinding>& findings) {
-  const bool loads = std::ranges::any_of(script.code.all, [](const CallAt& item) {
-    return item.call->last_name() == "load_state_dict";
-  });
+  const bool loads = somebody_loads(input);
   for (const CallAt& save : script.code.all) {
     if (save.call->full_name != "torch.save" || is_another_script(input, script, save.file))
       continue;
@@ -31,7 +49,8 @@ void names_in_checkpoint(const RuleInput& input, const ScriptFacts& script,
       const Node object = item.call->node.field("function").field("object");
       if (!object.is("identifier") && !object.is("attribute")) continue;
       if (item.call->node.enclosing("conditional_expression") ||
-          object.text().ends_with(".module") || wraps_of(script, item.file, object).empty())
+          is_compiled(script, item.file, object) || object.text().ends_with(".module") ||
+          wraps_of(script, item.file, object).empty())
         continue;
       // the branch of one process, perhaps
       if (item.call->node.enclosing("else_clause") ||
@@ -52,12 +71,13 @@ void names_in_checkpoint(const RuleInput& input, const ScriptFacts& script,
                                  "`module.`, and a script without DDP cannot load it",
                                  object.text()),
            .description = fmt::format(
-               "save {}.module.state_dict(){}", object.text(),
+               "save {}.module.state_dict(){}{}", object.text(),
+               sometimes ? " where it is wrapped (not in a run of one process)" : "",
                loads ? ", and load into the bare model: old checkpoints need their names changed"
                      : ""),
            .effect = "the checkpoint loads with and without DDP",
            .changes = "names in the checkpoint",
-           .files = {{item.file, {{object.to(), object.to(), ".module"}}}}},
+           .files = {{item.file, {without_the_wrap(object, sometimes)}}}},
           findings);
     }
   }

@@ -42,12 +42,31 @@ bool writes(const PythonCall& call) {
   if (name == "print") return call.callee == "print";
   const std::string owner = call.callee.substr(0, call.callee.rfind('.'));
   if (name == "log")
-    return owner == "wandb" || owner.find("logger") != std::string::npos ||
+    return owner == "wandb" || holds_any(owner, {"experiment", "neptune", "comet", "logger"}) ||
            owner.find("run") != std::string::npos || owner == "self" || owner == "mlflow";
   if (name == "info" || name == "debug") return owner.find("log") != std::string::npos;
   if (name == "write")
     return owner.find("tqdm") != std::string::npos || owner.find("log") != std::string::npos;
   return true;
+}
+
+// loss = reconstruction + 0.1 * penalty: the names of the sum, where this turn computes them.
+std::set<std::string> parts_of_loss(const TrainingLoop& loop, Node loss) {
+  std::set<std::string> parts;
+  if (!loss.is("identifier")) return parts;
+  const auto assignments = loop.body().descendants("assignment");
+  const auto gives = [&](const Node& item, std::string_view name) {
+    return item.field("left").is("identifier") && item.field("left").text() == name;
+  };
+  for (const Node& item : assignments) {
+    if (!gives(item, loss.text()) || !item.field("right").is("binary_operator")) continue;
+    for (const Node& name : item.field("right").descendants("identifier"))
+      if (std::ranges::any_of(assignments, [&](const Node& other) {
+            return gives(other, name.text()) && other.field("right").is("call");
+          }))
+        parts.insert(std::string(name.text()));
+  }
+  return parts;
 }
 
 // A tensor of this turn, by the loss it is or the model's answer it comes from: the loss's own
@@ -56,6 +75,7 @@ bool is_of_loss(const TrainingLoop& loop, Node expression) {
   const Node loss = loss_of(loop);
   std::set<std::string> names = names_in(loss);
   if (loss.is("identifier")) names.insert(std::string(loss.text()));
+  names.merge(parts_of_loss(loop, loss));
   const auto read = names_in(expression);
   const bool named = expression.is("identifier") && names.contains(std::string(expression.text()));
   return named ||
@@ -72,7 +92,12 @@ std::vector<const PythonCall*> reads_in(const RuleInput& input, const TrainingLo
                         call->arguments.empty() && object && is_of_loss(loop, object);
     const bool function = call->callee == "float" && call->arguments.size() == 1 &&
                           is_of_loss(loop, call->arguments.front().value);
-    if ((method || function) && in_every_turn(loop.loop, call->node)) found.push_back(call);
+    // "{:.3f}".format(loss)
+    const bool text = name == "format" && object.is("string") &&
+                      std::ranges::any_of(call->arguments, [&](const PythonArgument& argument) {
+                        return argument.value.is("identifier") && is_of_loss(loop, argument.value);
+                      });
+    if ((method || function || text) && in_every_turn(loop.loop, call->node)) found.push_back(call);
   }
   return found;
 }
@@ -299,6 +324,21 @@ void reads_each_step(const RuleInput& input, const ScriptFacts& script,
       lines(input, loop, *call, waits, findings);
       told.push_back(statement_of(call->node));
     }
+    // to measure is what a benchmark is for
+    const bool measures = holds_any(input.project.file(loop.file).path().filename().string(),
+                                    {"bench", "profil", "timing"});
+    for (const PythonCall* const call : calls_in_turn(input, loop))
+      if (!measures && call->full_name == "torch.cuda.synchronize" &&
+          in_every_turn(loop.loop, call->node))
+        propose({.code = FindingCode::host_sync_every_step,
+                 .safety = FixSafety::manual,
+                 .confidence = 0.7,
+                 .where = {place_of(loop.file, call->node)},
+                 .reason = "torch.cuda.synchronize() waits in every step for all that is queued",
+                 .description = "take it out; to time steps, time fifty of them between two of it",
+                 .effect = effect_of_one_less(waits),
+                 .changes = "what a clock around it shows"},
+                findings);
     for (const PythonCall* const read : reads_in(input, loop)) {
       if (is_told(read->node)) continue;
       told.push_back(statement_of(read->node));

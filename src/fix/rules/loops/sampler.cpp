@@ -71,8 +71,13 @@ void sampler(const RuleInput& input, const ScriptFacts& script,
     std::string named;
     for (const PythonAssignment& item : module.assignments())
       if (item.value == loader.call->node && !item.element) named = item.target;
+    // A generator that goes over the loader again and again has an order to change, too.
+    const bool endless =
+        epochs.empty() && std::ranges::any_of(script.code.all, [&](const CallAt& item) {
+          return item.call->last_name() == "next" || item.call->last_name() == "cycle";
+        });
     const bool told =
-        !shuffles || epochs.empty() ||
+        !shuffles || (epochs.empty() && !endless) ||
         (epochs.size() == 1 && !epochs.front().counter.empty() &&
          epochs.front().file == loader.file && !named.empty() &&
          (function_around(epochs.front().loop) == function_around(loader.call->node) ||
@@ -108,6 +113,9 @@ void sampler(const RuleInput& input, const ScriptFacts& script,
          .description = std::string(shuffles ? "share the data out with a DistributedSampler (the "
                                                "shuffle moves into it), and tell it the epoch"
                                              : "share the data out with a DistributedSampler") +
+                        (endless ? "; what goes over it again and again has to tell it which time "
+                                   "it is: sampler.set_epoch(n)"
+                                 : "") +
                         (writes ? "; the loop writes in every turn: each rank would write its "
                                   "part alone, so look at that first"
                                 : ""),

@@ -26,6 +26,16 @@ bool calls_set_epoch(const RuleInput& input, const ScriptFacts& script) {
          });
 }
 
+// By a script beside this one that takes the loader from the same file.
+bool is_told_elsewhere(const RuleInput& input, FileId made_in) {
+  for (FileId file = 0; file < input.project.size(); ++file) {
+    if (input.project.file(file).text().find(".set_epoch(") == std::string::npos) continue;
+    const auto imported = input.project.with_imports(file);
+    if (std::ranges::find(imported, made_in) != imported.end()) return true;
+  }
+  return false;
+}
+
 // dataset.shuffle(epoch): the order is another way's.
 bool shuffles_by_itself(const ScriptFacts& script) {
   return std::ranges::any_of(script.code.all, [](const CallAt& item) {
@@ -90,6 +100,7 @@ void set_epoch(const RuleInput& input, const ScriptFacts& script,
         if (const PythonArgument* const shuffle = sampler.call->argument("shuffle");
             shuffle != nullptr && bool_value(shuffle->value) != true)
           continue;
+        if (is_told_elsewhere(input, sampler.file)) continue;
         const auto epochs = epoch_loops(*script.origins, loop);
         if (epochs.empty() || std::ranges::all_of(epochs, runs_once)) continue;
         std::vector<Change> files;
