@@ -86,6 +86,34 @@ void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
   }
 }
 
+// images, labels = batch; mask = batch["mask"]: parts of the batch, as long as nothing was done to
+// it.
+void take_parts_of_the_batch(TrainingLoop& loop) {
+  const auto assignments = loop.body().descendants("assignment");
+  const auto is_part = [&](Node value) {
+    while (value.is("subscript")) value = value.field("value");
+    return value.is("identifier") && loop.batch.contains(std::string(value.text()));
+  };
+  std::set<std::string> changed;
+  for (const Node& item : assignments) {
+    const Node value = item.field("right");
+    const auto values = value.is("expression_list") || value.is("tuple") ? value.children()
+                                                                         : std::vector<Node>{value};
+    const bool parts = std::ranges::all_of(values, [&](const Node& one) {
+      return is_part(one) && std::ranges::none_of(names_in(one), [&](const std::string& name) {
+               return changed.contains(name);
+             });
+    });
+    const Node target = item.field("left");
+    auto names = names_in(target);
+    if (target.is("identifier")) names.insert(std::string(target.text()));
+    if (parts && function_around(item) == loop.function)
+      loop.batch.insert(names.begin(), names.end());
+    else
+      changed.insert(names.begin(), names.end());
+  }
+}
+
 // for batch in loader: for _ in range(3): ... backward(), step(). The batch is the outer loop's.
 void take_batches_from_around(const ValueOrigins& origins, TrainingLoop& loop) {
   if (!loop.loop.is("for_statement") || !loop.epochs.is("for_statement")) return;
@@ -183,6 +211,7 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
     if (loop.loop.is("for_statement")) read_source(origins, loop);
     if (loop.source) loop.loaders = origins.calls(loop.file, loop.source, {"DataLoader"});
     if (loop.loaders.empty()) take_batches_from_around(origins, loop);
+    take_parts_of_the_batch(loop);
     loops.push_back(std::move(loop));
   }
   return loops;
@@ -191,11 +220,13 @@ std::vector<TrainingLoop> training_loops(const TrainingCode& code, const ValueOr
 std::vector<TrainingLoop> spread_loops(const TrainingCode& code, const ValueOrigins& origins) {
   std::vector<TrainingLoop> loops;
   for (const CallAt& backward : code.all) {
-    if (backward.call->last_name() != "backward" || loop_around(backward.call->node)) continue;
+    if (backward.call->last_name() != "backward") continue;
     const Node turn = function_around(backward.call->node);
     if (!turn || is_one_of(turn.field("name").text(), {"backward", "closure"})) continue;
+    // Its passes may be a loop within it; its update is not.
     const auto update = std::ranges::find_if(code.all, [&](const CallAt& item) {
-      return item.file == backward.file && turn.contains(item.call->node) && is_update(*item.call);
+      return item.file == backward.file && turn.contains(item.call->node) &&
+             is_update(*item.call) && !loop_around(item.call->node);
     });
     if (update == code.all.end()) continue;
     for (const CallAt& caller : origins.callers(backward.file, turn)) {
@@ -203,7 +234,7 @@ std::vector<TrainingLoop> spread_loops(const TrainingCode& code, const ValueOrig
       const bool known = std::ranges::any_of(loops, [&](const TrainingLoop& other) {
         return other.file == caller.file && other.loop == around;
       });
-      if (!around.is("for_statement") || turn.contains(around) || known) continue;
+      if (!around || turn.contains(around) || known) continue;
       TrainingLoop loop;
       loop.file = caller.file;
       loop.loop = around;
@@ -215,7 +246,7 @@ std::vector<TrainingLoop> spread_loops(const TrainingCode& code, const ValueOrig
       loop.by_library = backward.call->positional(0) != nullptr;
       loop.turn = turn;
       loop.turn_file = backward.file;
-      read_source(origins, loop);
+      if (around.is("for_statement")) read_source(origins, loop);
       if (loop.source) loop.loaders = origins.calls(loop.file, loop.source, {"DataLoader"});
       loops.push_back(std::move(loop));
     }
@@ -233,13 +264,19 @@ bool in_every_turn(Node loop, Node node) {
       return false;
     if (outer.is("if_clause")) return false;
   }
-  // What comes after a `continue` under a condition is not met in every turn either.
+  // What comes after a `continue` under a condition is not met in every turn either; one of a loop
+  // within the condition is that loop's.
+  const auto leaves_the_turn = [&](const Node& statement, std::string_view kind) {
+    return std::ranges::any_of(statement.descendants(kind), [&](const Node& jump) {
+      return loop_around(jump) == loop_around(statement);
+    });
+  };
   const auto before = statements_before(node, loop);
-  return std::ranges::none_of(before, [](const Node& statement) {
+  return std::ranges::none_of(before, [&](const Node& statement) {
     return statement.is("if_statement") &&
            statement.field("condition").text().find('%') != std::string_view::npos &&
-           (!statement.descendants("continue_statement").empty() ||
-            !statement.descendants("break_statement").empty());
+           (leaves_the_turn(statement, "continue_statement") ||
+            leaves_the_turn(statement, "break_statement"));
   });
 }
 

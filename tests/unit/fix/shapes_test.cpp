@@ -91,6 +91,59 @@ TEST(Shapes, APartOfTheLoss) {
   EXPECT_THAT(project.after("train.py"), HasSubstr("total += part.detach()"));
 }
 
+TEST(Shapes, PartsOfABatchThatAreCopiedBehindTheirNames) {
+  FixProject project({{"train.py", plain_loop("'cuda'", R"x(        image, more = x["image"], y
+        mask = more[0]
+        image = image.to(device)
+        mask = mask.to(device)
+        loss = net(image * mask).mean()
+        loss.backward())x",
+                                              "DataLoader(Data(), batch_size=8, num_workers=2)")}});
+
+  const std::string after = project.after("train.py");
+
+  EXPECT_THAT(after, HasSubstr("image = image.to(device, non_blocking=True)"));
+  EXPECT_THAT(after, HasSubstr("mask = mask.to(device, non_blocking=True)"));
+}
+
+TEST(Shapes, AReadBehindALoopThatIsLeftEarlyNowAndThen) {
+  FixProject project({{"train.py", plain_loop("'cuda'", R"x(        if i % 100 == 0:
+            for part in x:
+                if part is None:
+                    break
+        loss = net(x.to(device)).mean()
+        loss.backward()
+        total += loss.item())x")}});
+
+  EXPECT_THAT(project.findings(), Contains(StartsWith("S301")));
+}
+
+TEST(Shapes, APassOfSeveralBatchesInAFunctionOfItsOwn) {
+  FixProject project;
+  project.file("train.py", R"x(import torch
+
+class Trainer:
+    def train_step(self, batch):
+        total = 0.0
+        for part in range(4):
+            loss = self.model(batch[part].cuda()).mean()
+            loss.backward()
+            total += loss.item()
+        self.optimizer.step()
+        return total
+
+    def run(self):
+        batches = iter(self.loader)
+        while True:
+            self.train_step(next(batches))
+
+if __name__ == "__main__":
+    Trainer().run()
+)x");
+
+  EXPECT_THAT(project.findings(), Contains("S301 train.py:9"));
+}
+
 TEST(Shapes, ATextThatIsMadeOfTheLoss) {
   FixProject project({{"train.py", plain_loop("'cuda'", R"x(        loss = net(x.to(device)).mean()
         loss.backward()
