@@ -168,10 +168,16 @@ void add_job_fixes(Finding& finding, const Signals& signals) {
   }
 }
 
-// Workers take cores: no more are recommended than a rank has beside its own.
-std::string workers_for(double cores, const std::string& framework) {
+// Workers take cores: no more are recommended than a rank has beside its own. Where there are as
+// many already, fewer would make it worse: those that wait for a disk or a server need no core.
+std::string workers_for(double cores, int now, const std::string& framework) {
   constexpr int kUsual = 4;
   const int workers = std::min(kUsual, static_cast<int>(cores) - 1);
+  if (now > 0 && now >= workers)
+    return "it has " + std::to_string(now) + (now == 1 ? " worker" : " workers") +
+           " and this machine few cores: more of them help where they wait for a disk or a server "
+           "(try twice as many: lockstep profile --dataloader --tune), else the batches are to be "
+           "made beforehand (tokenized or decoded, on disk)";
   if (workers < 1)
     return "a rank has one core here, and workers would take it from the training: make the "
            "batches beforehand (tokenized or decoded, on disk), or train where there are more";
@@ -188,16 +194,23 @@ std::string workers_for(double cores, const std::string& framework) {
                                  "with is to be made beforehand (tokenized or decoded, on disk)";
 }
 
+int workers_now(const Finding& finding) {
+  for (const Evidence& item : finding.evidence)
+    if (item.signal == "loader_workers") return static_cast<int>(item.value);
+  return 0;
+}
+
 constexpr const char* kForShardedModels =
     "a larger batch per GPU; with fully_shard, reshard_after_forward=False where memory allows, "
     "prefetching of the next layers, or shards within a node and copies between nodes (HSDP)";
 
 // The remedy in the words of the program that was seen. Nothing: the usual ones.
-std::optional<std::string> suited_words(FindingCode code, const ProbeSettings& settings) {
+std::optional<std::string> suited_words(const Finding& finding, const ProbeSettings& settings) {
+  const FindingCode code = finding.code;
   const bool loads =
       code == FindingCode::input_starved || code == FindingCode::loader_without_workers;
   if (loads && settings.cores_a_rank)
-    return workers_for(*settings.cores_a_rank, settings.framework);
+    return workers_for(*settings.cores_a_rank, workers_now(finding), settings.framework);
   if (code == FindingCode::logging_too_often) {
     if (settings.framework == "transformers")
       return "log every 50 steps: TrainingArguments(logging_steps=50)";
@@ -222,6 +235,16 @@ bool is_made_in_the_training_thread(const Finding& finding) {
   });
 }
 
+bool one_thread_is_asked_for(const Finding& finding, const Signals& signals) {
+  const JobSignals* const job = job_with(finding, signals);
+  return job != nullptr && !job->processes.empty() &&
+         std::ranges::all_of(job->processes, [](const ProcessSample& process) {
+           if (!process.environment) return false;
+           const auto threads = process.environment->find("OMP_NUM_THREADS");
+           return threads != process.environment->end() && threads->second == "1";
+         });
+}
+
 void add_fixes(Finding& finding, const Signals& signals) {
   if (has_its_own_remedy(finding)) return;
   add_job_fixes(finding, signals);
@@ -231,9 +254,11 @@ void add_fixes(Finding& finding, const Signals& signals) {
   for (const JobSignals& job : signals.jobs) {
     if (finding.code == FindingCode::exposed_collectives && job.steps && job.steps->is_sharded())
       suited = kForShardedModels;
-    if (job.settings && !suited) suited = suited_words(finding.code, *job.settings);
+    if (job.settings && !suited) suited = suited_words(finding, *job.settings);
   }
   std::string words = suited.value_or(std::string(remedy->description));
+  if (finding.code == FindingCode::cpu_oversubscribed && one_thread_is_asked_for(finding, signals))
+    words = "its processes have one thread each already: others take the cores (top shows who)";
   if (finding.code == FindingCode::input_starved && is_made_in_the_training_thread(finding))
     words = "the training thread makes the batches itself: move that into a Dataset, and " + words;
   finding.fixes.push_back(

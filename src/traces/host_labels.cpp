@@ -152,6 +152,8 @@ class ThreadSweep {
       next.part = part;
       next.decided_by = index;
     }
+    next.is_mark = row.category == TraceCategory::annotation ||
+                   trace_.names[row.name].starts_with("DistributedDataParallel.forward");
     emit(row.start_ns);
     open_.push_back(next);
     from_ = row.start_ns;
@@ -165,6 +167,7 @@ class ThreadSweep {
     std::optional<StepPart> part;
     std::uint32_t decided_by = kNoRow;
     bool in_copy = false;
+    bool is_mark = false;  // around what is done, and nothing of it
   };
 
   void close_until(std::int64_t time) {
@@ -178,7 +181,13 @@ class ThreadSweep {
   void emit(std::int64_t until) {
     if (open_.empty() || until <= from_) return;
     const Open& top = open_.back();
-    const StepPart part = top.part.value_or(StepPart::other);
+    StepPart part = top.part.value_or(StepPart::other);
+    // Within a pass, and for longer than Python takes between two operators: whatever the host does
+    // there, it launches nothing. (In a backward pass this thread waits for autograd's, which
+    // does.)
+    constexpr std::int64_t kSilenceNs = 5'000'000;
+    const bool launches_here = part == StepPart::forward || part == StepPart::optimizer;
+    if (top.is_mark && launches_here && until - from_ >= kSilenceNs) part = StepPart::other;
     if (!segments_.empty() && segments_.back().end_ns == from_ && segments_.back().part == part &&
         segments_.back().row == top.decided_by)
       segments_.back().end_ns = until;

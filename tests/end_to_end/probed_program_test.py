@@ -50,6 +50,31 @@ class ProbeInAProcess(unittest.TestCase):
         run = self.profile("--probe", "none", "--", PYTHON, "show.py", code=code)
         self.assertIn("[] None", run.stderr)
 
+    def test_ctrl_c_behind_a_collection_is_not_lost(self):
+        code = {
+            "a.py": """
+import gc, os, signal, threading, time
+import torch
+
+net = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+kept = [[i] for i in range(200_000)]  # a collection takes most of a step
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        net(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        gc.collect()
+    print("lost")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+        }
+        run = self.profile("--", PYTHON, "a.py", code=code)
+        self.assertIn("interrupted", run.stderr)
+        self.assertNotIn("Exception ignored", run.stderr)
+
     def test_the_users_own_sitecustomize_still_runs(self):
         code = {"sitecustomize.py": "print('mine')\n", "a.py": "print('program')\n"}
         run = self.profile("--", PYTHON, "a.py", code=code, environment={"PYTHONPATH": "."})

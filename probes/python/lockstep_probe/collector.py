@@ -1,6 +1,8 @@
 """Python's garbage collector: it stops the program while it looks for cycles."""
 
+import _thread
 import gc
+import signal
 import sys
 
 from . import recorder, wire
@@ -26,10 +28,38 @@ def _collected(phase, info):
         )
 
 
+_unraisable_before = None
+
+
+def _raise_again(thread, kind):
+    """In that thread, where it was to be raised."""
+    if kind is KeyboardInterrupt and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.pthread_kill(thread, signal.SIGINT)  # a call that waits is to end, too
+        return
+    import ctypes
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
+
+
+def _unraisable(unraisable):
+    """Ctrl-C behind a collection is noticed in the first line of our callback, from which Python lets nothing through:
+    what it raised would be lost.
+    """
+    if unraisable.object is _collected and unraisable.exc_type is not None:
+        _thread.start_new_thread(_raise_again, (_thread.get_ident(), unraisable.exc_type))
+    elif _unraisable_before is not None:
+        _unraisable_before(unraisable)
+
+
 def hook():
+    global _unraisable_before
     gc.callbacks.append(_collected)
+    if sys.unraisablehook is not _unraisable:
+        _unraisable_before, sys.unraisablehook = sys.unraisablehook, _unraisable
 
 
 def unhook():
     if _collected in gc.callbacks:
         gc.callbacks.remove(_collected)
+    if sys.unraisablehook is _unraisable:  # else somebody put theirs over it
+        sys.unraisablehook = _unraisable_before

@@ -82,6 +82,23 @@ std::optional<Finding> evaluation_at_rest(const JobSignals& job) {
   return finding;
 }
 
+// No rank waits, and no GPU rests: it is simply a good part of the run. For each to say whether
+// that is too often.
+std::optional<Finding> much_evaluation(const JobSignals& job) {
+  constexpr double kAGoodPart = 0.1;
+  constexpr int kSeveralTimes = 3;
+  const std::size_t part = index_of(StepPart::evaluation);
+  const double share = job.steps->share[part];
+  const double times = job.steps->present[part] * static_cast<double>(job.steps->count);
+  if (share < kAGoodPart || times < kSeveralTimes || job.steps->present[part] > 0.5)
+    return std::nullopt;
+  Finding finding = about_job(FindingCode::evaluation_stall, job, Severity::info, 0.6, share,
+                              {{"evaluation_share", share, kAGoodPart, "fraction"}});
+  finding.rung = 1;
+  if (is_probed(job)) name_places(finding, job, main_places(job, StepPart::evaluation));
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_evaluation_stall(const Seen& seen) {
@@ -98,7 +115,9 @@ std::vector<Finding> find_evaluation_stall(const Seen& seen) {
           job.steps->ranks, [&](const RankSteps& rank) { return rank.share[part] > 0.01; });
       if (evaluating == 0) continue;
       if (evaluating * 2 > static_cast<std::ptrdiff_t>(job.steps->ranks.size())) {
-        if (auto finding = evaluation_at_rest(job)) findings.push_back(std::move(*finding));
+        auto finding = evaluation_at_rest(job);
+        if (!finding) finding = much_evaluation(job);
+        if (finding) findings.push_back(std::move(*finding));
         continue;
       }
       double most = 0;

@@ -155,7 +155,7 @@ std::optional<std::string> throughput_words(const Report& report) {
     lost += job.ledger.gpu_seconds * std::max(0.0, read - working);
     seconds += job.ledger.gpu_seconds * read;
   }
-  if (seconds > 0 && lost / seconds - (1 - now) > kFarMore)
+  if (seconds > 0 && !report.gpus.empty() && lost / seconds - (1 - now) > kFarMore)
     return fmt::format(
         "the findings cost {:.0f} % of the throughput; the GPUs do not work in {:.0f} % of the "
         "time",

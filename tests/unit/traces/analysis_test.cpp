@@ -289,6 +289,25 @@ TEST(Steps, HaveSpansThatSumToTheirLength) {
   }
 }
 
+TEST(HostLabels, ASilenceWithinAForwardPassIsNoLaunching) {
+  TraceMaker maker;
+  maker.annotation("ProfilerStep#1", 0, 60'000)
+      .annotation("## forward ##", 0, 50'000)
+      .op("aten::linear", 10, 50)
+      .op("aten::linear", 200, 50)
+      .op("aten::linear", 40'000, 50);
+  maker.annotation("## backward ##", 50'000, 9'000).op("MmBackward0", 51'000, 50, 2);
+  const RankTrace trace = maker.trace();
+  const HostLabels labels(trace);
+  const auto part_at = [&](double us) {
+    return labels.at(0, static_cast<std::int64_t>(us * 1000)).part;
+  };
+
+  EXPECT_EQ(part_at(100), StepPart::forward) << "Python between two operators";
+  EXPECT_EQ(part_at(20'000), StepPart::other);
+  EXPECT_EQ(part_at(55'000), StepPart::backward) << "it waits for autograd's thread";
+}
+
 TEST(HostLabels, FollowTheInnermostRowThatSaysWhatItIsFor) {
   TraceMaker maker;
   maker.annotation("ProfilerStep#1", 0, 1000)
