@@ -66,7 +66,9 @@ inline bool begin_together(const TurnSignals& turns) {
 // and more: strangers do not.
 inline bool begin_as_one(const TurnSignals& turns) {
   constexpr double kAlways = 0.95;
-  return turns.kind == LaneKind::power_samples && turns.rises_together.value_or(0) > kAlways;
+  constexpr double kAgree = 0.25;  // strangers' short steps often begin at one moment by chance
+  return turns.kind == LaneKind::power_samples && turns.rises_together.value_or(0) > kAlways &&
+         turns.together > kAgree;
 }
 inline bool is_known_as_one(const JobSignals& job) {
   return job.origin == JobOrigin::processes || (job.fine && begin_as_one(*job.fine));

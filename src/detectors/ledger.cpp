@@ -376,6 +376,9 @@ class JobAccount {
       for (double* const pool :
            {&pools.waiting_alone, &pools.waiting_together, &pools.idle_alone, &pools.idle_together})
         taken += Pools::take(*pool, wanted - taken);
+      // Where moments are means, who waits for the one that evaluates reads as at work.
+      if (job_.time && !job_.time->waiting_is_known && !job_.steps)
+        taken += Pools::take(ledger_[LedgerPart::working], wanted - taken);
     } else if (part == LedgerPart::slowed) {
       charge_slowness(finding, wanted, pools);
       return;

@@ -39,6 +39,28 @@ std::optional<Lanes> work_lanes(const Timeline& timeline, const std::vector<int>
   return plain_power_lanes(timeline, gpus, from_ms, to_ms);
 }
 
+// Stretches of a second and more at little power that the counters call work: generating,
+// evaluating. In shorter ones a counter's mean holds both.
+void add_light_work(const Timeline& timeline, const std::vector<int>& gpus, Activity& activity) {
+  constexpr double kShortestMs = 900;
+  auto& rows = *activity.work;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const GpuTrack* const track = find_track(timeline, gpus[row]);
+    if (track == nullptr || track->sm.empty()) continue;
+    std::size_t since = 0;
+    for (std::size_t bin = 0; bin <= rows[row].size(); ++bin) {
+      if (bin < rows[row].size() && known(rows[row][bin]) &&
+          rows[row][bin] <= Activity::kWorksAbove &&
+          counted_at_work(*track, activity.busy.time_of(bin)).value_or(false))
+        continue;
+      if (static_cast<double>(bin - since) * activity.busy.step_ms >= kShortestMs)
+        std::fill(rows[row].begin() + static_cast<std::ptrdiff_t>(since),
+                  rows[row].begin() + static_cast<std::ptrdiff_t>(bin), 1.0);
+      since = bin + 1;
+    }
+  }
+}
+
 }  // namespace
 
 bool Activity::known_at(std::size_t bin) const {
@@ -67,6 +89,7 @@ Activity activity_of(const Timeline& timeline, const std::vector<int>& gpus, dou
   for (const auto& row : activity.busy.rows) activity.read.push_back(any_known(row));
   if (const auto lanes = work_lanes(timeline, gpus, from_ms, to_ms))
     activity.work = averaged_on(activity.busy, *lanes);
+  if (activity.work) add_light_work(timeline, gpus, activity);
   return activity;
 }
 
@@ -123,6 +146,24 @@ StallSignals stalls_of(const Activity& activity, const std::vector<int>& gpus, d
   return result;
 }
 
+// A kernel that waits leaves no gap; many small ones do. (The first readings of a stretch are means
+// with what came before.)
+bool has_gaps(const Activity& activity, std::size_t from, std::size_t to) {
+  constexpr double kWithoutAGap = 0.98;
+  const std::size_t middle = from + (to - from) / 4;
+  for (std::size_t gpu = 0; gpu < activity.busy.rows.size(); ++gpu) {
+    double sum = 0;
+    double count = 0;
+    for (std::size_t bin = middle; bin < to; ++bin)
+      if (activity.spins(gpu, bin)) {
+        sum += activity.busy.rows[gpu][bin];
+        ++count;
+      }
+    if (count * 2 > static_cast<double>(to - middle) && sum < kWithoutAGap * count) return true;
+  }
+  return false;
+}
+
 std::vector<Stretch> hollow_stretches(const Activity& activity) {
   std::vector<Stretch> all;
   if (!activity.work) return all;
@@ -141,7 +182,7 @@ std::vector<Stretch> hollow_stretches(const Activity& activity) {
     }
     if (hollow && !since) since = bin;
     if (hollow || !since) continue;
-    if (bin - *since < kFewestHollowBins) {
+    if (bin - *since < kFewestHollowBins || has_gaps(activity, *since, bin)) {
       since.reset();
       continue;
     }

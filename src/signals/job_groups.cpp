@@ -19,9 +19,10 @@ namespace lockstep {
 namespace {
 
 // Draw a screen; every desktop machine has them on GPU 0.
-constexpr std::array<std::string_view, 9> kDisplayPrograms = {
+constexpr std::array<std::string_view, 15> kDisplayPrograms = {
     "Xorg",        "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11",
-    "plasmashell", "mutter",   "firefox",     "chrome"};
+    "plasmashell", "mutter",   "firefox",     "chrome",       "firefox-bin",
+    "chromium",    "code",     "slack",       "Discord",      "steamwebhelper"};
 // In small letters; a word ends at anything that is no letter and no digit.
 constexpr std::array<std::string_view, 25> kServers = {"ipykernel_launcher",
                                                        "ipykernel",
@@ -68,7 +69,8 @@ std::string_view base_name(std::string_view path) { return path.substr(path.rfin
 bool draws_a_screen(const ProcessSample& process) {
   if (!process.command || process.command->empty()) return false;
   const std::string_view name = base_name(process.command->front());
-  return std::ranges::find(kDisplayPrograms, name) != kDisplayPrograms.end();
+  return std::ranges::find(kDisplayPrograms, name) != kDisplayPrograms.end() ||
+         std::ranges::find(*process.command, "--type=gpu-process") != process.command->end();
 }
 
 std::string environment(const ProcessSample& process, const char* name) {
@@ -137,6 +139,7 @@ std::vector<ProcessSample> processes_of(const Timeline& timeline,
                                         std::vector<LeakedContext>& leaked) {
   std::map<int, ProcessSample> newest;
   std::map<int, std::map<int, ProcessOnGpu>> held;
+  std::map<int, std::map<int, std::pair<double, double>>> seen;  // by GPU and process: first, last
   const std::set<int> contemporary = contemporaries(timeline);
   for (const ProcessList& list : timeline.process_lists)
     for (const ProcessSample& process : list.processes) {
@@ -146,10 +149,19 @@ std::vector<ProcessSample> processes_of(const Timeline& timeline,
         if (find_track(timeline, gpu.index) == nullptr) continue;  // of a GPU that was not watched
         ProcessOnGpu& known_use = held[process.pid][gpu.index];
         known_use.index = gpu.index;
+        seen[gpu.index].try_emplace(process.pid, list.t_ms, list.t_ms).first->second.second =
+            list.t_ms;
         if (gpu.memory_bytes)
           known_use.memory_bytes = std::max(known_use.memory_bytes.value_or(0), *gpu.memory_bytes);
       }
     }
+  // Trials of a sweep, one behind the other on the same GPU: the last of them is the job.
+  for (const auto& [gpu, stays] : seen) {
+    double newest_begin = 0;
+    for (const auto& [pid, stay] : stays) newest_begin = std::max(newest_begin, stay.first);
+    for (const auto& [pid, stay] : stays)
+      if (stay.second < newest_begin) held[pid].erase(gpu);
+  }
   std::vector<ProcessSample> processes;
   for (auto& [pid, process] : newest) {
     double largest = 0;
@@ -631,7 +643,7 @@ std::vector<JobSignals> job_groups(const Timeline& timeline, const std::vector<G
   });
   const bool list_is_whole = timeline.machine.process_coverage == ProcessCoverage::all &&
                              !timeline.process_lists.empty() && !nobody_on_busy;
-  if (list_is_whole) join_nameless(gpus, jobs);
+  join_nameless(gpus, jobs);
   if (!list_is_whole && !processes.empty()) place_unlisted(gpus, jobs);
   if (!list_is_whole && processes.empty()) group_by_likeness(gpus, jobs);
   std::ranges::sort(jobs, [](const JobSignals& a, const JobSignals& b) { return a.gpus < b.gpus; });

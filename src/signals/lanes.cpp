@@ -102,6 +102,17 @@ std::optional<Lanes> power_lanes(
 
 }  // namespace
 
+std::optional<bool> counted_at_work(const GpuTrack& track, double t_ms) {
+  constexpr double kWorks = 0.35;
+  constexpr double kReachMs = 2500;
+  // A counter is the mean since the reading before.
+  const auto at = std::ranges::lower_bound(track.sm.t_ms, t_ms);
+  if (at == track.sm.t_ms.end() || *at - t_ms > kReachMs) return std::nullopt;
+  const auto place = static_cast<std::size_t>(at - track.sm.t_ms.begin());
+  const bool has_dram = track.dram.size() == track.sm.size();
+  return track.sm.values[place] >= kWorks || (has_dram && track.dram.values[place] >= kWorks);
+}
+
 const GpuTrack* find_track(const Timeline& timeline, int gpu) {
   for (const GpuTrack& track : timeline.gpus)
     if (track.info.index == gpu) return &track;

@@ -54,6 +54,11 @@ std::optional<Lanes> sm_lanes(const Timeline& timeline, const std::vector<int>& 
 // Another grid's rows read at the moments of this one.
 std::vector<std::vector<double>> rows_on(const Lanes& grid, const Lanes& other);
 
+// Whether SM and memory counters say that a GPU worked at a moment, whatever it drew: one that
+// spins in a collective holds a tenth of its SMs and leaves the memory alone. Nothing: not counted
+// then.
+std::optional<bool> counted_at_work(const GpuTrack& track, double t_ms);
+
 const GpuTrack* find_track(const Timeline& timeline, int gpu);
 
 }  // namespace lockstep

@@ -107,10 +107,10 @@ double mean_of_least_idle(const Lanes& busy) {
 // Moments of stretches of a second and more in which every GPU is busy and none reads as at work:
 // evaluating, or another part of the program, at less power. Collectives are shorter, and who waits
 // for one rank has that rank not busy or at work.
-std::vector<bool> light_work(const FineLanes& fine, const std::vector<WorkScale>& scales,
-                             const Lanes& busy) {
+std::vector<bool> light_work(const std::vector<const GpuTrack*>& tracks, const FineLanes& fine,
+                             const std::vector<WorkScale>& scales, const Lanes& busy) {
   constexpr double kShortestMs = 900;
-  constexpr double kBusy = 0.97;
+  constexpr double kBusy = 0.9;
   // of its working level, above idle: a GPU that spins draws 0.07 to 0.3 of it
   constexpr double kLightAtLeast = 0.3;
   const std::size_t bins = fine.lanes.bins();
@@ -121,10 +121,34 @@ std::vector<bool> light_work(const FineLanes& fine, const std::vector<WorkScale>
     bool all = bin < bins;
     for (std::size_t row = 0; row < scales.size() && all; ++row) {
       const double value = fine.lanes.rows[row][bin];
-      all = known(value) && scales[row](value) < 0.5 && value > kLightAtLeast * scales[row].work &&
-            row < busy_rows.size() && busy_rows[row][bin] >= kBusy;
+      const GpuTrack* const track = tracks[row];
+      const auto counted =
+          track != nullptr ? counted_at_work(*track, fine.lanes.time_of(bin)) : std::nullopt;
+      const bool is_light = counted.value_or(value > kLightAtLeast * scales[row].work);
+      all = known(value) && scales[row](value) < 0.5 && is_light && row < busy_rows.size() &&
+            busy_rows[row][bin] >= kBusy;
     }
     if (all) continue;
+    if (static_cast<double>(bin - since) * fine.lanes.step_ms >= kShortestMs)
+      std::fill(light.begin() + static_cast<std::ptrdiff_t>(since),
+                light.begin() + static_cast<std::ptrdiff_t>(bin), true);
+    since = bin + 1;
+  }
+  return light;
+}
+
+// The same of one GPU by its counters, whatever the others do: it draws little, and works.
+std::vector<bool> counted_light_work(const GpuTrack* track, const FineLanes& fine, std::size_t row,
+                                     const WorkScale& scale) {
+  constexpr double kShortestMs = 900;
+  const std::vector<double>& values = fine.lanes.rows[row];
+  std::vector<bool> light(values.size(), false);
+  if (track == nullptr || track->sm.empty() || fine.kind != LaneKind::power_samples) return light;
+  std::size_t since = 0;
+  for (std::size_t bin = 0; bin <= values.size(); ++bin) {
+    if (bin < values.size() && known(values[bin]) && scale(values[bin]) < 0.5 &&
+        counted_at_work(*track, fine.lanes.time_of(bin)).value_or(false))
+      continue;
     if (static_cast<double>(bin - since) * fine.lanes.step_ms >= kShortestMs)
       std::fill(light.begin() + static_cast<std::ptrdiff_t>(since),
                 light.begin() + static_cast<std::ptrdiff_t>(bin), true);
@@ -166,7 +190,12 @@ void account_waiting(const Timeline& timeline, const FineLanes& fine, const Lane
                      double least_idle, JobSignals& job, JobTime& time) {
   std::vector<WorkScale> scales;
   for (const auto& row : fine.lanes.rows) scales.push_back(scale_of(row, fine.kind));
-  const std::vector<bool> all_light = light_work(fine, scales, busy);
+  std::vector<const GpuTrack*> tracks;
+  for (const int gpu : job.gpus) tracks.push_back(find_track(timeline, gpu));
+  const std::vector<bool> all_light = light_work(tracks, fine, scales, busy);
+  std::vector<std::vector<bool>> own_light;
+  for (std::size_t row = 0; row < scales.size(); ++row)
+    own_light.push_back(counted_light_work(tracks[row], fine, row, scales[row]));
   std::vector<Worked> lanes(scales.size());
   std::vector<double> now(scales.size());
   double moments = 0;
@@ -178,6 +207,7 @@ void account_waiting(const Timeline& timeline, const FineLanes& fine, const Lane
     for (std::size_t row = 0; row < scales.size(); ++row) {
       now[row] = scales[row](fine.lanes.rows[row][bin]);
       if (!known(now[row])) continue;
+      if (own_light[row][bin]) now[row] = 1;
       ++read;
       sum += now[row];
       most = std::max(most, now[row]);

@@ -61,7 +61,11 @@ std::vector<Finding> find_tensor_cores_unused(const Seen& seen) {
                                       gpu.dram.value_or(1) <= kQuietMemory;
       const bool waits = gpu.power_highest_mw && gpu.info.power_limit_mw &&
                          *gpu.power_highest_mw < kPowerOfProducts * *gpu.info.power_limit_mw;
-      if (waits || *gpu.sm < kSmAtLeast || (*gpu.tensor > kTensorAtMost && !computes_otherwise))
+      // Reading the model for a few words: products of one row need no tensor cores.
+      constexpr double kWaitsForMemory = 0.6;
+      const bool decodes = gpu.dram.value_or(0) > kWaitsForMemory;
+      if (waits || decodes || *gpu.sm < kSmAtLeast ||
+          (*gpu.tensor > kTensorAtMost && !computes_otherwise))
         continue;
       unused.push_back(gpu.index);
       sm = *gpu.sm;

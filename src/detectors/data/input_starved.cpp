@@ -19,8 +19,12 @@ namespace {
 
 constexpr double kIdleAtLeast = 0.1;  // healthy steps leave 1 to 8 % of the windows empty
 
-double host_says_input(const HostSignals& host) {
+double host_says_input(const HostSignals& host, double idle) {
   const bool reads = reads_much(host);
+  // Who waits for a batch sleeps: a main process that never does launches kernels, or computes.
+  if (host.loader_workers.value_or(0) > 0 && host.waiting_for_disk == 0 &&
+      host.main_cpu.value_or(0) > 1 - 0.5 * idle)
+    return 0.42;
   if (host.loader_workers && *host.loader_workers == 0) {
     // nobody does anything: it waits for people, not for data
     if (!reads && host.main_cpu.value_or(1) < 0.3) return 0.45;
@@ -192,7 +196,7 @@ std::optional<Finding> starved_from_outside(const JobSignals& job, const Signals
   const bool regular = job.fine && (job.fine->period_strength > 0.3 || job.fine->swing < 0.12);
   const auto by_looks = job.host.doing ? input_by_looks(job) : std::nullopt;
   if (by_looks && by_looks->lost == 0) return std::nullopt;
-  double confidence = by_looks ? by_looks->confidence : host_says_input(job.host);
+  double confidence = by_looks ? by_looks->confidence : host_says_input(job.host, idle);
   if (!by_looks && does_something_else(job, idle)) confidence = std::min(confidence, 0.4);
   if (is_coarse(signals)) confidence = std::min(confidence, 0.4);
   // nobody's processes: nothing says why

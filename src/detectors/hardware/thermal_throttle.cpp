@@ -18,6 +18,10 @@ std::optional<double> free_clock(const Signals& signals, const GpuSignals& gpu) 
   for (const GpuSignals& other : signals.gpus)
     if (other.info.name == gpu.info.name && other.clock_while_free_mhz)
       best = std::max(best.value_or(0), *other.clock_while_free_mhz);
+  // Hot from the first reading on: what a GPU keeps of its highest clock at full load.
+  constexpr double kUsual = 0.88;
+  if (gpu.info.sm_clock_max_mhz)
+    best = std::max(best.value_or(0), kUsual * *gpu.info.sm_clock_max_mhz);
   return best;
 }
 

@@ -54,6 +54,20 @@ TEST(InputStarved, IsFoundOnOneGpu) {
   EXPECT_TRUE(is_stood_behind(findings.front())) << "workers that wait for the disk say why";
 }
 
+TEST(InputStarved, IsASuspicionWhereTheMainProcessNeverSleeps) {
+  Signals signals = alone(1);
+  JobSignals& job = signals.jobs.front();
+  job.idle_together = 0.3;
+  job.host.loader_workers = job.host.most_loader_workers = 4;
+  job.host.read_bytes_s = 5e7;
+  job.host.main_cpu = 1.0;
+
+  const auto findings = found_by(find_input_starved, signals);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_FALSE(is_stood_behind(findings.front())) << "who waits for a batch sleeps";
+}
+
 TEST(InputStarved, IsMeasuredByStepMarks) {
   Signals signals = with_steps(healthy_ranks(4));
   give_part(*signals.jobs.front().steps, "data_wait", 0.06);

@@ -187,5 +187,62 @@ TEST(WholeRuns, WithLowPowerAndFullCountersWork) {
   }
 }
 
+// Twenty seconds of generating at the end, at the power of a GPU that spins: by its counters it
+// works.
+TEST(WholeRuns, ThatEndWithLightWorkDoNotHang) {
+  const Behaviour works = working_else_spinning(400, 0.95);
+  const Behaviour then_generates = [works](double t) {
+    return t < 25'000 ? works(t) : Doing::spinning;
+  };
+  for (const bool generates : {false, true}) {
+    Timeline timeline = simulate({then_generates, then_generates}, {.seconds = 45});
+    for (GpuTrack& track : timeline.gpus)
+      for (double t = 1000; t <= 45'000; t += 1000) {
+        track.sm.t_ms.push_back(t);
+        track.sm.values.push_back(t <= 25'000 ? 0.9 : generates ? 0.5 : 0.1);
+      }
+    put_processes(timeline, {rank_on_gpu(0, 2, 0), rank_on_gpu(1, 2, 1)});
+
+    const auto codes = codes_of(diagnose(derive_signals(timeline)));
+
+    EXPECT_EQ(std::ranges::count(codes, FindingCode::stuck_collective), generates ? 0 : 1);
+  }
+}
+
+TEST(WholeRuns, OfASweepAreNoJobsThatShareAGpu) {
+  Timeline timeline = simulate({working_part(300, 0.9)}, {.seconds = 30});
+  ProcessSample first = process_on_gpus(100, {0});
+  ProcessSample second = process_on_gpus(200, {0});
+  first.command = {"python", "train.py", "--seed", "1"};
+  second.command = {"python", "train.py", "--seed", "2"};
+  ProcessSample other = process_on_gpus(300, {});  // is there all the time
+  for (double t = 0; t <= 30'000; t += 2000)
+    timeline.process_lists.push_back({t, {t < 14'000 ? first : second, other}});
+
+  const auto diagnosis = diagnose(derive_signals(timeline));
+
+  EXPECT_THAT(codes_of(diagnosis), Not(Contains(FindingCode::gpu_held_by_others)));
+  EXPECT_EQ(diagnosis.verdict.pattern, Pattern::single_gpu);
+}
+
+TEST(WholeRuns, BesideADesktopAreOneJob) {
+  ProcessSample training = process_on_gpus(100, {0});
+  ProcessSample editor = process_on_gpus(200, {0});
+  editor.command = {"/usr/share/code/code", "--type=gpu-process"};
+
+  const auto diagnosis = diagnosed({working_part(300, 0.9)}, 20, {training, editor});
+
+  EXPECT_EQ(diagnosis.verdict.pattern, Pattern::single_gpu);
+}
+
+// Short steps of strangers begin within 50 ms of each other half of the time.
+TEST(WholeRuns, OfStrangersWithOneCommandAreNotInStep) {
+  const auto diagnosis =
+      diagnosed({working_else_spinning(143, 0.8), working_else_spinning(151, 0.8)}, 30,
+                processes_named({{"python", "train.py"}, {"python", "train.py"}}));
+
+  EXPECT_NE(diagnosis.verdict.pattern, Pattern::in_step);
+}
+
 }  // namespace
 }  // namespace lockstep
