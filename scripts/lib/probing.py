@@ -189,6 +189,52 @@ def ground_truth(root, torch):
             )
 
 
+def on_a_gpu(root, torch, rounds):
+    """What all probes cost a training there: where the GPU is the limit within one process, by its halves; where
+    the host is, part by part.
+    """
+    python = os.path.join(torch, "bin/python")
+    asks = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"
+    if subprocess.run([python, "-c", asks], capture_output=True).returncode != 0:
+        print("on a GPU: left out, there is none (or torch has no CUDA)")
+        return
+    lockstep = os.path.join(root, "build/release/bin/lockstep")
+    subprocess.run(
+        [
+            python,
+            os.path.join(root, "tests/recordings/probe_cost.py"),
+            "--rounds",
+            str(rounds),
+            lockstep,
+            python,
+            "gpu-bound",
+            "compiled",
+        ],
+        check=True,
+    )
+    run = subprocess.run(
+        [
+            python,
+            "cost_when_the_host_limits.py",
+            os.path.join(root, "build/release/lib/lockstep/python"),
+            "70",
+        ],
+        cwd=os.path.join(root, "tests/probes"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    parts = json.loads(run.stdout.splitlines()[-1])
+    windows = 0.005  # of a long run, by their own law
+    share = max(0.0, parts["hooks"]) + parts["thread"] + windows
+    print(
+        f"a step of {parts['step_ms']} ms that the host limits: hooks {100 * parts['hooks']:.1f} +- {100 * parts['hooks_error']:.1f} %, "
+        f"thread {100 * parts['thread']:.1f} +- {100 * parts['thread_error']:.1f} %, windows at most {100 * windows:.1f} %: "
+        f"{100 * share:.1f} % (goal 1 %: {'met' if share <= 0.01 else 'MISSED'})"
+    )
+
+
 def bench(root, torch, rounds):
     cost(root, torch, rounds)
+    on_a_gpu(root, torch, rounds)
     ground_truth(root, torch)

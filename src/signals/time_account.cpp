@@ -185,6 +185,21 @@ double most_waiting(const GpuTrack* track, double from_ms, double to_ms) {
   return counted < kEnough ? 1 : sum / static_cast<double>(counted);
 }
 
+// Whether anything shows that a job's GPUs work at all: a power that no waiting has, full SMs, or moments
+// of rest to compare with. Eight T4 that spin without a pause draw 0.41 of their limit.
+bool shows_work(const std::vector<const GpuTrack*>& tracks, const std::vector<WorkScale>& scales) {
+  constexpr double kPowerOfWork = 0.5;  // of the limit
+  constexpr double kFullSm = 0.4;
+  if (std::ranges::any_of(scales, &WorkScale::sees_rest)) return true;
+  return std::ranges::any_of(tracks, [](const GpuTrack* track) {
+    if (track == nullptr || !track->info.power_limit_mw) return true;
+    const auto& power =
+        track->power_samples_mw.empty() ? track->power_mw.values : track->power_samples_mw.values;
+    return quantile(power, 0.99).value_or(0) >= kPowerOfWork * *track->info.power_limit_mw ||
+           quantile(track->sm.values, 0.9).value_or(0) >= kFullSm;
+  });
+}
+
 // Tells waiting from working, and waiting for another rank from waiting with all.
 void account_waiting(const Timeline& timeline, const FineLanes& fine, const Lanes& busy,
                      double least_idle, JobSignals& job, JobTime& time) {
@@ -259,7 +274,7 @@ void account_waiting(const Timeline& timeline, const FineLanes& fine, const Lane
   // An SM counter that never falls has the waits of every step in its mean, and no level of work.
   time.waiting_is_known = fine.kind == LaneKind::sm
                               ? std::ranges::any_of(scales, &WorkScale::sees_rest)
-                              : time.resolved;
+                              : time.resolved && shows_work(tracks, scales);
   time.waiting_together = several ? least_wait : 0;
 }
 

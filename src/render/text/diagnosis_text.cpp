@@ -252,6 +252,7 @@ bool is_proven_healthy(const Report& report) {
       !report.probes_broke_off &&
       (report.jobs.empty() || (!report.jobs.front().held_after_s &&
                                report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted &&
+                               report.jobs.front().ledger.waiting_is_known &&
                                waits_without_a_finding(report.jobs.front().ledger) < kUnaccounted));
   return in_step && all_yes && !heavy_suspicion && accounted;
 }
