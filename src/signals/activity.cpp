@@ -39,25 +39,14 @@ std::optional<Lanes> work_lanes(const Timeline& timeline, const std::vector<int>
   return plain_power_lanes(timeline, gpus, from_ms, to_ms);
 }
 
-// Stretches of a second and more at little power that the counters call work: generating,
-// evaluating. In shorter ones a counter's mean holds both.
+// What the counters call work is none of a wait, however little it draws.
 void add_light_work(const Timeline& timeline, const std::vector<int>& gpus, Activity& activity) {
-  constexpr double kShortestMs = 900;
-  auto& rows = *activity.work;
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    const GpuTrack* const track = find_track(timeline, gpus[row]);
-    if (track == nullptr || track->sm.empty()) continue;
-    std::size_t since = 0;
-    for (std::size_t bin = 0; bin <= rows[row].size(); ++bin) {
-      if (bin < rows[row].size() && known(rows[row][bin]) &&
-          rows[row][bin] <= Activity::kWorksAbove &&
-          counted_at_work(*track, activity.busy.time_of(bin)).value_or(false))
-        continue;
-      if (static_cast<double>(bin - since) * activity.busy.step_ms >= kShortestMs)
-        std::fill(rows[row].begin() + static_cast<std::ptrdiff_t>(since),
-                  rows[row].begin() + static_cast<std::ptrdiff_t>(bin), 1.0);
-      since = bin + 1;
-    }
+  const Lanes work{activity.busy.from_ms, activity.busy.step_ms, *activity.work};
+  for (std::size_t row = 0; row < work.rows.size(); ++row) {
+    const auto light = light_work(find_track(timeline, gpus[row]), work, row,
+                                  [](double value) { return value <= Activity::kWorksAbove; });
+    for (std::size_t bin = 0; bin < light.size(); ++bin)
+      if (light[bin]) (*activity.work)[row][bin] = 1;
   }
 }
 

@@ -19,7 +19,4 @@ std::vector<JobSignals> job_groups(const Timeline& timeline, const std::vector<G
 std::vector<int> free_gpus(const std::vector<GpuSignals>& gpus,
                            const std::vector<JobSignals>& jobs);
 
-// Whether a command line is an inference server's.
-bool is_server(const std::vector<std::string>& command);
-
 }  // namespace lockstep

@@ -113,6 +113,25 @@ std::optional<bool> counted_at_work(const GpuTrack& track, double t_ms) {
   return track.sm.values[place] >= kWorks || (has_dram && track.dram.values[place] >= kWorks);
 }
 
+std::vector<bool> light_work(const GpuTrack* track, const Lanes& grid, std::size_t row,
+                             const std::function<bool(double)>& is_low) {
+  constexpr double kShortestMs = 900;
+  const std::vector<double>& values = grid.rows[row];
+  std::vector<bool> light(values.size(), false);
+  if (track == nullptr || track->sm.empty()) return light;
+  std::size_t since = 0;
+  for (std::size_t bin = 0; bin <= values.size(); ++bin) {
+    if (bin < values.size() && known(values[bin]) && is_low(values[bin]) &&
+        counted_at_work(*track, grid.time_of(bin)).value_or(false))
+      continue;
+    if (static_cast<double>(bin - since) * grid.step_ms >= kShortestMs)
+      std::fill(light.begin() + static_cast<std::ptrdiff_t>(since),
+                light.begin() + static_cast<std::ptrdiff_t>(bin), true);
+    since = bin + 1;
+  }
+  return light;
+}
+
 const GpuTrack* find_track(const Timeline& timeline, int gpu) {
   for (const GpuTrack& track : timeline.gpus)
     if (track.info.index == gpu) return &track;

@@ -1,6 +1,7 @@
 // Rows of one time axis: what each GPU of a group did at each moment, NaN where nothing is known.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -58,6 +59,11 @@ std::vector<std::vector<double>> rows_on(const Lanes& grid, const Lanes& other);
 // spins in a collective holds a tenth of its SMs and leaves the memory alone. Nothing: not counted
 // then.
 std::optional<bool> counted_at_work(const GpuTrack& track, double t_ms);
+
+// Moments of stretches of a second and more in which a GPU is low by its power and works by its
+// counters: it generates, evaluates, updates. In shorter ones a counter's mean holds both.
+std::vector<bool> light_work(const GpuTrack* track, const Lanes& grid, std::size_t row,
+                             const std::function<bool(double)>& is_low);
 
 const GpuTrack* find_track(const Timeline& timeline, int gpu);
 

@@ -107,8 +107,9 @@ double mean_of_least_idle(const Lanes& busy) {
 // Moments of stretches of a second and more in which every GPU is busy and none reads as at work:
 // evaluating, or another part of the program, at less power. Collectives are shorter, and who waits
 // for one rank has that rank not busy or at work.
-std::vector<bool> light_work(const std::vector<const GpuTrack*>& tracks, const FineLanes& fine,
-                             const std::vector<WorkScale>& scales, const Lanes& busy) {
+std::vector<bool> all_at_light_work(const std::vector<const GpuTrack*>& tracks,
+                                    const FineLanes& fine, const std::vector<WorkScale>& scales,
+                                    const Lanes& busy) {
   constexpr double kShortestMs = 900;
   constexpr double kBusy = 0.9;
   // of its working level, above idle: a GPU that spins draws 0.07 to 0.3 of it
@@ -129,26 +130,6 @@ std::vector<bool> light_work(const std::vector<const GpuTrack*>& tracks, const F
             busy_rows[row][bin] >= kBusy;
     }
     if (all) continue;
-    if (static_cast<double>(bin - since) * fine.lanes.step_ms >= kShortestMs)
-      std::fill(light.begin() + static_cast<std::ptrdiff_t>(since),
-                light.begin() + static_cast<std::ptrdiff_t>(bin), true);
-    since = bin + 1;
-  }
-  return light;
-}
-
-// The same of one GPU by its counters, whatever the others do: it draws little, and works.
-std::vector<bool> counted_light_work(const GpuTrack* track, const FineLanes& fine, std::size_t row,
-                                     const WorkScale& scale) {
-  constexpr double kShortestMs = 900;
-  const std::vector<double>& values = fine.lanes.rows[row];
-  std::vector<bool> light(values.size(), false);
-  if (track == nullptr || track->sm.empty() || fine.kind != LaneKind::power_samples) return light;
-  std::size_t since = 0;
-  for (std::size_t bin = 0; bin <= values.size(); ++bin) {
-    if (bin < values.size() && known(values[bin]) && scale(values[bin]) < 0.5 &&
-        counted_at_work(*track, fine.lanes.time_of(bin)).value_or(false))
-      continue;
     if (static_cast<double>(bin - since) * fine.lanes.step_ms >= kShortestMs)
       std::fill(light.begin() + static_cast<std::ptrdiff_t>(since),
                 light.begin() + static_cast<std::ptrdiff_t>(bin), true);
@@ -185,8 +166,8 @@ double most_waiting(const GpuTrack* track, double from_ms, double to_ms) {
   return counted < kEnough ? 1 : sum / static_cast<double>(counted);
 }
 
-// Whether anything shows that a job's GPUs work at all: a power that no waiting has, full SMs, or moments
-// of rest to compare with. Eight T4 that spin without a pause draw 0.41 of their limit.
+// Whether anything shows that a job's GPUs work at all: a power that no waiting has, full SMs, or
+// moments of rest to compare with. Eight T4 that spin without a pause draw 0.41 of their limit.
 bool shows_work(const std::vector<const GpuTrack*>& tracks, const std::vector<WorkScale>& scales) {
   constexpr double kPowerOfWork = 0.5;  // of the limit
   constexpr double kFullSm = 0.4;
@@ -207,10 +188,12 @@ void account_waiting(const Timeline& timeline, const FineLanes& fine, const Lane
   for (const auto& row : fine.lanes.rows) scales.push_back(scale_of(row, fine.kind));
   std::vector<const GpuTrack*> tracks;
   for (const int gpu : job.gpus) tracks.push_back(find_track(timeline, gpu));
-  const std::vector<bool> all_light = light_work(tracks, fine, scales, busy);
+  const std::vector<bool> all_light = all_at_light_work(tracks, fine, scales, busy);
   std::vector<std::vector<bool>> own_light;
   for (std::size_t row = 0; row < scales.size(); ++row)
-    own_light.push_back(counted_light_work(tracks[row], fine, row, scales[row]));
+    own_light.push_back(light_work(tracks[row], fine.lanes, row, [&](double value) {
+      return fine.kind == LaneKind::power_samples && scales[row](value) < 0.5;
+    }));
   std::vector<Worked> lanes(scales.size());
   std::vector<double> now(scales.size());
   double moments = 0;

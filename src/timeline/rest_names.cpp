@@ -71,10 +71,27 @@ bool makes_batches(const std::vector<std::string>& words) {
          });
 }
 
+// update(), update_weights(), apply_gradients(): a hand-written optimizer. update_progress() is
+// none.
+bool updates_parameters(const std::vector<std::string>& words) {
+  constexpr std::array<std::string_view, 9> kParameters = {
+      "weights", "weight", "params", "parameters", "model", "grads", "gradients", "sgd", "adam"};
+  const auto has = [&](std::string_view word) {
+    return std::ranges::find(words, word) != words.end();
+  };
+  if (has("update") && std::ranges::all_of(words, [](const std::string& word) {
+        return word == "update" || word.empty();
+      }))
+    return true;
+  return (has("update") && std::ranges::any_of(kParameters, has)) ||
+         (has("apply") && (has("grads") || has("gradients")));
+}
+
 std::optional<StepPart> part_of_function(std::string_view function) {
   const auto words = words_of(function);
   for (const std::string& word : words)
     if (const auto part = part_of(kFunctionWords, word)) return part;
+  if (updates_parameters(words)) return StepPart::optimizer;
   return makes_batches(words) ? std::optional(StepPart::data_wait) : std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 
 #include "lockstep/several_machines.hpp"
 #include "signals/job_groups.hpp"
+#include "signals/process_kinds.hpp"
 #include "support/simulated_run.hpp"
 
 namespace lockstep {

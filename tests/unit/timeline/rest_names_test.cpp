@@ -140,6 +140,10 @@ TEST(PartOfFunctions, AModelThatIsCopiedIsNobodysPass) {
   EXPECT_EQ(part_of_functions("torch:_save_to_state_dict<step"), StepPart::other);
   EXPECT_EQ(part_of_functions("torch:__deepcopy__<save_checkpoint"), StepPart::checkpoint);
   EXPECT_EQ(part_of_functions("torch:linear<step"), StepPart::forward);
+  EXPECT_EQ(part_of_functions("update<train"), StepPart::optimizer) << "one's own optimizer";
+  EXPECT_EQ(part_of_functions("apply_gradients<train"), StepPart::optimizer);
+  EXPECT_EQ(part_of_functions("update_progress<train"), StepPart::logging);
+  EXPECT_EQ(part_of_functions("apply_model<train"), StepPart::other);
 }
 
 TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
