@@ -119,7 +119,7 @@ std::string finding_html(const Finding& finding, bool suspected) {
       "<section class=\"finding {}\"><h3>{} {}{}</h3><p class=\"soft\">{}, {:.0f} % sure{}</p>",
       severity_word(finding.severity), name.id, name.name, suspected ? " (suspected)" : "",
       severity_word(finding.severity), finding.confidence * 100,
-      finding.gpus.empty() ? "" : ", on " + escaped(where_words(finding)));
+      has_a_place(finding) ? ", on " + escaped(where_words(finding)) : "");
   if (finding.lost_throughput >= 0.005)
     html += fmt::format("<p class=\"cost\">{}</p>", escaped(cost_sentence(finding)));
   if (!finding.evidence.empty()) {

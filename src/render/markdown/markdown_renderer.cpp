@@ -60,7 +60,7 @@ std::string finding_text(const Finding& finding, bool suspected) {
   std::string text = fmt::format(
       "### {} {}{}\n\n{}, {:.0f} % sure{}. ", name.id, name.name, suspected ? " (suspected)" : "",
       severity_word(finding.severity), finding.confidence * 100,
-      finding.gpus.empty() ? "" : ", on " + escaped(where_words(finding)));
+      has_a_place(finding) ? ", on " + escaped(where_words(finding)) : "");
   if (finding.lost_throughput >= 0.005) text += cost_sentence(finding) + ".";
   text += "\n\n";
   for (const Evidence& item : finding.evidence)

@@ -88,7 +88,7 @@ std::string finding_text(const Finding& finding, std::size_t number, std::size_t
       fmt::format("{}. {}  {}, {:.0f} % sure{}\n", number,
                   paint.of(finding.severity, fmt::format("{} {}", name.id, name.name)),
                   severity_word(finding.severity), finding.confidence * 100,
-                  !finding.gpus.empty()                        ? "  on " + where_words(finding)
+                  has_a_place(finding)                         ? "  on " + where_words(finding)
                   : finding.is_fault && !finding.ranks.empty() ? " " + rank_list(finding)
                                                                : "");
   if (finding.lost_throughput >= 0.005) text += wrapped(cost_sentence(finding), 3, width);
@@ -283,7 +283,7 @@ std::string findings_text(const Report& report, std::size_t width, const Painter
 
 std::string suspicion_text(const Finding& suspicion, std::size_t width) {
   const FindingName& name = name_of(suspicion.code);
-  const std::string where = suspicion.gpus.empty() ? "" : " on " + where_words(suspicion);
+  const std::string where = has_a_place(suspicion) ? " on " + where_words(suspicion) : "";
   const std::string cost = suspicion.lost_throughput >= 0.005
                                ? fmt::format(", up to {:.0f} %", suspicion.lost_throughput * 100)
                                : "";

@@ -220,7 +220,7 @@ Window finding_detail(const Scene& scene) {
            fmt::format("{:.0f} %, {}{}", finding.confidence * 100, severity_word(finding.severity),
                        suspicion ? ": a suspicion, not a finding" : ""));
   rows.add("cost", cost_sentence(finding));
-  if (!finding.gpus.empty()) rows.add("where", where_words(finding));
+  if (has_a_place(finding)) rows.add("where", where_words(finding));
   rows.title("evidence");
   for (const Evidence& evidence : finding.evidence) rows.text("- " + evidence_words(evidence));
   rows.title("fix (y copies it)");

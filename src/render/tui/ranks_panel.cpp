@@ -184,7 +184,7 @@ std::vector<Line> finding_lines(const Scene& scene) {
              {tone, true, false});
     line.add(fmt::format("{} {}", name_of(finding.code).id, name_of(finding.code).name),
              {tone, true, false});
-    if (!finding.gpus.empty()) line.add("  " + where_words(finding), {Tone::plain, false, false});
+    if (has_a_place(finding)) line.add("  " + where_words(finding), {Tone::plain, false, false});
     if (suspicion)
       line.add("  suspicion", {Tone::faint, false, false});
     else if (finding.lost_throughput > 0)

@@ -36,7 +36,13 @@ std::string codes_of(const Job& job, const Report& report) {
 
 }  // namespace
 
+bool has_a_place(const Finding& finding) {
+  return !finding.gpus.empty() || finding.ranks.size() == 1;
+}
+
 std::string where_words(const Finding& finding) {
+  if (finding.gpus.empty() && finding.ranks.size() == 1)
+    return fmt::format("rank {}", finding.ranks.front());
   if (finding.hosts.empty()) return gpu_list(finding.gpus) + rank_list(finding);
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < finding.hosts.size() && i < kMostHosts; ++i)

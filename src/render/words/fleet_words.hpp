@@ -11,6 +11,8 @@ namespace lockstep {
 
 // "node3 GPU 0 to 7"; on one machine "GPU 0, 1 (rank 3)".
 std::string where_words(const Finding& finding);
+// A GPU that it is about, or where none is known the one rank.
+bool has_a_place(const Finding& finding);
 
 // "node3 GPU 4" where several machines were watched, else "GPU 4".
 std::string gpu_label(const GpuInfo& gpu);
