@@ -71,8 +71,7 @@ bool makes_batches(const std::vector<std::string>& words) {
          });
 }
 
-// update(), update_weights(), apply_gradients(): a hand-written optimizer. update_progress() is
-// none.
+// update(), update_weights(), apply_gradients(): a hand-written optimizer.
 bool updates_parameters(const std::vector<std::string>& words) {
   constexpr std::array<std::string_view, 9> kParameters = {
       "weights", "weight", "params", "parameters", "model", "grads", "gradients", "sgd", "adam"};

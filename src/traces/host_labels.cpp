@@ -79,6 +79,7 @@ struct NameLabel {
   std::optional<StepPart> part;
   bool copies = false;  // an operator that moves a tensor: a wait within it waits for the copy
   bool waits = false;
+  bool is_mark = false;  // stands around what is done, and is nothing of it
 };
 
 std::vector<NameLabel> label_names(const RankTrace& trace) {
@@ -93,7 +94,9 @@ std::vector<NameLabel> label_names(const RankTrace& trace) {
         rare ? StepPart::other : part_of_name(name, row.category),
         row.category == TraceCategory::op &&
             (name == "aten::copy_" || name == "aten::_to_copy" || name == "aten::to"),
-        row.category == TraceCategory::runtime && is_wait_name(name)};
+        row.category == TraceCategory::runtime && is_wait_name(name),
+        row.category == TraceCategory::annotation ||
+            name.starts_with("DistributedDataParallel.forward")};
   }
   return labels;
 }
@@ -152,8 +155,7 @@ class ThreadSweep {
       next.part = part;
       next.decided_by = index;
     }
-    next.is_mark = row.category == TraceCategory::annotation ||
-                   trace_.names[row.name].starts_with("DistributedDataParallel.forward");
+    next.is_mark = label.is_mark;
     emit(row.start_ns);
     open_.push_back(next);
     from_ = row.start_ns;
@@ -167,7 +169,7 @@ class ThreadSweep {
     std::optional<StepPart> part;
     std::uint32_t decided_by = kNoRow;
     bool in_copy = false;
-    bool is_mark = false;  // around what is done, and nothing of it
+    bool is_mark = false;
   };
 
   void close_until(std::int64_t time) {
@@ -183,8 +185,7 @@ class ThreadSweep {
     const Open& top = open_.back();
     StepPart part = top.part.value_or(StepPart::other);
     // Within a pass, and for longer than Python takes between two operators: whatever the host does
-    // there, it launches nothing. (In a backward pass this thread waits for autograd's, which
-    // does.)
+    // there, it launches nothing. (In a backward pass it waits for autograd's thread, which does.)
     constexpr std::int64_t kSilenceNs = 5'000'000;
     const bool launches_here = part == StepPart::forward || part == StepPart::optimizer;
     if (top.is_mark && launches_here && until - from_ >= kSilenceNs) part = StepPart::other;

@@ -33,7 +33,7 @@ AS_IF_TORCH = """
 import ctypes, os, sys, time
 ctypes.CDLL("./libc10.so")
 libc = ctypes.CDLL(None, use_errno=True)
-time.sleep(0.25)  # it looks for torch five times a second
+time.sleep(0.6)  # it looks for torch five times a second, later where cores are taken
 
 
 def later(seconds, do):

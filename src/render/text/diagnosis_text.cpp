@@ -157,8 +157,7 @@ std::string verdict_text(const Report& report, Colors colors, std::size_t width,
     if (report.steps || !report.command || !report.command->exit_code) return {};
     return fmt::format(
         "nothing was judged: no GPU was held and too few training steps were seen before the "
-        "command "
-        "ended with code {}\n",
+        "command ended with code {}\n",
         *report.command->exit_code);
   }
   const std::string pattern(kPatternNames[static_cast<std::size_t>(report.verdict->pattern)]);

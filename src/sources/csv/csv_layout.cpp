@@ -291,8 +291,7 @@ std::optional<CsvLayout> layout_by_names(std::string_view line, char separator) 
     numbers += parse_cell(raw) ? 1U : 0U;
   }
   const bool is_one_column = names.size() == 1 && has(line, "utilization.gpu");
-  // nvidia-smi --query-gpu=memory.used,memory.free tells no more, and is meant for readings all the
-  // same
+  // nvidia-smi --query-gpu=memory.used,memory.free tells no more, and is meant for readings
   const bool is_of_memory =
       has(line, "memory.used") && std::ranges::any_of(layout.columns, [](const CsvColumn& column) {
         return column.role == CsvRole::memory_used;

@@ -103,16 +103,15 @@ Node class_named(const RuleInput& input, const ScriptFacts& script, std::string_
 }
 
 bool asks_for_cuda(const RuleInput& input, const ScriptFacts& script) {
-  auto files = files_of(script);
-  for (const FileId file : input.project.with_imports(script.code.script)) files.insert(file);
-  if (std::ranges::any_of(files, [&](FileId file) {
-        return text_of(input, file).find("cuda") != std::string_view::npos;
-      }))
-    return true;
-  return std::ranges::any_of(script.code.all, [](const CallAt& item) {
-    return item.call->full_name == "torch.device" && item.call->positional(0) != nullptr &&
-           is_named_elsewhere(item.call->positional(0)->value);
-  });
+  const auto names_it = [&](FileId file) {
+    return text_of(input, file).find("cuda") != std::string_view::npos;
+  };
+  return std::ranges::any_of(files_of(script), names_it) ||
+         std::ranges::any_of(input.project.with_imports(script.code.script), names_it) ||
+         std::ranges::any_of(script.code.all, [](const CallAt& item) {
+           return item.call->full_name == "torch.device" && item.call->positional(0) != nullptr &&
+                  is_named_elsewhere(item.call->positional(0)->value);
+         });
 }
 
 bool is_hand_made_ddp(const ScriptFacts& script) {

@@ -38,7 +38,6 @@ bool is_compiled(const ScriptFacts& script, FileId file, Node object) {
 
 void names_in_checkpoint(const RuleInput& input, const ScriptFacts& script,
                          std::vector<CodeFinding>& findings) {
-  const bool loads = somebody_loads(input);
   for (const CallAt& save : script.code.all) {
     if (save.call->full_name != "torch.save" || is_another_script(input, script, save.file))
       continue;
@@ -61,6 +60,7 @@ void names_in_checkpoint(const RuleInput& input, const ScriptFacts& script,
       const bool sometimes = std::ranges::any_of(script.code.wraps, [](const CallAt& wrap) {
         return static_cast<bool>(condition_around(wrap.call->node));
       });
+      const bool loads = somebody_loads(input);
       propose(
           {.code = FindingCode::checkpoint_not_portable,
            .severity = Severity::info,

@@ -75,11 +75,13 @@ bool is_of_loss(const TrainingLoop& loop, Node expression) {
   const Node loss = loss_of(loop);
   std::set<std::string> names = names_in(loss);
   if (loss.is("identifier")) names.insert(std::string(loss.text()));
-  names.merge(parts_of_loss(loop, loss));
-  const auto read = names_in(expression);
-  const bool named = expression.is("identifier") && names.contains(std::string(expression.text()));
-  return named ||
-         std::ranges::any_of(read, [&](const std::string& name) { return names.contains(name); });
+  auto read = names_in(expression);
+  if (expression.is("identifier")) read.insert(std::string(expression.text()));
+  const auto reads_one_of = [&](const std::set<std::string>& wanted) {
+    return std::ranges::any_of(read,
+                               [&](const std::string& name) { return wanted.contains(name); });
+  };
+  return reads_one_of(names) || (!read.empty() && reads_one_of(parts_of_loss(loop, loss)));
 }
 
 // loss.item(), loss.cpu(), float(loss): the calls that wait for the GPU.
