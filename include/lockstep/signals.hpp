@@ -332,6 +332,8 @@ struct StepSignals {
   double passes_a_step = 0;  // backward passes; 0: not known
   double synced_passes_a_step = 0;
   std::vector<PlaceSignals> places;  // costliest first
+  // What the Python probe's hooks add to a step's many short calls, by their cost in this run.
+  double hooks_ms = 0;
   // during each part; nothing: it was not looked at
   std::array<std::optional<MainThreadDoing>, kStepSpanNames.size()> main_thread;
   std::vector<StepMark> median_step;  // on each rank that has it, by rank
@@ -422,6 +424,7 @@ struct ProbeSettings {
   double allocation_retries = 0;            // in the time watched
   double device_allocations_a_s = 0;        // cudaMalloc calls once training runs
   std::map<int, std::string> seeds;         // torch's, by rank
+  double read_hook_ns = 0;                  // what a hook adds to reading a value
   std::map<int, double> waits_for_a_core;   // by rank: share of the time, of its training thread
   std::optional<LoaderTrial> loader_alone;  // with its own settings, nothing else running
   std::vector<LoaderTrial> loader_trials;   // with other numbers of workers

@@ -228,6 +228,19 @@ DEFINE_CALL(int, poll, CALL_WAITS, -1, 0, (struct pollfd * files, nfds_t count, 
 DEFINE_CALL(int, epoll_wait, CALL_WAITS, -1, 0,
             (int file, struct epoll_event* events, int most, int timeout),
             (file, events, most, timeout))
+DEFINE_CALL(ssize_t, recv, CALL_SENDS, file, (uint64_t)(value > 0 ? value : 0),
+            (int file, void* data, size_t count, int flags), (file, data, count, flags))
+DEFINE_CALL(ssize_t, recvfrom, CALL_SENDS, file, (uint64_t)(value > 0 ? value : 0),
+            (int file, void* data, size_t count, int flags, struct sockaddr* from, socklen_t* size),
+            (file, data, count, flags, from, size))
+DEFINE_CALL(int, nanosleep, CALL_WAITS, -1, 0,
+            (const struct timespec* length, struct timespec* left), (length, left))
+DEFINE_CALL(int, clock_nanosleep, CALL_WAITS, -1, 0,
+            (clockid_t clock, int flags, const struct timespec* length, struct timespec* left),
+            (clock, flags, length, left))
+DEFINE_CALL(int, select, CALL_WAITS, -1, 0,
+            (int count, fd_set* read, fd_set* write, fd_set* other, struct timeval* timeout),
+            (count, read, write, other, timeout))
 DEFINE_CALL(int, pthread_cond_wait, CALL_WAITS, -1, 0,
             (pthread_cond_t * condition, pthread_mutex_t* mutex), (condition, mutex))
 DEFINE_CALL(int, pthread_cond_timedwait, CALL_WAITS, -1, 0,

@@ -170,7 +170,7 @@ void add_job_fixes(Finding& finding, const Signals& signals) {
 
 // Workers take cores: no more are recommended than a rank has beside its own. Where there are as
 // many already, fewer would make it worse: those that wait for a disk or a server need no core.
-std::string workers_for(double cores, int now, const std::string& framework) {
+std::string workers_for(double cores, int now, const std::string& framework, bool on_gpu) {
   constexpr int kUsual = 4;
   const int workers = std::min(kUsual, static_cast<int>(cores) - 1);
   if (now > 0 && now >= workers)
@@ -187,7 +187,8 @@ std::string workers_for(double cores, int now, const std::string& framework) {
           ? "TrainingArguments(dataloader_num_workers=" + number +
                 ", dataloader_persistent_workers=True, dataloader_prefetch_factor=4)"
           : "DataLoader(..., num_workers=" + number + (workers == kUsual ? " or more" : "") +
-                ", pin_memory=True, persistent_workers=True, prefetch_factor=4)";
+                (on_gpu ? ", pin_memory=True" : "") +
+                ", persistent_workers=True, prefetch_factor=4)";
   return workers == kUsual ? setting + "; read from local disk"
                            : setting +
                                  ": as many as there are cores for; what they cannot keep up "
@@ -204,13 +205,38 @@ constexpr const char* kForShardedModels =
     "a larger batch per GPU; with fully_shard, reshard_after_forward=False where memory allows, "
     "prefetching of the next layers, or shards within a node and copies between nodes (HSDP)";
 
+// What costs most of a part, as it was called.
+std::string_view costliest_call(const JobSignals& job, StepPart part) {
+  if (!job.steps) return "";
+  for (const PlaceSignals& place : job.steps->places)  // costliest first
+    if (place.part == part) return place.place.what;
+  return "";
+}
+bool prints(const JobSignals& job) { return costliest_call(job, StepPart::logging) == "print"; }
+bool collects_itself(const JobSignals& job) {
+  return costliest_call(job, StepPart::gc) == "gc.collect";
+}
+
 // The remedy in the words of the program that was seen. Nothing: the usual ones.
-std::optional<std::string> suited_words(const Finding& finding, const ProbeSettings& settings) {
+std::optional<std::string> suited_words(const Finding& finding, const JobSignals& job) {
+  const ProbeSettings& settings = *job.settings;
   const FindingCode code = finding.code;
   const bool loads =
       code == FindingCode::input_starved || code == FindingCode::loader_without_workers;
   if (loads && settings.cores_a_rank)
-    return workers_for(*settings.cores_a_rank, workers_now(finding), settings.framework);
+    return workers_for(*settings.cores_a_rank, workers_now(finding), settings.framework,
+                       settings.on_gpu);
+  if (code == FindingCode::uneven_work && settings.framework == "transformers")
+    return "give all ranks as much work in a step: "
+           "TrainingArguments(train_sampling_strategy=\"group_by_length\"), or sequences packed to "
+           "one length";
+  if (code == FindingCode::straggler_rank && !settings.on_gpu)
+    return "look at that rank: other processes on its cores, and the length of its batches";
+  if (code == FindingCode::logging_too_often && prints(job))
+    return "print every 50 steps, and on rank 0 only";
+  if (code == FindingCode::stopped_by_collector && collects_itself(job))
+    return "the program calls gc.collect() itself: once an epoch is enough, at the same step on "
+           "all ranks";
   if (code == FindingCode::logging_too_often) {
     if (settings.framework == "transformers")
       return "log every 50 steps: TrainingArguments(logging_steps=50)";
@@ -254,9 +280,11 @@ void add_fixes(Finding& finding, const Signals& signals) {
   for (const JobSignals& job : signals.jobs) {
     if (finding.code == FindingCode::exposed_collectives && job.steps && job.steps->is_sharded())
       suited = kForShardedModels;
-    if (job.settings && !suited) suited = suited_words(finding, *job.settings);
+    if (job.settings && !suited) suited = suited_words(finding, job);
   }
   std::string words = suited.value_or(std::string(remedy->description));
+  if (finding.code == FindingCode::slow_host_code && finding.where.empty())
+    words += "; a profile of some steps names the line (lockstep profile -- CMD)";
   if (finding.code == FindingCode::cpu_oversubscribed && one_thread_is_asked_for(finding, signals))
     words = "its processes have one thread each already: others take the cores (top shows who)";
   if (finding.code == FindingCode::input_starved && is_made_in_the_training_thread(finding))
@@ -310,6 +338,13 @@ std::vector<std::string> launch_line(const ProcessSample* process, std::size_t g
 void add_advice(Diagnosis& diagnosis, const Signals& signals) {
   for (Finding& finding : diagnosis.findings) add_fixes(finding, signals);
   for (Finding& finding : diagnosis.suspicions) add_fixes(finding, signals);
+  // A late rank whose own delay has a name needs no search.
+  for (Finding& late : diagnosis.findings)
+    if (late.code == FindingCode::straggler_rank && !late.fixes.empty())
+      for (const Finding& cause : diagnosis.findings)
+        if (cause.cause_of == late.code)
+          late.fixes.front().description =
+              "mend its cause, " + std::string(name_of(cause.code).id) + " on the same rank";
 }
 
 }  // namespace lockstep

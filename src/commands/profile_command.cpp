@@ -90,12 +90,7 @@ std::string why_python_is_silent(WatchedCommand& source, const Timeline& timelin
 
 void tell_who_was_heard(WatchedCommand& source, const Timeline& timeline, Report& report) {
   const ProbeChoice& probes = source.session().probes();
-  for (const auto& [role, name] : {std::pair{LOCKSTEP_ROLE_CUDA, "cuda"},
-                                   {LOCKSTEP_ROLE_NCCL, "nccl"},
-                                   {LOCKSTEP_ROLE_RANK, "python"},
-                                   {LOCKSTEP_ROLE_HOST, "host"}})
-    if (source.heard(role)) report.probes.emplace_back(name);
-  if (report.communicators) report.probes.emplace_back("ras");  // others' jobs answer there, too
+  if (report.communicators && report.probes.empty()) report.probes.emplace_back("ras");
   for (const std::string& why : source.session().left_out())
     report.not_measured.push_back(
         {why.substr(0, why.find(':')), why.substr(std::min(why.size(), why.find(':') + 2))});
@@ -159,8 +154,7 @@ Report profile_report(const RunOptions& options, const Timeline& timeline,
                                      {before->signals, before->diagnosis}, before_name);
     if (!report.comparison) report.no_comparison = "one of the two runs has no five steps";
   }
-  if (report.gpus.empty())
-    report.verdict = report.steps && report.steps->ranks.size() > 1 ? report.verdict : std::nullopt;
+  if (report.gpus.empty() && !report.steps) report.verdict.reset();
   if (no_gpu) report.not_measured.push_back(*no_gpu);
   tell_who_was_heard(watched, timeline, report);
   add_code_of_processes(report, options.command);

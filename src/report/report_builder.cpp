@@ -121,6 +121,18 @@ void add_broken_probes(const Timeline& timeline, Report& report) {
   }
 }
 
+std::vector<std::string> probes_heard(const Timeline& timeline) {
+  std::vector<std::string> heard;
+  for (const char* const probe : {"cuda", "nccl", "python", "host"})
+    if (std::ranges::any_of(timeline.facts, [&](const FactAt& entry) {
+          const auto name = entry.fact.values.find("probe");
+          return entry.fact.name == "heard" && name != entry.fact.values.end() &&
+                 name->second == probe;
+        }))
+      heard.emplace_back(probe);
+  return heard;
+}
+
 std::string percent(double fraction) {
   return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %";
 }
@@ -398,6 +410,13 @@ Report build_report(const Timeline& timeline, const Signals& signals, const Diag
     }
   if (any_job) report.stacks = signals.jobs[diagnosis.first_job].host.stacks;
   add_broken_probes(timeline, report);
+  report.probes = probes_heard(timeline);
+  // others' jobs answer there, too
+  if (report.communicators && !report.probes.empty()) report.probes.emplace_back("ras");
+  // The steps of one process say nothing of GPUs that nobody saw.
+  if (report.gpus.empty() && report.steps && !report.steps->places.empty() &&
+      report.steps->ranks.size() < 2)
+    report.verdict.reset();
   report.trace = signals.trace;
   if (timeline.source_kind == SourceKind::log &&
       (report.steps || (report.findings.empty() && report.suspicions.empty())))

@@ -371,6 +371,14 @@ void add_collectives(const Timeline& timeline, const std::vector<GpuSignals>& gp
   }
 }
 
+// Values on the CPU that the program reads: a step may have thousands, each of which is no wait.
+double cost_of_hooks(const std::vector<PlaceSignals>& places, const ProbeSettings& settings) {
+  double reads = 0;
+  for (const PlaceSignals& place : places)
+    if (place.part == StepPart::sync && !place.on_device) reads += place.calls_a_step;
+  return reads * settings.read_hook_ns / 1e6;
+}
+
 // Step marks carry ranks and no job: they belong to the job that has those ranks, else to the only
 // or largest one.
 void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
@@ -395,6 +403,8 @@ void add_steps(const Timeline& timeline, std::vector<JobSignals>& jobs) {
     owner->steps->modules = module_times(timeline.facts);
   }
   owner->settings = probe_settings(timeline.facts);
+  if (owner->steps && owner->settings)
+    owner->steps->hooks_ms = cost_of_hooks(owner->steps->places, *owner->settings);
   owner->exposed_at_best = exposed_at_best(*owner);
 }
 

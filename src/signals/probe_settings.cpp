@@ -127,6 +127,8 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
       if (const double length = now.t_ms - begin->second.t_ms; length > kCoreLooksMs)
         settings.waits_for_a_core[fact.rank] =
             std::clamp((now.ms - begin->second.ms) / length, 0.0, 1.0);
+    } else if (fact.name == "hooks") {
+      settings.read_hook_ns = std::max(settings.read_hook_ns, values.number("read_ns").value_or(0));
     } else if (fact.name == "program") {
       settings.framework = values.word("framework");
       settings.cores_a_rank = values.number("cores");

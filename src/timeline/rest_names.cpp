@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "base/median.hpp"
 #include "base/text.hpp"
 
 namespace lockstep {
@@ -126,6 +128,8 @@ struct Site {
   int rank;
   const CodePlace* after;
   const CodePlace* before;
+  // What runs in every 40th step alone is not what the other 39 spend there: they differ in length.
+  int times_three = 0;  // so many times three as long as is usual there
   auto operator<=>(const Site&) const = default;
 };
 struct Seen {
@@ -136,9 +140,11 @@ struct Seen {
   std::map<std::shared_ptr<const CodePlace>, double> places;
 };
 
-// A wait for the GPU outside all that hooks know, of which the host probe knows the time alone.
+// A wait for the GPU outside all that hooks know, or a sleep within a model's forward, of which the
+// host probe knows the time alone.
 bool is_nameless_wait(const StepPiece& piece) {
-  return piece.part == StepPart::sync && piece.count == 1 && piece.place->file.empty();
+  return (piece.part == StepPart::sync || piece.part == StepPart::other) && piece.count == 1 &&
+         piece.place->file.empty();
 }
 
 // The same one of every step: how many behind this piece.
@@ -173,6 +179,23 @@ std::shared_ptr<const CodePlace> seen_in(const StepPiece& wait,
   return place;
 }
 
+// What the host did by itself gets other names; so does the GPU's rest meanwhile.
+void move_out_of_other(StepMark& step, StepPart to, double length_ms) {
+  if (to == StepPart::other) return;
+  auto& other = step.spans_ms[index_of(StepPart::other)];
+  const double whole = other.value_or(0);
+  const double moved = std::min(length_ms, whole);
+  if (moved <= 0) return;
+  other = whole - moved;
+  auto& part = step.spans_ms[index_of(to)];
+  part = part.value_or(0) + moved;
+  if (!step.on_devices) return;
+  double& rested = step.on_devices->idle_ms[index_of(StepPart::other)];
+  const double moved_rest = rested * moved / whole;
+  rested -= moved_rest;
+  step.on_devices->idle_ms[index_of(to)] += moved_rest;
+}
+
 // Lines for waits that have none: where the training thread was seen in them, or in the same one of
 // other steps.
 void name_waits(std::vector<StepAt>& steps) {
@@ -186,18 +209,18 @@ void name_waits(std::vector<StepAt>& steps) {
                            });
   }
   std::map<CodePlace, std::shared_ptr<const CodePlace>> known;
-  const auto waiting_at = [&known](CodePlace place) {
+  const auto waiting_at = [&known](StepPart part, const std::shared_ptr<const CodePlace>& seen) {
+    if (part == StepPart::other) return seen;
+    CodePlace place = *seen;
     place.what = "wait for the GPU";
     auto& shared = known[place];
     if (!shared) shared = std::make_shared<const CodePlace>(place);
     return shared;
   };
   std::map<WaitSite, std::shared_ptr<const CodePlace>> places;
-  for (const auto& [site, looks] : sites) {
-    const auto most =
-        std::ranges::max_element(looks, {}, [](const auto& place) { return place.second; });
-    places[site] = waiting_at(*most->first);
-  }
+  for (const auto& [site, looks] : sites)
+    places[site] =
+        std::ranges::max_element(looks, {}, [](const auto& place) { return place.second; })->first;
   if (places.empty()) return;
   for (StepAt& entry : steps) {
     if (!entry.step.detail || std::ranges::none_of(entry.step.detail->pieces, is_nameless_wait))
@@ -209,11 +232,18 @@ void name_waits(std::vector<StepAt>& steps) {
                              const auto seen = seen_in(wait, detail->looks);
                              const auto found = places.find(site);
                              if (seen)
-                               named.emplace_back(&wait, waiting_at(*seen));
+                               named.emplace_back(&wait, waiting_at(wait.part, seen));
                              else if (found != places.end())
-                               named.emplace_back(&wait, found->second);
+                               named.emplace_back(&wait, waiting_at(wait.part, found->second));
                            });
-    for (auto& [wait, place] : named) wait->place = place;
+    for (auto& [wait, place] : named) {
+      wait->place = place;
+      const StepPart part =
+          wait->part == StepPart::other ? part_of_functions(place->what) : StepPart::sync;
+      if (part == StepPart::sync || part == StepPart::forward) continue;
+      move_out_of_other(entry.step, part, wait->own_ms);
+      wait->part = part;
+    }
     entry.step.detail = std::move(detail);
   }
 }
@@ -232,9 +262,49 @@ std::optional<StepPart> part_of_calls(const Seen& seen) {
   return std::nullopt;
 }
 
-Site site_of(const StepMark& step, const StepRest& rest) {
-  return {step.rank, rest.after.get(), rest.before.get()};
-}
+constexpr double kLogOf3 = 1.0986122886681098;
+
+// The median of each site's stretches tells which are longer or shorter than is usual there.
+class Sites {
+ public:
+  explicit Sites(const std::vector<StepAt>& steps) {
+    std::map<Site, std::vector<double>> lengths;
+    for (const StepAt& entry : steps)
+      if (entry.step.detail)
+        for (const StepRest& rest : entry.step.detail->rests)
+          lengths[any_length(entry.step, rest)].push_back(rest.length_ms);
+    for (auto& [site, of_site] : lengths) usual_ms_[site] = middle_value(of_site);
+  }
+
+  Site of(const StepMark& step, const StepRest& rest) const {
+    Site site = any_length(step, rest);
+    if (const double usual = usual_ms_.at(site); usual > 0 && rest.length_ms > 0)
+      site.times_three = static_cast<int>(std::trunc(std::log(rest.length_ms / usual) / kLogOf3));
+    return site;
+  }
+
+  Seen& seen(const StepMark& step, const StepRest& rest) { return seen_[of(step, rest)]; }
+
+  // Null: nobody looked at it, and nothing is known of what it is.
+  const Seen* known(const StepMark& step, const StepRest& rest) const {
+    Site site = of(step, rest);
+    while (site.times_three > 0 && looked_at(site) == nullptr)
+      --site.times_three;  // the same, and interrupted
+    return looked_at(site);
+  }
+
+ private:
+  static Site any_length(const StepMark& step, const StepRest& rest) {
+    return {step.rank, rest.after.get(), rest.before.get()};
+  }
+  const Seen* looked_at(const Site& site) const {
+    const auto found = seen_.find(site);
+    return found == seen_.end() || found->second.looks == 0 ? nullptr : &found->second;
+  }
+
+  std::map<Site, double> usual_ms_;
+  std::map<Site, Seen> seen_;
+};
 
 // Where a line waits for the GPU again and again, what it does between two waits is the waits'
 // doing: each ended when the GPU had nothing left to do.
@@ -251,23 +321,6 @@ bool is_between_waits_of_a_line(const StepDetail& detail, const StepRest& rest,
   });
 }
 
-// What the host did by itself gets other names; so does the GPU's rest meanwhile.
-void move_out_of_other(StepMark& step, StepPart to, double length_ms) {
-  if (to == StepPart::other) return;
-  auto& other = step.spans_ms[index_of(StepPart::other)];
-  const double whole = other.value_or(0);
-  const double moved = std::min(length_ms, whole);
-  if (moved <= 0) return;
-  other = whole - moved;
-  auto& part = step.spans_ms[index_of(to)];
-  part = part.value_or(0) + moved;
-  if (!step.on_devices) return;
-  double& rested = step.on_devices->idle_ms[index_of(StepPart::other)];
-  const double moved_rest = rested * moved / whole;
-  rested -= moved_rest;
-  step.on_devices->idle_ms[index_of(to)] += moved_rest;
-}
-
 // The lines of one stretch: in which order they ran is not known.
 void tell_moments(std::vector<StepPiece>::iterator first, std::vector<StepPiece>::iterator last) {
   if (last - first < 2) return;
@@ -277,16 +330,16 @@ void tell_moments(std::vector<StepPiece>::iterator first, std::vector<StepPiece>
     first->moment = one_part ? PieceMoment::of_its_part : PieceMoment::unknown;
 }
 
-void name_rests_of(StepMark& step, const std::map<Site, Seen>& sites) {
+void name_rests_of(StepMark& step, const Sites& sites) {
   auto detail = std::make_shared<StepDetail>(*step.detail);
   for (const StepRest& rest : detail->rests) {
     const auto first = static_cast<std::ptrdiff_t>(detail->pieces.size());
-    const auto found = sites.find(site_of(step, rest));
-    if (rest.length_ms < kShortestMs || found == sites.end() || found->second.looks == 0) continue;
-    const auto by_calls = part_of_calls(found->second);
+    const Seen* const seen = sites.known(step, rest);
+    if (rest.length_ms < kShortestMs || seen == nullptr) continue;
+    const auto by_calls = part_of_calls(*seen);
     double from = rest.from_ms;
-    for (const auto& [place, looks] : found->second.places) {
-      const double share = looks / found->second.looks;
+    for (const auto& [place, looks] : seen->places) {
+      const double share = looks / seen->looks;
       if (share < kFewestShare) continue;
       StepPiece piece;
       piece.part = part_of_functions(place->what);
@@ -340,11 +393,11 @@ StepPart part_of_functions(std::string_view stack) {
 
 void name_rests(std::vector<StepAt>& steps) {
   name_waits(steps);
-  std::map<Site, Seen> sites;
+  Sites sites(steps);
   for (const StepAt& entry : steps) {
     if (!entry.step.detail) continue;
     for (const StepRest& rest : entry.step.detail->rests) {
-      Seen& seen = sites[site_of(entry.step, rest)];
+      Seen& seen = sites.seen(entry.step, rest);
       seen.whole_ms += rest.length_ms;
       for (const HostCall& call : rest.calls)
         seen.calls_ms[{call.part, call.place}] += call.length_ms;
@@ -352,7 +405,7 @@ void name_rests(std::vector<StepAt>& steps) {
     for (const StackLook& look : entry.step.detail->looks)
       for (const StepRest& rest : entry.step.detail->rests)
         if (look.at_ms >= rest.from_ms && look.at_ms < rest.from_ms + rest.length_ms) {
-          Seen& seen = sites[site_of(entry.step, rest)];
+          Seen& seen = sites.seen(entry.step, rest);
           seen.looks += 1;
           seen.places[look.place] += 1;
         }

@@ -1,6 +1,7 @@
 """Python's garbage collector: it stops the program while it looks for cycles."""
 
 import _thread
+import dis
 import gc
 import signal
 import sys
@@ -23,9 +24,24 @@ def _collected(phase, info):
         return
     end = recorder.now()
     if end - _began >= _SHORT_NS:
-        recorder.span(
-            wire.GC, _WHAT[min(info.get("generation", 0), 2)], _began, end, sys._getframe().f_back
-        )
+        caller = sys._getframe().f_back
+        what = _WHAT[min(info.get("generation", 0), 2)]
+        if caller is not None and "collect" in caller.f_code.co_names and _calls_collect(caller):
+            what = b"gc.collect"
+        recorder.span(wire.GC, what, _began, end, caller)
+
+
+def _calls_collect(frame):
+    """Whether the program asked for it: `collect` is the last name that was loaded before this
+    call.
+    """
+    name = None
+    for instruction in dis.get_instructions(frame.f_code):
+        if instruction.offset > frame.f_lasti:
+            break
+        if instruction.opname.startswith("LOAD_") and isinstance(instruction.argval, str):
+            name = instruction.argval
+    return name == "collect"
 
 
 _unraisable_before = None

@@ -37,7 +37,8 @@ _steps_read = 0
 class _Row:
     def __init__(self, name, kind, count):
         self.name, self.kind, self.count = name, kind, count
-        self.forward_ns = self.backward_ns = 0
+        self.forward_ns = []  # of each step that was measured
+        self.backward_ns = []
         self.calls = 0
 
 
@@ -338,10 +339,13 @@ def _read():
     global _steps_read
     while _unread and (_device is None or _unread[0][1].query()):
         calls, _ = _unread.pop(0)
+        for row in _all_rows:
+            row.forward_ns.append(0)
+            row.backward_ns.append(0)
         for call in calls:
             call.row.calls += 1
-            call.row.forward_ns += _between(call.begin, call.end)
-            call.row.backward_ns += _between(call.gave, call.took)
+            call.row.forward_ns[-1] += _between(call.begin, call.end)
+            call.row.backward_ns[-1] += _between(call.gave, call.took)
         _steps_read += 1
         for number, row in enumerate(_all_rows):
             if row.calls:
@@ -351,11 +355,18 @@ def _read():
                     name=row.name[-100:],
                     kind=row.kind[:40],
                     count=row.count,
-                    forward_us=round(row.forward_ns / _steps_read / 1e3, 1),
-                    backward_us=round(row.backward_ns / _steps_read / 1e3, 1),
+                    forward_us=round(_median(row.forward_ns) / 1e3, 1),
+                    backward_us=round(_median(row.backward_ns) / 1e3, 1),
                     steps=_steps_read,
                     gpu=int(_device is not None),
                 )
+
+
+def _median(values):
+    """One step in which a rank waits for another's save says nothing of a layer."""
+    values = sorted(values)
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 
 
 def _between(begin, end):

@@ -166,6 +166,7 @@ def _after_optimizer(optimizer, args, kwargs):
     except ValueError:
         return
     if caller.f_code is recorder.short_way:
+        recorder.hand_over_reads()
         _in_loop((_boundary_site, _optimizer_began, end, caller.f_lasti))
     else:
         _span(_OPTIMIZER, _boundary_site[1], _optimizer_began, end, caller, _STEP_END)

@@ -18,7 +18,11 @@ std::optional<Finding> workers_from_probes(const JobSignals& job) {
   constexpr double kShareAtLeast = 0.05;
   const LoaderSetting* const loader = training_loader(job);
   if (loader == nullptr || loader->workers > 0) return std::nullopt;
-  const double share = exposed_data_wait(job);
+  double by_hand = 0;  // no worker takes that over
+  for (const PlaceSignals& place : job.steps->places)
+    if (place.part == StepPart::data_wait && !place.place.what.starts_with("DataLoader"))
+      by_hand += place.most_share;
+  const double share = std::max(0.0, exposed_data_wait(job) - by_hand);
   const double removable = std::max(
       0.0, share - std::max(1.0, job.steps->passes_a_step) * kFetchMs / job.steps->duration_p50_ms);
   if (share < kShareAtLeast || removable < 0.02) return std::nullopt;

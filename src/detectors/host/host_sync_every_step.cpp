@@ -50,7 +50,8 @@ std::optional<Finding> sync_from_probes(const JobSignals& job) {
     waits += place->share;
     calls += place->calls_a_step;
   }
-  double lost = waits;
+  constexpr double kWorthOnACpu = 0.05;  // a loop over a tensor's values; fewer cost nothing there
+  double lost = waits < kWorthOnACpu ? 0 : waits;
   if (on_gpu && job.steps->devices) {
     lost = rest_beside_own_work(*job.steps->devices);
   } else if (on_gpu && job.steps->gpu_idle_share) {

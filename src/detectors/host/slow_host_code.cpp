@@ -88,20 +88,19 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
   for (const PlaceSignals* const place : main_places(job, StepPart::other))
     if (place->present >= kInStepsAtLeast) places.push_back(place);
   double share = 0;
-  double ms_a_step = 0;
   for (const PlaceSignals& place : job.steps->places) {
     const bool counts = std::ranges::any_of(places, [&](const PlaceSignals* named) {
       return belong_together(named->place, place.place);
     });
     if (place.part != StepPart::other || !counts) continue;
     share += place.most_share;
-    ms_a_step += place.step_p50_ms * place.present;
   }
   // Where it had no core its own code took none of that time (X709).
   const auto& doing = job.steps->main_thread[index_of(StepPart::other)];
   const double with_a_core = doing ? 1 - doing->waiting_for_a_core : 1;
   share *= with_a_core;
-  ms_a_step *= with_a_core;
+  // Nor the hooks' share: where values are read in a loop they lie between the reads.
+  share = std::max(0.0, share - job.steps->hooks_ms / job.steps->mean_ms());
   if (places.empty() || share < kShareAtLeast) return std::nullopt;
   // A function's time is spread over its lines, and only the costliest are named: where these are
   // most of the host's own code, the GPU's rest meanwhile is theirs.
@@ -114,10 +113,11 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
   } else if (job.steps->gpu_idle_share) {
     lost = std::min(lost, *job.steps->gpu_idle_share);
   }
-  Finding finding = about_job(FindingCode::slow_host_code, job,
-                              lost > 0.3 ? Severity::critical : Severity::warning, 0.85, lost,
-                              {{"own_code_share", share, kShareAtLeast, "fraction"},
-                               {"own_code_ms_a_step", ms_a_step, std::nullopt, "ms"}});
+  Finding finding =
+      about_job(FindingCode::slow_host_code, job,
+                lost > 0.3 ? Severity::critical : Severity::warning, 0.85, lost,
+                {{"own_code_share", share, kShareAtLeast, "fraction"},
+                 {"own_code_ms_a_step", share * job.steps->mean_ms(), std::nullopt, "ms"}});
   add_main_thread(job, finding);
   name_places(finding, job, places);
   return finding;

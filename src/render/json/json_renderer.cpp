@@ -287,6 +287,7 @@ Json steps_json(const StepSignals& steps, SourceKind source) {
                   {"steps", module.steps}};
     });
   json["wall_ms"] = number(steps.wall_ms);
+  if (steps.hooks_ms > 0) json["hooks_ms"] = number(steps.hooks_ms);
   json["gpu_idle_share"] = number(steps.gpu_idle_share);
   json["hidden_data_wait_share"] = number(steps.hidden_data_wait);
   json["passes_a_step"] = number(steps.passes_a_step);

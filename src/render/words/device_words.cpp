@@ -38,7 +38,7 @@ WordTable module_table(const std::vector<ModuleTime>& modules) {
   constexpr double kRestWorthARow = 0.01;
   const ModuleTime& all = modules.front();
   const double whole_ms = all.forward_ms + all.backward_ms;
-  WordTable table{fmt::format("forward and backward by module, mean of {} step{}, {}", all.steps,
+  WordTable table{fmt::format("forward and backward by module, median of {} step{}, {}", all.steps,
                               all.steps == 1 ? "" : "s",
                               all.on_gpu ? "as the GPU's queue took them" : "by the host's clock"),
                   {"module", "class", "forward", "backward", "share"},
@@ -179,6 +179,19 @@ std::string observer_sentence(const DeviceSignals& devices) {
   return text;
 }
 
+// What the Python probe's own hooks cost, where a step calls them very often.
+std::string hooks_sentence(const StepSignals& steps) {
+  constexpr double kWorthTelling = 0.02;
+  if (steps.hooks_ms < kWorthTelling * steps.mean_ms()) return "";
+  double reads = 0;
+  for (const PlaceSignals& place : steps.places)
+    if (place.part == StepPart::sync && !place.on_device) reads += place.calls_a_step;
+  return fmt::format(
+      "the program reads about {:.0f} values a step on the CPU, and the probe's hooks add {:.1f} "
+      "ms to that: without them a step takes about {:.1f} ms, not {:.1f}",
+      reads, steps.hooks_ms, steps.mean_ms() - steps.hooks_ms, steps.mean_ms());
+}
+
 std::string communicator_sentence(const CommunicatorSignals& signals) {
   std::string text = fmt::format(
       "NCCL {} itself counts {} communicator{}, the largest of {} rank{} in {} process{}",
@@ -221,6 +234,9 @@ std::vector<std::string> device_sentences(const Report& report) {
     if (std::string observer = observer_sentence(*report.steps->devices); !observer.empty())
       sentences.push_back(std::move(observer));
   }
+  if (report.steps)
+    if (std::string hooks = hooks_sentence(*report.steps); !hooks.empty())
+      sentences.push_back(std::move(hooks));
   if (report.communicators) sentences.push_back(communicator_sentence(*report.communicators));
   return sentences;
 }

@@ -15,7 +15,7 @@ bool stacks_name_the_lines(const Report& report);
 // Where the host's Python code was, by stacks; where each GPU's time went; what collectives moved
 // and how fast; who came late. Only those that there is something to say in.
 std::vector<WordTable> device_tables(const Report& report);
-// Why GPUs were idle; which ranks NCCL knows.
+// Why GPUs were idle; what probes cost; which ranks NCCL knows.
 std::vector<std::string> device_sentences(const Report& report);
 // "rung 2: the GPUs' own records (cuda), hooks in Python (python)"; empty: no probe was heard.
 std::string standing_words(const Report& report);

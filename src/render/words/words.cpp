@@ -275,6 +275,17 @@ constexpr PerDoing<std::string_view> kMeanwhile = {"",
                                                    "waiting for a child process",
                                                    "blocked"};
 
+// 2nd, 3rd, 40th.
+std::string ordinal_words(long number) {
+  const bool is_teen = number % 100 >= 11 && number % 100 <= 13;
+  const std::string_view ending = is_teen            ? "th"
+                                  : number % 10 == 1 ? "st"
+                                  : number % 10 == 2 ? "nd"
+                                  : number % 10 == 3 ? "rd"
+                                                     : "th";
+  return fmt::format("{}{}", number, ending);
+}
+
 // "93 % asleep"; empty where it ran for the most.
 std::string main_thread_words(const PlaceSignals& place) {
   constexpr double kWorthTelling = 0.25;
@@ -300,8 +311,8 @@ std::string how_often_words(const PlaceSignals& place) {
     words = fmt::format("{} in {:.0f} % of steps", milliseconds_words(place.step_p50_ms),
                         place.present * 100);
   else
-    words = fmt::format("{} in every {:.0f}th step", milliseconds_words(place.step_p50_ms),
-                        1 / std::max(place.present, 1e-9));
+    words = fmt::format("{} in every {} step", milliseconds_words(place.step_p50_ms),
+                        ordinal_words(std::lround(1 / std::max(place.present, 1e-9))));
   const double calls = place.calls_a_step / std::max(place.present, 1e-9);
   if (calls > 1.5) words += fmt::format(", {:.0f} calls", calls);
   if (place.hidden_share > 0.5 * place.share) words += ", hidden behind the GPU";

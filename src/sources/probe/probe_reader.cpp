@@ -74,6 +74,17 @@ bool tell_windows(const ProbeFact& fact, DeviceAccountant& device) {
   return !fact.values.contains("stopped");
 }
 
+// Whose records those are, for a recording to tell it as the live report does.
+std::string_view probe_of(std::uint32_t role) {
+  switch (role) {
+    case LOCKSTEP_ROLE_CUDA: return "cuda";
+    case LOCKSTEP_ROLE_NCCL: return "nccl";
+    case LOCKSTEP_ROLE_RANK: return "python";
+    case LOCKSTEP_ROLE_HOST: return "host";
+    default: return "";
+  }
+}
+
 }  // namespace
 
 Record on_timeline(ProbeRecord record, double offset_ms) {
@@ -90,6 +101,7 @@ Record on_timeline(ProbeRecord record, double offset_ms) {
 
 void ProbeReader::take(const WireOwner& owner, const lockstep_record& record,
                        std::vector<ProbeRecord>& records) {
+  const bool is_first = !heard_[owner.role];
   heard_[owner.role] = true;
   const auto now_ns =
       static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -118,6 +130,10 @@ void ProbeReader::take(const WireOwner& owner, const lockstep_record& record,
   Process& process =
       processes_.try_emplace(owner.pid, Process{0, StepAccountant(device_work_), {}}).first->second;
   if (owner.rank) process.rank = *owner.rank;
+  if (is_first)
+    if (const std::string_view probe = probe_of(owner.role); !probe.empty())
+      records.push_back(
+          {now_ns, ProbeFact{owner.pid, process.rank, "heard", {{"probe", std::string(probe)}}}});
   if (record.kind == LOCKSTEP_RECORD_SPAN && record.size >= sizeof(lockstep_span_record)) {
     if (owner.role == LOCKSTEP_ROLE_HOST)
       process.accountant.add_host(record.payload.span);

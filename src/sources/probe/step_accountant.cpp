@@ -58,6 +58,19 @@ double overlap(double from, double to, double other_from, double other_to) {
   return std::max(0.0, std::min(to, other_to) - std::max(from, other_from));
 }
 
+const StepPiece* innermost_around(const std::vector<StepPiece>& pieces, double from, double to) {
+  const StepPiece* around = nullptr;
+  for (const StepPiece& piece : pieces)
+    if (piece.count == 1 && piece.from_ms <= from && piece.from_ms + piece.length_ms >= to &&
+        (around == nullptr || piece.length_ms <= around->length_ms))
+      around = &piece;
+  return around;
+}
+
+bool is_torchs_work(StepPart part) {
+  return part == StepPart::forward || part == StepPart::backward || part == StepPart::optimizer;
+}
+
 // Pieces of one thread lie within each other or apart. Gives each the time that no inner one has,
 // takes away what lies within a checkpoint or an evaluation, and returns the stretches that none
 // covers.
@@ -284,7 +297,6 @@ void StepAccountant::add_evaluation(const Raw& raw, std::vector<Span>& spans) co
 
 // Calls into the C library tell what a stretch is made of that no hook explains.
 void StepAccountant::add_host_calls(const Raw& raw, std::vector<StepRest>& rests) {
-  while (!host_.empty() && host_.front().record.end_ns <= raw.begin_ns) host_.pop_front();
   for (const Span& call : host_) {
     if (call.record.begin_ns >= raw.end_ns) break;
     const double from =
@@ -295,6 +307,31 @@ void StepAccountant::add_host_calls(const Raw& raw, std::vector<StepRest>& rests
           inside > 0)
         rest.calls.push_back({static_cast<StepPart>(call.record.part), call.place, inside});
   }
+}
+
+// A model's forward that sleeps or asks a server: the program's own code, not torch's. Condition
+// variables are torch's way of waiting for its own threads. Looks name the line later.
+void StepAccountant::add_waits_within_torch(const Raw& raw, std::vector<StepPiece>& pieces) {
+  while (!host_.empty() && host_.front().record.end_ns <= raw.begin_ns) host_.pop_front();
+  std::vector<StepPiece> found;
+  for (const Span& call : host_) {
+    if (call.record.begin_ns >= raw.end_ns) break;
+    if (call.record.part != LOCKSTEP_SPAN_OTHER || call.record.begin_ns < raw.begin_ns ||
+        call.record.end_ns > raw.end_ns || call.place->what.starts_with("pthread_cond") ||
+        call.place->what.starts_with("sem_"))
+      continue;
+    const double from = ms(call.record.begin_ns - raw.begin_ns);
+    const double to = ms(call.record.end_ns - raw.begin_ns);
+    const StepPiece* const around = innermost_around(pieces, from, to);
+    if (around == nullptr || !is_torchs_work(around->part)) continue;
+    StepPiece piece;
+    piece.part = StepPart::other;
+    piece.place = place_of("", 0, 0, 0, call.record.what, sizeof call.record.what);
+    piece.from_ms = from;
+    piece.length_ms = to - from;
+    found.push_back(std::move(piece));
+  }
+  pieces.insert(pieces.end(), found.begin(), found.end());
 }
 
 // By the Python probe's events in the GPU's queue.
@@ -327,15 +364,9 @@ void StepAccountant::add_driver_waits(const Raw& raw, std::vector<StepPiece>& pi
     if (wait.end_ns - wait.begin_ns < kWaitWorthTellingNs) continue;
     const double from = ms(wait.begin_ns - raw.begin_ns);
     const double to = ms(wait.end_ns - raw.begin_ns);
-    const StepPiece* around = nullptr;
-    for (const StepPiece& piece : pieces)
-      if (piece.from_ms <= from && piece.from_ms + piece.length_ms >= to &&
-          (around == nullptr || piece.length_ms <= around->length_ms))
-        around = &piece;
+    const StepPiece* const around = innermost_around(pieces, from, to);
     // what waits by its nature, or another thread
-    if (around != nullptr && around->part != StepPart::forward &&
-        around->part != StepPart::backward && around->part != StepPart::optimizer)
-      continue;
+    if (around != nullptr && !is_torchs_work(around->part)) continue;
     const bool in_backward = around != nullptr && around->part == StepPart::backward;
     if ((wait.of == DeviceAccountant::WaitOf::autograd && !in_backward) ||
         (wait.of == DeviceAccountant::WaitOf::unknown_thread && around == nullptr))
@@ -417,6 +448,7 @@ StepAccountant::Step StepAccountant::account(const Raw& raw) {
     }
   }
   add_driver_waits(raw, detail->pieces);
+  add_waits_within_torch(raw, detail->pieces);
   detail->rests = nest(detail->pieces, step.mark.duration_ms);
   add_summed(detail->pieces, detail->rests, std::move(summed));
   add_host_calls(raw, detail->rests);

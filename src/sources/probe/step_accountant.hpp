@@ -65,6 +65,7 @@ class StepAccountant {
   Step account(const Raw& raw);
   void add_evaluation(const Raw& raw, std::vector<Span>& spans) const;
   void add_host_calls(const Raw& raw, std::vector<StepRest>& rests);
+  void add_waits_within_torch(const Raw& raw, std::vector<StepPiece>& pieces);
   void add_driver_waits(const Raw& raw, std::vector<StepPiece>& pieces);
   void add_gpu_idle(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces);
   void add_device_time(const Raw& raw, StepMark& mark, std::vector<StepPiece>& pieces);

@@ -272,5 +272,29 @@ TEST(TheLedger, KeepsAGpuAtItsDefaultPowerAtWork) {
   EXPECT_NEAR(diagnosis.ledgers.at(0)[LedgerPart::working], 0.98, 1e-9);
 }
 
+// One rank's own code and the waiting of the others are one loss, by whatever it is late.
+TEST(TheLedger, CountsALateRanksOwnDelayOnce) {
+  const Signals signals = healthy_ranks(4);
+  const auto late_by = [](const char* part) {
+    Finding late = claim(FindingCode::straggler_rank, 0.5, 0.9);
+    late.ranks = {1};
+    late.evidence = {{std::string("late_by_") + part, 0.5, std::nullopt, "fraction"}};
+    return late;
+  };
+  const auto by_rank_1 = [](FindingCode code) {
+    Finding own = claim(code, 0.4, 0.85);
+    own.ranks = {1};
+    return own;
+  };
+  std::vector<Finding> sleeps = {late_by("other"), by_rank_1(FindingCode::slow_host_code)};
+  std::vector<Finding> saves = {late_by("backward"), by_rank_1(FindingCode::checkpoint_stall)};
+
+  settled(signals, sleeps);
+  settled(signals, saves);
+
+  EXPECT_EQ(sleeps[1].cause_of, FindingCode::straggler_rank);
+  EXPECT_FALSE(saves[1].cause_of) << "a save now and then is not what makes its backward long";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -237,5 +237,37 @@ TEST(StepAccountant, PutsLooksAndCallsIntoTheStretchThatNothingExplains) {
   EXPECT_EQ(step.detail->looks[0].place->line, 14);
 }
 
+TEST(StepAccountant, ASleepWithinAForwardIsTheProgramsOwnCode) {
+  const StepMark step = Steps()
+                            .add(span_at(LOCKSTEP_SPAN_FORWARD, 1000, 1800))
+                            .host(span_at(LOCKSTEP_SPAN_OTHER, 1200, 1700, "clock_nanosleep"))
+                            .end_at(2000)
+                            .step();
+
+  EXPECT_NEAR(part(step, StepPart::forward), 0.3, 1e-9);
+  EXPECT_NEAR(part(step, StepPart::other), 0.6, 1e-9) << "with 0.1 behind the pass";
+  EXPECT_NEAR(sum(step), 1, 1e-9);
+}
+
+TEST(StepAccountant, TorchsOwnWaitsForItsThreadsStayInThePass) {
+  const StepMark step = Steps()
+                            .add(span_at(LOCKSTEP_SPAN_BACKWARD, 1000, 1800))
+                            .host(span_at(LOCKSTEP_SPAN_OTHER, 1200, 1700, "pthread_cond_wait"))
+                            .end_at(2000)
+                            .step();
+
+  EXPECT_NEAR(part(step, StepPart::backward), 0.8, 1e-9);
+}
+
+TEST(StepAccountant, ASleepWithinAnotherPieceIsThatPieces) {
+  const StepMark step = Steps()
+                            .add(span_at(LOCKSTEP_SPAN_DATA_WAIT, 1000, 1800))
+                            .host(span_at(LOCKSTEP_SPAN_OTHER, 1200, 1700, "clock_nanosleep"))
+                            .end_at(2000)
+                            .step();
+
+  EXPECT_NEAR(part(step, StepPart::data_wait), 0.8, 1e-9);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -88,6 +88,63 @@ TEST(RestNames, GiveAWaitThatOnlyTheHostProbeSawTheLineItWasSeenAt) {
   }
 }
 
+TEST(RestNames, GiveASleepWithinAForwardItsLine) {
+  const auto forward = place(12, "forward");
+  const auto nameless = std::make_shared<const CodePlace>(CodePlace{"", 0, "clock_nanosleep", 0});
+  std::vector<StepAt> steps;
+  for (int i = 0; i < 9; ++i) {
+    auto detail = std::make_shared<StepDetail>();
+    detail->pieces = {
+        {.part = StepPart::forward, .place = forward, .length_ms = 6, .own_ms = 2},
+        {.part = StepPart::other, .place = nameless, .from_ms = 1, .length_ms = 4, .own_ms = 4}};
+    if (i % 3 == 0) detail->looks.push_back({3, 10, place(8, "forward")});
+    StepMark step;
+    step.index = i;
+    step.duration_ms = 10;
+    step.spans_ms[index_of(StepPart::other)] = 8;
+    step.detail = std::move(detail);
+    steps.push_back({10.0 * i, std::move(step)});
+  }
+
+  name_rests(steps);
+
+  for (const StepAt& entry : steps) {
+    EXPECT_EQ(entry.step.detail->pieces.at(1).place->line, 8);
+    EXPECT_EQ(entry.step.detail->pieces.at(1).part, StepPart::other);
+    EXPECT_NEAR(*entry.step.spans_ms[index_of(StepPart::other)], 8, 1e-9);
+  }
+}
+
+// A line of every tenth step, where the other nine spend 0.1 ms.
+TEST(RestNames, GiveAnOddLengthToWhatWasSeenInThoseSteps) {
+  auto steps = steps_with(place(20, "the line itself"));
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    auto detail = std::make_shared<StepDetail>(*steps[i].step.detail);
+    const bool is_long = i % 10 == 3;
+    detail->rests.front().length_ms = is_long ? 400 : 0.1;
+    detail->looks.clear();
+    if (is_long) detail->looks.push_back({8, 10, place(31, "draw")});
+    if (i % 10 == 6) detail->looks.push_back({6.05, 10, place(20, "")});
+    steps[i].step.detail = std::move(detail);
+  }
+
+  name_rests(steps);
+
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    EXPECT_EQ(steps[i].step.detail->pieces.at(0).place->line, i % 10 == 3 ? 31 : 20) << i;
+}
+
+TEST(RestNames, AnInterruptedStretchIsStillTheUsualOne) {
+  auto steps = steps_with(place(20, "wandb:log<report"));
+  auto detail = std::make_shared<StepDetail>(*steps[7].step.detail);
+  detail->rests.front().length_ms = 60;
+  steps[7].step.detail = std::move(detail);
+
+  name_rests(steps);
+
+  EXPECT_EQ(steps[7].step.detail->pieces.at(0).place->line, 20);
+}
+
 TEST(RestNames, AreTheSameWhenAskedTwice) {
   auto steps = steps_with(place(20, "wandb:log"));
 
