@@ -255,10 +255,9 @@ bool has_its_own_remedy(const Finding& finding) {
                              [](const Evidence& item) { return item.unit == "message"; });
 }
 
-bool is_made_in_the_training_thread(const Finding& finding) {
-  return std::ranges::any_of(finding.evidence, [](const Evidence& item) {
-    return item.signal == "made_in_the_training_thread";
-  });
+bool has_evidence(const Finding& finding, std::string_view signal) {
+  return std::ranges::any_of(finding.evidence,
+                             [&](const Evidence& item) { return item.signal == signal; });
 }
 
 bool one_thread_is_asked_for(const Finding& finding, const Signals& signals) {
@@ -287,7 +286,12 @@ void add_fixes(Finding& finding, const Signals& signals) {
     words += "; a profile of some steps names the line (lockstep profile -- CMD)";
   if (finding.code == FindingCode::cpu_oversubscribed && one_thread_is_asked_for(finding, signals))
     words = "its processes have one thread each already: others take the cores (top shows who)";
-  if (finding.code == FindingCode::input_starved && is_made_in_the_training_thread(finding))
+  if (has_evidence(finding, "made_in_a_thread_of_its_own"))
+    words =
+        "the program's own thread makes the batches too slowly: move that into a Dataset, and " +
+        words;
+  if (finding.code == FindingCode::input_starved &&
+      has_evidence(finding, "made_in_the_training_thread"))
     words = "the training thread makes the batches itself: move that into a Dataset, and " + words;
   finding.fixes.push_back(
       {remedy->kind, remedy->safety, std::move(words), words_of(remedy->command), std::nullopt});

@@ -84,6 +84,13 @@ std::string why_python_is_silent(WatchedCommand& source, const Timeline& timelin
           "still importing: it waited {:.0f} s for a CPU; give it longer (--duration), or cores",
           waited_s);
   }
+  std::error_code unknown;
+  constexpr std::uintmax_t kRing = 8U << 20U;  // the smallest takes less
+  if (const auto space = std::filesystem::space(source.session().folder(), unknown);
+      !unknown && space.available < kRing)
+    return fmt::format("no room for its records: {} has {:.1f} MB left (XDG_RUNTIME_DIR names it)",
+                       printable(source.session().folder().string()),
+                       static_cast<double>(space.available) / 1e6);
   return "no Python process with torch answered: none ran, or it was started with -S, -I or -E, "
          "which hide PYTHONPATH";
 }

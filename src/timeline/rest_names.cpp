@@ -89,6 +89,7 @@ bool updates_parameters(const std::vector<std::string>& words) {
 }
 
 std::optional<StepPart> part_of_function(std::string_view function) {
+  if (function == "__iter__" || function == "__next__") return StepPart::data_wait;
   const auto words = words_of(function);
   for (const std::string& word : words)
     if (const auto part = part_of(kFunctionWords, word)) return part;

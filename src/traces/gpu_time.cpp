@@ -14,6 +14,9 @@ constexpr std::int64_t kLaunchTakesNs = 30'000;
 // code of the loop's own, whatever came before it.
 constexpr std::int64_t kOwnCodeNs = 1'000'000;
 
+// So little between two operators is Python on its way to the next launch.
+constexpr std::int64_t kBetweenOperatorsNs = 100'000;
+
 // The GPU's time without holes: computing first, then collectives, then copies.
 class Cover {
  public:
@@ -85,16 +88,18 @@ class PieceMaker {
     // up with are the wait's doing. A loader, a log or a save behind it is a reason of its own.
     const HostSegment first = labels_.at(launch->thread, begin - kClockSlackNs);
     const bool waited = first.part == StepPart::sync || first.part == StepPart::copy;
+    const HostSegment launching = labels_.at(launch->thread, launched);
     const auto because_of = [&](const HostSegment& segment,
                                 std::int64_t length) -> const HostSegment& {
       const bool own_code = segment.part == StepPart::other && length >= kOwnCodeNs;
-      return waited && !own_code && !has_a_reason(segment.part) ? first : segment;
+      if (waited && !own_code && !has_a_reason(segment.part)) return first;
+      return segment.part == StepPart::other && length < kBetweenOperatorsNs ? launching : segment;
     };
     labels_.each_piece(launch->thread, begin, launched,
                        [&](std::int64_t from, std::int64_t to, const HostSegment& segment) {
                          add(idle_piece(from, to, because_of(segment, to - from)));
                        });
-    add(idle_piece(launched, end, because_of(labels_.at(launch->thread, launched), 0)));
+    add(idle_piece(launched, end, because_of(launching, 0)));
   }
 
  private:
@@ -127,10 +132,20 @@ class PieceMaker {
   std::vector<GpuPiece>& pieces_;
 };
 
+// Of one step alone, what comes before its first kernel is a part of it as of any other, unless
+// that kernel stood in a queue: behind work of the step before, which no profiler wrote down.
+std::int64_t first_moment(const std::vector<WorkRow>& rows, const std::vector<HostStep>& steps) {
+  const WorkRow& first = rows.front();
+  const bool stood_in_a_queue =
+      first.launch == nullptr || first.start_ns - first.launch->start_ns > kLaunchTakesNs;
+  return steps.size() == 1 && !stood_in_a_queue ? std::min(first.start_ns, steps.front().begin_ns)
+                                                : first.start_ns;
+}
+
 }  // namespace
 
 std::vector<GpuPiece> gpu_pieces(const RankTrace& trace, const std::vector<WorkRow>& rows,
-                                 const HostLabels& labels) {
+                                 const HostLabels& labels, const std::vector<HostStep>& steps) {
   std::vector<GpuPiece> result;
   if (rows.empty()) return result;
   const Cover compute(rows, KernelType::compute);
@@ -145,7 +160,7 @@ std::vector<GpuPiece> gpu_pieces(const RankTrace& trace, const std::vector<WorkR
                                         PieceSource{communication.pieces(), GpuUse::communicates},
                                         PieceSource{memory.pieces(), GpuUse::copies}};
   PieceMaker maker(trace, labels, result);
-  std::int64_t now = rows.front().start_ns;
+  std::int64_t now = first_moment(rows, steps);
   while (true) {
     const WorkRow* running = nullptr;
     GpuUse use = GpuUse::idle;

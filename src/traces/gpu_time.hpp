@@ -29,10 +29,10 @@ struct GpuPiece {
   bool launched_late = false;
 };
 
-// In order, without holes, from the first kernel's begin to the last one's end. `rows` in order of
-// their begin.
+// In order, without holes, from the first kernel's begin (of one step alone from its own) to the
+// last one's end. `rows` in order of their begin.
 std::vector<GpuPiece> gpu_pieces(const RankTrace& trace, const std::vector<WorkRow>& rows,
-                                 const HostLabels& labels);
+                                 const HostLabels& labels, const std::vector<HostStep>& steps);
 
 // A step as the GPU had it: from the end of the step before to the end of its last kernel, or of
 // the host's step where that is later.

@@ -30,7 +30,7 @@ struct RankView {
         labels(of),
         host_steps(cut_steps(of)),
         steps(gpu_steps(host_steps, rows)),
-        pieces(gpu_pieces(of, rows, labels)) {}
+        pieces(gpu_pieces(of, rows, labels, host_steps)) {}
 
   std::int64_t begin_ns() const {
     return pieces.empty() ? 0 : pieces.front().begin_ns + clock_offset_ns;

@@ -135,6 +135,21 @@ class ProfileOfACause(unittest.TestCase):
         self.assertIn(line_of("log_outside"), run.lines("S302"))
         self.assert_share(run.cost("S302"), max(run.shares))
 
+    def test_a_wait_within_a_pass_is_the_programs_own_code(self):
+        for cause in ("forward_waits", "hook_waits"):
+            run = self.run_with(cause, steps=80)
+            self.assertIn(line_of(cause), run.lines("S307"), cause)
+            self.assert_share(run.cost("S307"), max(run.shares))
+
+    def test_what_runs_in_every_20th_step_is_told_so(self):
+        run = self.run_with("every_20th", steps=200)
+        self.assertIn(line_of("every_20th"), run.lines("S307"))
+        self.assert_share(run.cost("S307"), max(run.shares))
+        places = run.part("other")["where"]
+        place = next(one for one in places if one["line"] == line_of("every_20th"))
+        self.assertAlmostEqual(place["present"], 0.05, delta=0.02)
+        self.assertAlmostEqual(place["step_p50_ms"], 100, delta=15)
+
     @second_try.whole_only
     def test_checkpoints_of_one_rank_are_its_own(self):
         run = self.run_with("checkpoint")
@@ -241,6 +256,27 @@ class ProfileOfOneProcess(unittest.TestCase):
         findings = {one["code"]: one for one in json.loads(run.stdout)["findings"]}
         self.assertIn("X709", findings, run.stdout[:2000])
         self.assertAlmostEqual(findings["X709"]["lost_throughput"], 0.5, delta=0.2)
+
+    def test_what_the_hooks_cost_is_told_where_a_step_reads_thousands_of_values(self):
+        code = (
+            "import torch\n\ntorch.set_num_threads(1)\nm = torch.nn.Linear(64, 8)\n"
+            "o = torch.optim.SGD(m.parameters(), 0.1)\nvalues = torch.rand(1000)\n\n\n"
+            "def main():\n    for i in range(150):\n"
+            "        m(torch.ones(64, 64)).sum().backward()\n"
+            "        o.step()\n        o.zero_grad()\n"
+            "        sum(values[j].item() for j in range(1000))\n\n\nmain()\n"
+        )
+        run = self.profile(code=code)
+        steps = json.loads(run.stdout)["steps"]
+        self.assertGreater(steps["hooks_ms"], 0.1)
+        self.assertLess(steps["hooks_ms"], 0.6 * steps["duration_p50_ms"])
+        read = sum(
+            place["calls_a_step"]
+            for part in steps["parts"]
+            if part["name"] == "sync"
+            for place in part["where"]
+        )
+        self.assertAlmostEqual(read, 1000, delta=30)
 
 
 class FaultOfEpochs(unittest.TestCase):

@@ -48,6 +48,18 @@ class SlowHandler(logging.Handler):
         time.sleep(0.003)
 
 
+class AsksAServer(torch.nn.Module):
+    def forward(self, features):
+        with truth():
+            time.sleep(0.004)  # CAUSE: forward_waits
+        return features
+
+
+def spy_on(gradient):
+    with truth():
+        time.sleep(0.004)  # CAUSE: hook_waits
+
+
 def write_log_line(file, step, loss):
     """As people write their own: a line of JSON, flushed to the disk, with a slow network below
     it.
@@ -73,6 +85,8 @@ def main():
     layers = [
         layer for _ in range(3) for layer in (torch.nn.Linear(FEATURES, FEATURES), torch.nn.ReLU())
     ]
+    if cause == "forward_waits":
+        layers.append(AsksAServer())
     model = DistributedDataParallel(torch.nn.Sequential(*layers, torch.nn.Linear(FEATURES, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     samples = Samples(slow=cause == "slow_dataset")
@@ -107,6 +121,8 @@ def main():
         guard = (
             model.no_sync() if cause == "no_sync_used" and not last else contextlib.nullcontext()
         )
+        if cause == "hook_waits":
+            features.requires_grad_().register_hook(spy_on)
         with guard:
             loss = torch.nn.functional.cross_entropy(model(features), labels)
             if cause == "slow_rank_between" and rank == 1:
@@ -127,6 +143,9 @@ def main():
         if cause == "log_outside":
             with truth():
                 write_log_line(log_file, step, loss)  # CAUSE: log_outside
+        if cause == "every_20th" and step % 20 == 0:
+            with truth():
+                time.sleep(0.1)  # CAUSE: every_20th
         if cause == "checkpoint" and step % 20 == 0 and rank == 0:
             with truth():
                 state = {"model": model.module.state_dict(), "extra": torch.zeros(2_000_000)}

@@ -85,6 +85,15 @@ double made_by_hand(const JobSignals& job) {
   return in_all > 0 ? made / in_all : 0;
 }
 
+// Or waits for a thread or process of the program's own to make.
+bool waits_for_its_own_thread(const JobSignals& job) {
+  for (const PlaceSignals& place : job.steps->places)  // costliest first
+    if (place.part == StepPart::data_wait)
+      return place.place.what.starts_with("threading:") || place.place.what.starts_with("queue:") ||
+             place.place.what.starts_with("multiprocessing:");
+  return false;
+}
+
 std::optional<Finding> starved_from_probes(const JobSignals& job) {
   constexpr double kMostOfIt = 0.5;
   const double share = waited_for_data(job);
@@ -106,10 +115,12 @@ std::optional<Finding> starved_from_probes(const JobSignals& job) {
   if (job.steps->hidden_data_wait)
     evidence.push_back(
         {"hidden_behind_the_gpu", *job.steps->hidden_data_wait, std::nullopt, "fraction"});
-  if (share - removable >= kWorthTelling)
+  if (loader != nullptr && share - removable >= kWorthTelling)
     evidence.push_back({"left_for_the_queue", share - removable, std::nullopt, "fraction"});
   if (by_hand >= kMostOfIt)
-    evidence.push_back({"made_in_the_training_thread", by_hand, kMostOfIt, "fraction"});
+    evidence.push_back({waits_for_its_own_thread(job) ? "made_in_a_thread_of_its_own"
+                                                      : "made_in_the_training_thread",
+                        by_hand, kMostOfIt, "fraction"});
   if (loader != nullptr) {
     evidence.push_back(
         {"loader_workers", static_cast<double>(loader->workers), std::nullopt, "processes"});

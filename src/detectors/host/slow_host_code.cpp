@@ -57,6 +57,14 @@ std::optional<Finding> host_code_from_records(const JobSignals& job) {
   return finding;
 }
 
+// A framework's own loop, which the line that calls it cannot change: "lightning:advance".
+bool is_of_a_framework(const CodePlace& place) {
+  constexpr std::array<std::string_view, 5> kFrameworks = {
+      "lightning:", "pytorch_lightning:", "transformers:", "accelerate:", "deepspeed:"};
+  return std::ranges::any_of(
+      kFrameworks, [&](std::string_view package) { return place.what.starts_with(package); });
+}
+
 // A line may show as several things that it does, and a function as several lines.
 bool belong_together(const CodePlace& one, const CodePlace& other) {
   return one.file == other.file && (one.line == other.line || one.what == other.what);
@@ -86,13 +94,14 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
   constexpr double kInStepsAtLeast = 0.02;
   std::vector<const PlaceSignals*> places;
   for (const PlaceSignals* const place : main_places(job, StepPart::other))
-    if (place->present >= kInStepsAtLeast) places.push_back(place);
+    if (place->present >= kInStepsAtLeast && !is_of_a_framework(place->place))
+      places.push_back(place);
   double share = 0;
   for (const PlaceSignals& place : job.steps->places) {
     const bool counts = std::ranges::any_of(places, [&](const PlaceSignals* named) {
       return belong_together(named->place, place.place);
     });
-    if (place.part != StepPart::other || !counts) continue;
+    if (place.part != StepPart::other || !counts || is_of_a_framework(place.place)) continue;
     share += place.most_share;
   }
   // Where it had no core its own code took none of that time (X709).

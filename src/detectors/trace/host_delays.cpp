@@ -154,9 +154,11 @@ void find_own_code(const SeenTrace& seen, std::vector<Finding>& findings) {
   // What lies before the first step, as starting workers does, comes once.
   const double in_steps = seen.job.steps ? seen.job.steps->share[index_of(StepPart::other)] : 0;
   const double lost = std::min({idle, in_steps, removable(trace, StepPart::other)});
-  if (lost < kOwnCodeShare || trace.steps < 2) return;
+  if (lost < kOwnCodeShare) return;
+  // one step's may come once
+  const double confidence = trace.steps < 2 ? 0.45 : trace.has_python_rows ? 0.75 : 0.85;
   Finding finding =
-      about_trace(FindingCode::slow_host_code, seen, trace.has_python_rows ? 0.75 : 0.85, lost,
+      about_trace(FindingCode::slow_host_code, seen, confidence, lost,
                   {{"idle_in_own_code", idle, kOwnCodeShare, "fraction"},
                    {"step_without_it_ms", trace.step_ms * (1 - lost), std::nullopt, "ms"}});
   for (const TraceCode& code : trace.code)

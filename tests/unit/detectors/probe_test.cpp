@@ -380,6 +380,21 @@ TEST(SlowHostCode, CostsAllThatItsLineAndItsFunctionDo) {
   EXPECT_EQ(findings.front().where.front().line, 40);
 }
 
+TEST(SlowHostCode, LeavesAFrameworksOwnLoopAndTheHooksOut) {
+  JobSignals framework = healthy();
+  give(framework, StepPart::other, 0.1);
+  framework.steps->places.push_back(place(StepPart::other, "lightning:advance", 14, 0.1));
+  JobSignals reads = healthy();
+  give(reads, StepPart::other, 0.1);
+  reads.steps->places.push_back(place(StepPart::other, "the line itself", 14, 0.1));
+  JobSignals hooked = reads;
+  hooked.steps->hooks_ms = 0.08 * hooked.steps->mean_ms();
+
+  EXPECT_THAT(found(find_slow_host_code, framework), IsEmpty());
+  EXPECT_THAT(found(find_slow_host_code, reads), SizeIs(1));
+  EXPECT_THAT(found(find_slow_host_code, hooked), IsEmpty());
+}
+
 TEST(SlowHostCode, SaysThatItSleepsAndLeavesOutWhatItHadNoCoreFor) {
   JobSignals job = healthy();
   give(job, StepPart::other, 0.4);
@@ -412,6 +427,31 @@ TEST(LoaderWithoutWorkers, ByProbesIsWorthItAboveTheQueue) {
 
   EXPECT_THAT(found(find_loader_without_workers, job), SizeIs(1));
   EXPECT_THAT(found(find_loader_without_workers, cheap), IsEmpty());
+}
+
+TEST(LoaderWithoutWorkers, ByProbesIsNotToBlameForBatchesMadeByHand) {
+  JobSignals job = healthy();
+  for (LoaderSetting& loader : job.settings->loaders) loader.workers = 0;
+  give(job, StepPart::data_wait, 0.3);
+  job.steps->places.push_back(place(StepPart::data_wait, "get_batch", 22, 0.28));
+
+  EXPECT_THAT(found(find_loader_without_workers, job), IsEmpty());
+}
+
+TEST(InputStarved, TellsAThreadOfTheProgramsOwnFromTheTrainingThread) {
+  const auto evidence_of = [](const char* what) {
+    JobSignals job = healthy();
+    give(job, StepPart::data_wait, 0.5);
+    for (PlaceSignals& each : job.steps->places) each.share = each.most_share = 0;
+    job.steps->places.insert(job.steps->places.begin(), place(StepPart::data_wait, what, 22, 0.5));
+    std::vector<std::string> names;
+    for (const Finding& finding : found(find_input_starved, job))
+      for (const Evidence& item : finding.evidence) names.push_back(item.signal);
+    return names;
+  };
+
+  EXPECT_THAT(evidence_of("threading:wait<__iter__"), Contains("made_in_a_thread_of_its_own"));
+  EXPECT_THAT(evidence_of("get_batch"), Contains("made_in_the_training_thread"));
 }
 
 TEST(HostSync, OnAGpuCostsWhatTheGpuIsIdle) {

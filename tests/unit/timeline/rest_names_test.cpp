@@ -223,6 +223,8 @@ TEST(PartOfFunctions, GoesByWholeWordsInnermostFirst) {
   EXPECT_EQ(part_of_functions("torch:linear<evaluate"), StepPart::evaluation)
       << "what a user's function is for says more";
   EXPECT_EQ(part_of_functions("PIL:resize<__getitem__"), StepPart::data_wait);
+  EXPECT_EQ(part_of_functions("threading:wait<__iter__"), StepPart::data_wait)
+      << "a prefetcher of one's own";
   EXPECT_EQ(part_of_functions(""), StepPart::other);
 }
 

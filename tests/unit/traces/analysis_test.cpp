@@ -87,6 +87,45 @@ TEST(OwnCode, OfMicrosecondsIsWhatTheHostCatchesUpWith) {
   EXPECT_LT(signals.ranks.front().idle[index_of(StepPart::other)], 0.01);
 }
 
+// Small kernels, launched one behind the other with `between_us` of Python between two operators.
+TraceMaker steps_launched_slowly(double between_us, int steps) {
+  TraceMaker maker;
+  double host = 0;
+  for (int step = 0; step < steps; ++step) {
+    const double begin = host;
+    for (int k = 0; k < 20; ++k) {
+      maker.op("aten::add_", host, 20);
+      maker.kernel("add", host + 15, host + 22, 4);
+      host += 20 + between_us;
+    }
+    maker.annotation("ProfilerStep#" + std::to_string(step + 1), begin, host - begin);
+  }
+  return maker;
+}
+
+TEST(OwnCode, PythonBetweenTwoOperatorsIsLaunching) {
+  const TraceSignals quick = analysis_of(steps_launched_slowly(30, 4)).signals;
+  const TraceSignals slow = analysis_of(steps_launched_slowly(3000, 4)).signals;
+
+  EXPECT_LT(quick.ranks.front().idle[index_of(StepPart::other)], 0.02);
+  EXPECT_GT(quick.ranks.front().idle[index_of(StepPart::forward)], 0.8);
+  EXPECT_GT(slow.ranks.front().idle[index_of(StepPart::other)], 0.9) << "3 ms are code of its own";
+}
+
+// What the host does before the first kernel of the only step that was traced.
+TEST(OwnCode, BeforeTheFirstKernelOfOneStepIsPartOfIt) {
+  const auto trace_of = [](double launched_us) {
+    TraceMaker maker;
+    maker.annotation("ProfilerStep#1", 0, 30'000);
+    maker.op("aten::mm", launched_us, 8);
+    maker.kernel("gemm", launched_us + 1, 20'010, 9000);
+    return analysis_of(maker).signals.ranks.front().idle[index_of(StepPart::other)];
+  };
+
+  EXPECT_NEAR(trace_of(20'000), 20.0 / 29, 0.02);
+  EXPECT_LT(trace_of(10), 0.01) << "it stood in a queue: the GPU had work that nobody wrote down";
+}
+
 TEST(Replay, GivesBackAnExposedWaitForData) {
   // 400 us of loading, 500 us of kernels: the GPU waits for what the loading lasts longer than its
   // queue.
