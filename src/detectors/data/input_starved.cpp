@@ -115,7 +115,7 @@ std::optional<Finding> starved_from_probes(const JobSignals& job) {
   if (job.steps->hidden_data_wait)
     evidence.push_back(
         {"hidden_behind_the_gpu", *job.steps->hidden_data_wait, std::nullopt, "fraction"});
-  if (loader != nullptr && share - removable >= kWorthTelling)
+  if (share - removable >= kWorthTelling)
     evidence.push_back({"left_for_the_queue", share - removable, std::nullopt, "fraction"});
   if (by_hand >= kMostOfIt)
     evidence.push_back({waits_for_its_own_thread(job) ? "made_in_a_thread_of_its_own"

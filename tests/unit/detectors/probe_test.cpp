@@ -450,8 +450,9 @@ TEST(InputStarved, TellsAThreadOfTheProgramsOwnFromTheTrainingThread) {
     return names;
   };
 
-  EXPECT_THAT(evidence_of("threading:wait<__iter__"), Contains("made_in_a_thread_of_its_own"));
-  EXPECT_THAT(evidence_of("get_batch"), Contains("made_in_the_training_thread"));
+  EXPECT_THAT(evidence_of("threading:wait<__iter__"),
+              ::testing::Contains("made_in_a_thread_of_its_own"));
+  EXPECT_THAT(evidence_of("get_batch"), ::testing::Contains("made_in_the_training_thread"));
 }
 
 TEST(HostSync, OnAGpuCostsWhatTheGpuIsIdle) {
