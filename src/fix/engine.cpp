@@ -9,6 +9,7 @@
 
 #include "base/in_parallel.hpp"
 #include "base/text.hpp"
+#include "fix/facts/lightning_code.hpp"
 #include "fix/patch_checks.hpp"
 
 namespace lockstep {
@@ -65,9 +66,12 @@ std::vector<CodeFinding> findings_in(const RuleInput& input,
   for (const auto& [id, facts] : input.scripts)
     if (wants_script(facts)) scripts.push_back(&facts);
   std::vector<FileId> files;
+  const auto is_python = [&](FileId id) {
+    return input.project.file(id).kind() == FileKind::python;
+  };
   for (FileId id = 0; id < input.project.size(); ++id)
-    if (input.project.file(id).kind() != FileKind::python &&
-        input.project.file(id).kind() != FileKind::notebook && wants_file(id))
+    if (input.project.file(id).kind() != FileKind::notebook && wants_file(id) &&
+        (!is_python(id) || speaks_of_lightning(input.project.file(id).text())))
       files.push_back(id);
   std::vector<std::vector<CodeFinding>> parts(scripts.size() + files.size());
   in_parallel(parts.size(), kWorthThreads, [&](std::size_t i) {
@@ -75,8 +79,13 @@ std::vector<CodeFinding> findings_in(const RuleInput& input,
       const std::size_t before = parts[i].size();
       if (i < scripts.size() && rule.on_script != nullptr)
         rule.on_script(input, *scripts[i], parts[i]);
-      if (i >= scripts.size() && rule.on_file != nullptr)
-        rule.on_file(input, files[i - scripts.size()], parts[i]);
+      if (i >= scripts.size()) {
+        const FileId file = files[i - scripts.size()];
+        const InspectFile inspect = is_python(file) ? rule.on_lightning : rule.on_file;
+        if (inspect != nullptr &&
+            (!is_python(file) || input.project.file(file).python() != nullptr))
+          inspect(input, file, parts[i]);
+      }
       for (CodeFinding& finding : std::span(parts[i]).subspan(before)) finding.rule = rule.name;
     }
   });

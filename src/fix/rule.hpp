@@ -95,7 +95,8 @@ using InspectFile = void (*)(const RuleInput& input, FileId file,
 struct Rule {
   std::string_view name;
   InspectScript on_script = nullptr;
-  InspectFile on_file = nullptr;
+  InspectFile on_file = nullptr;       // of settings and launch lines
+  InspectFile on_lightning = nullptr;  // of Python that speaks of Lightning
 };
 std::span<const Rule> all_rules();
 // Whether a row of the catalogue says that this rule finds it.

@@ -14,8 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 4> kPackages = {"transformers", "accelerate", "torch",
-                                                       "trl"};
+constexpr std::array<std::string_view, 7> kPackages = {
+    "transformers",      "accelerate",       "torch", "trl", "lightning",
+    "pytorch_lightning", "pytorch-lightning"};
 
 // The site-packages folders below an environment's root.
 std::vector<fs::path> site_packages(const fs::path& environment) {

@@ -39,8 +39,9 @@ struct KnownVersion {
 
 using Versions = std::map<std::string, KnownVersion, std::less<>>;
 
-// Of transformers, accelerate, torch, trl. Who speaks first: an environment within one of the
-// folders or the active one; a pin in the requirements nearest to a file; the Python on the PATH.
+// Of transformers, accelerate, torch, trl and Lightning. Who speaks first: an environment within
+// one of the folders or the active one; a pin in the requirements nearest to a file; the Python on
+// the PATH.
 Versions environment_of(const std::vector<std::filesystem::path>& folders);
 Versions required_versions(const std::filesystem::path& folder);
 Versions versions_on_path();

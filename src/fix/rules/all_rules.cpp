@@ -49,6 +49,12 @@ void environment_of_script(const RuleInput&, const ScriptFacts&, std::vector<Cod
 void to_ddp(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void notebook(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
 void short_of_memory(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void lightning_step(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void lightning_loader(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void lightning_trainer(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void lightning_trainer_of_hydra(const RuleInput&, FileId, std::vector<CodeFinding>&);
+void lightning_devices(const RuleInput&, const ScriptFacts&, std::vector<CodeFinding>&);
+void loader_config(const RuleInput&, FileId, std::vector<CodeFinding>&);
 void environment_of_file(const RuleInput&, FileId, std::vector<CodeFinding>&);
 
 namespace {
@@ -90,6 +96,11 @@ constexpr std::array kRules = {
     Rule{"same-seed", same_seed, nullptr},
     Rule{"divisible-accumulation", divisible_accumulation, nullptr},
     Rule{"harmful-environment", environment_of_script, environment_of_file},
+    Rule{"lightning-step", nullptr, nullptr, lightning_step},
+    Rule{"lightning-loader", nullptr, nullptr, lightning_loader},
+    Rule{"lightning-trainer", nullptr, lightning_trainer_of_hydra, lightning_trainer},
+    Rule{"lightning-devices", lightning_devices, nullptr},
+    Rule{"loader-config", nullptr, loader_config},
     Rule{"preset", preset_of_script, preset_of_file},
 };
 
