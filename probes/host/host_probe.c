@@ -179,21 +179,27 @@ static void* real(const char* name) {
 
 /* A call that is not watched goes straight through. */
 #define WATCHED() (!inside && !failed && is_main_thread())
+/* A gradient's hook sleeps on autograd's thread, and the main thread waits for it. */
+#define WATCHED_SLEEP() (!inside && !failed && (is_main_thread() || is_autograds_thread()))
 
 #define DEFINE_CALL(result, name, kind, file, bytes, parameters, arguments) \
-  result name parameters {                                                  \
-    REAL_OF(result, name, parameters);                                      \
-    if (real_##name == NULL) { /* an older C library has no such call */    \
-      errno = ENOSYS;                                                       \
-      return (result) - 1;                                                  \
-    }                                                                       \
-    if (!WATCHED()) return real_##name arguments;                           \
-    const uint64_t begin = lockstep_now_ns();                               \
-    const result value = real_##name arguments;                             \
-    const int error = errno;                                                \
-    told(#name, kind, begin, file, NULL, bytes);                            \
-    errno = error;                                                          \
-    return value;                                                           \
+  DEFINE_CALL_OF(WATCHED, result, name, kind, file, bytes, parameters, arguments)
+#define DEFINE_SLEEP(result, name, parameters, arguments) \
+  DEFINE_CALL_OF(WATCHED_SLEEP, result, name, CALL_WAITS, -1, 0, parameters, arguments)
+#define DEFINE_CALL_OF(watched, result, name, kind, file, bytes, parameters, arguments) \
+  result name parameters {                                                              \
+    REAL_OF(result, name, parameters);                                                  \
+    if (real_##name == NULL) { /* an older C library has no such call */                \
+      errno = ENOSYS;                                                                   \
+      return (result) - 1;                                                              \
+    }                                                                                   \
+    if (!watched()) return real_##name arguments;                                       \
+    const uint64_t begin = lockstep_now_ns();                                           \
+    const result value = real_##name arguments;                                         \
+    const int error = errno;                                                            \
+    told(#name, kind, begin, file, NULL, bytes);                                        \
+    errno = error;                                                                      \
+    return value;                                                                       \
   }
 #define REAL_OF(result, name, parameters) \
   static result(*real_##name) parameters; \
@@ -233,14 +239,13 @@ DEFINE_CALL(ssize_t, recv, CALL_SENDS, file, (uint64_t)(value > 0 ? value : 0),
 DEFINE_CALL(ssize_t, recvfrom, CALL_SENDS, file, (uint64_t)(value > 0 ? value : 0),
             (int file, void* data, size_t count, int flags, struct sockaddr* from, socklen_t* size),
             (file, data, count, flags, from, size))
-DEFINE_CALL(int, nanosleep, CALL_WAITS, -1, 0,
-            (const struct timespec* length, struct timespec* left), (length, left))
-DEFINE_CALL(int, clock_nanosleep, CALL_WAITS, -1, 0,
-            (clockid_t clock, int flags, const struct timespec* length, struct timespec* left),
-            (clock, flags, length, left))
-DEFINE_CALL(int, select, CALL_WAITS, -1, 0,
-            (int count, fd_set* read, fd_set* write, fd_set* other, struct timeval* timeout),
-            (count, read, write, other, timeout))
+DEFINE_SLEEP(int, nanosleep, (const struct timespec* length, struct timespec* left), (length, left))
+DEFINE_SLEEP(int, clock_nanosleep,
+             (clockid_t clock, int flags, const struct timespec* length, struct timespec* left),
+             (clock, flags, length, left))
+DEFINE_SLEEP(int, select,
+             (int count, fd_set* read, fd_set* write, fd_set* other, struct timeval* timeout),
+             (count, read, write, other, timeout))
 DEFINE_CALL(int, pthread_cond_wait, CALL_WAITS, -1, 0,
             (pthread_cond_t * condition, pthread_mutex_t* mutex), (condition, mutex))
 DEFINE_CALL(int, pthread_cond_timedwait, CALL_WAITS, -1, 0,

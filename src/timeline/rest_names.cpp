@@ -241,7 +241,10 @@ void name_waits(std::vector<StepAt>& steps) {
       wait->place = place;
       const StepPart part =
           wait->part == StepPart::other ? part_of_functions(place->what) : StepPart::sync;
-      if (part == StepPart::sync || part == StepPart::forward) continue;
+      // within a pass of torch's: of a hook, the line that began the pass is all that is known
+      if (part == StepPart::sync || part == StepPart::forward || part == StepPart::backward ||
+          part == StepPart::optimizer)
+        continue;
       move_out_of_other(entry.step, part, wait->own_ms);
       wait->part = part;
     }

@@ -44,6 +44,8 @@ FAULTS = {
     "augmenting": (["D201"], [], ["S307"]),
     "copying": (["S307"], [], []),
     "sleeping": (["S307"], ["S301"], []),
+    "forward-waits": (["S307"], [], ["S307"]),
+    "hook-waits": (["S307"], [], ["S307"]),
     "convolutions": ([], [], []),
     "recurrent": ([], [], []),
     "tiny-batch": (["B501"], ["S305"], []),

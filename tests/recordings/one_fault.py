@@ -181,6 +181,27 @@ def score_in_python(seconds):
     decode_for(seconds)
 
 
+class Waiting(torch.nn.Module):
+    """A layer that asks somebody else, or one whose gradient does."""
+
+    def __init__(self, model, clock, in_backward):
+        super().__init__()
+        self.model, self.clock, self.in_backward = model, clock, in_backward
+        self.waits = False
+
+    def wait(self, gradient=None):
+        with self.clock:
+            time.sleep(0.02)
+
+    def forward(self, tokens, targets):
+        if self.waits and not self.in_backward:
+            self.wait()
+        loss = self.model(tokens, targets)
+        if self.waits and self.in_backward:
+            loss.register_hook(self.wait)
+        return loss
+
+
 class Training:
     def __init__(self, fault):
         self.fault = fault
@@ -209,6 +230,8 @@ class Training:
         if fault == "saving" and not ON_GPU:  # a small model is saved at once
             self.wide = torch.ones(50_000_000)
         self.own_clock = OwnClock()
+        if fault in ("forward-waits", "hook-waits"):
+            self.forward = Waiting(self.model, self.own_clock, fault == "hook-waits")
         self.server = None
         if fault == "server-logging":
             self.server = socket.create_connection(("127.0.0.1", serve_slowly(0.03)))
@@ -221,6 +244,8 @@ class Training:
             with self.own_clock:
                 tokens = augment(tokens)
         tokens = tokens.to(DEVICE, non_blocking=True)
+        if isinstance(self.forward, Waiting):
+            self.forward.waits = fault != "none"
         autocast = torch.autocast(DEVICE, torch.bfloat16, enabled=ON_GPU and fault != "fp32")
         for _ in range(self.passes):
             with autocast:

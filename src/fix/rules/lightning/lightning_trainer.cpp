@@ -12,6 +12,7 @@
 #include <array>
 #include <optional>
 
+#include "base/text.hpp"
 #include "fix/facts/lightning_code.hpp"
 #include "fix/rules/loops/loop_rules.hpp"
 #include "fix/settings/training_settings.hpp"
