@@ -402,6 +402,7 @@ struct ProbeSettings {
   int world_size = 1;
   std::string framework;  // whose loop it is: "transformers", "lightning", "none"; empty: not known
   std::optional<double> cores_a_rank;
+  std::optional<int> threads_a_rank;  // that torch computes with
   std::optional<std::string> backend;
   std::optional<bool> finds_unused;
   double unused_bytes = 0;

@@ -217,6 +217,10 @@ bool collects_itself(const JobSignals& job) {
   return costliest_call(job, StepPart::gc) == "gc.collect";
 }
 
+std::string on_rank_0(const JobSignals& job) {
+  return job.steps && job.steps->ranks.size() > 1 ? ", and on rank 0 only" : "";
+}
+
 // The remedy in the words of the program that was seen. Nothing: the usual ones.
 std::optional<std::string> suited_words(const Finding& finding, const JobSignals& job) {
   const ProbeSettings& settings = *job.settings;
@@ -233,7 +237,9 @@ std::optional<std::string> suited_words(const Finding& finding, const JobSignals
   if (code == FindingCode::straggler_rank && !settings.on_gpu)
     return "look at that rank: other processes on its cores, and the length of its batches";
   if (code == FindingCode::logging_too_often && prints(job))
-    return "print every 50 steps, and on rank 0 only";
+    return "print every 50 steps" + on_rank_0(job);
+  if (code == FindingCode::evaluation_stall && job.steps && job.steps->ranks.size() < 2)
+    return "evaluate less often, on fewer batches, or in a job of its own that reads checkpoints";
   if (code == FindingCode::stopped_by_collector && collects_itself(job))
     return "the program calls gc.collect() itself: once an epoch is enough, at the same step on "
            "all ranks";
@@ -243,7 +249,7 @@ std::optional<std::string> suited_words(const Finding& finding, const JobSignals
     if (settings.framework == "lightning")
       return "log every 50 steps: Trainer(log_every_n_steps=50), and self.log on steps that are "
              "logged";
-    if (settings.framework == "none") return "log every 50 steps, and on rank 0 only";
+    if (settings.framework == "none") return "log every 50 steps" + on_rank_0(job);
   }
   return std::nullopt;
 }
@@ -262,6 +268,8 @@ bool has_evidence(const Finding& finding, std::string_view signal) {
 
 bool one_thread_is_asked_for(const Finding& finding, const Signals& signals) {
   const JobSignals* const job = job_with(finding, signals);
+  for (const JobSignals& each : signals.jobs)
+    if (each.settings && each.settings->threads_a_rank == 1) return true;
   return job != nullptr && !job->processes.empty() &&
          std::ranges::all_of(job->processes, [](const ProcessSample& process) {
            if (!process.environment) return false;

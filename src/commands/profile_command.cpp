@@ -250,8 +250,10 @@ Result<int> run_profile(const RawOptions& raw, const ProfileOptions& typed) {
   if (Status written = write_flame_file(options, typed.flame, report, options.command.front());
       !written)
     return wait_and_fail(std::move(written).error());
-  const int code = TRY(
-      put_and_wait(options, report, child, "measured; the command goes on, waiting for its end"));
+  const int code = TRY(put_and_wait(options, report, child,
+                                    interrupted_by() != 0
+                                        ? "interrupted; waiting for the command's end"
+                                        : "measured; the command goes on, waiting for its end"));
   const bool nothing_seen = timeline->steps.empty() && report.gpus.empty();
   if (nothing_seen && (code == exit_code::kDone || code == exit_code::kFindings))
     return Error{"no training step was seen",

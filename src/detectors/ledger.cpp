@@ -48,17 +48,17 @@ constexpr std::array kChargeOrder = {
     LedgerPart::launching,  LedgerPart::sync,       LedgerPart::logging,
     LedgerPart::gc,         LedgerPart::host_code,  LedgerPart::slowed};
 
-// What makes a rank late in the usual step, where that is known, is not a save in every 40th.
-bool may_be_late_by(const Finding& straggler, LedgerPart part) {
+// What makes a rank late in the usual step, where that is known: not a save in every 40th.
+std::optional<LedgerPart> lateness(const Finding& straggler) {
   constexpr std::string_view kLateBy = "late_by_";
   for (const Evidence& item : straggler.evidence)
     if (item.signal.starts_with(kLateBy)) {
       const std::string_view name = std::string_view(item.signal).substr(kLateBy.size());
       const auto found = std::ranges::find(kStepSpanNames, name);
-      return found != kStepSpanNames.end() &&
-             ledger_part(static_cast<StepPart>(found - kStepSpanNames.begin())) == part;
+      if (found != kStepSpanNames.end())
+        return ledger_part(static_cast<StepPart>(found - kStepSpanNames.begin()));
     }
-  return true;
+  return std::nullopt;
 }
 
 // Causes and their effects name the same loss: it counts once.
@@ -106,8 +106,10 @@ std::optional<FindingCode> effect_of(const Finding& finding,
     case FindingCode::input_starved: {
       // One rank's own delay is what the others wait for.
       const bool late = std::ranges::any_of(all, [&](const Finding* other) {
-        return other->code == FindingCode::straggler_rank && other->ranks == finding.ranks &&
-               finding.ranks.size() == 1 && may_be_late_by(*other, name_of(finding.code).part);
+        if (other->code != FindingCode::straggler_rank) return false;
+        const auto late_by = lateness(*other);
+        return late_by ? *late_by == name_of(finding.code).part
+                       : other->ranks == finding.ranks && finding.ranks.size() == 1;
       });
       return late ? std::optional(FindingCode::straggler_rank) : std::nullopt;
     }

@@ -132,6 +132,7 @@ std::optional<ProbeSettings> probe_settings(const std::vector<FactAt>& facts) {
     } else if (fact.name == "program") {
       settings.framework = values.word("framework");
       settings.cores_a_rank = values.number("cores");
+      settings.threads_a_rank = values.integer("threads");
     } else if (fact.name == "seed") {
       settings.seeds[fact.rank] = values.word("torch");
     } else if (fact.name == "memory") {

@@ -29,7 +29,7 @@ constexpr std::array kFunctionWords = {
     Words{StepPart::data_wait,
           {"dataset", "loader", "dataloader", "fetch", "collate", "transform", "transforms",
            "tokenize", "augment", "getitem", "preprocess", "prefetch"}},
-    Words{StepPart::optimizer, {"clip", "optimizer", "optim", "scheduler", "lr", "ema"}},
+    Words{StepPart::optimizer, {"clip", "optimizer", "optim", "scheduler", "lr"}},
 };
 constexpr std::array kPackages = {
     Words{StepPart::logging,
@@ -181,20 +181,27 @@ std::shared_ptr<const CodePlace> seen_in(const StepPiece& wait,
 }
 
 // What the host did by itself gets other names; so does the GPU's rest meanwhile.
-void move_out_of_other(StepMark& step, StepPart to, double length_ms) {
-  if (to == StepPart::other) return;
-  auto& other = step.spans_ms[index_of(StepPart::other)];
-  const double whole = other.value_or(0);
+void move(StepMark& step, StepPart from, StepPart to, double length_ms) {
+  if (to == from) return;
+  auto& source = step.spans_ms[index_of(from)];
+  const double whole = source.value_or(0);
   const double moved = std::min(length_ms, whole);
   if (moved <= 0) return;
-  other = whole - moved;
+  source = whole - moved;
   auto& part = step.spans_ms[index_of(to)];
   part = part.value_or(0) + moved;
   if (!step.on_devices) return;
-  double& rested = step.on_devices->idle_ms[index_of(StepPart::other)];
+  double& rested = step.on_devices->idle_ms[index_of(from)];
   const double moved_rest = rested * moved / whole;
   rested -= moved_rest;
   step.on_devices->idle_ms[index_of(to)] += moved_rest;
+}
+void move_out_of_other(StepMark& step, StepPart to, double length_ms) {
+  move(step, StepPart::other, to, length_ms);
+}
+
+bool is_torchs_pass(StepPart part) {
+  return part == StepPart::forward || part == StepPart::backward || part == StepPart::optimizer;
 }
 
 // Lines for waits that have none: where the training thread was seen in them, or in the same one of
@@ -242,9 +249,7 @@ void name_waits(std::vector<StepAt>& steps) {
       const StepPart part =
           wait->part == StepPart::other ? part_of_functions(place->what) : StepPart::sync;
       // within a pass of torch's: of a hook, the line that began the pass is all that is known
-      if (part == StepPart::sync || part == StepPart::forward || part == StepPart::backward ||
-          part == StepPart::optimizer)
-        continue;
+      if (part == StepPart::sync || is_torchs_pass(part)) continue;
       move_out_of_other(entry.step, part, wait->own_ms);
       wait->part = part;
     }
@@ -334,6 +339,40 @@ void tell_moments(std::vector<StepPiece>::iterator first, std::vector<StepPiece>
     first->moment = one_part ? PieceMoment::of_its_part : PieceMoment::unknown;
 }
 
+// Behind the backward pass and before the next batch no loss is computed: norms, metrics, averages
+// of weights are the program's own. Pieces in order, of steps that have a forward pass.
+bool is_behind_the_passes(const StepDetail& detail, const StepRest& rest) {
+  bool has_forward = false;
+  bool batch_follows = false;
+  std::optional<StepPart> before;
+  for (const StepPiece& piece : detail.pieces) {
+    if (piece.count != 1) continue;
+    has_forward = has_forward || piece.part == StepPart::forward;
+    const bool is_batch = piece.part == StepPart::data_wait;
+    if (!is_batch && !is_torchs_pass(piece.part)) continue;
+    if (piece.from_ms < rest.from_ms)
+      before = piece.part;
+    else
+      batch_follows = batch_follows || is_batch;
+  }
+  if (!has_forward) return false;
+  return before ? *before == StepPart::backward || *before == StepPart::optimizer : batch_follows;
+}
+
+// The rest of a line that calls what has a name is that, too: a look behind a long call into C
+// lands on it.
+StepPart part_beside(const StepDetail& detail, std::ptrdiff_t first, const StepPiece& own) {
+  if (own.part != StepPart::other || !own.place->what.empty()) return own.part;
+  const StepPiece* most = nullptr;
+  for (auto piece = detail.pieces.begin() + first; piece != detail.pieces.end(); ++piece) {
+    const bool is_called_there = piece->place->file == own.place->file &&
+                                 piece->place->loop_line == own.place->line &&
+                                 piece->part == StepPart::data_wait;
+    if (is_called_there && (most == nullptr || piece->own_ms > most->own_ms)) most = &*piece;
+  }
+  return most == nullptr ? own.part : most->part;
+}
+
 void name_rests_of(StepMark& step, const Sites& sites) {
   auto detail = std::make_shared<StepDetail>(*step.detail);
   for (const StepRest& rest : detail->rests) {
@@ -341,12 +380,14 @@ void name_rests_of(StepMark& step, const Sites& sites) {
     const Seen* const seen = sites.known(step, rest);
     if (rest.length_ms < kShortestMs || seen == nullptr) continue;
     const auto by_calls = part_of_calls(*seen);
+    const bool behind = is_behind_the_passes(*step.detail, rest);
     double from = rest.from_ms;
     for (const auto& [place, looks] : seen->places) {
       const double share = looks / seen->looks;
       if (share < kFewestShare) continue;
       StepPiece piece;
       piece.part = part_of_functions(place->what);
+      if (behind && piece.part == StepPart::forward) piece.part = StepPart::other;
       if (piece.part == StepPart::other) piece.part = by_calls.value_or(StepPart::other);
       if (piece.part == StepPart::other && is_between_waits_of_a_line(*step.detail, rest, *place))
         piece.part = StepPart::sync;
@@ -354,14 +395,94 @@ void name_rests_of(StepMark& step, const Sites& sites) {
       piece.from_ms = from;
       piece.length_ms = piece.own_ms = share * rest.length_ms;
       from += piece.length_ms;
-      move_out_of_other(step, piece.part, piece.own_ms);
       detail->pieces.push_back(std::move(piece));
+    }
+    for (auto piece = detail->pieces.begin() + first; piece != detail->pieces.end(); ++piece) {
+      piece->part = part_beside(*detail, first, *piece);
+      move_out_of_other(step, piece->part, piece->own_ms);
     }
     tell_moments(detail->pieces.begin() + first, detail->pieces.end());
   }
   detail->looks.clear();
   detail->rests.clear();
   step.detail = std::move(detail);
+}
+
+// Libraries that compute beside torch: what runs in them within a model's pass, as in a hook or in
+// its forward, launches nothing.
+bool works_beside_torch(const CodePlace& place) {
+  constexpr std::array<std::string_view, 21> kBeside = {
+      "numpy", "scipy",  "sklearn", "pandas",  "PIL",        "cv2",    "skimage",
+      "numba", "h5py",   "lmdb",    "pyarrow", "matplotlib", "nltk",   "zipfile",
+      "gzip",  "pickle", "json",    "csv",     "re",         "socket", "subprocess"};
+  const auto colon = place.what.find(':');
+  return colon != std::string::npos &&
+         std::ranges::find(kBeside, std::string_view(place.what).substr(0, colon)) != kBeside.end();
+}
+
+const StepPiece* pass_at(const StepDetail& detail, double at_ms) {
+  const StepPiece* found = nullptr;
+  for (const StepPiece& piece : detail.pieces)
+    if (piece.count == 1 && at_ms >= piece.from_ms && at_ms < piece.from_ms + piece.length_ms &&
+        (found == nullptr || piece.length_ms <= found->length_ms))
+      found = &piece;
+  return found != nullptr && is_torchs_pass(found->part) ? found : nullptr;
+}
+
+// Of a pass, the share that looks found in such a library, by line.
+struct PassLooks {
+  double looks = 0;
+  Looks beside;
+};
+using Passes = std::map<std::pair<int, const CodePlace*>, PassLooks>;
+
+void take_out_of_passes(StepMark& step, const Passes& passes) {
+  constexpr double kFewestLooks = 20;
+  constexpr double kWorthAName = 0.05;
+  auto detail = std::make_shared<StepDetail>(*step.detail);
+  std::vector<StepPiece> taken;
+  for (StepPiece& piece : detail->pieces) {
+    const auto found = passes.find({step.rank, piece.place.get()});
+    if (!is_torchs_pass(piece.part) || piece.count != 1 || found == passes.end() ||
+        found->second.looks < kFewestLooks)
+      continue;
+    const double own = piece.own_ms;
+    for (const auto& [place, looks] : found->second.beside) {
+      const double share = looks / found->second.looks;
+      if (share < kWorthAName) continue;
+      StepPiece part = piece;
+      part.part = StepPart::other;
+      part.place = place;
+      part.own_ms = part.length_ms = share * own;
+      part.moment = PieceMoment::unknown;
+      piece.own_ms -= part.own_ms;
+      move(step, piece.part, StepPart::other, part.own_ms);
+      taken.push_back(std::move(part));
+    }
+  }
+  if (taken.empty()) return;
+  detail->pieces.insert(detail->pieces.end(), taken.begin(), taken.end());
+  step.detail = std::move(detail);
+}
+
+void name_work_within_passes(std::vector<StepAt>& steps) {
+  Passes passes;
+  bool any = false;
+  for (const StepAt& entry : steps) {
+    if (!entry.step.detail) continue;
+    for (const StackLook& look : entry.step.detail->looks) {
+      const StepPiece* const pass = pass_at(*entry.step.detail, look.at_ms);
+      if (pass == nullptr) continue;
+      PassLooks& seen = passes[{entry.step.rank, pass->place.get()}];
+      seen.looks += 1;
+      if (!works_beside_torch(*look.place)) continue;
+      seen.beside[look.place] += 1;
+      any = true;
+    }
+  }
+  if (!any) return;
+  for (StepAt& entry : steps)
+    if (entry.step.detail) take_out_of_passes(entry.step, passes);
 }
 
 }  // namespace
@@ -397,6 +518,7 @@ StepPart part_of_functions(std::string_view stack) {
 
 void name_rests(std::vector<StepAt>& steps) {
   name_waits(steps);
+  name_work_within_passes(steps);
   Sites sites(steps);
   for (const StepAt& entry : steps) {
     if (!entry.step.detail) continue;

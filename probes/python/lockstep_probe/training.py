@@ -261,6 +261,7 @@ def _describe_program():
         "program",
         framework=next((name for name, module in _FRAMEWORKS if module in sys.modules), "none"),
         cores=_cores_a_rank(),
+        threads=sys.modules["torch"].get_num_threads(),
     )
 
 

@@ -93,15 +93,28 @@ std::optional<Finding> uneven_from_outside(const JobSignals& job) {
                    is_known_as_one(job) ? 0.75 : 0.45, waiting, std::move(evidence));
 }
 
+// What one rank saves or evaluates more than the mean of all, the others wait.
+double waited_for_a_rare_stop(const StepSignals& steps) {
+  double waited = 0;
+  for (const StepPart part : {StepPart::checkpoint, StepPart::evaluation}) {
+    double most = 0;
+    for (const RankSteps& rank : steps.ranks) most = std::max(most, rank.share[index_of(part)]);
+    waited += most - steps.share[index_of(part)];
+  }
+  return waited;
+}
+
 std::optional<Finding> uneven_from_steps(const JobSignals& job) {
   const std::vector<RankSteps>& ranks = job.steps->ranks;
   if (ranks.size() < 2 || job.steps->count < 20) return std::nullopt;
   const std::size_t exposed = index_of(StepPart::collective_exposed);
   double most_last = 0;
   for (const RankSteps& rank : ranks) most_last = std::max(most_last, rank.last_to_arrive);
-  // Nor has who came late because its data did.
-  const double waiting = beside_waiting_for_cores(
-      job.steps->share[exposed] - job.steps->exposed_on_all - job.steps->uneven_data_wait, job);
+  // Nor has who came late because its data did, nor who saved or evaluated while the others waited.
+  const double waiting =
+      beside_waiting_for_cores(job.steps->share[exposed] - job.steps->exposed_on_all -
+                                   job.steps->uneven_data_wait - waited_for_a_rare_stop(*job.steps),
+                               job);
   const double allowed = most_by_chance(ranks.size());
   if (waiting < kUnevenAtLeast || waiting * job.steps->duration_p50_ms < kLeastWaitMs ||
       most_last > allowed)

@@ -52,6 +52,7 @@ std::optional<Finding> sync_from_probes(const JobSignals& job) {
   }
   constexpr double kWorthOnACpu = 0.05;  // a loop over a tensor's values; fewer cost nothing there
   double lost = waits < kWorthOnACpu ? 0 : waits;
+  if (!on_gpu && lost == 0 && job.gpus.empty()) return std::nullopt;  // nobody has one
   if (on_gpu && job.steps->devices) {
     lost = rest_beside_own_work(*job.steps->devices);
   } else if (on_gpu && job.steps->gpu_idle_share) {

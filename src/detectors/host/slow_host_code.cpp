@@ -7,6 +7,8 @@
 // the line), input-starved (with no workers a data set that waits does so in the main thread, too).
 // Blind: in short rests code that computes looks like launching kernels; waits behind which the GPU
 // goes on working cost nothing and are left out.
+#include <functional>
+
 #include "detectors/all_detectors.hpp"
 #include "detectors/stack_tools.hpp"
 
@@ -67,7 +69,16 @@ bool is_of_a_framework(const CodePlace& place) {
 
 // A line may show as several things that it does, and a function as several lines.
 bool belong_together(const CodePlace& one, const CodePlace& other) {
-  return one.file == other.file && (one.line == other.line || one.what == other.what);
+  const bool one_function = one.what == other.what && !one.what.empty();
+  return one.file == other.file && (one.line == other.line || one_function);
+}
+
+double share_with_its_function(const JobSignals& job, const CodePlace& place) {
+  double share = 0;
+  for (const PlaceSignals& other : job.steps->places)
+    if (other.part == StepPart::other && belong_together(other.place, place))
+      share += other.most_share;
+  return share;
 }
 
 // What the main thread did meanwhile, where it was not just running.
@@ -122,12 +133,18 @@ std::optional<Finding> host_code_from_probes(const JobSignals& job) {
   } else if (job.steps->gpu_idle_share) {
     lost = std::min(lost, *job.steps->gpu_idle_share);
   }
-  Finding finding =
-      about_job(FindingCode::slow_host_code, job,
-                lost > 0.3 ? Severity::critical : Severity::warning, 0.85, lost,
-                {{"own_code_share", share, kShareAtLeast, "fraction"},
-                 {"own_code_ms_a_step", share * job.steps->mean_ms(), std::nullopt, "ms"}});
+  // Of a few per cent that only run, some are the hooks' and the next line's.
+  constexpr double kClearlyMuch = 0.1;
+  const bool rests = doing && doing->running < 0.5;
+  Finding finding = about_job(
+      FindingCode::slow_host_code, job, lost > 0.3 ? Severity::critical : Severity::warning,
+      share >= kClearlyMuch || rests ? 0.85 : 0.45, lost,
+      {{"own_code_share", share, kShareAtLeast, "fraction"},
+       {"own_code_ms_a_step", share * job.steps->mean_ms(), std::nullopt, "ms"}});
   add_main_thread(job, finding);
+  std::ranges::stable_sort(places, std::greater{}, [&](const PlaceSignals* place) {
+    return share_with_its_function(job, place->place);
+  });
   name_places(finding, job, places);
   return finding;
 }

@@ -239,6 +239,11 @@ double waits_without_a_finding(const Ledger& ledger) {
   return 1 - ledger[LedgerPart::working] - ledger[LedgerPart::link] - ledger[LedgerPart::unknown];
 }
 
+constexpr double kMuchExchanged = 0.3;
+double exchanged(const Report& report) {
+  return report.jobs.empty() ? 0 : report.jobs.front().ledger[LedgerPart::link];
+}
+
 // Healthy is said of what was proven so: all in step, each question answered with yes, and the GPU
 // time accounted for.
 bool is_proven_healthy(const Report& report) {
@@ -253,7 +258,7 @@ bool is_proven_healthy(const Report& report) {
                                report.jobs.front().ledger[LedgerPart::unknown] < kUnaccounted &&
                                report.jobs.front().ledger.waiting_is_known &&
                                waits_without_a_finding(report.jobs.front().ledger) < kUnaccounted));
-  return in_step && all_yes && !heavy_suspicion && accounted;
+  return in_step && all_yes && !heavy_suspicion && accounted && exchanged(report) < kMuchExchanged;
 }
 
 std::string without_findings_text(const Report& report, const Painter& paint) {
@@ -263,7 +268,11 @@ std::string without_findings_text(const Report& report, const Painter& paint) {
   else if (is_proven_healthy(report))
     text = paint.good("healthy") + ": nothing found that costs 2 % or more\n";
   else
-    text = fmt::format("no findings{}\n", as_far_as_seen(report));
+    text = fmt::format("no findings{}{}\n", as_far_as_seen(report),
+                       exchanged(report) < kMuchExchanged
+                           ? ""
+                           : fmt::format(", though {:.0f} % of the time goes to collectives",
+                                         exchanged(report) * 100));
   const bool asks = report.verdict && (report.verdict->pattern == Pattern::in_step ||
                                        report.verdict->pattern == Pattern::unclear);
   return text + (asks && !report.checklist.empty() ? checklist_text(report, paint) : "\n");

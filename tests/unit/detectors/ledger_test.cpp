@@ -292,6 +292,9 @@ TEST(TheLedger, CountsALateRanksOwnDelayOnce) {
   settled(signals, sleeps);
   settled(signals, saves);
 
+  std::vector<Finding> waits = {late_by("data_wait"), claim(FindingCode::input_starved, 0.6)};
+  settled(signals, waits);
+  EXPECT_EQ(waits[1].cause_of, FindingCode::straggler_rank) << "though others wait a little, too";
   EXPECT_EQ(sleeps[1].cause_of, FindingCode::straggler_rank);
   EXPECT_FALSE(saves[1].cause_of) << "a save now and then is not what makes its backward long";
 }

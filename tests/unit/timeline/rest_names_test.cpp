@@ -145,6 +145,77 @@ TEST(RestNames, AnInterruptedStretchIsStillTheUsualOne) {
   EXPECT_EQ(steps[7].step.detail->pieces.at(0).place->line, 20);
 }
 
+// Steps of a loader, both passes and an update, with a look into the stretch behind the backward
+// pass.
+std::vector<StepAt> whole_steps(const std::shared_ptr<const CodePlace>& looked_at, double rest_from,
+                                double look_at) {
+  std::vector<StepAt> steps;
+  for (int i = 0; i < 30; ++i) {
+    auto detail = std::make_shared<StepDetail>();
+    const auto piece = [&](StepPart part, int line, double from, double length) {
+      detail->pieces.push_back({.part = part,
+                                .place = place(line, "hooked"),
+                                .from_ms = from,
+                                .length_ms = length,
+                                .own_ms = length});
+    };
+    piece(StepPart::data_wait, 10, 0, 1);
+    piece(StepPart::forward, 12, 2, 2);
+    piece(StepPart::backward, 13, 5, 2);
+    piece(StepPart::optimizer, 14, 9, 1);
+    detail->rests.push_back({rest_from, 1, nullptr, nullptr, {}});
+    if (i % 3 == 0) detail->looks.push_back({look_at, 10, looked_at});
+    StepMark step;
+    step.index = i;
+    step.duration_ms = 10;
+    step.spans_ms[index_of(StepPart::forward)] = 2;
+    step.spans_ms[index_of(StepPart::other)] = 1;
+    step.detail = std::move(detail);
+    steps.push_back({10.0 * i, std::move(step)});
+  }
+  name_rests(steps);
+  return steps;
+}
+
+TEST(RestNames, TorchBehindTheBackwardPassIsTheProgramsOwnCode) {
+  const auto norms = whole_steps(place(20, "torch:norm<log_norms"), 7.5, 8);
+  const auto loss = whole_steps(place(20, "torch:cross_entropy<train"), 4, 4.5);
+
+  EXPECT_NEAR(*norms[5].step.spans_ms[index_of(StepPart::forward)], 2, 1e-9);
+  EXPECT_NEAR(*loss[5].step.spans_ms[index_of(StepPart::forward)], 3, 1e-9);
+}
+
+TEST(RestNames, NumpyWithinAPassIsTheProgramsOwnCode) {
+  auto steps = whole_steps(place(20, ""), 7.5, 8);
+  for (StepAt& entry : steps) {
+    auto detail = std::make_shared<StepDetail>(*entry.step.detail);
+    static const auto forward = place(12, "hooked");  // one place each, as the reader makes it
+    static const auto hook = place(31, "numpy:percentile<spy");
+    detail->pieces[1].place = forward;
+    detail->looks = {{2.5, 10, hook}, {3.5, 10, place(12, "")}};
+    entry.step.detail = std::move(detail);
+  }
+  name_rests(steps);
+
+  EXPECT_NEAR(*steps[5].step.spans_ms[index_of(StepPart::forward)], 1, 1e-9);
+  EXPECT_EQ(steps[5].step.detail->pieces.back().place->line, 31);
+}
+
+TEST(RestNames, TheRestOfALineThatMakesABatchIsTheBatchs) {
+  auto steps =
+      steps_with(std::make_shared<const CodePlace>(CodePlace{"train.py", 7, "make_batch", 12}));
+  const auto line = place(12, "");
+  for (std::size_t i = 1; i < steps.size(); i += 3) {
+    auto detail = std::make_shared<StepDetail>(*steps[i].step.detail);
+    detail->looks.push_back({8, 10, line});
+    steps[i].step.detail = std::move(detail);
+  }
+
+  name_rests(steps);
+
+  EXPECT_NEAR(*steps[5].step.spans_ms[index_of(StepPart::data_wait)], 4, 1e-9);
+}
+
 TEST(RestNames, AreTheSameWhenAskedTwice) {
   auto steps = steps_with(place(20, "wandb:log"));
 
@@ -200,6 +271,7 @@ TEST(PartOfFunctions, AModelThatIsCopiedIsNobodysPass) {
   EXPECT_EQ(part_of_functions("update<train"), StepPart::optimizer) << "one's own optimizer";
   EXPECT_EQ(part_of_functions("apply_gradients<train"), StepPart::optimizer);
   EXPECT_EQ(part_of_functions("update_progress<train"), StepPart::logging);
+  EXPECT_EQ(part_of_functions("update_ema<train"), StepPart::other) << "no optimizer's own work";
   EXPECT_EQ(part_of_functions("apply_model<train"), StepPart::other);
 }
 
