@@ -27,17 +27,34 @@ bool may_train(const SourceFile& file) {
   return false;
 }
 
+bool has_a_loop(const SourceFile& file) {
+  return file.text().find(".backward(") != std::string::npos;
+}
+
+// main.py, which takes train() from another file of the project.
+bool may_start_training(const SourceFile& file) {
+  return file.kind() == FileKind::python && file.text().find("train") != std::string::npos &&
+         file.text().find("import ") != std::string::npos;
+}
+
 std::map<FileId, ScriptFacts> scripts_of(const Project& project) {
   std::map<FileId, ScriptFacts> scripts;
   for (Launch& launch : all_launches(project))
     if (launch.script && project.file(*launch.script).kind() == FileKind::python)
       scripts[*launch.script].launches.push_back(std::move(launch));
+  // 1: it may train; 2: it may start what trains
+  std::vector<char> trains(project.size(), 0);
+  in_parallel(project.size(), kWorthThreads, [&](std::size_t id) {
+    trains[id] = may_train(project.file(id)) ? 1 : may_start_training(project.file(id)) ? 2 : 0;
+  });
   std::vector<char> wanted(project.size(), 0);
   in_parallel(project.size(), kWorthThreads, [&](std::size_t id) {
-    wanted[id] = project.file(id).asked_for() && may_train(project.file(id)) &&
-                         looks_like_a_script(project.file(id))
-                     ? 1
-                     : 0;
+    if (trains[id] == 0 || !project.file(id).asked_for() || !looks_like_a_script(project.file(id)))
+      return;
+    wanted[id] =
+        trains[id] == 1 || std::ranges::any_of(project.with_imports(id), [&](FileId other) {
+          return trains[other] == 1 && has_a_loop(project.file(other));
+        });
   });
   for (FileId id = 0; id < project.size(); ++id)
     if (wanted[id] != 0) scripts[id];

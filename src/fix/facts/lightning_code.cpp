@@ -51,6 +51,15 @@ bool is_lightning_trainer(const PythonCall& call) {
                                            call.full_name.starts_with("pytorch_lightning."));
 }
 
+bool has_a_lightning_trainer(const Project& project) {
+  for (FileId file = 0; file < project.size(); ++file) {
+    const std::string& text = project.file(file).text();
+    for (const char* word : {"Trainer(", "LightningCLI(", "instantiate(", "Trainer.from_"})
+      if (text.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
 std::vector<const PythonCall*> calls_in_every_run(const PythonModule& module, Node function) {
   std::vector<const PythonCall*> found;
   for (const PythonCall& call : module.calls())

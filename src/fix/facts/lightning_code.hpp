@@ -15,6 +15,9 @@ bool speaks_of_lightning(std::string_view text);
 // lightning.Trainer, pytorch_lightning.Trainer, and none of another library's.
 bool is_lightning_trainer(const PythonCall& call);
 
+// Whether anything in the project makes a Trainer: else its modules are never trained by one.
+bool has_a_lightning_trainer(const Project& project);
+
 // A class with a training_step(): that function, and the methods of the class that it calls in
 // every step.
 struct LightningStep {

@@ -20,12 +20,11 @@ std::string owner_of(const PythonCall& call) {
 // optimizer.step(), and not scheduler.step(), profiler.step(), env.step(action).
 bool is_update(const PythonCall& call) {
   if (call.last_name() != "step") return false;
-  const std::string owner = owner_of(call);
+  const std::string owner = lower_case(owner_of(call));  // OPTIMIZER.step()
   for (const char* other : {"sched", "prof", "env", "logger", "timer", "warmup", "pbar"})
     if (owner.find(other) != std::string::npos) return false;
   if (owner.find("scaler") != std::string::npos) return !call.arguments.empty();
-  return (owner.find("opt") != std::string::npos || owner.find("Opt") != std::string::npos) &&
-         call.arguments.empty();
+  return owner.find("opt") != std::string::npos && call.arguments.empty();
 }
 
 // engine.backward(loss), engine.step(): DeepSpeed's, whatever the engine is called.
@@ -38,6 +37,20 @@ bool steps_the_engine(const PythonCall& call, const PythonCall& backward) {
 bool is_bar(const PythonCall& call) {
   return is_one_of(call.last_name(), {"tqdm", "trange", "track", "progress_bar", "Progress",
                                       "metric_logger", "log_every", "prange"});
+}
+
+// with tqdm(loader) as bar: for batch in bar. What the bar was given; none: it is no such name.
+Node given_to_a_bar_around(const ValueOrigins& origins, FileId file, Node name) {
+  for (Node with = name.enclosing("with_statement"); with; with = with.enclosing("with_statement"))
+    for (const Node& pattern : with.descendants("as_pattern")) {
+      const auto parts = pattern.children();
+      if (parts.size() < 2 || parts.back().text() != name.text()) continue;
+      const PythonCall* const call =
+          parts.front().is("call") ? origins.call_at(file, parts.front()) : nullptr;
+      if (call != nullptr && is_bar(*call) && call->positional(0) != nullptr)
+        return call->positional(0)->value;
+    }
+  return {};
 }
 
 // What a loop goes over without enumerate() and progress bars, and whether it counts.
@@ -59,6 +72,8 @@ void read_source(const ValueOrigins& origins, TrainingLoop& loop) {
     }
     source = call->positional(0)->value;
   }
+  if (source.is("identifier"))
+    if (const Node given = given_to_a_bar_around(origins, loop.file, source)) source = given;
   // A bar that was given the loader before: bar = tqdm(loader); for batch in bar.
   if (source.is("identifier"))
     for (const CallAt& bar : origins.calls(loop.file, source, {"tqdm", "track", "enumerate"})) {
@@ -278,6 +293,50 @@ bool in_every_turn(Node loop, Node node) {
            (leaves_the_turn(statement, "continue_statement") ||
             leaves_the_turn(statement, "break_statement"));
   });
+}
+
+namespace {
+
+// What a run decides once: a name or an attribute that the loop does not set, with `not`, `and`,
+// `is not None` around it.
+bool is_a_flag(const TrainingLoop& loop, Node condition) {
+  while (condition.is("parenthesized_expression") || condition.is("not_operator"))
+    condition = condition.is("not_operator") ? condition.field("argument") : condition.child(0);
+  if (condition.is("boolean_operator"))
+    return is_a_flag(loop, condition.field("left")) && is_a_flag(loop, condition.field("right"));
+  if (condition.is("comparison_operator")) {
+    const auto parts = condition.children();
+    if (parts.size() != 2 || !is_none(parts[1])) return false;
+    condition = parts[0];
+  }
+  if (!condition.is("identifier") && !condition.is("attribute")) return false;
+  const std::string name = lower_case(condition.text());
+  for (const char* word : {"step", "iter", "batch", "epoch", "first", "last", "best", "should",
+                           "debug", "verbose", "now", "update", "done", "nan"})
+    if (name.find(word) != std::string::npos) return false;
+  const auto assignments = loop.loop.descendants("assignment");
+  return std::ranges::none_of(assignments, [&](const Node& assignment) {
+    return assignment.field("left").text() == condition.text();
+  });
+}
+
+bool is_a_rank_test_alone(Node condition) {
+  const std::string_view text = condition.text();
+  return text.find('%') == std::string_view::npos && text.find(" and ") == std::string_view::npos &&
+         speaks_of_ranks(condition);
+}
+
+}  // namespace
+
+bool in_nearly_every_turn(const TrainingLoop& loop, Node node) {
+  for (Node outer = node.parent(), inner = node; outer && inner != loop.loop;
+       inner = outer, outer = outer.parent()) {
+    if (!outer.is("if_statement") || inner != outer.field("consequence")) continue;
+    const Node condition = outer.field("condition");
+    if (!is_a_flag(loop, condition) && !is_a_rank_test_alone(condition)) return false;
+    return in_every_turn(outer.field("consequence"), node) && in_nearly_every_turn(loop, outer);
+  }
+  return in_every_turn(loop.loop, node);
 }
 
 Node loss_of(const TrainingLoop& loop) {

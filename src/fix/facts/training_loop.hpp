@@ -51,6 +51,10 @@ std::vector<TrainingLoop> spread_loops(const TrainingCode& code, const ValueOrig
 
 // Whether a node is met in every turn of a loop: under no condition and in no handler.
 bool in_every_turn(Node loop, Node node);
+// Whether a node is met in nearly every turn: also under conditions that a run meets always or
+// never
+// (`if use_wandb:`, `if writer is not None:`) or one rank always (`if rank == 0:`).
+bool in_nearly_every_turn(const TrainingLoop& loop, Node node);
 // The loss that backward() starts from: `loss` of loss.backward(), of
 // scaler.scale(loss).backward(), of (loss / 4).backward().
 Node loss_of(const TrainingLoop& loop);

@@ -57,8 +57,12 @@ bool is_dockers(const std::string& name) {
 void add_from_requirements(Versions& versions, const fs::path& file) {
   std::error_code failed;
   if (!fs::is_regular_file(file, failed)) return;  // a pipe of that name would wait for a writer
-  const auto text = read_small_file(file);
+  auto text = read_small_file(file);
   if (!text) return;
+  // what PowerShell's `pip freeze >` writes
+  if (text->starts_with("\xFF\xFE"))
+    std::erase_if(*text,
+                  [](char byte) { return byte == '\0' || byte == '\xFF' || byte == '\xFE'; });
   const std::string from = file.filename().string();
   const bool file_is_dockers = is_dockers(from);
   for (std::string_view line : split(*text, '\n')) {

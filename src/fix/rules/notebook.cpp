@@ -9,6 +9,8 @@
 // where several GPUs are known (--gpus).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fix/rules/loops/loop_rules.hpp"
 
 namespace lockstep {
@@ -20,6 +22,11 @@ void notebook(const RuleInput& input, const ScriptFacts& script,
   if (!file.is_notebook() || !script.code.starts_itself.empty()) return;
   if (!script.code.trains() && (script.loops.empty() || !several || !asks_for_cuda(input, script)))
     return;
+  if (script.code.sees_one_gpu) return;
+  const bool is_split = std::ranges::any_of(script.code.loads, [&](const CallAt& load) {
+    return split_map(input.project, load).has_value();
+  });
+  if (is_split) return;  // P101 speaks of it
   const Node where = !script.code.trainers.empty() ? script.code.trainers.front().call->node
                      : !script.code.accelerators.empty()
                          ? script.code.accelerators.front().call->node

@@ -11,7 +11,7 @@ if __name__ == "__main__":
     for epoch in range(10):
         for x, y in loader:  #: P103
             loss = model(x.cuda(non_blocking=True)).sum()
-            if torch.isnan(loss):
+            if torch.isnan(loss):  #: S301
                 continue
             optimizer.zero_grad()
             loss.backward()

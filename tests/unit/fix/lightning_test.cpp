@@ -100,6 +100,18 @@ TEST(Lightning, AValueSummedOverTheRanksInEachStepIsFound) {
   EXPECT_THAT(by_epoch.findings(), IsEmpty());
 }
 
+TEST(Lightning, AMetricThatAddsItselfUpIsNotSummedInEachStep) {
+  const FixProject project(
+      {{"train.py", module_with("        self.log('acc', self.accuracy, sync_dist=True)")}});
+  EXPECT_THAT(project.findings(), IsEmpty());
+}
+
+TEST(Lightning, AModuleThatNobodyTrainsIsSilent) {
+  std::string text = module_with("        self.log('loss', loss.item())");
+  text = text.substr(0, text.find("def main()"));
+  EXPECT_THAT(FixProject({{"model.py", text}, {"more.py", "x = 1\n"}}).findings(), IsEmpty());
+}
+
 TEST(Lightning, ALinePrintedInEachStepIsFound) {
   const FixProject project({{"train.py", module_with("        print(batch_idx, loss)")}});
   EXPECT_THAT(project.findings(), ElementsAre(StartsWith("S302 train.py:12")));
@@ -198,6 +210,8 @@ TEST(Hydra, ALoadersSettingsAreFoundWhereTheyAreHandedOn) {
                        "from torch.utils.data import DataLoader\n"
                        "def make(cfg, data):\n"
                        "    return DataLoader(data, num_workers=cfg.data.num_workers)\n"}});
+  const FixProject of_a_past_run(
+      {{std::string("logs/version_0/hparams.yaml"), "_target_: src.DataModule\nnum_workers: 0\n"}});
   const FixProject of_nobody({{std::string("conf/base.yaml"), settings}});
   const FixProject to_debug(
       {{std::string("conf/debug/mnist.yaml"), "_target_: src.MNISTDataModule\nnum_workers: 0\n"}});
@@ -206,6 +220,7 @@ TEST(Hydra, ALoadersSettingsAreFoundWhereTheyAreHandedOn) {
   EXPECT_THAT(by_target.after("conf/data/mnist.yaml"), HasSubstr("num_workers: 4"));
   EXPECT_THAT(by_name.findings(), ElementsAre(StartsWith("D202 conf/base.yaml:2")));
   EXPECT_THAT(of_nobody.findings(), IsEmpty());
+  EXPECT_THAT(of_a_past_run.findings(), IsEmpty());
   EXPECT_THAT(to_debug.findings(), IsEmpty());
 }
 

@@ -321,5 +321,97 @@ if __name__ == "__main__":
   EXPECT_EQ(used.safety(FindingCode::one_gpu_leads), FixSafety::manual);
 }
 
+// Reads under what a run, or a rank, meets always; and what asks the GPU without saying so.
+TEST(Shapes, AReadUnderAFlagOrForRankZeroIsMadeInEveryStep) {
+  const auto found = [](const std::string& line) {
+    return FixProject({{"train.py", plain_loop("'cuda'",
+                                               "        loss = net(x.to(device)).mean()\n"
+                                               "        loss.backward()\n" +
+                                                   line)},
+                       {"config.py", ""}})
+        .findings();
+  };
+
+  EXPECT_THAT(found("        if rank == 0:\n            wandb.log({'loss': loss.item()})"),
+              Contains(StartsWith("S302 train.py")));
+  EXPECT_THAT(found("        if use_wandb:\n            history.append(loss.item())"),
+              Contains(StartsWith("S301 train.py")));
+  EXPECT_THAT(found("        for name, value in losses.items():\n"
+                    "            sums[name] += value.item()"),
+              Contains(StartsWith("S301 train.py")));
+  EXPECT_THAT(found("        if torch.isnan(loss):\n            break"),
+              Contains(StartsWith("S301 train.py")));
+  EXPECT_THAT(found("        if should_log:\n            history.append(loss.item())"),
+              Each(Not(StartsWith("S301"))))
+      << "who knows how often";
+  EXPECT_THAT(found("        if i % 50 == 0:\n            history.append(loss.item())"),
+              Each(Not(StartsWith("S301"))));
+  EXPECT_THAT(found("        count += y.item()"), Each(Not(StartsWith("S301"))))
+      << "the loader's own batch lies on the host";
+}
+
+TEST(Shapes, ALoopInAnotherFileThanTheScript) {
+  const FixProject project(
+      {{"main.py",
+        "import torch\nfrom loop import train\n\nif __name__ == '__main__':\n"
+        "    model = torch.nn.Linear(4, 4).cuda()\n    train(model, loader, opt)\n"},
+       {"loop.py",
+        "def train(model, loader, optimizer):\n    total = 0.0\n"
+        "    for x, y in loader:\n        loss = model(x.cuda()).mean()\n"
+        "        loss.backward()\n        optimizer.step()\n"
+        "        total += loss.item()\n    return total\n"}});
+  const FixProject unused({{std::string("main.py"),
+                            "import torch\n\nif __name__ == '__main__':\n"
+                            "    print('train')\n"}});
+
+  EXPECT_THAT(project.findings(), Contains(StartsWith("S301 loop.py")));
+  EXPECT_THAT(unused.findings(), ::testing::IsEmpty());
+}
+
+TEST(Shapes, ALoaderWithinAProgressBarAndOneThatIsNamedForTraining) {
+  const auto script = [](const std::string& loop) {
+    return FixProject({{"train.py",
+                        "import torch\nfrom torch.utils.data import DataLoader\n"
+                        "from data import Faces\n\ndef main():\n"
+                        "    net = torch.nn.Linear(4, 4).cuda()\n"
+                        "    OPTIMIZER = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+                        "    train_loader = DataLoader(Faces(), batch_size=8)\n" +
+                            loop +
+                            "            loss = net(x.cuda()).mean()\n"
+                            "            loss.backward()\n"
+                            "            OPTIMIZER.step()\n\n"
+                            "if __name__ == '__main__':\n    main()\n"},
+                       {"data.py",
+                        "class Faces:\n    def __getitem__(self, i):\n"
+                        "        return open(str(i)).read()\n"}})
+        .findings();
+  };
+
+  EXPECT_THAT(script("    with tqdm(train_loader) as bar:\n        for x, y in bar:\n"),
+              Contains(StartsWith("D203 train.py")));
+  EXPECT_THAT(script("    if True:\n        for x, y in Prefetch(train_loader):\n"),
+              Contains(StartsWith("D202 train.py")));
+}
+
+TEST(Shapes, RankZeroAloneLeavesTheLoop) {
+  const auto ddp = [](const std::string& condition) {
+    return FixProject({{"train.py",
+                        "import os\nimport torch\nimport torch.distributed as dist\n"
+                        "from torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+                        "def main():\n    dist.init_process_group('nccl')\n"
+                        "    rank = dist.get_rank()\n    torch.cuda.set_device(rank)\n"
+                        "    net = DDP(torch.nn.Linear(4, 4).cuda())\n"
+                        "    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+                        "    for epoch in range(9):\n        for x in loader:\n"
+                        "            loss = net(x).mean()\n            loss.backward()\n"
+                        "            optimizer.step()\n        if " +
+                            condition + ":\n            break\n\nmain()\n"}})
+        .findings();
+  };
+
+  EXPECT_THAT(ddp("rank == 0 and stopper.is_over()"), Contains(StartsWith("C407 train.py:18")));
+  EXPECT_THAT(ddp("stopper.is_over()"), Each(Not(StartsWith("C407"))));
+}
+
 }  // namespace
 }  // namespace lockstep

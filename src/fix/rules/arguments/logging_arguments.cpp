@@ -30,8 +30,7 @@ void check_logging_arguments(const RuleInput& input, const TrainingSettings& set
   if (const auto steps = arguments.number("max_steps");
       steps && *steps > 0 && *steps <= kTooFewStepsToLogLess)
     return;
-  if (const auto strategy = arguments.word("logging_strategy"); strategy && *strategy != "steps")
-    return;
+  if (arguments.has("logging_strategy") && arguments.word("logging_strategy") != "steps") return;
   if (generates(settings.owner) || arguments.has("loss_watchdog_threshold") ||
       arguments.has("num_generations"))
     return;

@@ -20,8 +20,12 @@ bool holds_a_word(std::string_view text, std::initializer_list<std::string_view>
       words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
+// Or the record of one that is over: Lightning's hparams.yaml, W&B's and Hydra's copies.
 bool is_for_another_run(const SourceFile& source) {
-  return holds_a_word(lower_case(source.name()), {"debug", "test", "eval", "infer", "predict"});
+  return holds_a_word(
+      lower_case(source.name()),
+      {"debug", "test", "eval", "infer", "predict", "hparams.y", "version_", "wandb/", "outputs/",
+       "runs/", "ckpt", "checkpoint", "multirun", "log/", "logs/", "log_", "_log", "results"});
 }
 
 // The keys around a mapping: `val_loader:`.
@@ -74,7 +78,7 @@ void check_key(const RuleInput& input, FileId file, const ArgumentSet& mapping,
            .reason = std::move(reason),
            .description = std::move(description),
            .effect = code == FindingCode::pageable_copies
-                         ? "copies run beside the GPU's work"
+                         ? "the host goes on while the batch travels"
                          : "batches are ready when the step is; nothing is gained where a batch is "
                            "made in less time than a step takes",
            .changes = std::move(changes),

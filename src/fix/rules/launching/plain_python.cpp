@@ -104,6 +104,19 @@ bool runs_beside_others(const ScriptFacts& script, const Launch& launch) {
          }) > 1;
 }
 
+// A Dockerfile that takes neither CUDA's image nor PyTorch's: the project also trains on the CPU.
+bool has_an_image_without_cuda(const Project& project) {
+  for (FileId file = 0; file < project.size(); ++file) {
+    if (project.file(file).kind() != FileKind::dockerfile) continue;
+    const std::string text = lower_case(project.file(file).text());
+    const bool with_cuda =
+        std::ranges::any_of(std::array{"cuda", "nvidia", "pytorch/", "gpu", "rocm", "nvcr"},
+                            [&](const char* word) { return text.find(word) != std::string::npos; });
+    if (text.find("from ") != std::string::npos && !with_cuda) return true;
+  }
+  return false;
+}
+
 // More than one task a node: SLURM starts the processes. More than one node: --standalone would
 // part them.
 bool slurm_has_its_own_way(const std::string& text, const Launch& launch) {
@@ -289,11 +302,15 @@ void inspect_launch(const RuleInput& input, const ScriptFacts& script, const Lau
                     launch.line->words[launch.script_word].to}};
   if (script_changes_too) finding.group = launch_group(script.code.script);
   Way way;
-  way.safety = FixSafety::unsafe;
+  // `--nproc_per_node=gpu` ends with a ValueError where there is none.
+  const bool may_have_no_gpu = !visible.count && has_an_image_without_cuda(project);
+  way.safety = may_have_no_gpu ? FixSafety::manual : FixSafety::unsafe;
   way.description = fmt::format("start one process per GPU with torchrun ({})",
                                 visible.count ? visible.from : "as many as there are GPUs");
   way.effect = "all GPUs work at once; published: 1.8-1.9x on 2, 3.5-3.8x on 4";
   way.changes = batch_words(input, script, visible.count);
+  if (may_have_no_gpu)
+    way.changes += "; the project's image has no CUDA: without a GPU this line ends with an error";
   if (const std::string more = work_of_every_rank(script.code); !more.empty())
     way.changes += "; " + more;
   if (launcher_words(launch, processes).front() != "torchrun" &&

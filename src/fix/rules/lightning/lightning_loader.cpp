@@ -25,7 +25,7 @@ bool is_of_tensors(const PythonModule& module, const PythonCall& loader) {
 void lightning_loader(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings) {
   const std::string_view text = text_of(input, file);
   if (text.find("IterableDataset") != std::string_view::npos ||
-      text.find("\"mps\"") != std::string_view::npos)
+      text.find("\"mps\"") != std::string_view::npos || !has_a_lightning_trainer(input.project))
     return;
   const PythonModule& module = module_of(input, file);
   for (const PythonCall* const loader : lightning_loaders(module)) {
@@ -56,7 +56,7 @@ void lightning_loader(const RuleInput& input, FileId file, std::vector<CodeFindi
                .reason = "pin_memory is off: every copy to the GPU goes through a staging buffer, "
                          "and the host waits for it",
                .description = "keep batches in pinned memory",
-               .effect = "copies run beside the GPU's work",
+               .effect = "the host goes on while the batch travels",
                .changes = "some host memory is locked; the numbers are the same",
                .files = {{file, arguments.set(text, "pin_memory", "True")}}},
               findings);

@@ -72,7 +72,12 @@ void check_read(FileId file, const std::vector<const PythonCall*>& calls, const 
 void check_log(FileId file, const PythonCall& call, std::vector<CodeFinding>& findings) {
   const PythonArgument* const over_ranks = call.argument("sync_dist");
   const PythonArgument* const on_step = call.argument("on_step");
-  if (call.has_splat || over_ranks == nullptr || bool_value(over_ranks->value) != true ||
+  // torchmetrics: an object that adds itself up, over the epoch
+  const PythonArgument* const value = call.given("value", 1);
+  const bool is_a_metric =
+      value != nullptr && value->value.is("attribute") && value->value.text().starts_with("self.");
+  if (call.has_splat || is_a_metric || over_ranks == nullptr ||
+      bool_value(over_ranks->value) != true ||
       (on_step != nullptr && bool_value(on_step->value) != true))
     return;
   propose({.code = FindingCode::reduce_every_step,
@@ -114,7 +119,7 @@ bool trains_on_the_cpu(std::string_view text) {
 }  // namespace
 
 void lightning_step(const RuleInput& input, FileId file, std::vector<CodeFinding>& findings) {
-  if (trains_on_the_cpu(text_of(input, file))) return;
+  if (trains_on_the_cpu(text_of(input, file)) || !has_a_lightning_trainer(input.project)) return;
   const PythonModule& module = module_of(input, file);
   for (const LightningStep& step : lightning_steps(module)) {
     std::vector<Node> told;  // one finding a statement

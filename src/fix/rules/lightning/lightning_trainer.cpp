@@ -90,7 +90,9 @@ class TrainerChecker {
       propose_value("log_every_n_steps", FindingCode::logging_too_often, "10",
                     "log_every_n_steps=1 reads every logged value back in each step, and the host "
                     "waits for the GPU",
-                    "log every 10 steps", "one wait in ten steps instead of one a step",
+                    "log every 10 steps",
+                    "less to read and to write for the log; what else reads values in each step (a "
+                    "progress bar, .item()) stays",
                     "what is logged: one value in ten; the training itself is the same");
     if (arguments_.truth("detect_anomaly") == true)
       propose_value("detect_anomaly", FindingCode::harmful_environment, "False",

@@ -110,6 +110,14 @@ void every_rank_saves(const RuleInput& input, const ScriptFacts& script,
     if (save && (is_named_by_rank(script, item) || is_decided_above(item.call->node) ||
                  is_on_a_ranks_own_way(item.call->node) || !is_alike_on_all_ranks(script, item)))
       continue;
+    // Before the ranks are started, in the function that starts them.
+    const bool is_the_starter =
+        script.code.starts_itself == "mp.spawn" &&
+        std::ranges::any_of(script.code.all, [&](const CallAt& other) {
+          return other.file == item.file && other.call->last_name() == "spawn" &&
+                 function_around(other.call->node) == function_around(item.call->node);
+        });
+    if (tracker && is_the_starter) continue;
     // a stand-in of their own
     if (tracker && item.call->callee.starts_with("wandb.") &&
         !module_of(input, item.file).assigned("wandb").empty())

@@ -126,11 +126,44 @@ std::vector<Change> pinned(const RuleInput& input, const ScriptFacts& script,
   return files;
 }
 
+// Copies that non_blocking does not help, as `.to(device, dtype=torch.long)`, or of what was made
+// of the batch on the host: the host still waits for those.
+std::string others_still_wait(const RuleInput& input, const ScriptFacts& script,
+                              const CallAt& loader) {
+  for (const TrainingLoop* const loop : loops_over(script, loader)) {
+    const auto mended = waiting_copies(input, script, *loop);
+    for (const PythonCall* const call : calls_in_turn(input, *loop)) {
+      const bool to_a_device = (call->last_name() == "to" && call->positional(0) != nullptr &&
+                                lower_case(call->list.text()).find("dev") != std::string::npos) ||
+                               call->last_name() == "cuda";
+      if (to_a_device && call->argument("non_blocking") == nullptr &&
+          call->node.field("function").is("attribute") &&
+          std::ranges::find(mended, call) == mended.end())
+        return fmt::format("; {} still waits", call->node.text());
+    }
+  }
+  return "";
+}
+
 // num_workers=0,  # Windows
 bool is_meant(std::string_view text, const Setting* setting) {
   if (setting == nullptr) return false;
   const std::size_t end = setting->whole.to();
   return text.substr(end, line_end(text, end) - end).find('#') != std::string_view::npos;
+}
+
+bool trains_by_hand(const ScriptFacts& script) {
+  return std::ranges::any_of(
+      script.code.all, [](const CallAt& item) { return item.call->last_name() == "backward"; });
+}
+
+// train_loader = DataLoader(...), and none for validation.
+bool is_named_for_training(const PythonCall& loader) {
+  const Node assignment = loader.node.parent();
+  if (!assignment.is("assignment") || assignment.field("right") != loader.node) return false;
+  const std::string name = lower_case(assignment.field("left").text());
+  return name.find("train") != std::string::npos && name.find("eval") == std::string::npos &&
+         name.find("val") == std::string::npos && name.find("test") == std::string::npos;
 }
 
 void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const CallAt& loader,
@@ -183,7 +216,8 @@ void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const 
              .reason = "pin_memory is off: every copy to the GPU goes through a staging buffer, "
                        "and the host waits for it",
              .description = "keep batches in pinned memory, and copy them with non_blocking=True",
-             .effect = "copies run beside the GPU's work",
+             .effect = "the host goes on while the batch travels" +
+                       others_still_wait(input, script, loader),
              .changes = is_proven ? fmt::format("nothing in the numbers: {}; some host memory is "
                                                 "locked",
                                                 proof)
@@ -191,6 +225,20 @@ void check_hand_loader(const RuleInput& input, const ScriptFacts& script, const 
              .files = pinned(input, script, loader)},
             findings);
   }
+  if (!pinned_by_position && arguments.truth("pin_memory") != true &&
+      script.code.accelerators.empty() && loops_over(script, loader).empty() &&
+      is_named_for_training(*loader.call))
+    propose(
+        {.code = FindingCode::pageable_copies,
+         .safety = FixSafety::manual,
+         .confidence = 0.6,
+         .where = {place},
+         .reason = "pin_memory is off: every copy to the GPU goes through a staging buffer, and "
+                   "the host waits for it",
+         .description = "pin_memory=True here, and non_blocking=True where the batch is copied",
+         .effect = "the host goes on while the batch travels",
+         .changes = "some host memory is locked; the numbers are the same"},
+        findings);
 }
 
 }  // namespace
@@ -204,6 +252,12 @@ void hand_loader(const RuleInput& input, const ScriptFacts& script,
   for (const TrainingLoop* const loop : script.all_loops())
     for (const CallAt& loader : loop->loaders)
       if (looked_at.insert(loader.call).second) check_hand_loader(input, script, loader, findings);
+  // Handed on in ways that are not followed (a class, a factory): its name says what it is for.
+  if (trains_by_hand(script))
+    for (const CallAt& item : script.code.all)
+      if (item.call->last_name() == "DataLoader" && is_named_for_training(*item.call) &&
+          looked_at.insert(item.call).second)
+        check_hand_loader(input, script, item, findings);
 }
 
 }  // namespace lockstep

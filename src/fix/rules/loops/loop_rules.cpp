@@ -164,6 +164,11 @@ std::string wrapped_model(const ScriptFacts& script, const TrainingLoop& loop) {
 std::vector<const PythonCall*> waiting_copies(const RuleInput& input, const ScriptFacts& script,
                                               const TrainingLoop& loop) {
   std::vector<const PythonCall*> found;
+  // Accelerate's prepared loaders have moved the batch already.
+  if (!script.code.accelerators.empty() &&
+      std::ranges::any_of(script.code.all,
+                          [](const CallAt& item) { return item.call->last_name() == "prepare"; }))
+    return found;
   // What a collate function makes may have a to() of its own: Transformers' BatchEncoding takes
   // non_blocking only since 2024.
   const bool is_own = std::ranges::any_of(loop.loaders, [](const CallAt& loader) {

@@ -49,6 +49,50 @@ double minutes_of(Node expression) {
   return minutes;
 }
 
+// A condition that one rank alone can meet: `if stops_early and rank == 0:`.
+bool is_for_some_ranks(Node condition) {
+  if (is_bare_rank_test(condition)) return true;
+  if (condition.is("parenthesized_expression")) return is_for_some_ranks(condition.child(0));
+  return condition.is("boolean_operator") && condition.field("operator").text() == "and" &&
+         (is_for_some_ranks(condition.field("left")) ||
+          is_for_some_ranks(condition.field("right")));
+}
+
+// `if rank == 0 and ...: break` out of a loop in which the others go on to the next all-reduce.
+void breaks(const ScriptFacts& script, std::vector<CodeFinding>& findings) {
+  if (!is_hand_made_ddp(script)) return;
+  std::vector<std::pair<FileId, Node>> loops;
+  for (const TrainingLoop* const loop : script.all_loops()) {
+    loops.emplace_back(loop->file, loop->loop);
+    for (const EpochLoop& epochs : epoch_loops(*script.origins, *loop))
+      loops.emplace_back(epochs.file, epochs.loop);
+  }
+  std::vector<Node> told;
+  for (const auto& [file, loop] : loops)
+    for (const Node& leave : loop.descendants("break_statement")) {
+      if (loop_around(leave) != loop || std::ranges::find(told, leave) != told.end()) continue;
+      Node condition;
+      for (Node outer = leave.parent(), inner = leave; outer && outer != loop;
+           inner = outer, outer = outer.parent())
+        if (outer.is("if_statement") && inner == outer.field("consequence") &&
+            is_for_some_ranks(outer.field("condition")) && !condition)
+          condition = outer;
+      if (!condition) continue;
+      told.push_back(leave);
+      propose({.code = FindingCode::rank_conditional_collective,
+               .severity = Severity::critical,
+               .confidence = 0.8,
+               .where = {place_of(file, leave), place_of(file, condition)},
+               .reason = "one rank leaves the loop here, and the others go on to the next "
+                         "all-reduce: they wait for it until the timeout",
+               .description = "tell all ranks (broadcast the decision as a tensor) and let them "
+                              "leave together",
+               .effect = "nobody waits for a rank that never comes",
+               .changes = "the others stop as well"},
+              findings);
+    }
+}
+
 }  // namespace
 
 void rank_conditions(const RuleInput& input, const ScriptFacts& script,
@@ -56,6 +100,7 @@ void rank_conditions(const RuleInput& input, const ScriptFacts& script,
   if (!script.code.trains_with_ddp && !script.code.trains_with_accelerate &&
       script.code.joins.empty())
     return;
+  breaks(script, findings);
   const auto splits = split_paths(input.project, script.code, *script.origins);
   for (const SplitPath& split : splits) {
     std::vector<Edit> edits = barrier_for_all(input, split);

@@ -25,7 +25,7 @@ constexpr int kEvery = 50;
 
 // Statements that write a line.
 bool writes(const PythonCall& call) {
-  static constexpr std::array<std::string_view, 12> kNames = {"print",
+  static constexpr std::array<std::string_view, 13> kNames = {"print",
                                                               "info",
                                                               "log",
                                                               "add_scalar",
@@ -36,14 +36,16 @@ bool writes(const PythonCall& call) {
                                                               "set_description_str",
                                                               "write",
                                                               "debug",
-                                                              "log_metrics"};
+                                                              "log_metrics",
+                                                              "log_metric"};
   const std::string_view name = call.last_name();
   if (std::ranges::find(kNames, name) == kNames.end()) return false;
   if (name == "print") return call.callee == "print";
   const std::string owner = call.callee.substr(0, call.callee.rfind('.'));
   if (name == "log")
     return owner == "wandb" || holds_any(owner, {"experiment", "neptune", "comet", "logger"}) ||
-           owner.find("run") != std::string::npos || owner == "self" || owner == "mlflow";
+           owner.find("run") != std::string::npos || owner == "self" || owner == "mlflow" ||
+           owner.ends_with("accelerator");
   if (name == "info" || name == "debug") return owner.find("log") != std::string::npos;
   if (name == "write")
     return owner.find("tqdm") != std::string::npos || owner.find("log") != std::string::npos;
@@ -84,6 +86,28 @@ bool is_of_loss(const TrainingLoop& loop, Node expression) {
   return reads_one_of(names) || (!read.empty() && reads_one_of(parts_of_loss(loop, loss)));
 }
 
+// `if torch.isnan(loss):` asks the GPU.
+bool decides_by(const TrainingLoop& loop, const PythonCall& call) {
+  static constexpr std::array<std::string_view, 3> kAsks = {"isnan", "isinf", "isfinite"};
+  if (std::ranges::find(kAsks, call.last_name()) == kAsks.end() || call.arguments.empty() ||
+      !is_of_loss(loop, call.arguments.front().value) ||
+      call.arguments.front().value.text().find(".item()") != std::string_view::npos)
+    return false;
+  if (call.full_name.starts_with("math.")) return true;
+  const Node condition = call.node.enclosing("if_statement").field("condition");
+  return condition && condition.contains(call.node);
+}
+
+// One value of a tensor that is no part of the batch as the loader gave it.
+bool reads_one_value(const TrainingLoop& loop, std::string_view name, Node object) {
+  if (name != "item") return false;
+  auto names = names_in(object);
+  if (object.is("identifier")) names.insert(std::string(object.text()));
+  return !names.empty() && std::ranges::none_of(names, [&](const std::string& each) {
+    return loop.batch.contains(each);
+  });
+}
+
 // loss.item(), loss.cpu(), float(loss): the calls that wait for the GPU.
 std::vector<const PythonCall*> reads_in(const RuleInput& input, const TrainingLoop& loop) {
   std::vector<const PythonCall*> found;
@@ -91,7 +115,8 @@ std::vector<const PythonCall*> reads_in(const RuleInput& input, const TrainingLo
     const Node object = call->node.field("function").field("object");
     const std::string_view name = call->last_name();
     const bool method = (name == "item" || name == "cpu" || name == "tolist" || name == "numpy") &&
-                        call->arguments.empty() && object && is_of_loss(loop, object);
+                        call->arguments.empty() && object &&
+                        (is_of_loss(loop, object) || reads_one_value(loop, name, object));
     const bool function = call->callee == "float" && call->arguments.size() == 1 &&
                           is_of_loss(loop, call->arguments.front().value);
     // "{:.3f}".format(loss)
@@ -99,7 +124,9 @@ std::vector<const PythonCall*> reads_in(const RuleInput& input, const TrainingLo
                       std::ranges::any_of(call->arguments, [&](const PythonArgument& argument) {
                         return argument.value.is("identifier") && is_of_loss(loop, argument.value);
                       });
-    if ((method || function || text) && in_every_turn(loop.loop, call->node)) found.push_back(call);
+    if ((method || function || text || decides_by(loop, *call)) &&
+        in_nearly_every_turn(loop, call->node))
+      found.push_back(call);
   }
   return found;
 }
@@ -222,7 +249,8 @@ void sums(const RuleInput& input, const ScriptFacts& script, const TrainingLoop&
   std::vector<Edit> edits;
   const bool is_read = is_read_each_turn(loop, name, statement);
   // A handler around the loop would meet the sum as a tensor.
-  if (loop.loop.is("for_statement") && !is_read && !loop.loop.enclosing("try_statement")) {
+  if (loop.loop.is("for_statement") && !is_read && !loop.loop.enclosing("try_statement") &&
+      in_every_turn(loop.loop, read.node)) {
     const Node method = read.node.field("function").field("attribute");
     auto after = line_below(text, loop.loop, fmt::format("{0} = float({0})  # read once", name));
     if (!after.empty()) {
@@ -313,8 +341,7 @@ void reads_each_step(const RuleInput& input, const ScriptFacts& script,
       return std::ranges::any_of(told, [&](const Node& other) { return other.contains(node); });
     };
     for (const PythonCall* const call : calls_in_turn(input, loop)) {
-      if (!writes(*call) || !in_every_turn(loop.loop, call->node) || is_told(call->node) ||
-          runs_on_every_rank(*script.origins, loop.file, call->node) == false)
+      if (!writes(*call) || !in_nearly_every_turn(loop, call->node) || is_told(call->node))
         continue;
       // A bar's text without a value of the GPU's costs next to nothing.
       const bool bar = call->last_name().starts_with("set_");
