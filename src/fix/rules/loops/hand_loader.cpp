@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text.hpp"
 #include "fix/rules/loops/loader_proofs.hpp"
 
 namespace lockstep {
