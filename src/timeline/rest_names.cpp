@@ -342,6 +342,8 @@ void tell_moments(std::vector<StepPiece>::iterator first, std::vector<StepPiece>
 // Behind the backward pass and before the next batch no loss is computed: norms, metrics, averages
 // of weights are the program's own. Pieces in order, of steps that have a forward pass.
 bool is_behind_the_passes(const StepDetail& detail, const StepRest& rest) {
+  // Between two waits of one line the host launches what the next one waits for.
+  if (rest.after != nullptr && rest.after == rest.before) return false;
   bool has_forward = false;
   bool batch_follows = false;
   std::optional<StepPart> before;

@@ -312,7 +312,7 @@ bool is_a_flag(const TrainingLoop& loop, Node condition) {
   if (!condition.is("identifier") && !condition.is("attribute")) return false;
   const std::string name = lower_case(condition.text());
   for (const char* word : {"step", "iter", "batch", "epoch", "first", "last", "best", "should",
-                           "debug", "verbose", "now", "update", "done", "nan"})
+                           "debug", "verbose", "now", "update", "done", "nan", "sync"})
     if (name.find(word) != std::string::npos) return false;
   const auto assignments = loop.loop.descendants("assignment");
   return std::ranges::none_of(assignments, [&](const Node& assignment) {

@@ -344,6 +344,12 @@ TEST(Shapes, AReadUnderAFlagOrForRankZeroIsMadeInEveryStep) {
   EXPECT_THAT(found("        if should_log:\n            history.append(loss.item())"),
               Each(Not(StartsWith("S301"))))
       << "who knows how often";
+  EXPECT_THAT(
+      found("        if accelerator.sync_gradients:\n            history.append(loss.item())"),
+      Each(Not(StartsWith("S301"))));
+  EXPECT_THAT(found("        score = metric(loss.cpu())\n        scores.append(score.item())"),
+              ::testing::Contains(StartsWith("S301")).Times(1))
+      << "the copy waits, and what is computed from it does not";
   EXPECT_THAT(found("        if i % 50 == 0:\n            history.append(loss.item())"),
               Each(Not(StartsWith("S301"))));
   EXPECT_THAT(found("        count += y.item()"), Each(Not(StartsWith("S301"))))

@@ -262,6 +262,28 @@ TEST(RestNames, BetweenTwoWaitsOfALineAreTheWaits) {
       << "what another line does is that line's";
 }
 
+TEST(RestNames, BetweenTwoWaitsOfALineTorchIsLaunching) {
+  auto steps = waits_again_and_again(13);
+  for (StepAt& entry : steps) {
+    auto detail = std::make_shared<StepDetail>(*entry.step.detail);
+    const auto pass = [&](StepPart part, double from) {
+      detail->pieces.push_back({.part = part,
+                                .place = place(9, "hooked"),
+                                .from_ms = from,
+                                .length_ms = 1,
+                                .own_ms = 1});
+    };
+    pass(StepPart::forward, 1);
+    pass(StepPart::backward, 3);
+    for (StackLook& look : detail->looks) look.place = place(13, "torch:norm<train");
+    entry.step.detail = std::move(detail);
+  }
+
+  name_rests(steps);
+
+  EXPECT_NEAR(*steps[5].step.spans_ms[index_of(StepPart::forward)], 10, 1e-9);
+}
+
 TEST(PartOfFunctions, AModelThatIsCopiedIsNobodysPass) {
   EXPECT_EQ(part_of_functions("torch:__deepcopy__<step"), StepPart::other);
   EXPECT_EQ(part_of_functions("torch:__getstate__<step"), StepPart::other);

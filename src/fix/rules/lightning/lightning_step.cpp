@@ -101,7 +101,7 @@ void check_line(FileId file, const PythonCall& call, std::vector<CodeFinding>& f
            .reason = fmt::format("{} runs in every step", call.callee),
            .description = "use self.log(), which writes every log_every_n_steps, or put it under "
                           "`if batch_idx % 50 == 0:`",
-           .effect = "no line to write in most steps",
+           .effect = "this line in one step of 50",
            .changes = "what is written: one line in 50"},
           findings);
 }

@@ -254,7 +254,7 @@ void hand_loader(const RuleInput& input, const ScriptFacts& script,
     for (const CallAt& loader : loop->loaders)
       if (looked_at.insert(loader.call).second) check_hand_loader(input, script, loader, findings);
   // Handed on in ways that are not followed (a class, a factory): its name says what it is for.
-  if (trains_by_hand(script))
+  if (trains_by_hand(script) && !input.project.file(script.code.script).is_notebook())
     for (const CallAt& item : script.code.all)
       if (item.call->last_name() == "DataLoader" && is_named_for_training(*item.call) &&
           looked_at.insert(item.call).second)

@@ -103,9 +103,16 @@ bool reads_one_value(const TrainingLoop& loop, std::string_view name, Node objec
   if (name != "item") return false;
   auto names = names_in(object);
   if (object.is("identifier")) names.insert(std::string(object.text()));
-  return !names.empty() && std::ranges::none_of(names, [&](const std::string& each) {
-    return loop.batch.contains(each);
-  });
+  if (object.text().find(".cpu()") != std::string_view::npos) return false;
+  const auto assignments = loop.body().descendants("assignment");
+  const auto lies_on_the_host = [&](const std::string& each) {
+    return loop.batch.contains(each) ||
+           std::ranges::any_of(assignments, [&](const Node& assignment) {
+             return assignment.field("left").text() == each &&
+                    assignment.field("right").text().find(".cpu()") != std::string_view::npos;
+           });
+  };
+  return !names.empty() && std::ranges::none_of(names, lies_on_the_host);
 }
 
 // loss.item(), loss.cpu(), float(loss): the calls that wait for the GPU.
@@ -290,17 +297,17 @@ void lines(const RuleInput& input, const TrainingLoop& loop, const PythonCall& c
   const bool reads = std::ranges::any_of(call.arguments, [&](const PythonArgument& argument) {
     return is_of_loss(loop, argument.value);
   });
-  propose(
-      {.code = FindingCode::logging_too_often,
-       .confidence = 0.75,
-       .where = {place_of(loop.file, call.node)},
-       .reason = fmt::format("{} runs in every step{}", call.callee,
-                             reads ? ", and waits for the GPU to have the value" : ""),
-       .description = fmt::format("write every {} steps", kEvery),
-       .effect = reads ? effect_of_one_less(waits) : std::string("no line to write in most steps"),
-       .changes = fmt::format("what is written: one line in {}", kEvery),
-       .files = {{loop.file, std::move(edits)}}},
-      findings);
+  propose({.code = FindingCode::logging_too_often,
+           .confidence = 0.75,
+           .where = {place_of(loop.file, call.node)},
+           .reason = fmt::format("{} runs in every step{}", call.callee,
+                                 reads ? ", and waits for the GPU to have the value" : ""),
+           .description = fmt::format("write every {} steps", kEvery),
+           .effect = reads ? effect_of_one_less(waits)
+                           : fmt::format("this line in one step of {}", kEvery),
+           .changes = fmt::format("what is written: one line in {}", kEvery),
+           .files = {{loop.file, std::move(edits)}}},
+          findings);
 }
 
 // A turn that is a function of its own: it does not know which turn it is, so its reads are shown.
