@@ -342,8 +342,6 @@ void tell_moments(std::vector<StepPiece>::iterator first, std::vector<StepPiece>
 // Behind the backward pass and before the next batch no loss is computed: norms, metrics, averages
 // of weights are the program's own. Pieces in order, of steps that have a forward pass.
 bool is_behind_the_passes(const StepDetail& detail, const StepRest& rest) {
-  // Between two waits of one line the host launches what the next one waits for.
-  if (rest.after != nullptr && rest.after == rest.before) return false;
   bool has_forward = false;
   bool batch_follows = false;
   std::optional<StepPart> before;
@@ -375,14 +373,15 @@ StepPart part_beside(const StepDetail& detail, std::ptrdiff_t first, const StepP
   return most == nullptr ? own.part : most->part;
 }
 
-void name_rests_of(StepMark& step, const Sites& sites) {
+void name_rests_of(StepMark& step, const Sites& sites, bool has_gpu) {
   auto detail = std::make_shared<StepDetail>(*step.detail);
   for (const StepRest& rest : detail->rests) {
     const auto first = static_cast<std::ptrdiff_t>(detail->pieces.size());
     const Seen* const seen = sites.known(step, rest);
     if (rest.length_ms < kShortestMs || seen == nullptr) continue;
     const auto by_calls = part_of_calls(*seen);
-    const bool behind = is_behind_the_passes(*step.detail, rest);
+    // Beside a GPU that is launching, as in a pass.
+    const bool behind = !has_gpu && is_behind_the_passes(*step.detail, rest);
     double from = rest.from_ms;
     for (const auto& [place, looks] : seen->places) {
       const double share = looks / seen->looks;
@@ -521,6 +520,9 @@ StepPart part_of_functions(std::string_view stack) {
 void name_rests(std::vector<StepAt>& steps) {
   name_waits(steps);
   name_work_within_passes(steps);
+  const bool has_gpu = std::ranges::any_of(steps, [](const StepAt& entry) {
+    return entry.step.on_devices || entry.step.gpu_idle_ms || entry.step.gpu_ran_dry;
+  });
   Sites sites(steps);
   for (const StepAt& entry : steps) {
     if (!entry.step.detail) continue;
@@ -539,7 +541,8 @@ void name_rests(std::vector<StepAt>& steps) {
         }
   }
   for (StepAt& entry : steps)
-    if (entry.step.detail && !entry.step.detail->rests.empty()) name_rests_of(entry.step, sites);
+    if (entry.step.detail && !entry.step.detail->rests.empty())
+      name_rests_of(entry.step, sites, has_gpu);
 }
 
 }  // namespace lockstep

@@ -148,7 +148,7 @@ TEST(RestNames, AnInterruptedStretchIsStillTheUsualOne) {
 // Steps of a loader, both passes and an update, with a look into the stretch behind the backward
 // pass.
 std::vector<StepAt> whole_steps(const std::shared_ptr<const CodePlace>& looked_at, double rest_from,
-                                double look_at) {
+                                double look_at, bool has_gpu = false) {
   std::vector<StepAt> steps;
   for (int i = 0; i < 30; ++i) {
     auto detail = std::make_shared<StepDetail>();
@@ -170,6 +170,7 @@ std::vector<StepAt> whole_steps(const std::shared_ptr<const CodePlace>& looked_a
     step.duration_ms = 10;
     step.spans_ms[index_of(StepPart::forward)] = 2;
     step.spans_ms[index_of(StepPart::other)] = 1;
+    if (has_gpu) step.gpu_ran_dry = false;
     step.detail = std::move(detail);
     steps.push_back({10.0 * i, std::move(step)});
   }
@@ -178,10 +179,15 @@ std::vector<StepAt> whole_steps(const std::shared_ptr<const CodePlace>& looked_a
 }
 
 TEST(RestNames, TorchBehindTheBackwardPassIsTheProgramsOwnCode) {
-  const auto norms = whole_steps(place(20, "torch:norm<log_norms"), 7.5, 8);
+  const auto norms = whole_steps(place(20, "torch:norm<norms_of"), 7.5, 8);
   const auto loss = whole_steps(place(20, "torch:cross_entropy<train"), 4, 4.5);
 
+  const auto launched = whole_steps(place(20, "torch:norm<norms_of"), 7.5, 8, true);
+
   EXPECT_NEAR(*norms[5].step.spans_ms[index_of(StepPart::forward)], 2, 1e-9);
+  EXPECT_NEAR(*norms[5].step.spans_ms[index_of(StepPart::other)], 1, 1e-9);
+  EXPECT_NEAR(*launched[5].step.spans_ms[index_of(StepPart::forward)], 3, 1e-9)
+      << "beside a GPU that is launching";
   EXPECT_NEAR(*loss[5].step.spans_ms[index_of(StepPart::forward)], 3, 1e-9);
 }
 
@@ -260,28 +266,6 @@ TEST(RestNames, BetweenTwoWaitsOfALineAreTheWaits) {
   name_rests(other);
   EXPECT_NEAR(*other[5].step.spans_ms[index_of(StepPart::other)], 4, 1e-9)
       << "what another line does is that line's";
-}
-
-TEST(RestNames, BetweenTwoWaitsOfALineTorchIsLaunching) {
-  auto steps = waits_again_and_again(13);
-  for (StepAt& entry : steps) {
-    auto detail = std::make_shared<StepDetail>(*entry.step.detail);
-    const auto pass = [&](StepPart part, double from) {
-      detail->pieces.push_back({.part = part,
-                                .place = place(9, "hooked"),
-                                .from_ms = from,
-                                .length_ms = 1,
-                                .own_ms = 1});
-    };
-    pass(StepPart::forward, 1);
-    pass(StepPart::backward, 3);
-    for (StackLook& look : detail->looks) look.place = place(13, "torch:norm<train");
-    entry.step.detail = std::move(detail);
-  }
-
-  name_rests(steps);
-
-  EXPECT_NEAR(*steps[5].step.spans_ms[index_of(StepPart::forward)], 10, 1e-9);
 }
 
 TEST(PartOfFunctions, AModelThatIsCopiedIsNobodysPass) {
