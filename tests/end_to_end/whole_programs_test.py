@@ -81,7 +81,9 @@ class WholePrograms(unittest.TestCase):
                 self.assertGreater(modules[name][direction], 0.95 * slept_ms)
                 self.assertLess(modules[name][direction], 1.9 * slept_ms)
         main_thread = {part["name"]: part["main_thread"] for part in report["steps"]["parts"]}
-        self.assertGreater(main_thread["forward"]["blocked"]["sleep"], 0.6)
+        # A layer that sleeps does no work of torch's.
+        self.assertGreater(main_thread["other"]["blocked"]["sleep"], 0.6)
+        self.assertIn("S307", self.codes(report))
 
     @second_try.whole_only
     def test_a_scaler_that_leaves_steps_out_is_no_trouble(self):

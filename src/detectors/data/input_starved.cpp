@@ -104,7 +104,9 @@ std::optional<Finding> starved_from_probes(const JobSignals& job) {
   // Every pass takes a batch. Workers that have each ready in time: what is left is the queue, or
   // cores that are all taken.
   const double passes = std::max(1.0, job.steps->passes_a_step);
-  const double removable = std::max(0.0, share - passes * kQueueMs / job.steps->mean_ms());
+  // A batch that the program makes itself costs what it waits for it, whatever takes its place.
+  const double queue = by_hand < kMostOfIt ? passes * kQueueMs / job.steps->mean_ms() : 0;
+  const double removable = std::max(0.0, share - queue);
   if (removable < kStarvedWorthwhile ||
       (slow == false && job.steps->p50_ms[index_of(StepPart::data_wait)] < passes * kShortWaitMs))
     return std::nullopt;
